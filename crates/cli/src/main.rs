@@ -1,0 +1,2 @@
+//! The `ropewalk` command: parse, then a match of one-liners.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every concurrency architecture as an engine that drives the same sessions.

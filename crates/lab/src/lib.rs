@@ -1,0 +1,1 @@
+//! Foreign web servers described by files, started and measured.

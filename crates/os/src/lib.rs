@@ -1,0 +1,1 @@
+//! The kernel facilities Ropewalk uses, one file each; the only crate with unsafe code.

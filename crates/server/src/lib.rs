@@ -1,0 +1,1 @@
+//! Configuration, listeners, logs, signals: a running server from a config file.

@@ -1,0 +1,3 @@
+//! What to answer: from a request and what the file system holds to a response.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Quantiles and confidence intervals.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! What the CI script and a person both run.
+fn main() {}
