@@ -1,0 +1,174 @@
+//! The second level: shared by the workers of a partition, divided into shards with a lock each.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::budget::{Budget, Cost, Usage};
+use crate::policy::PolicyKind;
+use crate::shard::{Departures, Offer, Shard};
+use crate::slot::Slot;
+
+/// A shard is not worth its lock, and by chance overfull, with a share smaller than these. A cache
+/// with a small budget has fewer shards than it was asked for, down to one.
+const SHARE_MIN: Budget = Budget { bytes: 1 << 20, descriptors: 64, entries: 64 };
+
+/// More shards than this only spread the budget thinner.
+const SHARDS_MAX: usize = 1 << 10;
+
+/// The shared level. All methods may be called from any thread at any time.
+///
+/// An entry is found by its key; the hash that comes with each call must be [`Cache::hash`] of the
+/// key. It is computed once by the caller because the first level needs it, too.
+pub struct Cache<V> {
+    kind: PolicyKind,
+    hasher: RandomState,
+    shards: Box<[Line<V>]>,
+    departures: AtomicU64,
+}
+
+/// A shard on cache lines of its own (two, because they are fetched in pairs): its lock word is
+/// written at every lookup.
+#[repr(align(128))]
+struct Line<V>(RwLock<Shard<V>>);
+
+impl<V: Send + Sync> Cache<V> {
+    /// An empty cache. The budget is for the whole cache and divided evenly among the shards, whose
+    /// number is rounded down to a power of two, and further until each has at least 1 MiB, 64
+    /// descriptors and 64 entries of whatever the budget has at all. So a budget of 8 descriptors
+    /// means one shard. An entry must fit into one shard's share.
+    pub fn new(kind: PolicyKind, budget: Budget, shards: usize) -> Self {
+        let shards = shard_count(budget, shards);
+        let share = budget.share(shards);
+        let lines = (0..shards).map(|_| Line(RwLock::new(Shard::new(kind, share))));
+        Self {
+            kind,
+            hasher: RandomState::new(),
+            shards: lines.collect(),
+            departures: AtomicU64::new(0),
+        }
+    }
+
+    /// The eviction policy.
+    pub fn policy(&self) -> PolicyKind {
+        self.kind
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// SipHash of the key, seeded at random for each cache: nobody can choose file names that
+    /// collide.
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The entry for `key`. Under LRU it takes the shard's exclusive lock, because the entry has to
+    /// be moved; under the other policies it takes the shared lock.
+    pub fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
+        if self.kind.moves_on_hit() {
+            self.write(hash).get_moving(hash, key)
+        } else {
+            self.read(hash).get(hash, key)
+        }
+    }
+
+    /// Puts an entry in, in place of an older one under the same key, and evicts others until the
+    /// budget allows it. An entry larger than the budget (of a shard) is returned but not kept: it
+    /// is evicted from the start. `validated` is the caller's tick ([`Slot::validated`]).
+    pub fn insert(
+        &self,
+        hash: u64,
+        key: &[u8],
+        value: V,
+        cost: Cost,
+        validated: u64,
+    ) -> Arc<Slot<V>> {
+        let slot = Arc::new(Slot::new(hash, key, value, cost, validated));
+        loop {
+            let mut departures = Departures::new();
+            let offer = self.write(hash).offer(&slot, &mut departures);
+            self.note_departures(departures.len());
+            // Here the departures are dropped, and the lock is no longer held.
+            match offer {
+                Offer::Kept => return slot,
+                Offer::Again => {}
+                Offer::Refused => {
+                    slot.set_evicted();
+                    self.note_departures(1);
+                    return slot;
+                }
+            }
+        }
+    }
+
+    /// Takes the entry for `key` out and says whether there was one.
+    pub fn remove(&self, hash: u64, key: &[u8]) -> bool {
+        let mut departures = Departures::new();
+        let found = self.write(hash).remove(hash, key, &mut departures);
+        self.note_departures(departures.len());
+        found
+    }
+
+    /// How many entries have left the cache so far: evicted, replaced, removed or refused. When it
+    /// has changed, a first level may hold entries that it should drop ([`crate::FirstLevel::sweep`]).
+    pub fn evictions(&self) -> u64 {
+        self.departures.load(Ordering::Acquire)
+    }
+
+    /// What the cache holds, summed over the shards one after the other.
+    pub fn usage(&self) -> Usage {
+        let usages = self.shards.iter().map(|line| read(line).usage());
+        usages.fold(Usage::default(), Usage::plus)
+    }
+
+    /// Counted after the entries were marked, so that a sweep that sees the count sees the marks.
+    fn note_departures(&self, count: usize) {
+        if count > 0 {
+            self.departures.fetch_add(count as u64, Ordering::Release);
+        }
+    }
+
+    fn read(&self, hash: u64) -> RwLockReadGuard<'_, Shard<V>> {
+        read(self.line(hash))
+    }
+
+    /// A poisoned lock is a bug in this crate, for no foreign code runs under it; the bug should
+    /// cost one request and not every later one.
+    fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Shard<V>> {
+        self.line(hash).0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The high bits choose the shard, the low ones the bucket within.
+    fn line(&self, hash: u64) -> &Line<V> {
+        let high = (hash >> 48) as usize;
+        &self.shards[high & (self.shards.len() - 1)]
+    }
+}
+
+impl<V> fmt::Debug for Cache<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Cache");
+        debug.field("policy", &self.kind).field("shards", &self.shards.len());
+        debug.finish_non_exhaustive()
+    }
+}
+
+fn read<V>(line: &Line<V>) -> RwLockReadGuard<'_, Shard<V>> {
+    line.0.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard_count(budget: Budget, wanted: usize) -> usize {
+    let allowed = |total: usize, least: usize| if total == 0 { SHARDS_MAX } else { total / least };
+    let most = wanted
+        .min(SHARDS_MAX)
+        .min(allowed(budget.bytes, SHARE_MIN.bytes))
+        .min(allowed(budget.descriptors, SHARE_MIN.descriptors))
+        .min(allowed(budget.entries, SHARE_MIN.entries));
+    1 << most.max(1).ilog2()
+}

@@ -1,0 +1,79 @@
+//! The ghost queue of S3-FIFO: which keys left the small queue lately. It holds no keys and is no
+//! queue: a table of fingerprints and times, as its paper proposes (§4.2). It may forget a key
+//! early, and take one key in billions for another; both only cost a hit.
+
+const WAYS: usize = 4;
+const SETS_MIN: usize = 16;
+
+/// The queue remembers at least so many keys, so that S3-FIFO finds its feet while `main` is empty.
+const KEYS_MIN: usize = 16;
+
+/// A key and the count of keys remembered up to it. Time 0 is an empty place.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    fingerprint: u32,
+    time: u32,
+}
+
+/// A set-associative table; its sets are a power of two.
+pub(super) struct Ghost {
+    sets: Vec<[Memory; WAYS]>,
+    now: u32,
+}
+
+impl Ghost {
+    pub(super) fn new() -> Self {
+        Self { sets: vec![Default::default(); SETS_MIN], now: 0 }
+    }
+
+    /// Remembers a key in place of the oldest of its set. `keys` is how many keys are remembered
+    /// at a time (the paper: as many as there are in the main queue).
+    pub(super) fn remember(&mut self, hash: u64, keys: usize) {
+        if keys > self.sets.len() * WAYS / 2 {
+            self.grow();
+        }
+        self.now = self.now.wrapping_add(1).max(1);
+        let memory = Memory { fingerprint: fingerprint(hash), time: self.now };
+        self.place(memory);
+    }
+
+    /// Whether the key is remembered; it is forgotten by being asked for.
+    pub(super) fn take(&mut self, hash: u64, keys: usize) -> bool {
+        let fingerprint = fingerprint(hash);
+        let now = self.now;
+        let set = self.set(fingerprint);
+        let known = |memory: &&mut Memory| {
+            memory.fingerprint == fingerprint
+                && memory.time != 0
+                && (now.wrapping_sub(memory.time) as usize) < keys.max(KEYS_MIN)
+        };
+        let found = self.sets[set].iter_mut().find(known);
+        found.map(std::mem::take).is_some()
+    }
+
+    fn place(&mut self, memory: Memory) {
+        let set = self.set(memory.fingerprint);
+        let now = self.now;
+        let age = |place: &&mut Memory| match place.time {
+            0 => u32::MAX,
+            time => now.wrapping_sub(time),
+        };
+        let oldest = self.sets[set].iter_mut().max_by_key(age);
+        *oldest.expect("a set has ways") = memory;
+    }
+
+    fn grow(&mut self) {
+        let doubled = vec![Default::default(); self.sets.len() * 2];
+        let old = std::mem::replace(&mut self.sets, doubled);
+        old.into_iter().flatten().filter(|memory| memory.time != 0).for_each(|m| self.place(m));
+    }
+
+    fn set(&self, fingerprint: u32) -> usize {
+        fingerprint as usize & (self.sets.len() - 1)
+    }
+}
+
+/// Bits from the middle of the hash: the highest are the same within a shard.
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 16) as u32
+}

@@ -1,0 +1,103 @@
+//! One cached entry and the marks that the two levels leave on it. Entries are immutable: whoever
+//! has a `Slot` may read it for as long as it likes, in the cache or out of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::budget::Cost;
+
+/// Hits beyond this many are not counted: S3-FIFO's counter has two bits (§4.1 of its paper),
+/// and a counter that has stopped at its limit is a cache line that nobody writes any more.
+pub(crate) const USES_MAX: u8 = 3;
+
+/// A key and its value as they were inserted, with what the cache needs to know about them.
+///
+/// The fields that every lookup reads come first, so that they share a cache line with the
+/// reference counts in front of them whatever the size of `V`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slot<V> {
+    hash: u64,
+    key: Box<[u8]>,
+    validated: AtomicU64,
+    evicted: AtomicBool,
+    uses: AtomicU8,
+    value: V,
+    cost: Cost,
+}
+
+impl<V> Slot<V> {
+    pub(crate) fn new(hash: u64, key: &[u8], value: V, cost: Cost, validated: u64) -> Self {
+        Self {
+            hash,
+            key: key.into(),
+            validated: AtomicU64::new(validated),
+            evicted: AtomicBool::new(false),
+            uses: AtomicU8::new(0),
+            value,
+            cost,
+        }
+    }
+
+    /// The key under which the entry was inserted.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The hash under which the entry was inserted.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The entry itself.
+    pub fn value(&self) -> &V {
+        &self.value
+    }
+
+    /// What the entry is charged with while it is in the cache.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// When the entry was last found to be true, in the caller's ticks.
+    pub fn validated(&self) -> u64 {
+        self.validated.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the entry was found to be true at `tick`.
+    pub fn set_validated(&self, tick: u64) {
+        self.validated.store(tick, Ordering::Relaxed);
+    }
+
+    /// Whether the entry has left the cache: evicted, replaced, removed or never admitted.
+    /// Once true it stays true.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_evicted(&self) {
+        self.evicted.store(true, Ordering::Release);
+    }
+
+    /// Whether this is the entry for `key`. The hash decides nearly always; the key makes it sure.
+    pub(crate) fn is_for(&self, hash: u64, key: &[u8]) -> bool {
+        self.hash == hash && *self.key == *key
+    }
+
+    /// Counts a hit, for the policy to find when it looks for a victim. Two threads at once may
+    /// count one hit: a hint to a heuristic is not worth an atomic read-modify-write.
+    pub(crate) fn touch(&self) {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < USES_MAX {
+            self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Hits counted since the policy last looked, at most [`USES_MAX`].
+    pub(crate) fn uses(&self) -> u8 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Ordering::Relaxed);
+    }
+}
