@@ -1,32 +1,52 @@
-//! What the CI script and a person both run.
+//! What the CI script and a person both run: `cargo xtask COMMAND`.
+//!
+//! Not part of the server: nothing here is shipped.
 
 mod bench;
+mod ci;
+mod fuzz;
+mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  bench ...    measure: see `cargo xtask bench --help`
+  ci      run every check of the project: the one command before a push
+  tidy    check the house rules: dependencies, layout, forbidden calls
+  fuzz    fuzz every target for a while
+  bench   measure Ropewalk, its floor and its peers
+
+`cargo xtask COMMAND --help` says more.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // A command that has already told its story ends with an empty line of its own.
+            if !why.is_empty() {
+                eprintln!("xtask: {why}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
     let (command, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
-    let outcome = match command {
+    match command {
+        "ci" => ci::run(rest),
+        "tidy" => tidy::run(),
+        "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
         }
         other => Err(format!("no command {other:?}\n\n{HELP}")),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("xtask: {why}");
-            ExitCode::FAILURE
-        }
     }
 }

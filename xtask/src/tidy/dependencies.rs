@@ -1,0 +1,168 @@
+//! Which crate of the workspace may depend on which: one table, and the manifests must agree.
+//!
+//! Not about foreign crates: `cargo deny` judges those.
+
+use super::Finding;
+use super::source::Tree;
+
+/// One crate and the workspace crates it depends on.
+struct Allowed {
+    /// The folder, from the workspace root.
+    folder: &'static str,
+    normal: &'static [&'static str],
+    /// Development dependencies beside `testkit`, which every crate may use.
+    development: &'static [&'static str],
+}
+
+const fn allowed(folder: &'static str, normal: &'static [&'static str]) -> Allowed {
+    Allowed { folder, normal, development: &[] }
+}
+
+/// The arrows of ARCHITECTURE.md. Pure crates first, then those that touch the system.
+const TABLE: &[Allowed] = &[
+    allowed("crates/http1", &[]),
+    allowed("crates/site", &["http1"]),
+    allowed("crates/file-cache", &[]),
+    allowed("crates/session", &["file-cache", "http1", "site"]),
+    allowed("crates/statistics", &[]),
+    allowed("crates/os", &[]),
+    allowed("crates/engines", &["file-cache", "os", "session", "site"]),
+    allowed("crates/server", &["engines", "file-cache", "os", "session", "site"]),
+    allowed("crates/cli", &["engines", "server"]),
+    allowed("crates/lab", &["statistics"]),
+    allowed("crates/testkit", &["file-cache", "session", "site"]),
+    allowed("peers/floor", &["os"]),
+    allowed("xtask", &["lab", "os", "statistics"]),
+];
+
+/// Allowed to all as a development dependency: it holds what every test suite shares.
+const SHARED_BY_TESTS: &str = "testkit";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let members: Vec<(&str, &str)> = tree
+        .sources
+        .iter()
+        .filter_map(|source| Some((folder(&source.path)?, &*source.text)))
+        .collect();
+    let names: Vec<&str> = members.iter().map(|(folder, _)| crate_name(folder)).collect();
+    let mut findings = Vec::new();
+    for (folder, manifest) in &members {
+        let path = format!("{folder}/Cargo.toml");
+        let row = TABLE.iter().find(|row| row.folder == *folder);
+        let messages = match (row, manifest.parse::<toml::Table>()) {
+            (None, _) => {
+                vec!["a new crate: give it a row in xtask/src/tidy/dependencies.rs".into()]
+            }
+            (_, Err(why)) => vec![format!("not readable: {why}")],
+            (Some(row), Ok(manifest)) => compare(row, &manifest, &names),
+        };
+        findings.extend(messages.into_iter().map(|message| Finding::of_file(&path, message)));
+    }
+    findings
+}
+
+/// The folder of a member's manifest; none for other files and for the workspace's own manifest.
+fn folder(path: &str) -> Option<&str> {
+    let folder = path.strip_suffix("/Cargo.toml")?;
+    (folder == "xtask" || folder.starts_with("crates/") || folder.starts_with("peers/"))
+        .then_some(folder)
+}
+
+fn crate_name(folder: &str) -> &str {
+    folder.rsplit('/').next().unwrap_or(folder)
+}
+
+/// What a manifest has that the table lacks, and the other way round.
+fn compare(row: &Allowed, manifest: &toml::Table, names: &[&str]) -> Vec<String> {
+    let ours = |name: &&String| {
+        names.contains(&name.as_str()) || TABLE.iter().any(|row| crate_name(row.folder) == **name)
+    };
+    let normal = sections(manifest, &["dependencies", "build-dependencies"]);
+    let normal: Vec<&String> = normal.iter().filter(ours).collect();
+    let development = sections(manifest, &["dev-dependencies"]);
+    let mut messages = Vec::new();
+    for name in &normal {
+        if !row.normal.contains(&name.as_str()) {
+            messages.push(format!("may not depend on {name}: see the table of dependencies"));
+        }
+    }
+    for name in row.normal {
+        if !normal.iter().any(|used| used == name) {
+            messages.push(format!("no longer depends on {name}: take it out of the table"));
+        }
+    }
+    for name in development.iter().filter(ours) {
+        let known = [row.normal, row.development, &[SHARED_BY_TESTS]].concat();
+        if !known.contains(&name.as_str()) {
+            messages.push(format!("may not depend on {name} in its tests: see the table"));
+        }
+    }
+    messages
+}
+
+/// The names under the given sections, those of single targets included.
+fn sections(manifest: &toml::Table, sections: &[&str]) -> Vec<String> {
+    let targets = manifest.get("target").and_then(|target| target.as_table());
+    let targets = targets.into_iter().flat_map(toml::Table::values).filter_map(|t| t.as_table());
+    let tables = std::iter::once(manifest).chain(targets);
+    let names = tables.flat_map(|table| {
+        sections.iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(names_in)
+    });
+    names.collect()
+}
+
+/// The packages of one section: `package = "..."` renames them.
+fn names_in(section: &toml::Table) -> impl Iterator<Item = String> + '_ {
+    section.iter().map(|(key, value)| {
+        let renamed = value.get("package").and_then(|package| package.as_str());
+        renamed.unwrap_or(key).to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(folder: &str, manifest: &str) -> Vec<String> {
+        let findings = check(&Tree::of(&format!("{folder}/Cargo.toml"), manifest));
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn an_arrow_that_the_table_lacks_is_found() {
+        for section in ["dependencies", "build-dependencies", "target.'cfg(unix)'.dependencies"] {
+            let manifest = format!("[{section}]\nos.workspace = true\nlibc = \"1\"");
+            let found = messages("crates/http1", &manifest);
+            assert_eq!(found, ["may not depend on os: see the table of dependencies"], "{section}");
+        }
+        let renamed = "[dependencies]\nx = { package = \"os\", path = \"../os\" }";
+        assert_eq!(messages("crates/http1", renamed).len(), 1);
+    }
+
+    #[test]
+    fn an_arrow_that_the_manifest_lacks_is_found() {
+        let found = messages("crates/site", "");
+        assert_eq!(found, ["no longer depends on http1: take it out of the table"]);
+    }
+
+    #[test]
+    fn tests_may_use_the_testkit_and_little_else() {
+        let found = messages("crates/http1", "[dev-dependencies]\ntestkit.workspace = true");
+        assert!(found.is_empty(), "{found:?}");
+        let found = messages("crates/http1", "[dev-dependencies]\nserver.workspace = true");
+        assert_eq!(found, ["may not depend on server in its tests: see the table"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_found() {
+        assert_eq!(messages("crates/novelty", "").len(), 1);
+        assert_eq!(messages("crates/http1", "[").len(), 1);
+    }
+
+    #[test]
+    fn rows_may_widen_what_tests_use() {
+        let row = Allowed { development: &["os"], ..allowed("crates/http1", &[]) };
+        let manifest = "[dev-dependencies]\nos.workspace = true".parse().expect("a manifest");
+        assert!(compare(&row, &manifest, &["os"]).is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! Calls that have a better replacement here, and the few places that may make them.
+
+use super::Finding;
+use super::source::{Source, Tree};
+
+/// One forbidden piece of code.
+struct Forbidden {
+    /// As it stands in the code, whole words.
+    code: &'static str,
+    /// What to do instead, as the end of a message.
+    instead: &'static str,
+    /// Files or folders that may use it.
+    places: &'static [&'static str],
+    /// Whether tests may use it.
+    in_tests: bool,
+}
+
+/// Programs for people: they write to the terminal themselves.
+const TERMINAL: &[&str] = &["crates/cli/", "peers/floor/", "xtask/"];
+const PRINTING: &str = "return the text, or log it; only the programs print";
+const CLOCK: &[&str] = &["crates/os/src/clock.rs"];
+const ASKING: &str = "take the time as an argument, or ask os::clock";
+
+const TABLE: &[Forbidden] = &[
+    Forbidden {
+        code: "process::exit(",
+        instead: "return an error to main, so that buffers are written",
+        places: &[],
+        in_tests: false,
+    },
+    Forbidden { code: "Instant::now(", instead: ASKING, places: CLOCK, in_tests: false },
+    Forbidden { code: "SystemTime::now(", instead: ASKING, places: CLOCK, in_tests: false },
+    Forbidden {
+        code: "unsafe",
+        instead: "only crates/os holds unsafe code: give it a safe function",
+        places: &["crates/os/"],
+        in_tests: false,
+    },
+    Forbidden { code: "print!(", instead: PRINTING, places: TERMINAL, in_tests: true },
+    Forbidden { code: "println!(", instead: PRINTING, places: TERMINAL, in_tests: true },
+    Forbidden { code: "eprint!(", instead: PRINTING, places: TERMINAL, in_tests: true },
+    Forbidden { code: "eprintln!(", instead: PRINTING, places: TERMINAL, in_tests: true },
+    Forbidden {
+        code: ".unwrap()",
+        instead: "return the error, or expect(\"why it cannot fail\")",
+        places: &[],
+        in_tests: true,
+    },
+    Forbidden {
+        code: "thread::sleep(",
+        instead: "wait for the event itself, with a deadline",
+        places: &["crates/lab/", "xtask/"],
+        in_tests: true,
+    },
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let pairs = tree.rust().flat_map(|source| TABLE.iter().map(move |row| (source, row)));
+    pairs.flat_map(|(source, row)| breaches(source, row)).collect()
+}
+
+fn breaches(source: &Source, row: &Forbidden) -> Vec<Finding> {
+    let excused = row.places.iter().any(|place| source.path.starts_with(place));
+    if excused || (row.in_tests && source.is_test_file()) {
+        return Vec::new();
+    }
+    let tests = if row.in_tests { source.test_ranges() } else { Vec::new() };
+    let counted = |offset: &usize| !tests.iter().any(|range| range.contains(offset));
+    let message = format!("{}: {}", row.code.trim_end_matches('('), row.instead);
+    let found = source.words(row.code).filter(counted);
+    found.map(|offset| Finding::at(source, source.line_of(offset), &*message)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_is_found_and_excused_where_it_may_be() {
+        for row in TABLE {
+            let call = format!("fn f() {{ {} }}", row.code);
+            let found = |path: &str, text: &str| breaches(&Source::new(path, text), row).len();
+            assert_eq!(found("crates/session/src/lib.rs", &call), 1, "{}", row.code);
+            let quoted = format!("// {}\nconst A: &str = \"{}\";", row.code, row.code);
+            assert_eq!(found("crates/session/src/lib.rs", &quoted), 0, "{}", row.code);
+            for place in row.places {
+                assert_eq!(found(&format!("{place}x.rs"), &call), 0, "{place} {}", row.code);
+            }
+        }
+    }
+
+    #[test]
+    fn tests_may_do_some_of_it() {
+        let cases = [(".unwrap()", 0), ("println!(", 0), ("process::exit(", 1), ("unsafe", 1)];
+        for (code, expected) in cases {
+            let text = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
+            let inside = check(&Tree::of("crates/session/src/lib.rs", &text)).len();
+            assert_eq!(inside, expected, "{code}");
+            let call = format!("fn f() {{ {code} }}");
+            let file = check(&Tree::of("crates/session/tests/it/main.rs", &call)).len();
+            assert_eq!(file, expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn findings_carry_the_line_and_the_replacement() {
+        let found = check(&Tree::of("crates/session/src/a.rs", "//! A.\n\nlet x = y.unwrap();"));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 3);
+        assert!(found[0].message.contains("expect("), "{}", found[0].message);
+    }
+}
