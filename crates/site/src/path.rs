@@ -1,1 +1,228 @@
-//! Request paths.
+//! Request paths: from the bytes of a target to the one form that matching, logging and opening
+//! share. Not a gate to the file system: the file is opened beneath a root descriptor, and this is
+//! the lexical half of that wall.
+//!
+//! A path is decoded exactly once, and its dot segments are resolved after that; decoding twice is
+//! what CVE-2021-42013 was made of. Nothing here looks at the file system.
+
+use std::fmt;
+
+/// Why a path has no canonical form. All of them are the client's error (400).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathError {
+    /// The path does not start with a slash.
+    Relative,
+    /// A `%` without two hexadecimal digits after it.
+    MalformedPercent,
+    /// NUL, another control byte or DEL, raw or percent-encoded.
+    ControlByte,
+    /// `%2f`: a slash that is not a separator names no file, and taken for a separator it would
+    /// let two readers of the path disagree.
+    EncodedSlash,
+    /// A raw byte that clients must encode and that other software reads as something else:
+    /// space, `\`, `?`, `#`.
+    RawDelimiter,
+    /// `..` leads out of the root.
+    AboveRoot,
+}
+
+impl PathError {
+    /// The reason in a few words, for an error page or a log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Relative => "path does not start with a slash",
+            Self::MalformedPercent => "malformed percent-encoding in path",
+            Self::ControlByte => "control byte in path",
+            Self::EncodedSlash => "encoded slash in path",
+            Self::RawDelimiter => "unencoded space, backslash, question mark or hash in path",
+            Self::AboveRoot => "path leads above the root",
+        }
+    }
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for PathError {}
+
+/// The canonical form of the path of an origin-form target (without its query): decoded once,
+/// repeated slashes merged, `.` and `..` resolved, a trailing slash kept. A trailing `/.` or `/..`
+/// names a directory and becomes a trailing slash.
+///
+/// The result starts with a slash and holds no control byte, no empty segment and no dot segment.
+/// It is bytes, not text: Linux file names are. Raw bytes from 80 to ff are taken as they are, and
+/// so are the printable ones that RFC 3986 excludes but clients send (`"<>[]^` and the like).
+///
+/// A path that is already canonical is returned as it is; any other is written to `scratch`.
+pub fn canonicalise<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+    if path.first() != Some(&b'/') {
+        return Err(PathError::Relative);
+    }
+    if is_plain(path) {
+        return Ok(path);
+    }
+    scratch.clear();
+    resolve(path, scratch)?;
+    Ok(scratch)
+}
+
+/// The segments of a canonical path, without slashes; none for the root. A trailing slash adds
+/// no segment.
+pub fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty())
+}
+
+/// Whether any segment of a canonical path starts with a dot. `/.well-known/` is not hidden
+/// (RFC 8615), but hidden names below it are.
+pub fn is_hidden(path: &[u8]) -> bool {
+    segments(path)
+        .enumerate()
+        .any(|(index, name)| name[0] == b'.' && !(index == 0 && name == b".well-known"))
+}
+
+/// The last segment of a canonical path; empty for a path with a trailing slash.
+pub fn file_name(path: &[u8]) -> &[u8] {
+    let start = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
+    &path[start..]
+}
+
+/// What follows the last dot of the file name. A leading dot starts a hidden name, not an
+/// extension, and a name that ends with a dot has none.
+pub fn extension(path: &[u8]) -> Option<&[u8]> {
+    let name = file_name(path);
+    let dot = memchr::memrchr(b'.', name)?;
+    (dot > 0 && dot + 1 < name.len()).then(|| &name[dot + 1..])
+}
+
+/// Appends a path to `out` in the form that a Location field can carry: percent-encoded, and
+/// always with exactly one leading slash, since `//host` would lead to another site
+/// (RUSTSEC-2022-0072).
+pub fn encode_for_location(path: &[u8], out: &mut Vec<u8>) {
+    let leading = path.iter().take_while(|&&byte| byte == b'/').count();
+    out.push(b'/');
+    encode(&path[leading..], out);
+}
+
+/// Appends `bytes` percent-encoded; what RFC 3986 calls `pchar`, and the slash, stay as they are.
+pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        if CLASS[usize::from(byte)] & UNUSUAL == 0 {
+            out.push(byte);
+        } else {
+            encode_byte(byte, out);
+        }
+    }
+}
+
+/// Appends `%` and two upper-case digits (RFC 3986 section 2.1).
+fn encode_byte(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
+    out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte)]);
+}
+
+/// A byte that is a slash.
+const SLASH: u8 = 1;
+/// A byte that needs work after a slash: a slash or a dot. Twice `SLASH`, so that the class of
+/// one byte, shifted, masks that of the next.
+const DOT_OR_SLASH: u8 = 2;
+/// A byte that is neither a slash nor a `pchar` that stands for itself (RFC 3986 section 3.3).
+const UNUSUAL: u8 = 4;
+
+const CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut classes = [UNUSUAL; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            classes[byte] = 0;
+        }
+        byte += 1;
+    }
+    let others = b"-_~!$&'()*+,;=:@";
+    let mut index = 0;
+    while index < others.len() {
+        classes[others[index] as usize] = 0;
+        index += 1;
+    }
+    classes[b'.' as usize] = DOT_OR_SLASH;
+    classes[b'/' as usize] = DOT_OR_SLASH | SLASH;
+    classes
+}
+
+/// Whether a path is canonical as it stands: nothing to decode, no `//` and no `/.`. One pass
+/// without branches in it; nearly every request for a static file takes only this.
+fn is_plain(path: &[u8]) -> bool {
+    let mut previous = 0;
+    let mut found = 0;
+    for &byte in path {
+        let class = CLASS[usize::from(byte)];
+        found |= class & ((previous & SLASH) << 1 | UNUSUAL);
+        previous = class;
+    }
+    found == 0
+}
+
+/// Writes the canonical form. Between segments `out` is empty or ends with a whole segment, so
+/// that going up is cutting at the last slash.
+fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+    let mut is_directory = false;
+    for segment in path[1..].split(|&byte| byte == b'/') {
+        let start = out.len();
+        out.push(b'/');
+        decode(segment, out)?;
+        is_directory = matches!(&out[start..], b"/" | b"/." | b"/..");
+        match &out[start..] {
+            b"/" | b"/." => out.truncate(start),
+            b"/.." => {
+                out.truncate(start);
+                let parent = memchr::memrchr(b'/', out).ok_or(PathError::AboveRoot)?;
+                out.truncate(parent);
+            }
+            _ => {}
+        }
+    }
+    if is_directory {
+        out.push(b'/');
+    }
+    Ok(())
+}
+
+/// Appends one segment, percent-decoded.
+fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+    let mut rest = segment;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let decoded = if byte == b'%' { decode_escape(tail)? } else { raw(byte)? };
+        if decoded.is_ascii_control() {
+            return Err(PathError::ControlByte);
+        }
+        out.push(decoded);
+        rest = if byte == b'%' { &tail[2..] } else { tail };
+    }
+    Ok(())
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn decode_escape(tail: &[u8]) -> Result<u8, PathError> {
+    let digit = |index: usize| {
+        let digit = tail.get(index).and_then(|&byte| char::from(byte).to_digit(16));
+        digit.ok_or(PathError::MalformedPercent)
+    };
+    let byte = (digit(0)? << 4 | digit(1)?) as u8;
+    if byte == b'/' { Err(PathError::EncodedSlash) } else { Ok(byte) }
+}
+
+/// A raw byte, unless it delimits something.
+fn raw(byte: u8) -> Result<u8, PathError> {
+    match byte {
+        b' ' | b'\\' | b'?' | b'#' => Err(PathError::RawDelimiter),
+        _ => Ok(byte),
+    }
+}
+
+#[cfg(test)]
+mod tests;

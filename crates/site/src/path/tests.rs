@@ -1,0 +1,1 @@
+//! Request paths: tables, and the file system as the judge.
