@@ -1,3 +1,33 @@
-//! HTTP/1.1 messages: bytes to request heads, response heads to bytes.
+//! HTTP/1.1 messages: bytes to request heads, response heads to bytes (RFC 9110, RFC 9112).
+//!
+//! This crate is pure: it owns no socket, no clock and no buffer, and it allocates nothing while it
+//! reads. It is strict: what two implementations could read differently is an error, because a
+//! message that means one thing to a proxy and another to us is how requests are smuggled. It does
+//! not decide what a request is answered with; it only says which status an unreadable one deserves.
+//!
+//! - [`parse_head`] reads one request head from the front of a buffer.
+//! - [`BodySkipper`] finds the end of a body that nobody wants.
+//! - [`HeadWriter`] appends a response head to a buffer.
+//! - [`format_date`] and [`parse_date`] convert the dates of HTTP.
 
 #![forbid(unsafe_code)]
+
+mod authority;
+mod body;
+mod bytes;
+mod date;
+mod encode;
+mod error;
+mod fields;
+mod head;
+mod limits;
+mod request_line;
+
+pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+pub use date::{format_date, parse_date};
+pub use encode::{HeadWriter, reason_phrase};
+pub use error::{BodyError, HeadError};
+pub use fields::{FieldName, Values};
+pub use head::{BodyFraming, Expectation, Head, Parsed, parse_head};
+pub use limits::{FIELDS_MAX, HeadLimits};
+pub use request_line::{Method, Target, Version};

@@ -1,0 +1,229 @@
+//! Finding the end of a request body that nobody wants (RFC 9112, sections 6 and 7.1). The data is
+//! never looked at; the framing around it is checked to the letter, since a chunk that two
+//! implementations see end in different places is a smuggled request.
+
+use crate::{
+    BodyError, BodyFraming,
+    bytes::{is_field_value, is_token},
+};
+
+/// The most bytes of extensions behind one chunk size. Nobody uses them for anything.
+pub const EXTENSION_BYTES_MAX: u16 = 256;
+/// The most bytes of a trailer, line ends included.
+pub const TRAILER_BYTES_MAX: u16 = 4096;
+/// More digits than this would not fit a `u64`.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Counts a body down to its end, wherever the reads cut it.
+///
+/// Call [`skip`](Self::skip) with what has arrived until [`is_done`](Self::is_done). After an error
+/// nothing more can be known about the connection.
+#[derive(Debug, Clone)]
+pub struct BodySkipper {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Done,
+    /// Plain bytes of a body with a length.
+    Length(u64),
+    /// In the digits of a chunk size.
+    Size {
+        size: u64,
+        digits: u8,
+    },
+    Extension {
+        size: u64,
+        bytes: u16,
+        part: Extension,
+    },
+    /// A carriage return has ended the line of the size.
+    SizeEnd(u64),
+    /// Bytes of a chunk that are still to come, at least one.
+    Data(u64),
+    /// The data is over; this is its line end.
+    DataCarriageReturn,
+    DataLineFeed,
+    Trailer {
+        bytes: u16,
+        part: Trailer,
+    },
+}
+
+/// Where in `;name=value` or `;name="value"` we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extension {
+    BeforeSemicolon,
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted,
+    Escaped,
+    AfterQuoted,
+}
+
+/// Where in a line of the trailer we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trailer {
+    LineStart,
+    Name,
+    Value,
+    LineFeed,
+    LastLineFeed,
+}
+
+impl BodySkipper {
+    /// A body that has not begun.
+    pub fn new(framing: BodyFraming) -> Self {
+        let state = match framing {
+            BodyFraming::None | BodyFraming::Length(0) => State::Done,
+            BodyFraming::Length(length) => State::Length(length),
+            BodyFraming::Chunked => State::Size { size: 0, digits: 0 },
+        };
+        Self { state }
+    }
+
+    /// Whether the body is over.
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Says how many of `bytes` belong to the body. Fewer than all of them only if it is over.
+    ///
+    /// # Errors
+    ///
+    /// The chunked coding is broken; the connection is to be closed.
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        let mut taken = 0;
+        while taken < bytes.len() && !self.is_done() {
+            taken += self.skip_run(&bytes[taken..])?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes a run of data, or one byte of framing. `bytes` is not empty.
+    fn skip_run(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        match self.state {
+            State::Length(left) => {
+                let (run, left) = count_down(left, bytes.len());
+                self.state = if left == 0 { State::Done } else { State::Length(left) };
+                Ok(run)
+            }
+            State::Data(left) => {
+                let (run, left) = count_down(left, bytes.len());
+                self.state = if left == 0 { State::DataCarriageReturn } else { State::Data(left) };
+                Ok(run)
+            }
+            state => {
+                self.state = state.after(bytes[0])?;
+                Ok(1)
+            }
+        }
+    }
+}
+
+/// How many of `left` bytes `available` cover, and how many remain.
+fn count_down(left: u64, available: usize) -> (usize, u64) {
+    let run = usize::try_from(left).map_or(available, |left| left.min(available));
+    (run, left - run as u64)
+}
+
+impl State {
+    /// The state after one byte of framing.
+    fn after(self, byte: u8) -> Result<Self, BodyError> {
+        match (self, byte) {
+            (Self::Size { size, digits }, _) => after_size(size, digits, byte),
+            (Self::Extension { size, bytes, part }, _) => after_extension(size, bytes, part, byte),
+            (Self::SizeEnd(0), b'\n') => Ok(Self::Trailer { bytes: 0, part: Trailer::LineStart }),
+            (Self::SizeEnd(size), b'\n') => Ok(Self::Data(size)),
+            (Self::SizeEnd(_), _) => Err(BodyError::ChunkSize),
+            (Self::DataCarriageReturn, b'\r') => Ok(Self::DataLineFeed),
+            (Self::DataLineFeed, b'\n') => Ok(Self::Size { size: 0, digits: 0 }),
+            (Self::Trailer { part: Trailer::LastLineFeed, .. }, b'\n') => Ok(Self::Done),
+            (Self::Trailer { bytes, part }, _) => {
+                let bytes = bytes + 1;
+                if bytes > TRAILER_BYTES_MAX {
+                    return Err(BodyError::TrailerTooLong);
+                }
+                let part = part.after(byte).ok_or(BodyError::Trailer)?;
+                Ok(Self::Trailer { bytes, part })
+            }
+            _ => Err(BodyError::ChunkEnd),
+        }
+    }
+}
+
+fn after_size(size: u64, digits: u8, byte: u8) -> Result<State, BodyError> {
+    if let Some(digit) = (byte as char).to_digit(16) {
+        // At most 16 digits are taken, so no bit is shifted out.
+        return match digits < SIZE_DIGITS_MAX {
+            true => Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }),
+            false => Err(BodyError::ChunkSize),
+        };
+    }
+    match byte {
+        b'\r' if digits > 0 => Ok(State::SizeEnd(size)),
+        b';' if digits > 0 => Ok(State::Extension { size, bytes: 1, part: Extension::BeforeName }),
+        b' ' | b'\t' if digits > 0 => {
+            Ok(State::Extension { size, bytes: 1, part: Extension::BeforeSemicolon })
+        }
+        _ => Err(BodyError::ChunkSize),
+    }
+}
+
+fn after_extension(size: u64, bytes: u16, part: Extension, byte: u8) -> Result<State, BodyError> {
+    if byte == b'\r' && part.may_end() {
+        return Ok(State::SizeEnd(size));
+    }
+    if bytes == EXTENSION_BYTES_MAX {
+        return Err(BodyError::ExtensionTooLong);
+    }
+    let part = part.after(byte).ok_or(BodyError::Extension)?;
+    Ok(State::Extension { size, bytes: bytes + 1, part })
+}
+
+impl Extension {
+    /// The grammar of RFC 9112, section 7.1.1, a byte at a time.
+    fn after(self, byte: u8) -> Option<Self> {
+        let space = byte == b' ' || byte == b'\t';
+        match (self, byte) {
+            (Self::Quoted, b'"') => Some(Self::AfterQuoted),
+            (Self::Quoted, b'\\') => Some(Self::Escaped),
+            (Self::Quoted | Self::Escaped, _) => is_field_value(byte).then_some(Self::Quoted),
+            (Self::BeforeName, _) if is_token(byte) => Some(Self::Name),
+            (Self::BeforeValue, _) if is_token(byte) => Some(Self::Value),
+            (Self::BeforeValue, b'"') => Some(Self::Quoted),
+            (Self::Name | Self::Value, _) if is_token(byte) => Some(self),
+            (Self::Name | Self::AfterName, b'=') => Some(Self::BeforeValue),
+            (Self::BeforeName | Self::BeforeValue, _) => space.then_some(self),
+            (_, b';') => Some(Self::BeforeName),
+            (Self::Name | Self::AfterName, _) => space.then_some(Self::AfterName),
+            (Self::Value | Self::AfterQuoted | Self::BeforeSemicolon, _) => {
+                space.then_some(Self::BeforeSemicolon)
+            }
+        }
+    }
+
+    /// Whether the line may end here.
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::AfterQuoted)
+    }
+}
+
+impl Trailer {
+    /// A field line of RFC 9112, section 5, a byte at a time, without folding.
+    fn after(self, byte: u8) -> Option<Self> {
+        match (self, byte) {
+            (Self::LineStart, b'\r') => Some(Self::LastLineFeed),
+            (Self::LineStart | Self::Name, _) if is_token(byte) => Some(Self::Name),
+            (Self::Name, b':') => Some(Self::Value),
+            (Self::Value, b'\r') => Some(Self::LineFeed),
+            (Self::Value, _) if is_field_value(byte) => Some(Self::Value),
+            (Self::LineFeed, b'\n') => Some(Self::LineStart),
+            _ => None,
+        }
+    }
+}

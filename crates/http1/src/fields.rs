@@ -1,0 +1,317 @@
+//! The field lines of a head (RFC 9112, section 5): the few that this server acts upon are picked
+//! out in one pass, all others are checked and passed over. Values are not interpreted here unless
+//! they decide where the message ends or whether the connection goes on.
+
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::{
+    Expectation, FIELDS_MAX, HeadError, HeadLimits,
+    bytes::{list, trim},
+};
+
+/// The request fields whose values others ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FieldName {
+    /// `If-Match`
+    IfMatch,
+    /// `If-None-Match`
+    IfNoneMatch,
+    /// `If-Modified-Since`
+    IfModifiedSince,
+    /// `If-Unmodified-Since`
+    IfUnmodifiedSince,
+    /// `If-Range`
+    IfRange,
+    /// `Range`
+    Range,
+    /// `Accept-Encoding`
+    AcceptEncoding,
+    /// `Accept`
+    Accept,
+    /// `User-Agent`
+    UserAgent,
+    /// `Referer`
+    Referer,
+    /// `Sec-Fetch-Mode`
+    SecFetchMode,
+}
+
+impl FieldName {
+    const COUNT: usize = 11;
+
+    /// The name as it is usually written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IfMatch => "If-Match",
+            Self::IfNoneMatch => "If-None-Match",
+            Self::IfModifiedSince => "If-Modified-Since",
+            Self::IfUnmodifiedSince => "If-Unmodified-Since",
+            Self::IfRange => "If-Range",
+            Self::Range => "Range",
+            Self::AcceptEncoding => "Accept-Encoding",
+            Self::Accept => "Accept",
+            Self::UserAgent => "User-Agent",
+            Self::Referer => "Referer",
+            Self::SecFetchMode => "Sec-Fetch-Mode",
+        }
+    }
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// The fields that make a request conditional (RFC 9110, section 13.1).
+const CONDITIONS: u16 = FieldName::IfMatch.bit()
+    | FieldName::IfNoneMatch.bit()
+    | FieldName::IfModifiedSince.bit()
+    | FieldName::IfUnmodifiedSince.bit()
+    | FieldName::IfRange.bit();
+
+/// The fields that have one value. RFC 9110, section 5.3 forbids to repeat them and section 5.5
+/// leaves it to the recipient what to do; here every ambiguity is refused.
+const SINGLE: u16 = FieldName::IfModifiedSince.bit()
+    | FieldName::IfUnmodifiedSince.bit()
+    | FieldName::IfRange.bit()
+    | FieldName::Range.bit();
+
+/// What the field lines of one head say.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'b> {
+    pub(crate) picked: Picked<'b>,
+    pub(crate) host: Option<&'b [u8]>,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) chunked: bool,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) expectation: Expectation,
+}
+
+/// The values of the [`FieldName`]s, and the field lines they were found in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Picked<'b> {
+    lines: &'b [u8],
+    first: [&'b [u8]; FieldName::COUNT],
+    present: u16,
+    repeated: u16,
+}
+
+impl<'b> Picked<'b> {
+    pub(crate) fn first(&self, name: FieldName) -> Option<&'b [u8]> {
+        (self.present & name.bit() != 0).then(|| self.first[name as usize])
+    }
+
+    pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
+        // The lines are only searched again in the rare case that there is more than one value.
+        match self.repeated & name.bit() {
+            0 => Values { name, first: self.first(name), lines: &[] },
+            _ => Values { name, first: None, lines: self.lines },
+        }
+    }
+
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.present & CONDITIONS != 0
+    }
+
+    fn put(&mut self, name: FieldName, value: &'b [u8]) -> Result<(), HeadError> {
+        let bit = name.bit();
+        if self.present & bit == 0 {
+            self.present |= bit;
+            self.first[name as usize] = value;
+            return Ok(());
+        }
+        self.repeated |= bit;
+        if SINGLE & bit == 0 { Ok(()) } else { Err(HeadError::FieldRepeated) }
+    }
+}
+
+/// The values of one field, a line each, in the order of the lines.
+#[derive(Debug, Clone)]
+pub struct Values<'b> {
+    name: FieldName,
+    first: Option<&'b [u8]>,
+    lines: &'b [u8],
+}
+
+impl<'b> Iterator for Values<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        if let Some(value) = self.first.take() {
+            return Some(value);
+        }
+        loop {
+            // The lines were checked before: each ends in CRLF, and all but the last have a colon.
+            let end = memchr::memchr(b'\n', self.lines)?;
+            let (line, rest) = self.lines.split_at(end + 1);
+            self.lines = rest;
+            let colon = memchr::memchr(b':', line)?;
+            if line[..colon].eq_ignore_ascii_case(self.name.as_str().as_bytes()) {
+                return Some(trim(&line[colon + 1..line.len() - 2]));
+            }
+        }
+    }
+}
+
+/// A head of at most this many bytes is tried with [`FEW`] fields first.
+const FEW_BYTES: usize = 192;
+/// Enough for the benchmarks' and the scripts' heads. Clearing the array is part of the cost.
+const FEW: usize = 8;
+/// Enough for a browser's head.
+const USUAL: usize = 24;
+
+impl<'b> Fields<'b> {
+    /// Reads field lines up to and with the blank line, and says how many bytes they take.
+    /// `None` if the blank line is not there yet.
+    pub(crate) fn parse(
+        bytes: &'b [u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<(Self, usize)>, HeadError> {
+        let tried = match bytes.len() {
+            ..=FEW_BYTES => Self::parse_some::<FEW>(bytes, limits),
+            _ => Self::parse_some::<USUAL>(bytes, limits),
+        };
+        match tried {
+            Err(HeadError::TooManyFields) => Self::parse_many(bytes, limits),
+            other => other,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn parse_many(
+        bytes: &'b [u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<(Self, usize)>, HeadError> {
+        Self::parse_some::<FIELDS_MAX>(bytes, limits)
+    }
+
+    fn parse_some<const N: usize>(
+        bytes: &'b [u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<(Self, usize)>, HeadError> {
+        let mut headers = [EMPTY_HEADER; N];
+        match httparse::parse_headers(bytes, &mut headers) {
+            Ok(Status::Complete((_, headers))) if headers.len() > limits.fields_max => {
+                Err(HeadError::TooManyFields)
+            }
+            Ok(Status::Complete((len, headers))) => Self::collect(&bytes[..len], headers).map(Some),
+            Ok(Status::Partial) => Ok(None),
+            Err(error) => Err(translate(error)),
+        }
+    }
+
+    fn collect(
+        lines: &'b [u8],
+        headers: &[httparse::Header<'b>],
+    ) -> Result<(Self, usize), HeadError> {
+        check_line_ends(lines, headers)?;
+        let mut fields = Self::default();
+        fields.picked.lines = lines;
+        for header in headers {
+            fields.put(header.name.as_bytes(), header.value)?;
+        }
+        Ok((fields, lines.len()))
+    }
+
+    /// Sorts one line. The length of the name tells most names apart, so that an unknown field
+    /// costs one jump and at most two comparisons.
+    fn put(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), HeadError> {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is(b"host") => self.put_host(value),
+            5 if is(b"range") => self.picked.put(FieldName::Range, value),
+            6 if is(b"accept") => self.picked.put(FieldName::Accept, value),
+            6 if is(b"expect") => self.put_expect(value),
+            7 if is(b"referer") => self.picked.put(FieldName::Referer, value),
+            8 if is(b"if-match") => self.picked.put(FieldName::IfMatch, value),
+            8 if is(b"if-range") => self.picked.put(FieldName::IfRange, value),
+            10 if is(b"user-agent") => self.picked.put(FieldName::UserAgent, value),
+            10 if is(b"connection") => self.put_connection(value),
+            13 if is(b"if-none-match") => self.picked.put(FieldName::IfNoneMatch, value),
+            14 if is(b"sec-fetch-mode") => self.picked.put(FieldName::SecFetchMode, value),
+            14 if is(b"content-length") => self.put_content_length(value),
+            15 if is(b"accept-encoding") => self.picked.put(FieldName::AcceptEncoding, value),
+            17 if is(b"if-modified-since") => self.picked.put(FieldName::IfModifiedSince, value),
+            17 if is(b"transfer-encoding") => self.put_transfer_encoding(value),
+            19 if is(b"if-unmodified-since") => {
+                self.picked.put(FieldName::IfUnmodifiedSince, value)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_host(&mut self, value: &'b [u8]) -> Result<(), HeadError> {
+        match self.host.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(HeadError::HostRepeated),
+        }
+    }
+
+    fn put_connection(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        for option in list(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        Ok(())
+    }
+
+    fn put_expect(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        for expectation in list(value) {
+            let known = expectation.eq_ignore_ascii_case(b"100-continue");
+            self.expectation = match self.expectation {
+                Expectation::None | Expectation::Continue if known => Expectation::Continue,
+                _ => Expectation::Unknown,
+            };
+        }
+        Ok(())
+    }
+
+    /// RFC 9110, section 8.6 lets a recipient accept a list of equal numbers; this one does not.
+    fn put_content_length(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        let length = decimal(value).ok_or(HeadError::ContentLength)?;
+        match self.content_length.replace(length) {
+            None => Ok(()),
+            Some(_) => Err(HeadError::ContentLengthRepeated),
+        }
+    }
+
+    fn put_transfer_encoding(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        let repeated = std::mem::replace(&mut self.chunked, true);
+        match !repeated && value.eq_ignore_ascii_case(b"chunked") {
+            true => Ok(()),
+            false => Err(HeadError::TransferEncoding),
+        }
+    }
+}
+
+/// `httparse` takes a bare line feed for a line end; RFC 9112, section 2.2 allows that and this
+/// server does not. Every line begins where a name begins, so two bytes before each name, and
+/// before and in the blank line, there must be a carriage return.
+fn check_line_ends(lines: &[u8], headers: &[httparse::Header<'_>]) -> Result<(), HeadError> {
+    let starts = headers.iter().skip(1).map(|header| header.name.as_ptr().addr());
+    let ends = starts.map(|start| start - lines.as_ptr().addr());
+    let blank = if headers.is_empty() { lines == b"\r\n" } else { lines.ends_with(b"\r\n\r\n") };
+    let bare = ends.fold(!blank, |bare, end| bare | (lines[end - 2] != b'\r'));
+    if bare { Err(HeadError::BareLineFeed) } else { Ok(()) }
+}
+
+/// A number of decimal digits that fits; no sign, no space, no list.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cold]
+fn translate(error: httparse::Error) -> HeadError {
+    match error {
+        httparse::Error::TooManyHeaders => HeadError::TooManyFields,
+        httparse::Error::HeaderName => HeadError::FieldName,
+        _ => HeadError::FieldValue,
+    }
+}

@@ -1,0 +1,260 @@
+//! Request heads: finding the end of one, and reading it. The state of a head that is not complete
+//! is one number, so a connection that waits costs nothing.
+//!
+//! Whichever way the bytes of a head are cut into reads, the outcome is the same. To keep it so,
+//! an error that lies in the field lines is reported only when the head is complete, and a wrong
+//! line end or an exceeded limit before it comes first. An error in the request line is reported
+//! as soon as the line is complete, and bytes that cannot be a method at once.
+
+use memchr::{memchr, memchr_iter};
+
+use crate::{
+    FieldName, HeadError, HeadLimits, Method, Target, Values, Version,
+    authority::Authority,
+    fields::{Fields, Picked},
+    request_line::{RequestLine, check_prefix},
+};
+
+/// How the end of a request body is found (RFC 9112, section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// No body.
+    None,
+    /// So many bytes, perhaps none.
+    Length(u64),
+    /// The chunked transfer coding.
+    Chunked,
+}
+
+/// What the client waits for before it sends the body (RFC 9110, section 10.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expectation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `100-continue`.
+    Continue,
+    /// Something that no standard defines: 417.
+    Unknown,
+}
+
+/// What [`parse_head`] found.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
+pub enum Parsed<'b> {
+    /// The head has no blank line yet.
+    Partial {
+        /// How many bytes were looked at; to be passed to the next call.
+        scanned: usize,
+    },
+    /// A head that can be answered.
+    Complete(Head<'b>),
+}
+
+/// A request head that passed every check. It borrows from the buffer that it was read from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Head<'b> {
+    /// Bytes of the head, with its blank line and with a tolerated blank line before it.
+    pub len: usize,
+    /// The method.
+    pub method: Method,
+    /// The method as it was sent.
+    pub method_bytes: &'b [u8],
+    /// What the request is about.
+    pub target: Target<'b>,
+    /// The target as it was sent.
+    pub target_bytes: &'b [u8],
+    /// Host and port that the request is for: from an absolute target, or from `Host`.
+    /// Always there in HTTP/1.1.
+    pub host: Option<&'b [u8]>,
+    /// The protocol version.
+    pub version: Version,
+    /// Whether the client wants to go on with this connection.
+    pub keep_alive: bool,
+    /// How the body ends.
+    pub body: BodyFraming,
+    /// What the client waits for. HTTP/1.0 clients cannot wait for anything.
+    pub expectation: Expectation,
+    picked: Picked<'b>,
+}
+
+impl<'b> Head<'b> {
+    /// The value of the first line of a field, without white space around it.
+    pub fn field(&self, name: FieldName) -> Option<&'b [u8]> {
+        self.picked.first(name)
+    }
+
+    /// The values of all lines of a field.
+    pub fn values(&self, name: FieldName) -> Values<'b> {
+        self.picked.values(name)
+    }
+
+    /// Whether any field makes the request conditional; `If-Range` counts.
+    pub fn has_conditions(&self) -> bool {
+        self.picked.has_conditions()
+    }
+}
+
+/// Reads the request head at the front of `bytes`, which may go on behind it.
+///
+/// `scanned` says how many of the bytes an earlier call has looked at: the number in its
+/// [`Parsed::Partial`], or 0 for a fresh head. With it a head that arrives a byte at a time costs
+/// little more than one that arrives at once.
+///
+/// # Errors
+///
+/// The peer sent something that is no request, that is ambiguous, or that exceeds a limit. It is
+/// to be answered with [`HeadError::status`], and the connection is to be closed.
+pub fn parse_head<'b>(
+    bytes: &'b [u8],
+    scanned: usize,
+    limits: &HeadLimits,
+) -> Result<Parsed<'b>, HeadError> {
+    let partial = Parsed::Partial { scanned: bytes.len() };
+    let Some(start) = skip_blank_line(bytes)? else {
+        return Ok(partial);
+    };
+    let message = &bytes[start..];
+    let scanned = scanned.saturating_sub(start);
+    let Some(line_end) = find_line_end(message, limits)? else {
+        return Ok(partial);
+    };
+    // The head has begun to arrive earlier. Read it only if it is complete now.
+    if scanned > line_end && find_head_end(message, scanned, limits)?.is_none() {
+        return Ok(partial);
+    }
+    let line = RequestLine::parse(&message[..line_end - 1])?;
+    match finish(&line, message, line_end + 1, limits) {
+        Ok(Some(mut head)) => {
+            head.len += start;
+            Ok(Parsed::Complete(head))
+        }
+        Ok(None) => find_head_end(message, scanned, limits).map(|_| partial),
+        Err(error) => match find_head_end(message, 0, limits)? {
+            None => Ok(partial),
+            Some(_) => Err(error),
+        },
+    }
+}
+
+/// RFC 9112, section 2.2: one blank line before a request line is skipped. `None`: wait for more.
+fn skip_blank_line(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
+    match bytes {
+        [] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
+        [b'\r', b'\n', b'\r' | b'\n', ..] => Err(HeadError::BlankLines),
+        [b'\r', b'\n', ..] => Ok(Some(2)),
+        [b'\n', ..] => Err(HeadError::BareLineFeed),
+        [b'\r', ..] => Err(HeadError::BlankLines),
+        _ => Ok(Some(0)),
+    }
+}
+
+/// Where the line feed of the request line is. `None`: wait for more.
+fn find_line_end(message: &[u8], limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
+    let line_window = limits.request_line_bytes_max.saturating_add(2);
+    let window = line_window.min(limits.head_bytes_max);
+    let outcome = match memchr(b'\n', &message[..message.len().min(window)]) {
+        Some(end) if end > 0 && message[end - 1] == b'\r' => return Ok(Some(end)),
+        Some(_) => Err(HeadError::BareLineFeed),
+        None if message.len() < window => Ok(None),
+        None if window == line_window => Err(HeadError::RequestLineTooLong),
+        None => Err(HeadError::HeadTooLarge),
+    };
+    check_prefix(message).and(outcome)
+}
+
+/// Looks for the blank line and for everything that is wrong before it, in the order in which it
+/// comes. `None`: wait for more. The lines before `scanned` are known to be good.
+#[cold]
+fn find_head_end(
+    message: &[u8],
+    scanned: usize,
+    limits: &HeadLimits,
+) -> Result<Option<usize>, HeadError> {
+    let window = &message[..message.len().min(limits.head_bytes_max)];
+    let scanned = scanned.min(window.len());
+    let lines_max = limits.fields_max.min(crate::FIELDS_MAX) + 1;
+    // Counted only when a line has ended, so this is linear for bytes that come one at a time.
+    let mut lines = None;
+    for end in memchr_iter(b'\n', &window[scanned..]).map(|end| scanned + end) {
+        if end == 0 || window[end - 1] != b'\r' {
+            return Err(HeadError::BareLineFeed);
+        }
+        if end >= 2 && window[end - 2] == b'\n' {
+            return Ok(Some(end + 1));
+        }
+        let before = lines.unwrap_or_else(|| memchr_iter(b'\n', &window[..scanned]).count());
+        if before == lines_max {
+            return Err(HeadError::TooManyFields);
+        }
+        lines = Some(before + 1);
+    }
+    if message.len() >= limits.head_bytes_max { Err(HeadError::HeadTooLarge) } else { Ok(None) }
+}
+
+/// Reads the field lines, which begin at `fields_start`, and checks what line and fields say
+/// together. The length of the head is that of `message`'s part.
+fn finish<'b>(
+    line: &RequestLine<'b>,
+    message: &'b [u8],
+    fields_start: usize,
+    limits: &HeadLimits,
+) -> Result<Option<Head<'b>>, HeadError> {
+    let Some((fields, fields_len)) = Fields::parse(&message[fields_start..], limits)? else {
+        return Ok(None);
+    };
+    let len = fields_start + fields_len;
+    if len > limits.head_bytes_max {
+        return Err(HeadError::HeadTooLarge);
+    }
+    Ok(Some(Head {
+        len,
+        method: line.method,
+        method_bytes: line.method_bytes,
+        target: line.target,
+        target_bytes: line.target_bytes,
+        host: host(line, fields.host)?,
+        version: line.version,
+        keep_alive: !fields.close && (line.version == Version::Http11 || fields.keep_alive),
+        body: framing(line.version, &fields)?,
+        // RFC 9110, section 10.1.1: from an HTTP/1.0 client, 100-continue is to be ignored.
+        expectation: match line.version {
+            Version::Http10 => Expectation::None,
+            Version::Http11 => fields.expectation,
+        },
+        picked: fields.picked,
+    }))
+}
+
+/// RFC 9112, section 3.2: a 1.1 request has one valid `Host`. An absolute target overrules it,
+/// but one that says something else is refused, because a cache may have looked at the other.
+fn host<'b>(
+    line: &RequestLine<'b>,
+    field: Option<&'b [u8]>,
+) -> Result<Option<&'b [u8]>, HeadError> {
+    let Some(value) = field else {
+        return match line.version {
+            Version::Http11 => Err(HeadError::HostMissing),
+            Version::Http10 => Ok(line.origin.as_ref().map(|origin| origin.bytes)),
+        };
+    };
+    let authority = Authority::parse(value).ok_or(HeadError::Host)?;
+    match &line.origin {
+        None => Ok(Some(value)),
+        Some(origin) if origin.authority.agrees(&authority, origin.default_port) => {
+            Ok(Some(origin.bytes))
+        }
+        Some(_) => Err(HeadError::HostDisagrees),
+    }
+}
+
+fn framing(version: Version, fields: &Fields<'_>) -> Result<BodyFraming, HeadError> {
+    match (fields.chunked, fields.content_length) {
+        (false, None) => Ok(BodyFraming::None),
+        (false, Some(length)) => Ok(BodyFraming::Length(length)),
+        (true, _) if version == Version::Http10 => Err(HeadError::TransferEncodingVersion),
+        (true, Some(_)) => Err(HeadError::TwoLengths),
+        (true, None) => Ok(BodyFraming::Chunked),
+    }
+}
