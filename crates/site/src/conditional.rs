@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use http1::{FieldName, Head, Method};
+
 use crate::negotiate::Coding;
 
 /// A strong entity tag, in its quoted form. It differs for each coding of a file, since their
@@ -42,7 +44,8 @@ impl EntityTag {
             Coding::Zstd => "-zst",
             Coding::Brotli => "-br",
         };
-        fmt::write(&mut tag, format_args!("\"{opaque}{suffix}\"")).expect("LEN_MAX holds each form");
+        fmt::write(&mut tag, format_args!("\"{opaque}{suffix}\""))
+            .expect("LEN_MAX holds each form");
         tag
     }
 }
@@ -82,3 +85,163 @@ pub enum Verdict {
     /// 412
     PreconditionFailed,
 }
+
+/// Evaluates all preconditions but If-Range. `now` is Unix seconds.
+///
+/// CONNECT, OPTIONS and TRACE have no representation to compare with, so that preconditions do
+/// not apply to them (section 13.2.1). The representation exists: a request that would be answered
+/// with 404 without its preconditions is answered so with them.
+pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>, now: i64) -> Verdict {
+    match head.method {
+        Method::Connect | Method::Options | Method::Trace => Verdict::Proceed,
+        Method::Get | Method::Head => decide(|name| head.values(name), true, validators, now),
+        _ => decide(|name| head.values(name), false, validators, now),
+    }
+}
+
+/// Whether the date of If-Range or the tag in it is that of the representation, so that parts of
+/// what the client has and of what the server has fit together (section 13.1.5).
+///
+/// A tag is compared strongly, so that a weak one never holds. A date holds if it is exactly the
+/// Last-Modified time and the second it names is over (`modified < now`): until then the file may
+/// change again and keep the date, which makes it a weak validator (section 8.8.2.2). A file that
+/// changed twice within a second that is over still goes unnoticed; clients that were given an
+/// entity tag are required to send that instead.
+pub fn if_range_holds(value: &[u8], validators: &Validators<'_>, now: i64) -> bool {
+    if let Some((tag, rest)) = split_tag(value) {
+        return rest.is_empty() && validators.etag.is_some_and(|etag| strongly_equal(tag, etag));
+    }
+    let date = http1::parse_date(value);
+    date.is_some() && date == validators.modified && date < Some(now)
+}
+
+/// The order of section 13.2.2, without If-Range. `lines` gives the lines of a field, none where
+/// the request lacks it; `is_read` is true for GET and HEAD.
+fn decide<'v, L: Iterator<Item = &'v [u8]>>(
+    lines: impl Fn(FieldName) -> L,
+    is_read: bool,
+    validators: &Validators<'_>,
+    now: i64,
+) -> Verdict {
+    let present = |name| {
+        let mut lines = lines(name).peekable();
+        lines.peek().is_some().then_some(lines)
+    };
+    let may_act = match present(FieldName::IfMatch) {
+        Some(tags) => any_matches(tags, validators.etag, Comparison::Strong),
+        None => present(FieldName::IfUnmodifiedSince)
+            .is_none_or(|date| is_unmodified_since(date, validators.modified)),
+    };
+    if !may_act {
+        return Verdict::PreconditionFailed;
+    }
+    let is_current = match present(FieldName::IfNoneMatch) {
+        Some(tags) => any_matches(tags, validators.etag, Comparison::Weak),
+        None => {
+            is_read
+                && present(FieldName::IfModifiedSince)
+                    .is_some_and(|date| is_not_modified_since(date, validators.modified, now))
+        }
+    };
+    match (is_current, is_read) {
+        (false, _) => Verdict::Proceed,
+        (true, true) => Verdict::NotModified,
+        (true, false) => Verdict::PreconditionFailed,
+    }
+}
+
+/// How two tags are compared (section 8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// Both are strong, and the same.
+    Strong,
+    /// The same, but for their weakness.
+    Weak,
+}
+
+/// Whether the representation has one of the tags. A line that is `*` stands for any tag, and is
+/// true since there is a representation.
+fn any_matches<'v>(
+    mut lines: impl Iterator<Item = &'v [u8]>,
+    etag: Option<&[u8]>,
+    comparison: Comparison,
+) -> bool {
+    let equal = match comparison {
+        Comparison::Strong => strongly_equal,
+        Comparison::Weak => weakly_equal,
+    };
+    lines.any(|line| {
+        line == b"*" || etag.is_some_and(|etag| Tags { rest: line }.any(|tag| equal(tag, etag)))
+    })
+}
+
+fn strongly_equal(one: &[u8], other: &[u8]) -> bool {
+    one == other && !one.starts_with(b"W/")
+}
+
+fn weakly_equal(one: &[u8], other: &[u8]) -> bool {
+    opaque(one) == opaque(other)
+}
+
+/// A tag without its mark of weakness, which is case-sensitive (section 8.8.3).
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// The tags of a comma-separated line. Empty elements are skipped; at anything that is not a tag
+/// the line ends, since commas may be part of tags and there is no telling where the next begins.
+struct Tags<'v> {
+    rest: &'v [u8],
+}
+
+impl<'v> Iterator for Tags<'v> {
+    type Item = &'v [u8];
+
+    fn next(&mut self) -> Option<&'v [u8]> {
+        let is_gap = |byte: &u8| b", \t".contains(byte);
+        let start = self.rest.iter().position(|byte| !is_gap(byte))?;
+        let (tag, rest) = split_tag(&self.rest[start..])?;
+        self.rest = rest;
+        matches!(rest.trim_ascii_start().first(), None | Some(b',')).then_some(tag)
+    }
+}
+
+/// The entity tag that `bytes` start with, quotes and mark included, and what follows it.
+fn split_tag(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let quoted = opaque(bytes).strip_prefix(b"\"")?;
+    let close = quoted.iter().position(|&byte| !is_tag_byte(byte))?;
+    let len = bytes.len() - quoted.len() + close + 1;
+    (quoted[close] == b'"').then(|| bytes.split_at(len))
+}
+
+/// `etagc` of section 8.8.3: no quote, no control byte, no space.
+fn is_tag_byte(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
+}
+
+/// Section 13.1.4: true as well if the date is not one or the file has none.
+fn is_unmodified_since<'v>(lines: impl Iterator<Item = &'v [u8]>, modified: Option<i64>) -> bool {
+    let dates = modified.zip(only_date(lines));
+    dates.is_none_or(|(modified, date)| modified <= date)
+}
+
+/// Section 13.1.3: false if the date is not one or the file has none. A date in the future is not
+/// one either, as RFC 2616 had it and nginx and Apache do: it was not copied from a response of
+/// ours, and held for good it would hide every change up to then.
+fn is_not_modified_since<'v>(
+    lines: impl Iterator<Item = &'v [u8]>,
+    modified: Option<i64>,
+    now: i64,
+) -> bool {
+    let dates = modified.zip(only_date(lines).filter(|&date| date <= now));
+    dates.is_some_and(|(modified, date)| modified <= date)
+}
+
+/// The date of a field that has one line; a list of dates is no date.
+fn only_date<'v>(mut lines: impl Iterator<Item = &'v [u8]>) -> Option<i64> {
+    let date = lines.next().and_then(http1::parse_date);
+    date.filter(|_| lines.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {}

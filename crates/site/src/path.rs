@@ -103,13 +103,19 @@ pub fn extension(path: &[u8]) -> Option<&[u8]> {
 pub fn encode_for_location(path: &[u8], out: &mut Vec<u8>) {
     let leading = path.iter().take_while(|&&byte| byte == b'/').count();
     out.push(b'/');
-    encode(&path[leading..], out);
+    encode(&path[leading..], UNUSUAL, out);
 }
 
-/// Appends `bytes` percent-encoded; what RFC 3986 calls `pchar`, and the slash, stay as they are.
-pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends a name percent-encoded so far that it can stand in any part of an address, in quotes
+/// and in HTML: only the unreserved characters of RFC 3986 section 2.3 stay.
+pub(crate) fn encode_name(name: &[u8], out: &mut Vec<u8>) {
+    encode(name, SLASH | RESERVED | UNUSUAL, out);
+}
+
+/// Appends `bytes` with those percent-encoded that are of one of `classes`.
+fn encode(bytes: &[u8], classes: u8, out: &mut Vec<u8>) {
     for &byte in bytes {
-        if CLASS[usize::from(byte)] & UNUSUAL == 0 {
+        if CLASS[usize::from(byte)] & classes == 0 {
             out.push(byte);
         } else {
             encode_byte(byte, out);
@@ -131,6 +137,8 @@ const SLASH: u8 = 1;
 const DOT_OR_SLASH: u8 = 2;
 /// A byte that is neither a slash nor a `pchar` that stands for itself (RFC 3986 section 3.3).
 const UNUSUAL: u8 = 4;
+/// A `pchar` that means something in some part of an address.
+const RESERVED: u8 = 8;
 
 const CLASS: [u8; 256] = classes();
 
@@ -138,20 +146,20 @@ const fn classes() -> [u8; 256] {
     let mut classes = [UNUSUAL; 256];
     let mut byte = 0;
     while byte < 128 {
-        if (byte as u8).is_ascii_alphanumeric() {
-            classes[byte] = 0;
-        }
+        classes[byte] = class(byte as u8);
         byte += 1;
     }
-    let others = b"-_~!$&'()*+,;=:@";
-    let mut index = 0;
-    while index < others.len() {
-        classes[others[index] as usize] = 0;
-        index += 1;
-    }
-    classes[b'.' as usize] = DOT_OR_SLASH;
-    classes[b'/' as usize] = DOT_OR_SLASH | SLASH;
     classes
+}
+
+const fn class(ascii: u8) -> u8 {
+    match ascii {
+        b'/' => SLASH | DOT_OR_SLASH,
+        b'.' => DOT_OR_SLASH,
+        b'-' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => 0,
+        b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@' => RESERVED,
+        _ => UNUSUAL,
+    }
 }
 
 /// Whether a path is canonical as it stands: nothing to decode, no `//` and no `/.`. One pass

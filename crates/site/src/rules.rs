@@ -71,10 +71,10 @@ impl<T> Default for PathGlobs<T> {
 
 fn compile(glob: &str) -> Result<globset::Glob, GlobError> {
     let anchored = if glob.starts_with('/') { glob.to_owned() } else { format!("/**/{glob}") };
-    GlobBuilder::new(&anchored).literal_separator(true).build().map_err(|error| GlobError {
-        glob: glob.to_owned(),
-        reason: error.kind().to_string(),
-    })
+    GlobBuilder::new(&anchored)
+        .literal_separator(true)
+        .build()
+        .map_err(|error| GlobError { glob: glob.to_owned(), reason: error.kind().to_string() })
 }
 
 /// Ask again each time: with an entity tag that costs a 304, and it is never stale.
@@ -93,9 +93,8 @@ pub fn default_cache_control(path: &[u8]) -> &'static str {
 
 /// What bundlers give hashed names. Not HTML, which must have a stable name, nor archives, whose
 /// names carry versions and commits that people do move.
-const ASSETS: [&[u8]; 11] = [
-    b"css", b"js", b"mjs", b"woff2", b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif", b"wasm",
-];
+const ASSETS: [&[u8]; 11] =
+    [b"css", b"js", b"mjs", b"woff2", b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif", b"wasm"];
 
 /// What may stand between the hash and the extension (`main.3f9ab2c1.chunk.js`).
 const TRAILERS: [&[u8]; 5] = [b"min", b"chunk", b"bundle", b"module", b"legacy"];

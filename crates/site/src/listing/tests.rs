@@ -1,0 +1,1 @@
+//! Listings: exact outputs, hostile names.
