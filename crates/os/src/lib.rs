@@ -1,1 +1,26 @@
 //! The kernel facilities Ropewalk uses, one file each; the only crate with unsafe code.
+//!
+//! Every function is a thin, safe wrapper over one system call (or one short fixed sequence of
+//! them) and returns [`std::io::Error`] with the kernel's error number. Descriptors are owned
+//! ([`std::os::fd::OwnedFd`]) or borrowed ([`std::os::fd::BorrowedFd`]), never bare numbers, and
+//! all of them are opened close-on-exec. A call that a signal interrupts is repeated.
+//!
+//! It is not a runtime and holds no policy: what to open, when to wait and what to do about an
+//! error is decided by the crates above. Linux only.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and sendfile");
+
+pub mod affinity;
+pub mod clock;
+pub mod epoll;
+pub mod event;
+pub mod files;
+pub mod limits;
+pub mod memory;
+pub mod process;
+pub mod send;
+pub mod signals;
+pub mod socket;
+
+mod call;

@@ -1,0 +1,118 @@
+//! Which CPUs threads may run on. It knows CPU numbers only, not cores, caches or nodes.
+
+use crate::call::{check, error};
+use std::io;
+use std::process;
+use std::thread;
+
+/// More CPUs than any kernel supports; keeps a wrong number from making a huge mask.
+const CPUS_MAX: usize = 1 << 16;
+
+const BITS: usize = usize::BITS as usize;
+
+/// The CPUs the process (its first thread) may run on, ascending and never empty.
+pub fn allowed_cpus() -> Vec<usize> {
+    let cpus = process_mask().map(|mask| members(&mask)).unwrap_or_default();
+    if !cpus.is_empty() {
+        return cpus;
+    }
+    (0..thread::available_parallelism().map_or(1, Into::into)).collect()
+}
+
+/// Restricts the calling thread to `cpus`. CPUs that the machine or the process's cpuset lacks
+/// are ignored; when none is left the result is EINVAL.
+pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    let highest = cpus.iter().copied().max().unwrap_or(0);
+    if highest >= CPUS_MAX {
+        return Err(error(libc::EINVAL));
+    }
+    let mut mask = vec![0_usize; highest / BITS + 1];
+    for cpu in cpus {
+        mask[cpu / BITS] |= 1 << (cpu % BITS);
+    }
+    // SAFETY: the pointer and the size describe `mask`, which lives through the call and which
+    // the kernel only reads. The C type has a fixed size, but the call takes any size in bytes.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) })?;
+    Ok(())
+}
+
+/// The CPU the calling thread runs on now; unless it is pinned that may be past already.
+pub fn current_cpu() -> usize {
+    // SAFETY: sched_getcpu takes no pointers.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).unwrap_or(0) // ENOSYS: kernels before 2.6.19
+}
+
+/// The affinity mask as native words, from the smallest buffer the kernel accepts.
+fn process_mask() -> io::Result<Vec<usize>> {
+    let pid = libc::pid_t::try_from(process::id()).expect("the kernel made it from a pid_t");
+    let mut mask = vec![0_usize; 1_024 / BITS];
+    loop {
+        let size = size_of_val(&mask[..]);
+        // SAFETY: the pointer and the size describe `mask`, exclusively borrowed for the call.
+        // The C type has a fixed size, but the call writes no more than the size it is given.
+        match check(unsafe { libc::sched_getaffinity(pid, size, mask.as_mut_ptr().cast()) }) {
+            Ok(_) => return Ok(mask),
+            // The kernel's own mask is larger.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL) && mask.len() * BITS < CPUS_MAX =>
+            {
+                mask.resize(mask.len() * 2, 0);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn members(mask: &[usize]) -> Vec<usize> {
+    let is_set = |&cpu: &usize| mask[cpu / BITS] >> (cpu % BITS) & 1 == 1;
+    (0..mask.len() * BITS).filter(is_set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// "0-3,8" as in /proc.
+    fn parse_list(list: &str) -> Vec<usize> {
+        let range = |part: &str| {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            low.parse::<usize>().unwrap()..=high.parse().unwrap()
+        };
+        list.trim().split(',').flat_map(range).collect()
+    }
+
+    #[test]
+    fn allowed_cpus_are_those_of_proc() {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        assert_eq!(allowed_cpus(), parse_list(list.unwrap()));
+    }
+
+    #[test]
+    fn a_pinned_thread_runs_where_it_was_put() {
+        for cpu in allowed_cpus() {
+            let seen = thread::spawn(move || {
+                pin_thread(&[cpu]).unwrap();
+                current_cpu()
+            });
+            assert_eq!(seen.join().unwrap(), cpu);
+        }
+        assert!(!allowed_cpus().is_empty(), "other threads are not affected");
+    }
+
+    #[test]
+    fn masks_that_leave_no_cpu_are_refused() {
+        for cpus in [&[][..], &[CPUS_MAX - 1], &[CPUS_MAX], &[usize::MAX]] {
+            let refused = thread::spawn(move || pin_thread(cpus)).join().unwrap();
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL), "{cpus:?}");
+        }
+    }
+
+    #[test]
+    fn members_are_read_across_words() {
+        assert_eq!(members(&[0b101, 0, 1 << (BITS - 1)]), [0, 2, 3 * BITS - 1]);
+        assert_eq!(members(&[0, 0]), []);
+    }
+}

@@ -1,0 +1,367 @@
+//! Waiting for many descriptors at once (epoll).
+//!
+//! A descriptor is known by the `key` its owner chose; keys are not checked for being unique,
+//! and an event read earlier may name a descriptor that has been closed since. Telling such
+//! stale events from fresh ones (a generation number in the key) is the caller's business.
+
+use crate::call::check;
+use std::fmt;
+use std::io;
+use std::ops::{BitOr, BitOrAssign};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A set of descriptors to wait for. May be shared: threads may add and wait at the same time.
+#[derive(Debug)]
+pub struct Epoll {
+    descriptor: OwnedFd,
+}
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: epoll_create1 takes no pointers. A non-negative return is a new descriptor,
+        // which nothing else can own.
+        let descriptor = unsafe {
+            let raw = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
+            OwnedFd::from_raw_fd(raw)
+        };
+        Ok(Self { descriptor })
+    }
+
+    /// Starts to watch `descriptor`; its events will carry `key`. Closing the last copy of the
+    /// descriptor ends the watch by itself.
+    pub fn add(&self, descriptor: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, interest, key)
+    }
+
+    /// Replaces the interest and the key of a watched descriptor. With [`Interest::EDGE`] a
+    /// descriptor that is ready now is reported anew. [`Interest::EXCLUSIVE`] cannot be modified
+    /// (EINVAL).
+    pub fn modify(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, descriptor, interest, key)
+    }
+
+    /// Stops watching `descriptor`.
+    pub fn remove(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, descriptor, Interest::NONE, 0)
+    }
+
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only
+    /// looks), fills `events` and returns how many there are. A signal ends the wait with 0
+    /// events, so that the caller computes its next timeout afresh.
+    pub fn wait(&self, events: &mut EventBuffer, timeout_ms: Option<u32>) -> io::Result<usize> {
+        let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
+        let capacity = i32::try_from(events.raw.len()).unwrap_or(i32::MAX);
+        events.filled = 0;
+        // SAFETY: the pointer is to `capacity` or more initialised, writable events, exclusively
+        // borrowed for the call, and the kernel writes at most `capacity` of them.
+        let returned = check(unsafe {
+            libc::epoll_wait(
+                self.descriptor.as_raw_fd(),
+                events.raw.as_mut_ptr(),
+                capacity,
+                timeout,
+            )
+        });
+        match returned {
+            Ok(count) => {
+                events.filled = usize::try_from(count).expect("errors were taken out above");
+                Ok(events.filled)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.0, u64: key };
+        // SAFETY: the pointer is to a live event of this frame that the kernel only reads, and
+        // both descriptors are open for the duration of the call because they are borrowed.
+        check(unsafe {
+            libc::epoll_ctl(
+                self.descriptor.as_raw_fd(),
+                operation,
+                descriptor.as_raw_fd(),
+                &raw mut event,
+            )
+        })?;
+        Ok(())
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// What to be told about a descriptor: a union (`|`) of the constants. Errors and a complete
+/// hang-up are always told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Interest(u32);
+
+impl Interest {
+    /// Nothing but errors and hang-ups.
+    pub const NONE: Self = Self(0);
+    /// There is something to read or to accept.
+    pub const READ: Self = Self(libc::EPOLLIN as u32);
+    /// There is room to write.
+    pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
+    /// The peer has shut down its sending side.
+    pub const RDHUP: Self = Self(libc::EPOLLRDHUP as u32);
+    /// Tell of changes only: after an event the descriptor must be used until it would block.
+    pub const EDGE: Self = Self(libc::EPOLLET as u32);
+    /// Of several sets that watch the same listener, wake one or a few instead of all.
+    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
+
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::READ, "READ"),
+        (Self::WRITE, "WRITE"),
+        (Self::RDHUP, "RDHUP"),
+        (Self::EDGE, "EDGE"),
+        (Self::EXCLUSIVE, "EXCLUSIVE"),
+    ];
+
+    /// Whether everything in `other` is in `self`.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The union, for constants.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOr for Interest {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+impl BitOrAssign for Interest {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.with(other);
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Self::NAMES.iter().filter(|(interest, _)| self.contains(*interest));
+        formatter.debug_set().entries(names.map(|(_, name)| name)).finish()
+    }
+}
+
+/// Something that happened to a watched descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The key the descriptor was added with.
+    pub key: u64,
+    /// Reading will not block: there are bytes, a connection to accept, or the end.
+    pub readable: bool,
+    /// Writing will not block.
+    pub writable: bool,
+    /// The peer has shut down its sending side (if asked for), or both sides are shut down.
+    pub hangup: bool,
+    /// The descriptor has an error; the next call on it returns which.
+    pub error: bool,
+}
+
+/// Room for the events of one wait, reused from wait to wait.
+pub struct EventBuffer {
+    raw: Box<[libc::epoll_event]>,
+    filled: usize, // 0 <= filled <= raw.len()
+}
+
+impl EventBuffer {
+    /// Room for `capacity` events (at least 1).
+    pub fn with_capacity(capacity: usize) -> Self {
+        let empty = libc::epoll_event { events: 0, u64: 0 };
+        Self { raw: vec![empty; capacity.max(1)].into_boxed_slice(), filled: 0 }
+    }
+
+    /// How many events one wait can return.
+    pub fn capacity(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// How many events the last wait returned.
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether the last wait returned none.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// The event at `index` of the last wait: for loops that change other things while they run
+    /// through the events.
+    pub fn get(&self, index: usize) -> Option<Event> {
+        self.raw[..self.filled].get(index).map(|&raw| event(raw))
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        self.raw[..self.filled].iter().map(|&raw| event(raw))
+    }
+}
+
+impl fmt::Debug for EventBuffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn event(raw: libc::epoll_event) -> Event {
+    let told = Interest(raw.events); // a copy: the struct is packed on x86-64
+    let any = |bits: libc::c_int| told.0 & bits as u32 != 0;
+    Event {
+        key: raw.u64,
+        readable: any(libc::EPOLLIN),
+        writable: any(libc::EPOLLOUT),
+        hangup: any(libc::EPOLLHUP | libc::EPOLLRDHUP),
+        error: any(libc::EPOLLERR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    fn watched(interest: Interest) -> (Epoll, UnixStream, UnixStream, EventBuffer) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(ours.as_fd(), interest, u64::MAX - 1).unwrap();
+        (epoll, ours, theirs, EventBuffer::with_capacity(8))
+    }
+
+    #[test]
+    fn level_triggered_events_repeat_until_the_bytes_are_read() {
+        let (epoll, mut ours, mut theirs, mut events) = watched(Interest::READ);
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        theirs.write_all(b"x").unwrap();
+        for _ in 0..2 {
+            assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+            let quiet = Event {
+                key: u64::MAX - 1,
+                readable: true,
+                writable: false,
+                hangup: false,
+                error: false,
+            };
+            assert_eq!(events.get(0), Some(quiet));
+            assert_eq!(events.get(1), None);
+        }
+        ours.read_exact(&mut [0]).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        assert!(events.is_empty());
+    }
+
+    #[test]
+    fn edge_triggered_events_tell_of_changes_only() {
+        let (epoll, ours, mut theirs, mut events) =
+            watched(Interest::READ | Interest::WRITE | Interest::EDGE);
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 1, "writable at once");
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0, "and only once");
+
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+        let event = events.get(0).unwrap();
+        assert!(event.readable && event.writable);
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0, "unread but not new");
+        theirs.write_all(b"y").unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1, "more bytes are new");
+
+        let interest = Interest::READ | Interest::EDGE;
+        epoll.modify(ours.as_fd(), interest, 5).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 1, "modifying reports anew");
+        assert_eq!(events.get(0).unwrap().key, 5);
+    }
+
+    #[test]
+    fn hang_ups_are_told_apart() {
+        let (epoll, _ours, theirs, mut events) = watched(Interest::READ | Interest::RDHUP);
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+        let event = events.get(0).unwrap();
+        assert!(event.readable && event.hangup && !event.error);
+
+        let (epoll, _ours, theirs, mut events) = watched(Interest::NONE);
+        drop(theirs);
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+        assert!(events.get(0).unwrap().hangup, "told even when nothing was asked for");
+    }
+
+    #[test]
+    fn a_removed_descriptor_is_silent() {
+        let (epoll, ours, mut theirs, mut events) = watched(Interest::READ);
+        theirs.write_all(b"x").unwrap();
+        epoll.remove(ours.as_fd()).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        let again = epoll.remove(ours.as_fd()).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn a_small_buffer_gets_the_rest_next_time() {
+        let epoll = Epoll::new().unwrap();
+        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        for (key, (ours, _)) in pairs.iter().enumerate() {
+            epoll.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
+        }
+        let mut events = EventBuffer::with_capacity(2);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..2 {
+            assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 2);
+            seen.extend(events.iter().map(|event| event.key));
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn exclusive_watchers_share_the_wake_ups_of_a_listener() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let epolls = [Epoll::new().unwrap(), Epoll::new().unwrap()];
+        for epoll in &epolls {
+            epoll.add(listener.as_fd(), Interest::READ | Interest::EXCLUSIVE, 1).unwrap();
+        }
+        let again = epolls[0].modify(listener.as_fd(), Interest::READ, 1).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::EINVAL));
+
+        let waiters = epolls.map(|epoll| {
+            thread::spawn(move || {
+                epoll.wait(&mut EventBuffer::with_capacity(1), Some(2_000)).unwrap()
+            })
+        });
+        thread::sleep(std::time::Duration::from_millis(200));
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_accepted, _) = listener.accept().unwrap();
+        let woken: usize = waiters.into_iter().map(|waiter| waiter.join().unwrap()).sum();
+        assert_eq!(woken, 1);
+    }
+
+    #[test]
+    fn interest_prints_its_names() {
+        let interest = Interest::READ | Interest::EDGE;
+        assert_eq!(format!("{interest:?}"), r#"{"READ", "EDGE"}"#);
+    }
+}

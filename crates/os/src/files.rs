@@ -1,0 +1,20 @@
+//! Opening files below a directory without leaving it, and reading them and their metadata.
+//!
+//! It knows nothing of URLs: paths are bytes, relative to a [`Root`], already decoded and
+//! canonical. What a path may be is decided twice, by the caller's own rules and by the kernel
+//! here, so that a mistake in one is not yet an escape.
+
+mod directory;
+mod open;
+mod read;
+mod root;
+mod status;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
+pub use open::openat2_available;
+pub use read::{NowaitRead, advise_will_need, read_at, read_at_nowait};
+pub use root::{Root, Symlinks};
+pub use status::{FileKind, FileStatus};

@@ -1,0 +1,90 @@
+//! The directory that served files are below, and the policy for symbolic links in it.
+
+use super::open::{self, How};
+use super::status::FileStatus;
+use super::walk;
+use crate::call::error;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Which symbolic links in a path are followed. In no case is a path allowed to begin with `/`
+/// or to contain `..` (EXDEV), and never are the kernel's magic links followed, which lead to
+/// things by other ways than their names (`/proc/self/fd/3`: ELOOP).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those that stay below the root at every step. One with an absolute target or one that
+    /// climbs above the root is EXDEV, even if it leads back in.
+    #[default]
+    Beneath,
+    /// None: a symbolic link anywhere in the path is ELOOP.
+    Never,
+    /// All, wherever they lead.
+    Anywhere,
+}
+
+/// An open directory that paths are resolved from. It stays the same directory when it is
+/// renamed. May be shared between threads.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    walks: bool,
+}
+
+impl Root {
+    /// Opens the directory `path`, following links in it.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let directory = open::open_directory(path.as_os_str().as_bytes())?;
+        Ok(Self { directory, walks: !open::openat2_available() })
+    }
+
+    /// The same, but resolving paths step by step as if the kernel had no openat2. For tests.
+    pub fn with_fallback_forced(path: &Path) -> io::Result<Self> {
+        Ok(Self { walks: true, ..Self::new(path)? })
+    }
+
+    /// Opens what `relative` names for reading; empty is the root itself. Does not wait for
+    /// writers of a FIFO, does not make a terminal the controlling one. What it is (a device, a
+    /// FIFO, a directory) the caller asks the descriptor ([`FileStatus::of`]) before reading.
+    pub fn open(&self, relative: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+        self.resolve(relative, symlinks, How::Read)
+    }
+
+    /// The status of what [`Self::open`] would open now, without opening it for reading: works
+    /// on unreadable files and on sockets too.
+    pub fn stat_relative(&self, relative: &[u8], symlinks: Symlinks) -> io::Result<FileStatus> {
+        let descriptor = self.resolve(relative, symlinks, How::Path)?;
+        FileStatus::of(descriptor.as_fd())
+    }
+
+    /// The status of what `relative` names when all links are followed, wherever they lead; one
+    /// system call. Good for asking whether a file opened earlier is still the one of that name
+    /// (same device and inode), not for deciding whether a file may be served.
+    pub fn stat_at(&self, relative: &[u8]) -> io::Result<FileStatus> {
+        check_path(relative)?;
+        FileStatus::at(self.directory.as_fd(), relative)
+    }
+
+    fn resolve(&self, relative: &[u8], symlinks: Symlinks, how: How) -> io::Result<OwnedFd> {
+        check_path(relative)?;
+        if self.walks {
+            walk::open(self.directory.as_fd(), relative, symlinks, how)
+        } else {
+            open::openat2(self.directory.as_fd(), relative, symlinks, how)
+        }
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// The lexical wall in front of the kernel's: with links allowed anywhere there is no other.
+fn check_path(relative: &[u8]) -> io::Result<()> {
+    let leaves = relative.first() == Some(&b'/')
+        || relative.split(|&byte| byte == b'/').any(|name| name == b"..");
+    if leaves { Err(error(libc::EXDEV)) } else { Ok(()) }
+}

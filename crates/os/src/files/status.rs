@@ -1,0 +1,109 @@
+//! A file's metadata: what it is, how long, when changed, and which file it is.
+
+use super::open::with_c_path;
+use crate::call::check;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file: the only kind with bytes to serve.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A device, a FIFO or a socket.
+    Other,
+}
+
+/// What the kernel tells about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStatus {
+    /// What it is.
+    pub kind: FileKind,
+    /// With `inode`, which file it is.
+    pub device: u64,
+    /// With `device`, which file it is. May be used again after the file is deleted.
+    pub inode: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// When the contents were last modified, in nanoseconds since 1970 (until the year 2262,
+    /// then saturating). Anybody who may write the file can set it at will.
+    pub modified_ns: i64,
+    /// When the contents or the metadata last changed, in nanoseconds since 1970. Cannot be set.
+    pub changed_ns: i64,
+    /// How many names the file has; 0: it is deleted but open.
+    pub links: u64,
+}
+
+impl FileStatus {
+    /// The status of an open file.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self::from_raw(&fstat(file)?))
+    }
+
+    /// Whether both describe the same file: not the same contents, for which compare the rest.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
+
+    /// The kind of what is open, None for a symbolic link itself (O_PATH | O_NOFOLLOW).
+    pub(super) fn of_entry(file: BorrowedFd<'_>) -> io::Result<Option<FileKind>> {
+        let mode = fstat(file)?.st_mode;
+        Ok((mode & libc::S_IFMT != libc::S_IFLNK).then(|| kind(mode)))
+    }
+
+    /// The status of what `path` names, following links. Empty is `directory`.
+    pub(super) fn at(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
+        with_c_path(path, |path| {
+            let mut raw = MaybeUninit::<libc::stat>::zeroed();
+            // SAFETY: `path` is a NUL-terminated string that lives through the call; the pointer
+            // is to a live, writable stat of this frame. The struct is all integers, so zeroes
+            // are a valid value even if the call wrote nothing.
+            let (returned, raw) = unsafe {
+                let (directory, flags) = (directory.as_raw_fd(), libc::AT_EMPTY_PATH);
+                let returned = libc::fstatat(directory, path.as_ptr(), raw.as_mut_ptr(), flags);
+                (returned, raw.assume_init())
+            };
+            check(returned)?;
+            Ok(Self::from_raw(&raw))
+        })
+    }
+
+    fn from_raw(raw: &libc::stat) -> Self {
+        Self {
+            kind: kind(raw.st_mode),
+            device: raw.st_dev as _,
+            inode: raw.st_ino as _,
+            len: u64::try_from(raw.st_size).unwrap_or(0),
+            modified_ns: nanoseconds(raw.st_mtime as _, raw.st_mtime_nsec as _),
+            changed_ns: nanoseconds(raw.st_ctime as _, raw.st_ctime_nsec as _),
+            links: raw.st_nlink as _,
+        }
+    }
+}
+
+fn fstat(file: BorrowedFd<'_>) -> io::Result<libc::stat> {
+    let mut raw = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the pointer is to a live, writable stat of this frame. The struct is all integers,
+    // so zeroes are a valid value even if the call wrote nothing.
+    let (returned, raw) = unsafe {
+        let returned = libc::fstat(file.as_raw_fd(), raw.as_mut_ptr());
+        (returned, raw.assume_init())
+    };
+    check(returned)?;
+    Ok(raw)
+}
+
+fn kind(mode: libc::mode_t) -> FileKind {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => FileKind::Regular,
+        libc::S_IFDIR => FileKind::Directory,
+        _ => FileKind::Other,
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}

@@ -1,0 +1,190 @@
+//! What openat2 does, done step by step for kernels and containers without it.
+//!
+//! Each component is opened by its name alone, from the directory before it and without
+//! following links, so that nothing that is renamed meanwhile can lead the walk astray. Links are
+//! read and their targets walked in the same way. `..` goes back to the directory the walk came
+//! from instead of asking the file system, which is why the open directories are kept.
+//!
+//! Errors are those of openat2 in the same situation, with one exception: a magic link of /proc
+//! is recognised by its name, as the kernel does not tell.
+
+use super::open::{How, openat, with_c_path};
+use super::root::Symlinks;
+use super::status::{FileKind, FileStatus};
+use crate::call::{check, check_len, error};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+const LINKS_MAX: u32 = 40; // MAXSYMLINKS in the kernel
+
+/// Opens `path` below `root` within the limits of `symlinks`. Empty is `root`.
+pub(super) fn open(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    symlinks: Symlinks,
+    how: How,
+) -> io::Result<OwnedFd> {
+    with_c_path(path, |_| Ok(()))?; // NUL bytes must not count as the end of a component
+    if path.len() >= libc::PATH_MAX as usize {
+        return Err(error(libc::ENAMETOOLONG));
+    }
+    Walk { base: Base::Root(root), below: Vec::new(), symlinks, links: 0 }.run(path.to_vec(), how)
+}
+
+struct Walk<'r> {
+    base: Base<'r>,
+    /// The directories entered since `base`; the walk is in the last one.
+    below: Vec<OwnedFd>,
+    symlinks: Symlinks,
+    links: u32, // followed so far; <= LINKS_MAX
+}
+
+/// Where the walk began, or began anew after an absolute link.
+enum Base<'r> {
+    Root(BorrowedFd<'r>),
+    Elsewhere(OwnedFd),
+}
+
+/// The first component of a path and what follows it.
+struct Step<'p> {
+    name: &'p [u8],
+    rest: &'p [u8],
+    /// There are further components, or slashes that demand a directory.
+    into_directory: bool,
+}
+
+enum Entered {
+    /// The walk is in that directory now.
+    Directory,
+    /// The component is a link; this is the path still to go.
+    Link(Vec<u8>),
+    /// The component is the end of the path.
+    End(OwnedFd),
+}
+
+impl Walk<'_> {
+    fn run(mut self, mut path: Vec<u8>, how: How) -> io::Result<OwnedFd> {
+        let mut start = 0; // path[..start] has been walked; start <= path.len()
+        while let Some(step) = next_step(&path[start..]) {
+            let next = path.len() - step.rest.len();
+            match self.enter(&step, how)? {
+                Entered::Directory => start = next,
+                Entered::Link(target) => (path, start) = (target, 0),
+                Entered::End(descriptor) => return Ok(descriptor),
+            }
+        }
+        openat(self.here(), b".", how.flags())
+    }
+
+    /// The directory the walk is in.
+    fn here(&self) -> BorrowedFd<'_> {
+        match (self.below.last(), &self.base) {
+            (None, Base::Root(root)) => *root,
+            (Some(directory), _) | (None, Base::Elsewhere(directory)) => directory.as_fd(),
+        }
+    }
+
+    fn enter(&mut self, step: &Step<'_>, how: How) -> io::Result<Entered> {
+        match step.name {
+            b"." => return Ok(Entered::Directory),
+            b".." => return self.leave().map(|()| Entered::Directory),
+            _ => {}
+        }
+        let found = openat(self.here(), step.name, How::Path.flags() | libc::O_NOFOLLOW)?;
+        let kind = FileStatus::of_entry(found.as_fd())?;
+        match kind {
+            None => self.follow(found.as_fd(), step).map(Entered::Link),
+            Some(FileKind::Directory) if step.into_directory => {
+                self.below.push(found);
+                Ok(Entered::Directory)
+            }
+            Some(_) if step.into_directory => Err(error(libc::ENOTDIR)),
+            Some(_) if how == How::Path => Ok(Entered::End(found)),
+            // Should a link have taken its place since, this is ELOOP.
+            Some(_) => {
+                openat(self.here(), step.name, how.flags() | libc::O_NOFOLLOW).map(Entered::End)
+            }
+        }
+    }
+
+    /// `..`: back to where the walk came from.
+    fn leave(&mut self) -> io::Result<()> {
+        if self.below.pop().is_some() {
+            return Ok(());
+        }
+        if self.symlinks != Symlinks::Anywhere {
+            return Err(error(libc::EXDEV));
+        }
+        let parent = openat(self.here(), b"..", How::Path.flags() | libc::O_DIRECTORY)?;
+        self.base = Base::Elsewhere(parent);
+        Ok(())
+    }
+
+    /// The path to go after following `link`: its target and then the rest of the path.
+    fn follow(&mut self, link: BorrowedFd<'_>, step: &Step<'_>) -> io::Result<Vec<u8>> {
+        if self.symlinks == Symlinks::Never || self.links == LINKS_MAX {
+            return Err(error(libc::ELOOP));
+        }
+        self.links += 1;
+        if is_magic(link, step.name)? {
+            return Err(error(libc::ELOOP));
+        }
+        let mut target = read_link(link)?;
+        if target.first() == Some(&b'/') {
+            self.start_over()?;
+        }
+        if step.into_directory {
+            target.push(b'/');
+            target.extend_from_slice(step.rest);
+        }
+        Ok(target)
+    }
+
+    /// A link's target begins with `/`.
+    fn start_over(&mut self) -> io::Result<()> {
+        if self.symlinks != Symlinks::Anywhere {
+            return Err(error(libc::EXDEV));
+        }
+        self.base = Base::Elsewhere(super::open::open_directory(b"/")?);
+        self.below.clear();
+        Ok(())
+    }
+}
+
+/// None: there are no components left.
+fn next_step(path: &[u8]) -> Option<Step<'_>> {
+    let start = path.iter().position(|&byte| byte != b'/')?;
+    let path = &path[start..];
+    let len = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
+    let (name, rest) = path.split_at(len);
+    Some(Step { name, rest, into_directory: !rest.is_empty() })
+}
+
+/// Whether a link on /proc leads elsewhere than its text says. All of them do but these, which
+/// are plain text.
+fn is_magic(link: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
+    const PLAIN: [&[u8]; 4] = [b"self", b"thread-self", b"mounts", b"net"];
+    let mut status = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the pointer is to a live, writable statfs of this frame; the struct is all
+    // integers, so zeroes are a valid value even if the call wrote nothing.
+    let (returned, status) = unsafe {
+        let returned = libc::fstatfs(link.as_raw_fd(), status.as_mut_ptr());
+        (returned, status.assume_init())
+    };
+    check(returned)?;
+    Ok(status.f_type as u64 == PROC_SUPER_MAGIC && !PLAIN.contains(&name))
+}
+
+fn read_link(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut target = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the name is an empty C string, which stands for the descriptor itself; pointer and
+    // length describe `target`, exclusively borrowed for the call.
+    let len = check_len(unsafe {
+        let (pointer, len) = (target.as_mut_ptr().cast(), target.len());
+        libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), pointer, len)
+    })?;
+    target.truncate(len);
+    Ok(target)
+}

@@ -1,0 +1,78 @@
+//! How much memory processes use and the machine has, from /proc. It allocates nothing lasting.
+
+use std::fs;
+use std::io;
+
+/// The memory of process `pid` that is in RAM, in bytes; pages shared with other processes count
+/// in full.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    Ok(pages.ok_or_else(|| malformed("statm"))?.saturating_mul(page_bytes()))
+}
+
+/// The memory of process `pid` that is in RAM, in bytes; a page shared by n processes counts as
+/// one n-th. Costs the kernel a walk over all mappings. Needs leave to inspect the process.
+pub fn proportional_bytes(pid: u32) -> io::Result<u64> {
+    field_kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
+        .ok_or_else(|| malformed("smaps_rollup"))
+}
+
+/// The machine's RAM in bytes, as far as the kernel manages it.
+pub fn physical_memory_bytes() -> io::Result<u64> {
+    field_kib(&fs::read_to_string("/proc/meminfo")?, "MemTotal:")
+        .ok_or_else(|| malformed("meminfo"))
+}
+
+/// The value of the line `name   123 kB`, in bytes.
+fn field_kib(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kib.checked_mul(1_024)
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes no pointers and only reads a constant.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).expect("the page size is always known")
+}
+
+fn malformed(file: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("cannot read the numbers in {file}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let check = |text, expected| assert_eq!(field_kib(text, "Pss:"), expected, "{text:?}");
+        check("Rss:  8 kB\nPss:      4 kB\nPss_Dirty: 1 kB\n", Some(4_096));
+        check("Pss_Dirty: 1 kB\n", None);
+        check("Pss: 4 MB\n", None);
+        check("Pss: x kB\n", None);
+        check("", None);
+    }
+
+    #[test]
+    fn touched_memory_becomes_resident() {
+        const GROWTH: usize = 64 << 20;
+        let pid = std::process::id();
+        let before = resident_bytes(pid).unwrap();
+        let memory = black_box(vec![1_u8; GROWTH]);
+        let grown = resident_bytes(pid).unwrap().saturating_sub(before);
+        assert!(grown > GROWTH as u64 / 2, "{grown} bytes");
+        let proportional = proportional_bytes(pid).unwrap();
+        assert!(proportional > GROWTH as u64 / 2, "{proportional} bytes");
+        assert!(physical_memory_bytes().unwrap() > proportional);
+        drop(black_box(memory));
+    }
+
+    #[test]
+    fn a_process_that_does_not_exist_is_an_error() {
+        let error = resident_bytes(u32::MAX).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

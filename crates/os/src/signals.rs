@@ -1,0 +1,188 @@
+//! Signals as events on a descriptor (signalfd) instead of handlers.
+//!
+//! It does not handle the signals that report bugs (SIGSEGV and its like).
+
+use crate::call::{check, error};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// A signal that a server reacts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: the service manager asks to stop.
+    Terminate,
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGHUP: the terminal is gone, or by custom: read the configuration again.
+    Hangup,
+    /// SIGUSR1.
+    User1,
+    /// SIGUSR2.
+    User2,
+    /// SIGQUIT.
+    Quit,
+    /// SIGCHLD: a child process has ended.
+    Child,
+}
+
+impl Signal {
+    /// Every signal there is a name for.
+    pub const ALL: [Self; 7] = [
+        Self::Terminate,
+        Self::Interrupt,
+        Self::Hangup,
+        Self::User1,
+        Self::User2,
+        Self::Quit,
+        Self::Child,
+    ];
+
+    /// The kernel's number.
+    const fn number(self) -> libc::c_int {
+        match self {
+            Self::Terminate => libc::SIGTERM,
+            Self::Interrupt => libc::SIGINT,
+            Self::Hangup => libc::SIGHUP,
+            Self::User1 => libc::SIGUSR1,
+            Self::User2 => libc::SIGUSR2,
+            Self::Quit => libc::SIGQUIT,
+            Self::Child => libc::SIGCHLD,
+        }
+    }
+
+    fn from_number(number: libc::c_int) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.number() == number)
+    }
+}
+
+/// Receives signals as events: readable while one is pending. Never blocks.
+#[derive(Debug)]
+pub struct SignalDescriptor {
+    descriptor: OwnedFd,
+}
+
+impl SignalDescriptor {
+    /// Takes `signals` away from their default actions, for the calling thread and all threads
+    /// it starts later: call it before there are others. They stay blocked when the descriptor
+    /// is dropped. Processes started with [`std::process::Command`] begin with none blocked.
+    pub fn new(signals: &[Signal]) -> io::Result<Self> {
+        let set = signal_set(signals);
+        // SAFETY: `set` is an initialised signal set that lives through the call and is only
+        // read; a null pointer for the old set means that it is not wanted.
+        let code =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
+        if code != 0 {
+            return Err(error(code));
+        }
+        // SAFETY: `set` is an initialised signal set that lives through the call and is only
+        // read. A non-negative return is a new descriptor, which nothing else can own.
+        let descriptor = unsafe {
+            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+            OwnedFd::from_raw_fd(check(libc::signalfd(-1, &raw const set, flags))?)
+        };
+        Ok(Self { descriptor })
+    }
+
+    /// Takes one pending signal. Equal signals that arrive before this merge.
+    pub fn read(&self) -> Option<Signal> {
+        let mut information = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        // SAFETY: the pointer and the size describe `information`, which is writable and lives
+        // through the call. The struct is all integers, so zeroes are a valid value even where
+        // the kernel wrote nothing.
+        let (returned, information) = unsafe {
+            let size = size_of::<libc::signalfd_siginfo>();
+            let pointer = information.as_mut_ptr().cast();
+            let returned = libc::read(self.descriptor.as_raw_fd(), pointer, size);
+            (returned, information.assume_init())
+        };
+        // Reads are whole structs or EAGAIN: nothing is pending.
+        if returned <= 0 {
+            return None;
+        }
+        Signal::from_number(information.ssi_signo as libc::c_int)
+    }
+}
+
+impl AsFd for SignalDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Ensures that writing to a closed connection or pipe is an error (`BrokenPipe`) and does not
+/// raise SIGPIPE, which would end the process. Rust programs start like this, but not those whose
+/// `main` belongs to another language or that were built to leave the signal alone.
+pub fn raise_pipe_ignored() -> io::Result<()> {
+    // SAFETY: SIG_IGN installs no code that could run; SIGPIPE is a signal that may be ignored.
+    let previous = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn signal_set(signals: &[Signal]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the pointer is to a live, writable sigset_t of this frame. sigemptyset initialises
+    // it, and sigaddset fails only for numbers that are not signals, which `Signal` excludes.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal.number());
+        }
+        set.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Sends a signal to the calling thread only: other tests' threads have it unblocked.
+    fn raise(signal: Signal) {
+        // SAFETY: raise takes no pointers; the signals used are blocked in this thread.
+        assert_eq!(unsafe { libc::raise(signal.number()) }, 0);
+    }
+
+    #[test]
+    fn every_signal_arrives_by_its_name() {
+        let descriptor = SignalDescriptor::new(&Signal::ALL).unwrap();
+        assert_eq!(descriptor.read(), None);
+        for signal in Signal::ALL {
+            raise(signal);
+            raise(signal);
+            assert_eq!(descriptor.read(), Some(signal));
+            assert_eq!(descriptor.read(), None, "{signal:?} twice is once");
+        }
+    }
+
+    #[test]
+    fn signals_not_asked_for_are_left_alone() {
+        let _all = SignalDescriptor::new(&Signal::ALL).unwrap();
+        let one = SignalDescriptor::new(&[Signal::User1]).unwrap();
+        raise(Signal::User2);
+        assert_eq!(one.read(), None);
+        raise(Signal::User1);
+        assert_eq!(one.read(), Some(Signal::User1));
+    }
+
+    #[test]
+    fn child_processes_begin_with_nothing_blocked() {
+        let _all = SignalDescriptor::new(&Signal::ALL).unwrap();
+        let output = Command::new("grep")
+            .args(["SigBlk", "/proc/self/status"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "SigBlk:\t0000000000000000\n");
+    }
+
+    #[test]
+    fn the_broken_pipe_signal_is_ignored() {
+        raise_pipe_ignored().unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let mask = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        assert_eq!(mask >> (libc::SIGPIPE - 1) & 1, 1);
+    }
+}
