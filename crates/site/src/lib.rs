@@ -1,11 +1,21 @@
 //! What to answer: from a request and what the file system holds to a response.
+//!
+//! Pure: no sockets, no clock, no system calls; [`resolve::Files`] is the file system as a trait.
+//! [`host`] says what each virtual host serves, [`path`] makes paths canonical, [`resolve`] finds
+//! the [`resource`] a path stands for, [`answer`] decides which part of it a request gets.
 
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod conditional;
+pub mod host;
 pub mod listing;
 pub mod mime;
 pub mod negotiate;
 pub mod path;
 pub mod range;
+pub mod resolve;
+pub mod resource;
 pub mod rules;
+
+pub use host::{Host, HostSettings, Site};

@@ -1,0 +1,355 @@
+//! Resolution: from a canonical path to an [`Entry`], by looking at files through [`Files`].
+//!
+//! The order of a lookup is the whole policy of the site and stands in [`resolve`]. This module
+//! does no input or output of its own, so every rule can be tested on a made-up file system.
+
+use std::io;
+
+use crate::conditional::EntityTag;
+use crate::host::{Dotfiles, Host, Symlinks};
+use crate::negotiate::Coding;
+use crate::path;
+use crate::resource::{
+    Body, Entry, FileRef, FileResource, Identity, Redirect, Representation, Resource, Variant,
+    Witness, extra_fields,
+};
+
+/// The file system of one host, as resolution sees it. Paths are relative to the host's root,
+/// without a leading slash; the empty path is the root.
+pub trait Files {
+    /// Opens what is at `path` without following links against `symlinks`, and says what it is.
+    ///
+    /// # Errors
+    /// As the operating system gives them: [`resolve`] tells missing from forbidden from busy.
+    fn open(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Opened>;
+
+    /// What is at `path` now, for comparison with a [`Witness`]. Follows links.
+    ///
+    /// # Errors
+    /// As the operating system gives them; any error means that there is nothing.
+    fn identity(&self, path: &[u8]) -> io::Result<Identity>;
+
+    /// Reads exactly `len` bytes from the start of an open file.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file has become shorter.
+    fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>>;
+
+    /// The identity of an open file now.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
+    fn identity_of(&self, file: &FileRef) -> io::Result<Identity>;
+}
+
+/// Something that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open file.
+    pub file: FileRef,
+    /// What kind of file it is.
+    pub kind: Kind,
+    /// Which file it is.
+    pub identity: Identity,
+}
+
+/// The kinds of files that matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file: the only kind that is served.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A pipe, socket or device: never served, never waited for.
+    Other,
+}
+
+/// Resolves a canonical path. `now_ns` is wall-clock time read before the call; bodies of at most
+/// `small_body_bytes_max` bytes are read into memory.
+///
+/// # Errors
+/// Only for reasons that pass (too many open files, out of memory, an I/O error): the caller
+/// answers 503 and caches nothing.
+pub fn resolve(
+    host: &Host,
+    canonical: &[u8],
+    files: &dyn Files,
+    now_ns: i128,
+    small_body_bytes_max: u64,
+) -> io::Result<Entry> {
+    let mut lookup = Lookup { host, files, small_body_bytes_max, witnesses: Vec::new() };
+    let resource = lookup.resource(canonical)?;
+    Ok(Entry {
+        resource,
+        extra_fields: extra_fields(host, canonical).into(),
+        witnesses: lookup.witnesses.into(),
+        resolved_ns: now_ns,
+    })
+}
+
+/// Whether everything an entry was made from is as it was.
+#[must_use]
+pub fn is_current(entry: &Entry, files: &dyn Files) -> bool {
+    let same = |w: &Witness| files.identity(&w.path).is_ok_and(|now| now == w.identity);
+    entry.is_settled() && entry.witnesses.iter().all(same)
+}
+
+/// One lookup under way.
+struct Lookup<'a> {
+    host: &'a Host,
+    files: &'a dyn Files,
+    small_body_bytes_max: u64,
+    witnesses: Vec<Witness>,
+}
+
+/// What one attempt to open found.
+enum Found {
+    File(Opened),
+    Directory,
+    Missing,
+    Forbidden,
+}
+
+impl Lookup<'_> {
+    /// The rules in their order: redirects, hidden names, directories by their slash, files,
+    /// directories without it, files by suffix.
+    fn resource(&mut self, canonical: &[u8]) -> io::Result<Resource> {
+        if let Some((to, status)) = self.host.redirects.matches(canonical).next() {
+            let location = to.as_bytes().into();
+            return Ok(Resource::Redirect(Redirect { status: *status, location }));
+        }
+        if self.host.settings.dotfiles == Dotfiles::Deny && path::is_hidden(canonical) {
+            return Ok(Resource::Missing);
+        }
+        let relative = &canonical[1..];
+        let resource = match relative.strip_suffix(b"/") {
+            Some(directory) => self.directory(directory)?,
+            None if relative.is_empty() => self.directory(relative)?,
+            None => self.file(relative)?,
+        };
+        if matches!(resource, Resource::Missing | Resource::Forbidden) {
+            self.witness_ancestor(relative);
+        }
+        Ok(resource)
+    }
+
+    /// A path with a final slash: its index file, or the directory itself if it may be listed.
+    fn directory(&mut self, directory: &[u8]) -> io::Result<Resource> {
+        if !matches!(self.open(directory)?, Found::Directory) {
+            return Ok(Resource::Missing);
+        }
+        for name in &self.host.settings.index {
+            let mut index = directory.to_vec();
+            if !index.is_empty() {
+                index.push(b'/');
+            }
+            index.extend_from_slice(name.as_bytes());
+            if let Some(resource) = self.variants(&index)? {
+                return Ok(resource);
+            }
+        }
+        Ok(if self.host.settings.listing { Resource::Directory } else { Resource::Missing })
+    }
+
+    /// A path without a final slash.
+    fn file(&mut self, relative: &[u8]) -> io::Result<Resource> {
+        let found = self.open(relative)?;
+        if let Found::Forbidden = found {
+            return Ok(Resource::Forbidden);
+        }
+        if let Found::File(opened) = found {
+            return self.with_siblings(relative, Some(opened));
+        }
+        if let Some(resource) = self.variants_if(matches!(found, Found::Missing), relative)? {
+            return Ok(resource);
+        }
+        let suffixed = [relative, b".html"].concat();
+        if let Some(resource) = self.variants_if(self.host.settings.html_suffix, &suffixed)? {
+            return Ok(resource);
+        }
+        Ok(match found {
+            Found::Directory => slash_redirect(relative),
+            _ => Resource::Missing,
+        })
+    }
+
+    fn variants_if(&mut self, wanted: bool, relative: &[u8]) -> io::Result<Option<Resource>> {
+        if wanted { self.variants(relative) } else { Ok(None) }
+    }
+
+    /// The file at `relative` in all codings, or nothing if it exists in none.
+    fn variants(&mut self, relative: &[u8]) -> io::Result<Option<Resource>> {
+        match self.open(relative)? {
+            Found::File(opened) => self.with_siblings(relative, Some(opened)).map(Some),
+            Found::Forbidden => Ok(Some(Resource::Forbidden)),
+            Found::Directory => Ok(None),
+            Found::Missing => match self.with_siblings(relative, None)? {
+                Resource::Missing => Ok(None),
+                resource => Ok(Some(resource)),
+            },
+        }
+    }
+
+    /// Joins an identity file (if any) with its precompressed siblings.
+    fn with_siblings(
+        &mut self,
+        relative: &[u8],
+        identity: Option<Opened>,
+    ) -> io::Result<Resource> {
+        let mut found: Vec<(Coding, Opened)> = Vec::new();
+        found.extend(identity.map(|opened| (Coding::Identity, opened)));
+        for &coding in &self.host.settings.precompressed {
+            let sibling = [relative, coding.suffix().as_bytes()].concat();
+            if let Found::File(opened) = self.open(&sibling)? {
+                found.push((coding, opened));
+            }
+        }
+        self.witness_parent(relative);
+        let varies = found.len() > 1 || found.iter().any(|(c, _)| *c != Coding::Identity);
+        let variants: io::Result<Vec<Variant>> =
+            found.into_iter().map(|(c, o)| self.variant(relative, c, o, varies)).collect();
+        let variants = variants?;
+        if variants.is_empty() {
+            return Ok(Resource::Missing);
+        }
+        Ok(Resource::File(FileResource::new(variants)))
+    }
+
+    /// Makes a variant of an open file; its length, validators and bytes are of one state.
+    fn variant(
+        &self,
+        relative: &[u8],
+        coding: Coding,
+        opened: Opened,
+        varies: bool,
+    ) -> io::Result<Variant> {
+        let Opened { file, identity, .. } = opened;
+        let len = identity.len;
+        let small = len <= self.small_body_bytes_max;
+        let content = if small { self.read_unchanged(&file, &identity)? } else { None };
+        let body =
+            content.map_or_else(|| Body::File(FileRef::clone(&file)), |c| Body::Memory(c.into()));
+        let seconds = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
+        // Reproducible builds set all times to 0 or 1: they validate nothing.
+        let is_dated = seconds > 1;
+        let etag = if is_dated {
+            Some(EntityTag::from_modified(clamped_ns(identity.modified_ns), len, coding))
+        } else {
+            self.content_tag(&file, &identity, coding)?
+        };
+        let canonical = [b"/", relative].concat();
+        Ok(Variant::new(Representation {
+            host: self.host,
+            path: &canonical,
+            coding,
+            len,
+            etag,
+            modified: is_dated.then_some(seconds),
+            varies,
+            body,
+        }))
+    }
+
+    fn content_tag(
+        &self,
+        file: &FileRef,
+        identity: &Identity,
+        coding: Coding,
+    ) -> io::Result<Option<EntityTag>> {
+        if identity.len > self.host.settings.etag_hash_bytes_max {
+            return Ok(None);
+        }
+        let content = self.read_unchanged(file, identity)?;
+        let tag = |c: Vec<u8>| EntityTag::from_hash(xxhash_rust::xxh3::xxh3_128(&c), coding);
+        Ok(content.map(tag))
+    }
+
+    /// Reads a whole file; nothing if it was written to meanwhile (a log that grows): then it is
+    /// sent from the open file, whose length stays as announced or the connection ends.
+    fn read_unchanged(&self, file: &FileRef, identity: &Identity) -> io::Result<Option<Vec<u8>>> {
+        let len = usize::try_from(identity.len).map_err(io::Error::other)?;
+        let content = match self.files.read(file, len) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            content => content?,
+        };
+        Ok((self.files.identity_of(file)? == *identity).then_some(content))
+    }
+
+    fn open(&mut self, relative: &[u8]) -> io::Result<Found> {
+        match self.files.open(relative, self.host.settings.symlinks) {
+            Ok(opened) => {
+                self.witness(relative, opened.identity);
+                Ok(match opened.kind {
+                    Kind::Regular => Found::File(opened),
+                    Kind::Directory => Found::Directory,
+                    Kind::Other => Found::Missing,
+                })
+            }
+            Err(error) => classify(error),
+        }
+    }
+
+    /// The directory of a file stands for all names in it that were looked for in vain.
+    fn witness_parent(&mut self, relative: &[u8]) {
+        let parent = parent(relative);
+        if let Ok(identity) = self.files.identity(parent) {
+            self.witness(parent, identity);
+        }
+    }
+
+    /// The nearest directory that exists stands for everything below it that does not.
+    fn witness_ancestor(&mut self, relative: &[u8]) {
+        let mut ancestor = relative.strip_suffix(b"/").unwrap_or(relative);
+        while !ancestor.is_empty() {
+            ancestor = parent(ancestor);
+            if let Ok(identity) = self.files.identity(ancestor) {
+                return self.witness(ancestor, identity);
+            }
+        }
+    }
+
+    fn witness(&mut self, path: &[u8], identity: Identity) {
+        if !self.witnesses.iter().any(|w| *w.path == *path) {
+            self.witnesses.push(Witness { path: path.into(), identity });
+        }
+    }
+}
+
+/// Nanoseconds since 1970 fit 64 bits until 2262; a file from later keeps the last moment.
+fn clamped_ns(ns: i128) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+fn parent(relative: &[u8]) -> &[u8] {
+    memchr::memrchr(b'/', relative).map_or(&[], |at| &relative[..at])
+}
+
+/// A directory asked for without its slash: relative references in its page would go wrong.
+fn slash_redirect(relative: &[u8]) -> Resource {
+    let mut location = Vec::new();
+    path::encode_for_location(&[b"/", relative, b"/"].concat(), &mut location);
+    Resource::Redirect(Redirect { status: 301, location: location.into() })
+}
+
+/// Missing and forbidden are answers; anything else is a failure that may pass.
+fn classify(error: io::Error) -> io::Result<Found> {
+    use io::ErrorKind as K;
+    match error.kind() {
+        K::PermissionDenied => Ok(Found::Forbidden),
+        // A link that leads out of the root (EXDEV) or in a circle (ELOOP), a name that is too
+        // long, a device without a driver (ENXIO: a socket): for a client, nothing is there.
+        K::NotFound | K::NotADirectory | K::CrossesDevices | K::InvalidFilename => {
+            Ok(Found::Missing)
+        }
+        _ if matches!(error.raw_os_error(), Some(ELOOP | ENXIO | ENODEV | ENAMETOOLONG)) => {
+            Ok(Found::Missing)
+        }
+        _ => Err(error),
+    }
+}
+
+// Linux error numbers that `io::ErrorKind` has no stable name for.
+const ENXIO: i32 = 6;
+const ENODEV: i32 = 19;
+const ENAMETOOLONG: i32 = 36;
+const ELOOP: i32 = 40;

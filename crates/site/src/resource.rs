@@ -1,0 +1,335 @@
+//! Resources: what a canonical path stands for, made ready to be sent.
+//!
+//! An [`Entry`] is immutable. It is what the cache holds: response heads are rendered once, small
+//! bodies are in memory, larger ones are an open file. Length, validators and bytes come from the
+//! same open file, so they always agree. [`Witness`]es say what would have to change in the file
+//! system for the entry to be out of date.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::conditional::{EntityTag, Validators};
+use crate::host::Host;
+use crate::negotiate::{Coding, CodingSet};
+
+/// An open file, shared by the cache and the connections that send it.
+pub type FileRef = Arc<File>;
+
+/// The bytes before the date in every head of an entry: the date is written over a placeholder.
+const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\nDate: ";
+const STATUS_NOT_MODIFIED: &[u8] = b"HTTP/1.1 304 Not Modified\r\nDate: ";
+/// Bytes of an IMF-fixdate (RFC 9110 §5.6.7).
+pub const DATE_LEN: usize = 29;
+
+/// What a path stands for, and how to notice that it no longer does.
+#[derive(Debug)]
+pub struct Entry {
+    /// What is sent.
+    pub resource: Resource,
+    /// Rendered extra fields configured for the path, for every response but those of files, whose
+    /// heads hold them already.
+    pub extra_fields: Box<[u8]>,
+    /// The state of the file system this entry was made from.
+    pub witnesses: Box<[Witness]>,
+    /// When it was made, in nanoseconds of wall-clock time, before any witness was looked at.
+    pub resolved_ns: i128,
+}
+
+/// What a path stands for.
+#[derive(Debug)]
+pub enum Resource {
+    /// A file in one or more codings.
+    File(FileResource),
+    /// Somewhere else.
+    Redirect(Redirect),
+    /// A directory that may be listed.
+    Directory,
+    /// Nothing, or nothing that may be shown: 404.
+    Missing,
+    /// Something the server may not read: 403.
+    Forbidden,
+}
+
+/// A redirect.
+#[derive(Debug)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// A `Location` that is safe to send; the request's query is appended if it has none.
+    pub location: Box<[u8]>,
+}
+
+/// A file in every coding in which it exists.
+#[derive(Debug)]
+pub struct FileResource {
+    variants: Box<[Variant]>,
+    available: CodingSet,
+}
+
+/// One representation of a file (RFC 9110 §8).
+#[derive(Debug)]
+pub struct Variant {
+    /// Its content coding.
+    pub coding: Coding,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its entity tag; none for a file too large to hash whose modification time says nothing.
+    pub etag: Option<EntityTag>,
+    /// Its modification time in seconds since 1970; none where it says nothing.
+    pub modified: Option<i64>,
+    /// Where its bytes are.
+    pub body: Body,
+    /// The media type, for the parts of a multipart response.
+    pub content_type: Box<str>,
+    /// A whole 200 head with a placeholder for the date.
+    head_ok: Box<[u8]>,
+    /// A whole 304 head with a placeholder for the date.
+    head_not_modified: Box<[u8]>,
+    /// Where the representation fields of `head_ok` end and `Content-Length` begins.
+    fields_end: u16,
+}
+
+/// Where the bytes of a representation are.
+#[derive(Debug)]
+pub enum Body {
+    /// In memory.
+    Memory(Box<[u8]>),
+    /// In an open file.
+    File(FileRef),
+}
+
+/// A path that was looked at, and what was found there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// The path below the root, without a leading slash; empty for the root itself.
+    pub path: Box<[u8]>,
+    /// What was there.
+    pub identity: Identity,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The device number.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// The modification time in nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// The status change time in nanoseconds since 1970; no system call can set it back.
+    pub changed_ns: i128,
+}
+
+impl Entry {
+    /// Whether the witnesses can vouch for the entry at all: a change within the resolution of
+    /// file system timestamps before the entry was made would not show. Two seconds is the
+    /// coarsest resolution in use (FAT).
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        const TIMESTAMP_RESOLUTION_NS: i128 = 2_000_000_000;
+        let settled = |w: &Witness| {
+            w.identity.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns
+        };
+        self.witnesses.iter().all(settled)
+    }
+
+    /// Bytes of memory and open descriptors the entry holds.
+    #[must_use]
+    pub fn cost(&self) -> (usize, usize) {
+        let witnesses: usize =
+            self.witnesses.iter().map(|w| w.path.len() + size_of::<Witness>()).sum();
+        let fixed = size_of::<Self>() + self.extra_fields.len() + witnesses;
+        match &self.resource {
+            Resource::File(file) => {
+                let costs = file.variants.iter().map(Variant::cost);
+                costs.fold((fixed, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1))
+            }
+            Resource::Redirect(redirect) => (fixed + redirect.location.len(), 0),
+            Resource::Directory | Resource::Missing | Resource::Forbidden => (fixed, 0),
+        }
+    }
+}
+
+impl FileResource {
+    /// A file with at least one variant.
+    pub(crate) fn new(variants: Vec<Variant>) -> Self {
+        assert!(!variants.is_empty(), "a file exists in at least one coding");
+        let available =
+            variants.iter().fold(CodingSet::EMPTY, |available, v| available.with(v.coding));
+        Self { variants: variants.into(), available }
+    }
+
+    /// The codings in which the file exists.
+    #[must_use]
+    #[inline]
+    pub fn available(&self) -> CodingSet {
+        self.available
+    }
+
+    /// The index of the variant in `coding`.
+    #[must_use]
+    #[inline]
+    pub fn position(&self, coding: Coding) -> Option<usize> {
+        self.variants.iter().position(|v| v.coding == coding)
+    }
+
+    /// The variant at an index that [`FileResource::position`] returned.
+    #[must_use]
+    #[inline]
+    pub fn variant(&self, index: usize) -> &Variant {
+        &self.variants[index]
+    }
+
+    /// Whether what is sent depends on `Accept-Encoding`.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.available.is_negotiated()
+    }
+}
+
+/// What [`Variant::new`] needs to know of a representation.
+pub(crate) struct Representation<'a> {
+    pub(crate) host: &'a Host,
+    /// The canonical path of the file without its coding's suffix: rules and media type follow it.
+    pub(crate) path: &'a [u8],
+    pub(crate) coding: Coding,
+    pub(crate) len: u64,
+    pub(crate) etag: Option<EntityTag>,
+    pub(crate) modified: Option<i64>,
+    /// Whether the file exists in more than this coding, or only in this one that is not identity.
+    pub(crate) varies: bool,
+    pub(crate) body: Body,
+}
+
+impl Variant {
+    pub(crate) fn new(of: Representation<'_>) -> Self {
+        let content_type =
+            crate::mime::content_type(crate::path::file_name(of.path), &of.host.mime_types);
+        let mut head = Vec::with_capacity(384);
+        start_head(&mut head, STATUS_OK);
+        field(&mut head, "Content-Type", content_type.as_bytes());
+        if of.coding != Coding::Identity {
+            field(&mut head, "Content-Encoding", of.coding.token().as_bytes());
+        }
+        cache_fields(&mut head, &of);
+        if let Some(modified) = of.modified {
+            field(&mut head, "Last-Modified", &http1::format_date(modified));
+        }
+        field(&mut head, "Accept-Ranges", b"bytes");
+        field(&mut head, "X-Content-Type-Options", b"nosniff");
+        head.extend_from_slice(&extra_fields(of.host, of.path));
+        let fields_end = u16::try_from(head.len()).expect("configured fields fit a head");
+        field(&mut head, "Content-Length", of.len.to_string().as_bytes());
+        head.extend_from_slice(b"\r\n");
+
+        let mut not_modified = Vec::with_capacity(256);
+        start_head(&mut not_modified, STATUS_NOT_MODIFIED);
+        cache_fields(&mut not_modified, &of);
+        not_modified.extend_from_slice(b"\r\n");
+        Self {
+            coding: of.coding,
+            len: of.len,
+            etag: of.etag,
+            modified: of.modified,
+            body: of.body,
+            content_type: content_type.into_owned().into(),
+            head_ok: head.into(),
+            head_not_modified: not_modified.into(),
+            fields_end,
+        }
+    }
+
+    /// What conditional requests are evaluated against.
+    #[must_use]
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { etag: self.etag.as_ref().map(EntityTag::as_bytes), modified: self.modified }
+    }
+
+    /// Appends the 200 head. `connection` is the whole `Connection` line or empty.
+    #[inline]
+    pub fn write_ok(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
+        write_head(out, &self.head_ok, STATUS_OK.len(), date, connection);
+    }
+
+    /// Appends the 304 head (RFC 9110 §15.4.5).
+    pub fn write_not_modified(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
+        write_head(out, &self.head_not_modified, STATUS_NOT_MODIFIED.len(), date, connection);
+    }
+
+    /// The representation's field lines, for heads with another status.
+    #[must_use]
+    pub fn fields(&self) -> &[u8] {
+        &self.head_ok[STATUS_OK.len() + DATE_LEN + 2..usize::from(self.fields_end)]
+    }
+
+    /// The representation's field lines without `Content-Type`, which comes first.
+    #[must_use]
+    pub fn fields_but_type(&self) -> &[u8] {
+        let fields = self.fields();
+        let end = memchr::memchr(b'\n', fields).map_or(0, |at| at + 1);
+        &fields[end..]
+    }
+
+    fn cost(&self) -> (usize, usize) {
+        let heads = self.head_ok.len() + self.head_not_modified.len() + self.content_type.len();
+        match &self.body {
+            Body::Memory(bytes) => (size_of::<Self>() + heads + bytes.len(), 0),
+            Body::File(_) => (size_of::<Self>() + heads, 1),
+        }
+    }
+}
+
+/// The extra fields configured for a path, as field lines.
+pub(crate) fn extra_fields(host: &Host, path: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in host.headers.matches(path) {
+        field(&mut lines, name, value.as_bytes());
+    }
+    lines
+}
+
+/// Starts a head whose date is a placeholder.
+fn start_head(head: &mut Vec<u8>, status_line: &[u8]) {
+    head.extend_from_slice(status_line);
+    head.extend_from_slice(&[b'-'; DATE_LEN]);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// The fields that a 304 repeats.
+fn cache_fields(head: &mut Vec<u8>, of: &Representation<'_>) {
+    if let Some(etag) = &of.etag {
+        field(head, "ETag", etag.as_bytes());
+    }
+    field(head, "Cache-Control", of.host.cache_control(of.path).as_bytes());
+    if of.varies {
+        field(head, "Vary", b"Accept-Encoding");
+    }
+}
+
+/// Appends a field line. Values are ours or were checked with the configuration.
+fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        head.extend_from_slice(part);
+    }
+}
+
+/// Copies a rendered head, writes the date over its placeholder and inserts the `Connection` line.
+#[inline]
+fn write_head(
+    out: &mut Vec<u8>,
+    head: &[u8],
+    date_at: usize,
+    date: &[u8; DATE_LEN],
+    connection: &[u8],
+) {
+    let start = out.len();
+    out.extend_from_slice(head);
+    out[start + date_at..start + date_at + DATE_LEN].copy_from_slice(date);
+    if !connection.is_empty() {
+        out.truncate(out.len() - 2);
+        out.extend_from_slice(connection);
+        out.extend_from_slice(b"\r\n");
+    }
+}
