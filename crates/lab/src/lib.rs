@@ -1,1 +1,28 @@
 //! Foreign web servers described by files, started and measured.
+//!
+//! A [`Peer`] is read from a file (`peers/NAME.toml`), found on the machine ([`Peer::install`]),
+//! and started under one of its settings ([`RunningServer`]) in a control group ([`Group`]) of its
+//! own, so that the processor time of all its processes counts, those included that live for a
+//! moment only. Servers are driven from outside ([`wrk`], [`http`]) and observed from outside
+//! ([`memory`]): nothing here is linked with a server, ours included.
+//!
+//! Which servers to compare, and how often, is decided by the callers. Errors are sentences for
+//! the person at the terminal; there is nothing a program could do about them.
+
+#![forbid(unsafe_code)]
+
+mod group;
+pub mod http;
+mod install;
+pub mod memory;
+mod peer;
+mod process;
+mod server;
+mod template;
+pub mod wrk;
+
+pub use group::{Accounting, Group};
+pub use install::{Installed, Surroundings};
+pub use peer::{Build, ConfigurationFile, Detect, Knob, Peer, Ready, Setting, Start, Stop};
+pub use server::{Launch, RunningServer};
+pub use template::Values;

@@ -1,0 +1,218 @@
+//! A control group of a server's own: which processes are its, and what processor time they used.
+//!
+//! The group is made below our own in the `cpuacct` hierarchy (version 1), or in the unified one
+//! (version 2), where the kernel counts processor time without any controller. Where neither may
+//! be written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
+//! descendants, which misses short-lived children that nobody waited for and has a resolution of
+//! 10 ms. No limits are set.
+
+use crate::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Where the numbers of a group come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accounting {
+    /// A control group, version 1: `cpuacct.usage`, in nanoseconds.
+    Cpuacct,
+    /// A control group, version 2: `cpu.stat`, in microseconds.
+    Unified,
+    /// No control group: the first process and its descendants.
+    ProcessTree,
+}
+
+impl Accounting {
+    /// What a reader of the results must know, if anything.
+    pub fn caveat(self) -> Option<&'static str> {
+        match self {
+            Self::Cpuacct | Self::Unified => None,
+            Self::ProcessTree => Some(
+                "no control group could be made (try as root): processor time is summed over \
+                 processes in steps of 10 ms, and short-lived children may be missing",
+            ),
+        }
+    }
+}
+
+/// The processes of one server.
+#[derive(Debug)]
+pub struct Group {
+    accounting: Accounting,
+    /// The group's folder; none for a process tree.
+    folder: Option<PathBuf>,
+    /// The first process, once it is known.
+    root: Option<u32>,
+}
+
+impl Group {
+    /// An empty group, of the best kind that this user may make.
+    pub fn create() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ropewalk-lab-{}-{number}", std::process::id());
+        for (accounting, parent) in parents() {
+            let folder = parent.join(&name);
+            if fs::create_dir(&folder).is_ok() {
+                return Self { accounting, folder: Some(folder), root: None };
+            }
+        }
+        Self { accounting: Accounting::ProcessTree, folder: None, root: None }
+    }
+
+    /// Where the numbers come from.
+    pub fn accounting(&self) -> Accounting {
+        self.accounting
+    }
+
+    /// The file to which a process writes 0 to enter the group. A process does so itself before
+    /// it becomes the server, so that nothing it ever does is missed.
+    pub(crate) fn entrance(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join("cgroup.procs"))
+    }
+
+    /// Says which process is the first one.
+    pub(crate) fn set_root(&mut self, pid: u32) {
+        self.root = Some(pid);
+    }
+
+    /// The processes in the group now.
+    pub fn processes(&self) -> Vec<u32> {
+        match &self.folder {
+            Some(folder) => fs::read_to_string(folder.join("cgroup.procs"))
+                .unwrap_or_default()
+                .lines()
+                .filter_map(|line| line.parse().ok())
+                .collect(),
+            None => self.root.map(process::descendants).unwrap_or_default(),
+        }
+    }
+
+    /// The processor time used by the group so far, in nanoseconds; 0 when it cannot be read.
+    pub fn cpu_ns(&self) -> u64 {
+        let read = |file: &str| {
+            let folder = self.folder.as_ref()?;
+            fs::read_to_string(folder.join(file)).ok()
+        };
+        match self.accounting {
+            Accounting::Cpuacct => read("cpuacct.usage").and_then(|text| text.trim().parse().ok()),
+            Accounting::Unified => read("cpu.stat").as_deref().and_then(usage_of_cpu_stat),
+            Accounting::ProcessTree => {
+                Some(self.processes().into_iter().map(process::cpu_ns).sum::<u64>())
+            }
+        }
+        .unwrap_or(0)
+    }
+
+    /// Kills what is in the group until it is empty.
+    pub(crate) fn kill(&self) {
+        // A process that forks while it is being killed leaves a child for the next turn.
+        for _ in 0..200 {
+            let alive = self.processes();
+            if alive.is_empty() {
+                return;
+            }
+            process::signal("KILL", &alive);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(folder) = &self.folder {
+            // The kernel lets go of the last process a moment after it is gone.
+            for _ in 0..100 {
+                if fs::remove_dir(folder).is_ok() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// Folders in which a group might be made, the best first.
+fn parents() -> Vec<(Accounting, PathBuf)> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for accounting in [Accounting::Cpuacct, Accounting::Unified] {
+        if let Some(mount) = mount_point(&mounts, accounting) {
+            let below = own_group(&own, accounting).unwrap_or("/").trim_start_matches('/');
+            found.push((accounting, Path::new(mount).join(below)));
+            // In a container our own group's path may be one that is not visible here.
+            found.push((accounting, PathBuf::from(mount)));
+        }
+    }
+    found
+}
+
+/// Where the hierarchy is mounted, from `/proc/self/mounts`: device, folder, type, options.
+fn mount_point(mounts: &str, accounting: Accounting) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, folder, kind, options, ..] = fields[..] else { return None };
+        let fits = match accounting {
+            Accounting::Cpuacct => kind == "cgroup" && options.split(',').any(|o| o == "cpuacct"),
+            Accounting::Unified => kind == "cgroup2",
+            Accounting::ProcessTree => false,
+        };
+        fits.then_some(folder)
+    })
+}
+
+/// Our own group, from `/proc/self/cgroup`: number, controllers, path.
+fn own_group(own: &str, accounting: Accounting) -> Option<&str> {
+    own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let fits = match accounting {
+            Accounting::Cpuacct => controllers.split(',').any(|c| c == "cpuacct"),
+            Accounting::Unified => number == "0" && controllers.is_empty(),
+            Accounting::ProcessTree => false,
+        };
+        fits.then_some(path)
+    })
+}
+
+fn usage_of_cpu_stat(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(line.parse::<u64>().ok()? * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+        proc /proc proc rw 0 0\n\
+        cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
+        cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
+
+    #[test]
+    fn hierarchies_are_found() {
+        let cpuacct = mount_point(MOUNTS, Accounting::Cpuacct);
+        assert_eq!(cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(mount_point(MOUNTS, Accounting::Unified), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(mount_point("proc /proc proc rw 0 0\n", Accounting::Unified), None);
+    }
+
+    #[test]
+    fn our_own_group_is_found() {
+        let own = "5:cpu,cpuacct:/a\n0::/user.slice/b\n";
+        assert_eq!(own_group(own, Accounting::Cpuacct), Some("/a"));
+        assert_eq!(own_group(own, Accounting::Unified), Some("/user.slice/b"));
+        assert_eq!(own_group("5:cpuset:/a\n", Accounting::Cpuacct), None);
+    }
+
+    #[test]
+    fn the_unified_usage_is_in_microseconds() {
+        let text = "usage_usec 1234\nuser_usec 1000\nsystem_usec 234\n";
+        assert_eq!(usage_of_cpu_stat(text), Some(1_234_000));
+        assert_eq!(usage_of_cpu_stat("nr_periods 0\n"), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! A client that is just good enough to see whether a server works: one GET at a time, an answer
+//! with Content-Length. Not for load, and no judge of conformance.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// The head of an answer is at most this long, or something is wrong.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How long to wait for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An answer as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The head with its blank line.
+    pub head: Vec<u8>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Whether a connection is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// It is.
+    KeepAlive,
+    /// The request says `Connection: close`.
+    Close,
+}
+
+impl Connection {
+    /// The token of the Connection field that says so.
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::KeepAlive => "keep-alive",
+            Self::Close => "close",
+        }
+    }
+}
+
+/// Connects to `server`.
+///
+/// # Errors
+/// As the system says.
+pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Asks for `path` on an open connection and reads the whole answer.
+///
+/// # Errors
+/// When the connection fails or what comes is not an answer of the simple kind.
+pub fn get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<Response> {
+    send_get(stream, path, connection)?;
+    let mut bytes = Vec::new();
+    let head_len = read_head(stream, &mut bytes)?;
+    let body = bytes.split_off(head_len);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let body = read_body(stream, body, content_length(&text)?)?;
+    Ok(Response { status: status(&text)?, head: bytes, body })
+}
+
+/// Asks for `path` without reading the answer.
+///
+/// # Errors
+/// As the system says.
+pub fn send_get(stream: &mut TcpStream, path: &str, connection: Connection) -> io::Result<()> {
+    // The fields that wrk sends, in its order.
+    let request = match connection {
+        Connection::KeepAlive => format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+        Connection::Close => {
+            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        }
+    };
+    stream.write_all(request.as_bytes())
+}
+
+/// Reads until `bytes` holds a head, and returns the head's length.
+fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            return Ok(at + 4);
+        }
+        let count = stream.read(&mut buffer)?;
+        if count == 0 || bytes.len() > HEAD_BYTES_MAX {
+            return Err(io::Error::other("the answer has no head"));
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// Reads on until `body` has `len` bytes.
+fn read_body(stream: &mut TcpStream, mut body: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
+    let present = body.len();
+    if present > len {
+        return Err(io::Error::other("the answer is longer than it says"));
+    }
+    body.resize(len, 0);
+    stream.read_exact(&mut body[present..])?;
+    Ok(body)
+}
+
+fn status(head: &str) -> io::Result<u16> {
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    code.ok_or_else(|| io::Error::other("the answer has no status"))
+}
+
+fn content_length(head: &str) -> io::Result<usize> {
+    head.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .ok_or_else(|| io::Error::other("the answer has no Content-Length"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// Serves `answer` to one connection, in two pieces cut at `cut`, and gets it.
+    fn exchange(answer: &'static [u8], cut: usize) -> io::Result<Response> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let server = thread::spawn(move || -> io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            let mut request = [0; 512];
+            let count = stream.read(&mut request)?;
+            assert!(request[..count].starts_with(b"GET /a HTTP/1.1\r\n"));
+            stream.write_all(&answer[..cut])?;
+            stream.write_all(&answer[cut..])
+        });
+        let got = get(&mut connect(address)?, "/a", Connection::Close);
+        server.join().expect("it does not panic")?;
+        got
+    }
+
+    #[test]
+    fn an_answer_is_read_however_it_is_cut() -> io::Result<()> {
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 5\r\n\r\nhello";
+        for cut in 0..answer.len() {
+            let response = exchange(answer, cut)?;
+            assert_eq!(response.status, 200);
+            assert_eq!(response.body, b"hello");
+            assert_eq!(response.head.len(), answer.len() - 5);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for answer in [
+            &b"HTTP/1.1 200 OK\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na",
+            b"220 hello",
+        ] {
+            assert!(exchange(answer, 0).is_err(), "{}", String::from_utf8_lossy(answer));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A web server as a file describes it. The format is documented in `peers/README.md`.
+//!
+//! Reading and checking only: nothing is looked for or started here.
+
+use crate::template::{self, Values};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Placeholders that every launch fills in; a peer's knobs come on top.
+pub(crate) const PLACES: [&str; 10] = [
+    "port",
+    "root",
+    "work_dir",
+    "workers",
+    "repository",
+    "peers_dir",
+    "target_dir",
+    "path_list",
+    "head_file",
+    "connection",
+];
+
+/// One web server: how to find, configure, start and stop it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// What reports call it; the file's name without `.toml`.
+    pub name: String,
+    /// Its architecture in a line.
+    pub description: String,
+    /// The command that installs it, for whoever lacks it.
+    pub package: String,
+    /// What a reader of its results should know.
+    pub notes: Option<String>,
+    /// How to build it, for servers that come as source.
+    pub build: Option<Build>,
+    /// How to tell whether it is there, and which version.
+    pub detect: Detect,
+    /// What can be varied: a knob's name is a placeholder in `files` and `start`.
+    #[serde(default)]
+    pub knobs: BTreeMap<String, Knob>,
+    /// Named choices of knob values; the first is the usual one.
+    pub settings: Vec<Setting>,
+    /// Configuration files, written to the working directory before the start.
+    #[serde(default)]
+    pub files: Vec<ConfigurationFile>,
+    /// How to start it, in the foreground.
+    pub start: Start,
+    /// How to tell that it serves.
+    #[serde(default)]
+    pub ready: Ready,
+    /// How to stop it.
+    pub stop: Stop,
+}
+
+/// A command that makes the server from its source; quick when there is nothing to do.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where to run it.
+    pub folder: String,
+}
+
+/// A command that succeeds where the server is installed and prints its version.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Detect {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The version is the word that follows this text in the output.
+    pub version_after: String,
+}
+
+/// One thing that can be varied.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Knob {
+    /// What it does.
+    pub about: String,
+    /// Its value where a setting says nothing.
+    pub default: String,
+    /// The values it may take; any, if empty.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+/// A named choice of knob values.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// What reports call it.
+    pub name: String,
+    /// What it is in a line.
+    pub about: String,
+    /// The knobs that differ from their defaults.
+    #[serde(default)]
+    pub knobs: Values,
+}
+
+/// A file written before the start.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigurationFile {
+    /// Its name in the working directory.
+    pub path: String,
+    /// Its content, with placeholders.
+    pub text: String,
+}
+
+/// The command that serves, in the foreground.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Program and arguments, with placeholders.
+    pub command: Vec<String>,
+    /// Variables added to the environment, with placeholders.
+    #[serde(default)]
+    pub environment: Values,
+}
+
+/// When a started server counts as serving: it answers a GET with 200.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// How long that may take, in milliseconds.
+    pub within_ms: u64,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { within_ms: 5000 }
+    }
+}
+
+/// How to end a server. What is left of its control group afterwards is killed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// A signal's name without `SIG`, sent to the first process.
+    pub signal: String,
+    /// How long it may take, in milliseconds.
+    #[serde(default = "stop_within_ms")]
+    pub within_ms: u64,
+}
+
+fn stop_within_ms() -> u64 {
+    2000
+}
+
+impl Peer {
+    /// Reads one peer.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or says something that makes no sense.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    /// Reads all peers of a folder, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`Peer::read`], or when the folder cannot be listed.
+    pub fn read_all(folder: &Path) -> Result<Vec<Self>, String> {
+        let listed = fs::read_dir(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let mut paths: Vec<_> = listed
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .collect();
+        paths.sort();
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    /// Reads the text of a peer's file and checks it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let peer: Self = toml::from_str(text).map_err(|why| why.to_string())?;
+        peer.check()?;
+        Ok(peer)
+    }
+
+    /// The knobs' values under `setting`.
+    pub fn knob_values(&self, setting: &Setting) -> Values {
+        let defaults = self.knobs.iter().map(|(name, knob)| (name.clone(), knob.default.clone()));
+        let chosen = setting.knobs.iter().map(|(name, value)| (name.clone(), value.clone()));
+        defaults.chain(chosen).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.settings.is_empty() {
+            return Err("it has no [[settings]]".into());
+        }
+        self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
+        for name in self.templates().flat_map(template::names) {
+            if !PLACES.contains(&name) && !self.knobs.contains_key(name) {
+                return Err(format!("nothing is known to stand for {{{name}}}"));
+            }
+        }
+        for name in self.knobs.keys() {
+            if PLACES.contains(&name.as_str()) {
+                return Err(format!("the knob {name:?} has a name that is taken"));
+            }
+            if !self.templates().flat_map(template::names).any(|used| used == name) {
+                return Err(format!("the knob {name:?} is used nowhere"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_setting(&self, setting: &Setting) -> Result<(), String> {
+        for (name, value) in &setting.knobs {
+            let of = &setting.name;
+            let knob = self.knobs.get(name);
+            let knob = knob.ok_or(format!("setting {of:?} turns {name:?}, which is no knob"))?;
+            if !knob.values.is_empty() && !knob.values.contains(value) {
+                return Err(format!("setting {of:?}: {name:?} cannot be {value:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every text in which placeholders are replaced.
+    fn templates(&self) -> impl Iterator<Item = &str> {
+        let build = self.build.iter().flat_map(|build| build.command.iter().chain([&build.folder]));
+        build
+            .chain(&self.detect.command)
+            .chain(&self.start.command)
+            .chain(self.start.environment.values())
+            .chain(self.files.iter().map(|file| &file.text))
+            .map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        description = "d"
+        package = "p"
+        detect = { command = ["small", "-v"], version_after = "v" }
+        start = { command = ["small", "{port}", "{mode}"] }
+        stop = { signal = "TERM" }
+        settings = [{ name = "usual", about = "a" }, { name = "b", about = "a", knobs = { mode = "y" } }]
+        [knobs.mode]
+        about = "a"
+        default = "x"
+        values = ["x", "y"]
+    "#;
+
+    #[track_caller]
+    fn check(from: &str, to: &str, expected: &str) {
+        assert!(SMALL.contains(from), "{from:?} is not in the example");
+        let why = Peer::parse(&SMALL.replace(from, to)).expect_err("it is wrong");
+        assert!(why.contains(expected), "{why}");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        check("name = \"small\"", "nmae = \"small\"", "unknown field `nmae`");
+        check("{port}", "{prot}", "stand for {prot}");
+        check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\"");
+        check("mode = \"y\"", "mood = \"y\"", "\"mood\", which is no knob");
+        check("\"{mode}\"", "\"mode\"", "\"mode\" is used nowhere");
+        check("knobs.mode", "knobs.port", "is no knob");
+    }
+
+    #[test]
+    fn a_setting_overrides_the_defaults() {
+        let peer = Peer::parse(SMALL).expect("it is right");
+        assert_eq!(peer.knob_values(&peer.settings[0])["mode"], "x");
+        assert_eq!(peer.knob_values(&peer.settings[1])["mode"], "y");
+    }
+
+    /// The peers that are shipped are right, and named like their files.
+    #[test]
+    fn the_shipped_peers_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let peers = Peer::read_all(&folder).expect("all are right");
+        assert!(peers.len() >= 9, "{}", peers.len());
+        for peer in peers {
+            assert!(folder.join(&peer.name).with_extension("toml").exists(), "{}", peer.name);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Running other programs: pinned to a processor, signalled, looked up in `/proc`.
+//!
+//! Signals are sent by the shell's `kill`, since this crate holds no unsafe code and sends few.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+/// `program` with its arguments, to be run on one processor only.
+pub(crate) fn pinned(cpu: usize, command: &[String]) -> Vec<String> {
+    let prefix = ["taskset".to_owned(), "-c".to_owned(), cpu.to_string()];
+    prefix.into_iter().chain(command.iter().cloned()).collect()
+}
+
+/// Runs a command to its end, in `folder` if one is given, and returns what it printed, or why it
+/// did not succeed.
+pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String, String> {
+    let (program, arguments) = command.split_first().ok_or("an empty command")?;
+    let mut child = Command::new(program);
+    child.args(arguments).stdin(Stdio::null());
+    if let Some(folder) = folder {
+        child.current_dir(folder);
+    }
+    let Output { status, stdout, stderr } =
+        child.output().map_err(|why| format!("{program}: {why}"))?;
+    // Versions are printed to either, and failures explained on either.
+    let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+    if status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{program} failed: {}", last_lines(&text)))
+    }
+}
+
+/// Sends a signal (`TERM`, `KILL`, …) to processes. Those that are gone already are no error.
+pub(crate) fn signal(name: &str, pids: &[u32]) {
+    if pids.is_empty() {
+        return;
+    }
+    let pids = pids.iter().map(u32::to_string);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "kill -s \"$@\"", "sh", name]).args(pids);
+    // `status` fails only where there is no shell, and then nothing was started either.
+    let _ = shell.stdin(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// `root` and all its living descendants.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = all().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+        next += 1;
+    }
+    found
+}
+
+/// The processor time a process and the children it has waited for have used, in nanoseconds, to
+/// the hundredth of a second.
+pub(crate) fn cpu_ns(pid: u32) -> u64 {
+    const NS_PER_TICK: u64 = 10_000_000; // USER_HZ is 100 on every architecture of today
+    let fields = stat_fields(pid).unwrap_or_default();
+    // proc_pid_stat(5): utime, stime, cutime and cstime are the fields 14 to 17.
+    let ticks = fields.iter().skip(14 - 3).take(4).filter_map(|field| field.parse::<u64>().ok());
+    ticks.sum::<u64>() * NS_PER_TICK
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat_fields(pid)?.get(4 - 3)?.parse().ok()
+}
+
+/// The fields of `/proc/PID/stat` from the third on: the second, the name, may hold anything.
+fn stat_fields(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The end of a program's output, where the reason usually stands.
+pub(crate) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_a_descendant_until_it_ends() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
+        assert!(descendants(std::process::id()).contains(&child.id()));
+        signal("KILL", &[child.id()]);
+        child.wait().expect("it was ours");
+        assert!(!descendants(std::process::id()).contains(&child.id()));
+    }
+
+    #[test]
+    fn the_end_of_an_output_is_kept() {
+        assert_eq!(last_lines("1\n2\n\n3\n4\n5\n6\n"), "2\n3\n4\n5\n6");
+        assert_eq!(last_lines(""), "");
+    }
+
+    #[test]
+    fn a_failing_command_says_why() {
+        let why = output(&["sh".into(), "-c".into(), "echo gone >&2; false".into()], None);
+        assert_eq!(why, Err("sh failed: gone".into()));
+    }
+}

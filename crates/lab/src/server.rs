@@ -1,0 +1,196 @@
+//! A peer that runs: started in its own control group on its own port, stopped when dropped.
+
+use crate::group::Group;
+use crate::http::{self, Connection};
+use crate::install::{self, Installed, Surroundings};
+use crate::memory::{self, Memory};
+use crate::peer::{PLACES, Peer, Setting};
+use crate::process;
+use crate::template::Values;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// How a server is started, whichever it is.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Where the repository lies.
+    pub surroundings: Surroundings,
+    /// The folder to serve.
+    pub root: PathBuf,
+    /// A folder that exists and in which the server gets one of its own.
+    pub scratch: PathBuf,
+    /// How many threads or processes it shall serve with.
+    pub workers: usize,
+    /// The processor it may use.
+    pub cpu: usize,
+    /// A path that is there, asked for until it is answered.
+    pub ready_path: String,
+    /// What else stands for placeholders; see `PLACES`.
+    pub workload: Values,
+}
+
+/// A server that answers.
+#[derive(Debug)]
+pub struct RunningServer {
+    address: SocketAddr,
+    stop: crate::peer::Stop,
+    group: Group,
+    child: Child,
+    work_dir: PathBuf,
+    first_byte_us: u64,
+}
+
+impl RunningServer {
+    /// Starts a peer under one of its settings and waits until it serves.
+    ///
+    /// # Errors
+    /// Why it does not, with the end of what it printed.
+    pub fn start(
+        installed: &Installed,
+        setting: &Setting,
+        launch: &Launch,
+    ) -> Result<Self, String> {
+        let peer = &installed.peer;
+        let port = free_port()?;
+        let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
+        let values = values(peer, setting, launch, port, &work_dir);
+        prepare(peer, &values, &work_dir)?;
+        let mut group = Group::create();
+        let started_us = os::clock::now();
+        let child = spawn(peer, &values, &work_dir, launch.cpu, &group)?;
+        group.set_root(child.id());
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server =
+            Self { address, stop: peer.stop.clone(), group, child, work_dir, first_byte_us: 0 };
+        server.wait_until_ready(peer.ready.within_ms, started_us, &launch.ready_path)?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its processes.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The memory of its processes together.
+    pub fn memory(&self) -> Memory {
+        memory::of(&self.group.processes())
+    }
+
+    /// Microseconds from the start to the first answer.
+    pub fn first_byte_us(&self) -> u64 {
+        self.first_byte_us
+    }
+
+    fn wait_until_ready(&mut self, within_ms: u64, start: u64, path: &str) -> Result<(), String> {
+        loop {
+            let answer = http::connect(self.address)
+                .and_then(|mut stream| http::get(&mut stream, path, Connection::Close));
+            let elapsed_us = os::clock::now() - start;
+            match answer {
+                Ok(response) if response.status == 200 => {
+                    self.first_byte_us = elapsed_us;
+                    return Ok(());
+                }
+                Ok(response) => return Err(self.complaint(&format!("{}", response.status))),
+                Err(why) if elapsed_us > within_ms * 1000 => {
+                    return Err(self.complaint(&why.to_string()));
+                }
+                Err(_) if matches!(self.child.try_wait(), Ok(Some(_))) => {
+                    return Err(self.complaint("it ended"));
+                }
+                Err(_) => thread::sleep(Duration::from_micros(100)),
+            }
+        }
+    }
+
+    fn complaint(&self, what: &str) -> String {
+        let printed: String = ["output.log", "error.log"]
+            .iter()
+            .filter_map(|name| fs::read_to_string(self.work_dir.join(name)).ok())
+            .collect();
+        format!("it does not serve ({what}): {}", process::last_lines(&printed))
+    }
+}
+
+impl Drop for RunningServer {
+    /// Asks it to stop, then kills what is left of its group. Nothing here can be answered to, so
+    /// errors are ignored.
+    fn drop(&mut self) {
+        process::signal(&self.stop.signal, &[self.child.id()]);
+        let begun_us = os::clock::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if os::clock::now() - begun_us > self.stop.within_ms * 1000 {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.group.kill();
+        let _ = fs::remove_dir_all(&self.work_dir);
+    }
+}
+
+fn values(peer: &Peer, setting: &Setting, launch: &Launch, port: u16, work_dir: &Path) -> Values {
+    // What this launch has nothing to say about is empty, not an error.
+    let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
+    values.extend(launch.surroundings.values());
+    values.extend(launch.workload.clone());
+    values.extend(peer.knob_values(setting));
+    values.insert("port".into(), port.to_string());
+    values.insert("root".into(), launch.root.display().to_string());
+    values.insert("work_dir".into(), work_dir.display().to_string());
+    values.insert("workers".into(), launch.workers.to_string());
+    values
+}
+
+/// Writes the configuration into a fresh working directory.
+fn prepare(peer: &Peer, values: &Values, work_dir: &Path) -> Result<(), String> {
+    let explain = |why| format!("{}: {why}", work_dir.display());
+    fs::create_dir_all(work_dir).map_err(explain)?;
+    for file in &peer.files {
+        let text = install::fill(&file.text, values)?;
+        fs::write(work_dir.join(&file.path), text).map_err(explain)?;
+    }
+    Ok(())
+}
+
+/// A shell enters the control group and then becomes the server: so not even its first
+/// instruction is outside.
+fn spawn(
+    peer: &Peer,
+    values: &Values,
+    work_dir: &Path,
+    cpu: usize,
+    group: &Group,
+) -> Result<Child, String> {
+    const ENTER: &str = r#"test -z "$1" || echo 0 > "$1"; shift; exec "$@""#;
+    let command = process::pinned(cpu, &install::fill_all(&peer.start.command, values)?);
+    let log = work_dir.join("output.log");
+    let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
+    let error_log = log.try_clone().map_err(|why| why.to_string())?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", ENTER, "sh"]).arg(group.entrance().unwrap_or_default()).args(command);
+    for (name, value) in &peer.start.environment {
+        shell.env(name, install::fill(value, values)?);
+    }
+    shell.current_dir(work_dir).stdin(Stdio::null()).stdout(log).stderr(error_log);
+    shell.spawn().map_err(|why| format!("sh: {why}"))
+}
+
+/// A port nobody listens at. Somebody else might take it before the server does; then the server
+/// says so.
+fn free_port() -> Result<u16, String> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|why| format!("no free port: {why}"))
+}

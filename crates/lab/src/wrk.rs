@@ -1,0 +1,193 @@
+//! Load from wrk, the generator that Debian ships: running it for a while and reading what it
+//! printed.
+//!
+//! wrk takes whole seconds only, so it is started for long and interrupted; it then reports what
+//! it has counted so far. Closed loop: each connection waits for its answer, so its rates say what
+//! a server costs and not how it behaves under more load than it can bear.
+
+use crate::http::Connection;
+use crate::process;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Load<'a> {
+    /// Where to, with the path; a script may choose other paths.
+    pub url: &'a str,
+    /// Connections open at a time.
+    pub connections: usize,
+    /// Whether they are used again.
+    pub connection: Connection,
+    /// A Lua script that makes the requests.
+    pub script: Option<&'a Path>,
+    /// The processor wrk may use.
+    pub cpu: usize,
+    /// How long.
+    pub duration: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Outcome {
+    /// Answers received.
+    pub requests: u64,
+    /// How long it took, in seconds, by wrk's own clock.
+    pub seconds: f64,
+    /// Bytes received, heads included, to the three digits that wrk prints.
+    pub bytes: f64,
+    /// Answers other than 2xx and 3xx.
+    pub not_successful: u64,
+    /// Connections that failed to open, to read, to write, or to answer within 2 seconds.
+    pub socket_errors: u64,
+}
+
+impl Outcome {
+    /// Whether every request was answered well.
+    pub fn is_clean(&self) -> bool {
+        self.requests > 0 && self.not_successful == 0 && self.socket_errors == 0
+    }
+}
+
+/// A running wrk; killed when dropped.
+struct Wrk(Child);
+
+impl Drop for Wrk {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs wrk, with one thread.
+///
+/// # Errors
+/// When it is not installed, or prints something unknown.
+pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
+    let command = process::pinned(load.cpu, &arguments(load));
+    let mut wrk = Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map(Wrk)
+        .map_err(|why| format!("{}: {why}", command[0]))?;
+    thread::sleep(load.duration);
+    process::signal("INT", &[wrk.0.id()]);
+    let output = read_all(&mut wrk.0)?;
+    parse(&output).ok_or_else(|| {
+        format!("wrk (apt-get install wrk) did not report: {}", process::last_lines(&output))
+    })
+}
+
+fn arguments(load: &Load<'_>) -> Vec<String> {
+    let mut arguments: Vec<String> =
+        ["wrk", "-t", "1", "-d", "600s", "-c"].map(str::to_owned).into();
+    arguments.push(load.connections.to_string());
+    if load.connection == Connection::Close {
+        arguments.extend(["-H".into(), "Connection: close".into()]);
+    }
+    if let Some(script) = load.script {
+        arguments.extend(["-s".into(), script.display().to_string()]);
+    }
+    arguments.push(load.url.to_owned());
+    arguments
+}
+
+fn read_all(child: &mut Child) -> Result<String, String> {
+    let mut text = String::new();
+    // wrk's report is shorter than a pipe's buffer, so the order of the two does not matter.
+    if let Some(mut stdout) = child.stdout.take() {
+        std::io::Read::read_to_string(&mut stdout, &mut text).map_err(|why| why.to_string())?;
+    }
+    if let Some(mut stderr) = child.stderr.take() {
+        std::io::Read::read_to_string(&mut stderr, &mut text).map_err(|why| why.to_string())?;
+    }
+    child.wait().map_err(|why| why.to_string())?;
+    Ok(text)
+}
+
+fn parse(report: &str) -> Option<Outcome> {
+    let mut outcome = None;
+    for line in report.lines().map(str::trim) {
+        if let Some((requests, rest)) = line.split_once(" requests in ") {
+            let (time, rest) = rest.split_once(", ")?;
+            let bytes = scaled(rest.strip_suffix(" read")?, BYTE_UNITS)?;
+            let seconds = scaled(time, TIME_UNITS)?;
+            let requests = requests.parse().ok()?;
+            outcome = Some(Outcome { requests, seconds, bytes, ..Outcome::default() });
+        } else if let Some(rest) = line.strip_prefix("Socket errors: ") {
+            outcome.as_mut()?.socket_errors = errors(rest);
+        } else if let Some(count) = line.strip_prefix("Non-2xx or 3xx responses: ") {
+            outcome.as_mut()?.not_successful = count.parse().ok()?;
+        }
+    }
+    outcome
+}
+
+/// The sum of `connect 1, read 2, write 3, timeout 4`.
+fn errors(text: &str) -> u64 {
+    text.split(", ").filter_map(|part| part.split(' ').nth(1)?.parse::<u64>().ok()).sum()
+}
+
+const BYTE_UNITS: &[(&str, f64)] = &[
+    ("TB", (1_u64 << 40) as f64),
+    ("GB", (1_u64 << 30) as f64),
+    ("MB", (1_u64 << 20) as f64),
+    ("KB", 1024.0),
+    ("B", 1.0),
+];
+const TIME_UNITS: &[(&str, f64)] =
+    &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let number_len = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(number_len);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "\
+Running 10m test @ http://127.0.0.1:8080/1k.html
+  1 threads and 64 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   611.91us  111.82us   4.12ms   92.16%
+    Req/Sec   104.85k     5.03k  111.20k    83.33%
+  125171 requests in 1.20s, 152.92MB read
+Requests/sec: 104262.10
+Transfer/sec:    127.38MB
+";
+
+    #[test]
+    fn a_report_is_read() {
+        let outcome = parse(REPORT).expect("it is one");
+        assert_eq!((outcome.requests, outcome.seconds), (125_171, 1.2));
+        assert!((outcome.bytes - 160_348_242.0).abs() < 1.0);
+        assert!(outcome.is_clean());
+    }
+
+    #[test]
+    fn errors_are_read() {
+        let report = "  12 requests in 1.50m, 3.00KB read\n  \
+            Socket errors: connect 1, read 20, write 300, timeout 4000\n  \
+            Non-2xx or 3xx responses: 7\n";
+        let outcome = parse(report).expect("it is one");
+        assert_eq!((outcome.socket_errors, outcome.not_successful), (4321, 7));
+        assert_eq!((outcome.seconds, outcome.bytes), (90.0, 3072.0));
+        assert!(!outcome.is_clean());
+    }
+
+    #[test]
+    fn anything_else_is_no_report() {
+        assert_eq!(parse("unable to connect to 127.0.0.1:1 Connection refused\n"), None);
+        assert!(!Outcome::default().is_clean(), "no requests is no success");
+    }
+}
