@@ -78,3 +78,42 @@ impl Index {
         hash as usize & (self.buckets.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::budget::Cost;
+    use crate::slot::Slot;
+
+    #[test]
+    fn finds_every_node_while_growing_and_none_after_removal() {
+        // Hashes that collide always, in the low bits, and hardly ever.
+        for hash in [|_| 9, |n| n << 40, |n| n] as [fn(u64) -> u64; 3] {
+            let (mut index, mut nodes) = (Index::new(), Slab::new());
+            let key = u64::to_le_bytes;
+            for n in 0..300 {
+                let slot = Slot::new(hash(n), &key(n), (), Cost::default(), 0);
+                let id = nodes.insert(Arc::new(slot));
+                index.insert(&mut nodes, id);
+            }
+            let id = |index: &Index, nodes: &Slab<()>, n| index.find(nodes, hash(n), &key(n));
+            assert!((0..300).all(|n| id(&index, &nodes, n) == Some(n as NodeId)));
+            for n in (0..300).rev().step_by(2) {
+                index.remove(&mut nodes, n as NodeId);
+            }
+            assert!((0..300).all(|n| id(&index, &nodes, n).is_some() == (n % 2 == 0)));
+        }
+    }
+
+    #[test]
+    fn chains_stay_short() {
+        let (mut index, mut nodes) = (Index::new(), Slab::new());
+        for n in 0..1000_u64 {
+            let id = nodes.insert(Arc::new(Slot::new(n, b"", (), Cost::default(), 0)));
+            index.insert(&mut nodes, id);
+            assert!(index.buckets.len() >= 2 * nodes.len());
+        }
+    }
+}

@@ -77,3 +77,45 @@ impl Ghost {
 fn fingerprint(hash: u64) -> u32 {
     (hash >> 16) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Distinct hashes that fill the sets evenly.
+    fn hash(n: u32) -> u64 {
+        u64::from(n) << 16
+    }
+
+    #[test]
+    fn a_key_is_remembered_until_it_is_taken() {
+        let mut ghost = Ghost::new();
+        ghost.remember(hash(1), 100);
+        assert!(!ghost.take(hash(2), 100));
+        assert!(ghost.take(hash(1), 100));
+        assert!(!ghost.take(hash(1), 100));
+        assert!(!Ghost::new().take(hash(0), 100), "an empty place is nobody's");
+    }
+
+    #[test]
+    fn only_the_last_keys_are_remembered() {
+        let mut ghost = Ghost::new();
+        for n in 0..1000 {
+            ghost.remember(hash(n), 200);
+        }
+        let remembered: Vec<u32> = (0..1000).filter(|&n| ghost.take(hash(n), 200)).collect();
+        assert_eq!(remembered, (800..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn growing_forgets_nothing() {
+        let mut ghost = Ghost::new();
+        for n in 0..60 {
+            ghost.remember(hash(n), 8);
+        }
+        for n in 60..100 {
+            ghost.remember(hash(n), 5000);
+        }
+        assert!((0..100).all(|n| ghost.take(hash(n), 5000)));
+    }
+}

@@ -101,3 +101,20 @@ pub(crate) trait Policy<V>: Send + Sync {
     /// How many nodes the policy knows.
     fn len(&self) -> usize;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_found_by_its_name() {
+        for kind in PolicyKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        for name in ["", "LRU", "fifo"] {
+            assert_eq!(name.parse::<PolicyKind>(), Err(UnknownPolicy));
+        }
+        let message = UnknownPolicy.to_string();
+        assert_eq!(message, "unknown cache policy: it is one of lru, clock and s3-fifo");
+    }
+}
