@@ -47,6 +47,12 @@ impl<'v> HeadWriter<'v> {
         self.line(name, |out| put_number(out, number));
     }
 
+    /// Writes field lines that were rendered before, each with its line end.
+    pub fn lines(&mut self, rendered: &[u8]) {
+        debug_assert!(rendered.is_empty() || rendered.ends_with(b"\r\n"), "whole lines");
+        self.out.extend_from_slice(rendered);
+    }
+
     /// Writes the blank line.
     pub fn finish(self) {
         self.out.extend_from_slice(b"\r\n");

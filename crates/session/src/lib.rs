@@ -1,3 +1,36 @@
 //! One client connection from its first byte to its close, without input or output.
+//!
+//! A [`Connection`] is a state machine. It says what to do next as an [`Op`]; whoever drives it does
+//! that and reports back. All engines drive the same connections, so a difference between two engines
+//! is a difference in concurrency and in nothing else. Calls, in the order a driver makes them:
+//!
+//! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below.
+//! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;
+//!    `Op::Send`, `Op::File`, `Op::Shutdown` → [`Connection::sent`];
+//!    `Op::Job` → [`Connection::take_job`], and when the job has run [`Connection::done`].
+//! 3. [`Connection::deadline`] and [`Connection::expire`] when it has passed.
+//! 4. [`Connection::close`] once, last.
+//!
+//! Every call may come with another [`Worker`], and a `Connection` may move between threads.
+//!
+//! **Rules.** The bytes of an `Op` are the connection's own or a cache entry's and do not move until
+//! `sent`. The clock is an argument ([`Worker::set_time`]). A connection at rest holds no buffers.
+//! A request that hits the cache allocates nothing.
 
 #![forbid(unsafe_code)]
+
+mod access_log;
+mod connection;
+mod counters;
+mod exchange;
+mod job;
+mod limits;
+mod respond;
+mod worker;
+
+pub use access_log::{AccessLog, Record};
+pub use connection::{Connection, Op, Phase};
+pub use counters::{Counter, Counters};
+pub use job::{Done, Job, JobId, ListCursor, ListFormat, ListName};
+pub use limits::Limits;
+pub use worker::{EntryCache, Tick, Worker, WorkerParts};

@@ -1,0 +1,40 @@
+//! The access log as a connection sees it: one record a response. Formatting and writing are the
+//! server's.
+
+use std::net::SocketAddr;
+
+/// Where a worker's records go.
+pub trait AccessLog: Send {
+    /// Takes one record. Must not block.
+    fn record(&mut self, record: &Record<'_>);
+
+    /// Hands on what is buffered. Called about four times a second and when the worker ends.
+    fn flush(&mut self);
+}
+
+/// One response. Bytes are as the client sent them: the log escapes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The client.
+    pub peer: SocketAddr,
+    /// When the response ended, in microseconds since 1970.
+    pub unix_us: u64,
+    /// The request's method; empty if there was no well-formed request line.
+    pub method: &'a [u8],
+    /// The request target.
+    pub target: &'a [u8],
+    /// `HTTP/1.0` or `HTTP/1.1`.
+    pub version: &'static str,
+    /// The host asked for.
+    pub host: Option<&'a [u8]>,
+    /// The response's status.
+    pub status: u16,
+    /// Body bytes that the kernel accepted.
+    pub body_bytes: u64,
+    /// The `Referer` field.
+    pub referer: Option<&'a [u8]>,
+    /// The `User-Agent` field.
+    pub user_agent: Option<&'a [u8]>,
+    /// From the end of the request head to the end of the response, in microseconds.
+    pub duration_us: u64,
+}

@@ -1,0 +1,548 @@
+//! The connection: its states, and what moves it from one to the next.
+//!
+//! This file is the state machine: reading requests, going from one to the next, deadlines, closing.
+//! What a request is answered with is in `respond.rs`.
+
+use std::net::SocketAddr;
+
+use http1::{BodyFraming, BodySkipper, Head, Parsed};
+use site::resource::FileRef;
+
+use crate::access_log::Record;
+use crate::exchange::{Exchange, Then};
+use crate::job::{Done, Job, JobId};
+use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
+use crate::worker::{Tick, Worker};
+
+/// What a driver does next for a connection.
+#[derive(Debug)]
+pub enum Op<'s> {
+    /// Receive bytes and give them to [`Connection::ingest`].
+    Recv,
+    /// Send `head` and then `body`, in one system call. `more` says that more follows at once.
+    Send {
+        /// The connection's own bytes.
+        head: &'s [u8],
+        /// A cache entry's bytes.
+        body: &'s [u8],
+        /// Whether to wait for what follows before a packet is filled.
+        more: bool,
+    },
+    /// Send `len` bytes of `file` from `offset`; as much at a time as the driver likes.
+    File {
+        /// The open file.
+        file: &'s FileRef,
+        /// Where its bytes begin.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Take the job and run it.
+    Job,
+    /// A job is out: nothing to do until it is done.
+    Wait,
+    /// Shut the write side down, then call `sent(0)`.
+    Shutdown,
+    /// Close the socket; with a reset where the client must not believe in an orderly end.
+    Close {
+        /// Whether to drop what is still in the socket's send buffer.
+        reset: bool,
+    },
+}
+
+/// Where a connection is, for drivers that evict or park connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Between two requests, holding nothing: may be closed or parked.
+    Idle,
+    /// In the middle of a head, or before the first one.
+    Reading,
+    /// A job is wanted or out.
+    Working,
+    /// Sending a response.
+    Writing,
+    /// Reading bytes that nobody wants.
+    Draining,
+    /// To be closed.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Accepted, nothing received.
+    Fresh,
+    Idle,
+    Reading,
+    /// A job waits to be taken.
+    Working,
+    /// The job is out.
+    Waiting,
+    Writing,
+    /// Dropping an unwanted request body.
+    Skipping,
+    /// About to shut the write side down.
+    ShuttingDown,
+    /// Waiting for the client's close.
+    Lingering,
+    Closed {
+        reset: bool,
+    },
+}
+
+/// One client connection.
+pub struct Connection {
+    pub(crate) exchange: Option<Box<Exchange>>,
+    peer: SocketAddr,
+    deadline: Tick,
+    /// When the head under way began; for its minimum rate.
+    head_began: Tick,
+    job: JobId,
+    requests: u32,
+    /// Bytes dropped while lingering.
+    lingered: u32,
+    state: State,
+    /// What becomes of the connection after the response under way.
+    pub(crate) after: After,
+    /// Whether to close at the next opportunity.
+    is_draining: bool,
+    /// Whether the client has shut its side down.
+    is_at_end: bool,
+}
+
+/// What becomes of a connection after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It is closed: the client asked for it and sends no more.
+    Close,
+    /// It is closed, but the client may still be sending.
+    Linger,
+}
+
+impl Connection {
+    /// A connection just accepted from `peer`.
+    #[must_use]
+    pub fn new(w: &Worker, peer: SocketAddr) -> Self {
+        Self {
+            exchange: None,
+            peer,
+            deadline: w.now().plus_ms(w.limits.head_ms),
+            head_began: w.now(),
+            job: JobId(0),
+            requests: 0,
+            lingered: 0,
+            state: State::Fresh,
+            after: After::KeepAlive,
+            is_draining: false,
+            is_at_end: false,
+        }
+    }
+
+    /// What to do next. The answer stays the same until something is reported back.
+    #[inline]
+    #[must_use]
+    pub fn next(&self) -> Op<'_> {
+        match self.state {
+            State::Fresh | State::Idle | State::Reading | State::Skipping | State::Lingering => {
+                Op::Recv
+            }
+            State::Writing => self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op()),
+            State::Working => Op::Job,
+            State::Waiting => Op::Wait,
+            State::ShuttingDown => Op::Shutdown,
+            State::Closed { reset } => Op::Close { reset },
+        }
+    }
+
+    /// Takes received bytes, all of them; none means the end of the stream.
+    #[inline]
+    pub fn ingest(&mut self, w: &mut Worker, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return self.end_of_stream();
+        }
+        match self.state {
+            State::Fresh | State::Idle if self.exchange.is_none() => self.read_lent(w, bytes),
+            State::Fresh | State::Idle | State::Reading | State::Skipping => {
+                self.stash(w, bytes);
+                self.read_stashed(w);
+            }
+            State::Lingering => self.linger(bytes.len()),
+            State::Working | State::Waiting | State::Writing => self.stash(w, bytes),
+            State::ShuttingDown | State::Closed { .. } => {}
+        }
+    }
+
+    /// Reports that `n` bytes of the operation were sent. For `Op::File`, 0 means that the file has
+    /// become shorter; for `Op::Shutdown` it is always 0.
+    #[inline]
+    pub fn sent(&mut self, w: &mut Worker, n: usize) {
+        match self.state {
+            State::Writing if n > 0 => self.count_sent(w, n),
+            State::Writing => {
+                w.counters.bodies_cut_short.add(1);
+                self.state = State::Closed { reset: true };
+            }
+            State::ShuttingDown => {
+                self.state = State::Lingering;
+                self.deadline = w.now().plus_ms(w.limits.linger_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands the job out. Only when [`Connection::next`] said `Op::Job`.
+    pub fn take_job(&mut self) -> (JobId, Job) {
+        let job = self.exchange.as_mut().and_then(|exchange| exchange.job.take());
+        let job = job.expect("a job is taken once, after Op::Job");
+        self.state = State::Waiting;
+        self.job.0 = self.job.0.wrapping_add(1);
+        (self.job, job)
+    }
+
+    /// Reports the answer to a job. An answer that comes too late is dropped.
+    pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
+        if self.state == State::Waiting && id == self.job {
+            self.job_done(w, done);
+        }
+    }
+
+    /// Where the connection is.
+    #[must_use]
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Idle => Phase::Idle,
+            State::Fresh | State::Reading => Phase::Reading,
+            State::Working | State::Waiting => Phase::Working,
+            State::Writing => Phase::Writing,
+            State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,
+            State::Closed { .. } => Phase::Closed,
+        }
+    }
+
+    /// Asks the connection to finish what is under way and then close.
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+        if self.after == After::KeepAlive {
+            self.after = After::Linger;
+        }
+        if matches!(self.state, State::Fresh | State::Idle) {
+            self.state = State::Closed { reset: false };
+        }
+    }
+
+    /// When [`Connection::expire`] is due; none while a job is out.
+    #[must_use]
+    #[inline]
+    pub fn deadline(&self) -> Option<Tick> {
+        (self.state != State::Waiting).then_some(self.deadline)
+    }
+
+    /// Acts on a deadline that has passed, or on the wish of the driver to be rid of an idle
+    /// connection.
+    pub fn expire(&mut self, w: &mut Worker) {
+        match self.state {
+            State::Reading => {
+                w.counters.connections_expired.add(1);
+                self.refuse(w, 408, "The request head took too long.");
+            }
+            State::Waiting => {}
+            State::Writing => {
+                w.counters.connections_expired.add(1);
+                self.state = State::Closed { reset: true };
+            }
+            _ => {
+                w.counters.connections_expired.add(1);
+                self.state = State::Closed { reset: false };
+            }
+        }
+    }
+
+    /// The last call: gives the buffers back and records a response that was broken off.
+    pub fn close(&mut self, w: &mut Worker) {
+        self.state = State::Closed { reset: false };
+        if let Some(exchange) = self.exchange.take() {
+            if exchange.draft.status != 0 {
+                self.record(w, &exchange);
+            }
+            w.give_exchange(exchange);
+        }
+    }
+
+    /// The bytes of the response under way that are still to be sent from a file or memory.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The usual case: a whole request in one piece, parsed where it lies.
+    #[inline]
+    fn read_lent(&mut self, w: &mut Worker, bytes: &[u8]) {
+        self.head_began = w.now();
+        match self.read_head(w, bytes, 0) {
+            Ok(taken) if taken == bytes.len() => {}
+            Ok(taken) => self.stash(w, &bytes[taken..]),
+            Err(scanned) => {
+                self.stash(w, bytes);
+                self.wait_for_head(w, scanned);
+            }
+        }
+    }
+
+    /// Goes on with bytes that were kept: an unwanted body first, then the next head.
+    fn read_stashed(&mut self, w: &mut Worker) {
+        let Some(exchange) = &mut self.exchange else { return };
+        if exchange.skipper.is_some() && !self.skip_body(w) {
+            return;
+        }
+        let Some(exchange) = &mut self.exchange else { return };
+        if exchange.unread().is_empty() {
+            return self.rest(w);
+        }
+        let input = std::mem::take(&mut exchange.input);
+        let (at, scanned) = (exchange.input_at, exchange.scanned);
+        let outcome = self.read_head(w, &input[at..], scanned);
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.input = input;
+        match outcome {
+            Ok(taken) => exchange.consume(taken),
+            Err(scanned) => self.wait_for_head(w, scanned),
+        }
+    }
+
+    /// Tries to read one head. `Ok` is how many bytes it took, with the request under way; `Err` is
+    /// how far an incomplete one was scanned.
+    #[inline]
+    fn read_head(&mut self, w: &mut Worker, bytes: &[u8], scanned: usize) -> Result<usize, usize> {
+        match http1::parse_head(bytes, scanned, &w.limits.head) {
+            Ok(Parsed::Complete(head)) => {
+                self.begin(w, &bytes[..head.len], &head);
+                Ok(head.len)
+            }
+            Ok(Parsed::Partial { scanned }) => Err(scanned),
+            Err(error) => {
+                self.refuse(w, error.status(), error.reason());
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// A request begins: what becomes of its body and of the connection, then its answer.
+    #[inline]
+    fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) {
+        self.requests = self.requests.wrapping_add(1);
+        let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
+        self.after = match (head.keep_alive, is_last) {
+            (false, _) => After::Close,
+            (true, true) => After::Linger,
+            (true, false) => After::KeepAlive,
+        };
+        if head.body != BodyFraming::None {
+            self.plan_body(w, head);
+        }
+        self.respond(w, bytes, head);
+    }
+
+    /// An unwanted body is dropped if it is small, so that the connection can go on. A client that
+    /// waits for `100 Continue` may never send it: then the final status and a close are the only
+    /// framing that both sides agree on (RFC 9110 §10.1.1).
+    fn plan_body(&mut self, w: &mut Worker, head: &Head<'_>) {
+        let too_large =
+            matches!(head.body, BodyFraming::Length(n) if n > w.limits.unread_body_bytes_max);
+        if too_large || head.expectation != http1::Expectation::None {
+            self.after = After::Linger;
+            return;
+        }
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.skipper = Some(BodySkipper::new(head.body));
+    }
+
+    /// Drops what has arrived of an unwanted body. Returns whether all of it is gone.
+    fn skip_body(&mut self, w: &mut Worker) -> bool {
+        let Some(exchange) = &mut self.exchange else { return true };
+        let Some(mut skipper) = exchange.skipper.take() else { return true };
+        let taken = skipper.skip(exchange.unread());
+        let Ok(taken) = taken else {
+            self.end(After::Linger);
+            return false;
+        };
+        exchange.skipped += taken as u64;
+        exchange.consume(taken);
+        if skipper.is_done() {
+            exchange.skipped = 0;
+            return true;
+        }
+        if exchange.skipped > w.limits.unread_body_bytes_max {
+            self.end(After::Linger);
+            return false;
+        }
+        exchange.skipper = Some(skipper);
+        if self.state != State::Skipping {
+            self.state = State::Skipping;
+            self.deadline = w.now().plus_ms(w.limits.head_ms);
+        }
+        self.close_if_at_end();
+        false
+    }
+
+    #[inline]
+    fn count_sent(&mut self, w: &mut Worker, n: usize) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let is_sent = exchange.sent(n);
+        if exchange.progress >= WRITE_PROGRESS_BYTES_MIN {
+            exchange.progress = 0;
+            self.deadline = w.now().plus_ms(w.limits.write_ms);
+        }
+        if is_sent {
+            self.advance(w);
+        }
+    }
+
+    /// Everything prepared is sent: prepare what follows, or finish.
+    #[inline]
+    fn advance(&mut self, w: &mut Worker) {
+        let Some(exchange) = &mut self.exchange else { return };
+        if !matches!(exchange.then, Then::Finish) && self.refill() {
+            return;
+        }
+        self.finish(w);
+    }
+
+    /// The response is complete.
+    #[inline]
+    fn finish(&mut self, w: &mut Worker) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        self.record(w, &exchange);
+        let skipper = exchange.skipper.take();
+        let is_simple = skipper.is_none() && exchange.unread().is_empty();
+        if self.after != After::KeepAlive {
+            let after = if is_simple { self.after } else { After::Linger };
+            w.give_exchange(exchange);
+            return self.end(after);
+        }
+        if is_simple {
+            w.give_exchange(exchange);
+            return self.rest(w);
+        }
+        exchange.finish();
+        exchange.skipper = skipper;
+        self.exchange = Some(exchange);
+        self.state = State::Reading;
+        self.head_began = w.now();
+        self.read_stashed(w);
+    }
+
+    /// Between two requests.
+    #[inline]
+    fn rest(&mut self, w: &mut Worker) {
+        if let Some(exchange) = self.exchange.take() {
+            w.give_exchange(exchange);
+        }
+        self.state = State::Idle;
+        self.deadline = w.now().plus_ms(w.limits.idle_ms);
+        if self.is_draining {
+            self.state = State::Closed { reset: false };
+        }
+        self.close_if_at_end();
+    }
+
+    /// No more responses on this connection.
+    fn end(&mut self, after: After) {
+        self.state = match after {
+            After::Linger if !self.is_at_end => State::ShuttingDown,
+            _ => State::Closed { reset: false },
+        };
+    }
+
+    /// In the middle of a head: it gets more time the more of it has arrived.
+    fn wait_for_head(&mut self, w: &mut Worker, scanned: usize) {
+        let Some(exchange) = &mut self.exchange else { return };
+        exchange.scanned = scanned;
+        let received = exchange.unread().len() as u64;
+        let earned_ms = received.saturating_mul(1000) / w.limits.head_bytes_per_s_min.max(1);
+        let ms = w.limits.head_ms + earned_ms.min(2 * w.limits.head_ms);
+        if self.state != State::Fresh && self.state != State::Reading {
+            self.head_began = w.now();
+        }
+        self.state = State::Reading;
+        self.deadline = self.head_began.plus_ms(ms);
+        self.close_if_at_end();
+    }
+
+    /// The client shut its side down. What it asked for before that it still gets.
+    fn end_of_stream(&mut self) {
+        self.is_at_end = true;
+        if self.after == After::KeepAlive {
+            self.after = After::Close;
+        }
+        self.close_if_at_end();
+    }
+
+    fn close_if_at_end(&mut self) {
+        if self.is_at_end && !matches!(self.phase(), Phase::Working | Phase::Writing) {
+            self.state = State::Closed { reset: false };
+        }
+    }
+
+    fn linger(&mut self, n: usize) {
+        self.lingered = self.lingered.saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
+        if u64::from(self.lingered) > LINGER_BYTES_MAX {
+            self.state = State::Closed { reset: true };
+        }
+    }
+
+    fn stash(&mut self, w: &mut Worker, bytes: &[u8]) {
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.input.extend_from_slice(bytes);
+    }
+
+    /// A response is prepared: send it.
+    #[inline]
+    pub(crate) fn write(&mut self, w: &Worker) {
+        self.state = State::Writing;
+        self.deadline = w.now().plus_ms(w.limits.write_ms);
+    }
+
+    /// A job is prepared: have it run.
+    pub(crate) fn work(&mut self) {
+        self.state = State::Working;
+    }
+
+    /// Gives up on a response whose head is sent: the only honest end is a broken connection.
+    pub(crate) fn break_off(&mut self, w: &Worker) {
+        w.counters.bodies_cut_short.add(1);
+        self.state = State::Closed { reset: true };
+    }
+
+    /// Counts a response, and records it if there is a log.
+    #[inline]
+    fn record(&self, w: &mut Worker, exchange: &Exchange) {
+        let draft = exchange.draft;
+        w.counters.requests.add(1);
+        w.counters.body_bytes.add(draft.body_bytes);
+        let class = usize::from(draft.status / 100).clamp(1, 5);
+        w.counters.responses[class - 1].add(1);
+        let (unix_us, duration_us) = (w.unix_us(), w.now().since(draft.started));
+        let limits = w.limits.head.clone();
+        let Some(log) = &mut w.log else { return };
+        let head = match http1::parse_head(&exchange.head, 0, &limits) {
+            Ok(Parsed::Complete(head)) => Some(head),
+            _ => None,
+        };
+        let head = head.as_ref();
+        log.record(&Record {
+            peer: self.peer,
+            unix_us,
+            method: head.map_or(&[], |h| h.method_bytes),
+            target: head.map_or(&[], |h| h.target_bytes),
+            version: if draft.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            host: head.and_then(|h| h.host),
+            status: draft.status,
+            body_bytes: draft.body_bytes,
+            referer: head.and_then(|h| h.field(http1::FieldName::Referer)),
+            user_agent: head.and_then(|h| h.field(http1::FieldName::UserAgent)),
+            duration_us,
+        });
+    }
+}

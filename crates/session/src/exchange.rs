@@ -1,0 +1,198 @@
+//! An exchange: the buffers and the progress of the request and response under way. A connection
+//! has one only while it has bytes to remember, so that an idle connection is small.
+
+use file_cache::Hit;
+use http1::BodySkipper;
+use site::range::RangeSet;
+use site::resource::{Body, Entry, Variant};
+
+use crate::connection::Op;
+use crate::job::{Job, ListCursor};
+use crate::worker::Tick;
+
+/// Buffers larger than this are not kept for reuse.
+const KEPT_BYTES_MAX: usize = 4096;
+
+/// What one request and its response need.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    /// Bytes received and not understood yet; those before `input_at` are done with.
+    pub(crate) input: Vec<u8>,
+    pub(crate) input_at: usize,
+    /// How many bytes after `input_at` the head parser has seen.
+    pub(crate) scanned: usize,
+    /// The request's head, kept while a job runs and for the log.
+    pub(crate) head: Vec<u8>,
+    /// Bytes to send ahead of the body; those before `out_at` are sent.
+    pub(crate) out: Vec<u8>,
+    pub(crate) out_at: usize,
+    pub(crate) body: BodySource,
+    /// What follows when `out` and `body` are sent.
+    pub(crate) then: Then,
+    /// The request's own body, still to be read and dropped.
+    pub(crate) skipper: Option<BodySkipper>,
+    pub(crate) skipped: u64,
+    /// A job that was not taken yet.
+    pub(crate) job: Option<Job>,
+    /// What the job's answer is for.
+    pub(crate) purpose: Purpose,
+    /// Bytes sent since the write deadline was last renewed.
+    pub(crate) progress: u64,
+    pub(crate) draft: Draft,
+}
+
+/// Body bytes that are sent from where they are.
+#[derive(Default)]
+pub(crate) enum BodySource {
+    #[default]
+    None,
+    /// Bytes `at..end` of a variant of a file.
+    Variant { entry: Hit<Entry>, variant: usize, at: u64, end: u64 },
+}
+
+/// What follows when everything prepared is sent.
+#[derive(Default)]
+pub(crate) enum Then {
+    /// The response is complete.
+    #[default]
+    Finish,
+    /// More parts of a multipart response.
+    Parts(Box<Parts>),
+    /// More of a listing.
+    List(Box<Listing>),
+}
+
+/// A multipart/byteranges response under way (RFC 9110 §14.6).
+pub(crate) struct Parts {
+    pub(crate) entry: Hit<Entry>,
+    pub(crate) variant: usize,
+    pub(crate) ranges: RangeSet,
+    pub(crate) next: usize,
+    pub(crate) boundary: [u8; 24],
+}
+
+/// A listing under way.
+pub(crate) struct Listing {
+    /// Where to go on; none when the last item is in the output.
+    pub(crate) cursor: Option<Box<ListCursor>>,
+    /// Whether the transfer coding is chunked; otherwise the close ends the body (HTTP/1.0).
+    pub(crate) chunked: bool,
+}
+
+/// What a job's answer is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To answer the path that was asked for.
+    #[default]
+    Path,
+    /// To answer a navigation with the application's page.
+    Fallback,
+    /// To dress an error.
+    ErrorPage(u16),
+}
+
+/// What will be recorded of the response.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Draft {
+    /// 0 while there is no response.
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    pub(crate) started: Tick,
+    /// The virtual host.
+    pub(crate) host: usize,
+    pub(crate) is_head: bool,
+    pub(crate) is_http10: bool,
+}
+
+impl Exchange {
+    /// Empties everything, and frees what is too large to keep.
+    pub(crate) fn reset(&mut self) {
+        self.finish();
+        self.input_at = 0;
+        self.scanned = 0;
+        for buffer in [&mut self.input, &mut self.head, &mut self.out] {
+            buffer.clear();
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    /// Forgets the response and its request, but not what was received after it.
+    pub(crate) fn finish(&mut self) {
+        self.head.clear();
+        self.out.clear();
+        self.out_at = 0;
+        self.body = BodySource::None;
+        self.then = Then::Finish;
+        self.skipper = None;
+        self.skipped = 0;
+        self.job = None;
+        self.purpose = Purpose::Path;
+        self.progress = 0;
+        self.draft = Draft::default();
+    }
+
+    /// Bytes received and not understood yet.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.input[self.input_at..]
+    }
+
+    /// Marks `n` unread bytes as understood.
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.input_at += n;
+        self.scanned = 0;
+        if self.input_at == self.input.len() {
+            self.input.clear();
+            self.input_at = 0;
+        }
+    }
+
+    /// The next operation of a response; `Op::Wait` if everything prepared is sent.
+    #[inline]
+    pub(crate) fn op(&self) -> Op<'_> {
+        let head = &self.out[self.out_at..];
+        let more = !matches!(self.then, Then::Finish);
+        match &self.body {
+            BodySource::Variant { entry, variant, at, end } if at < end => {
+                match &variant_of(entry.value(), *variant).body {
+                    // Lengths in memory fit an index.
+                    Body::Memory(bytes) => {
+                        Op::Send { head, body: &bytes[*at as usize..*end as usize], more }
+                    }
+                    Body::File(_) if !head.is_empty() => Op::Send { head, body: &[], more: true },
+                    Body::File(file) => Op::File { file, offset: *at, len: end - at },
+                }
+            }
+            _ if head.is_empty() => Op::Wait,
+            _ => Op::Send { head, body: &[], more },
+        }
+    }
+
+    /// Counts `n` sent bytes off what was prepared. Returns whether all of it is sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, n: usize) -> bool {
+        let from_out = n.min(self.out.len() - self.out_at);
+        self.out_at += from_out;
+        let from_body = (n - from_out) as u64;
+        self.progress += n as u64;
+        let body_is_sent = match &mut self.body {
+            BodySource::None => from_body == 0,
+            BodySource::Variant { at, end, .. } => {
+                *at += from_body;
+                debug_assert!(at <= end, "more was sent than there is");
+                self.draft.body_bytes += from_body;
+                at == end
+            }
+        };
+        body_is_sent && self.out_at == self.out.len()
+    }
+}
+
+/// The variant of an entry that is known to be a file.
+pub(crate) fn variant_of(entry: &Entry, index: usize) -> &Variant {
+    match &entry.resource {
+        site::resource::Resource::File(file) => file.variant(index),
+        _ => unreachable!("only files have variants"),
+    }
+}

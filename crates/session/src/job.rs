@@ -1,0 +1,80 @@
+//! Jobs: work that may block, handed out by a connection and run wherever the engine likes.
+//!
+//! A job owns all it needs. What it does with the file system is the runner's; this file only says
+//! what is asked and what may be answered.
+
+use std::io;
+use std::sync::Arc;
+
+use file_cache::Slot;
+use site::listing::Renderer;
+use site::resource::{Entry, FileRef};
+
+/// Which job of a connection an answer belongs to: a number that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobId(pub u32);
+
+/// Work that may block.
+#[derive(Debug)]
+pub enum Job {
+    /// Find out what a path stands for, or that `previous` still holds.
+    Resolve {
+        /// The index of the virtual host.
+        host: usize,
+        /// The canonical path.
+        path: Box<[u8]>,
+        /// The entry that was in the cache and is due to be looked at again.
+        previous: Option<Arc<Slot<Entry>>>,
+    },
+    /// Begin to list a directory.
+    List {
+        /// The index of the virtual host.
+        host: usize,
+        /// The canonical path, with its final slash.
+        path: Box<[u8]>,
+        /// In which format.
+        format: ListFormat,
+    },
+    /// Go on with a listing.
+    ListMore(Box<ListCursor>),
+}
+
+/// The answer to a job.
+#[derive(Debug)]
+pub enum Done {
+    /// The previous entry still holds.
+    Current(Arc<Slot<Entry>>),
+    /// The path that was asked about, and what it stands for. The error is one that passes: 503.
+    Resolved(io::Result<(Box<[u8]>, Entry)>),
+    /// The next bytes of a listing, and how to go on unless that was all.
+    Listed(io::Result<(Vec<u8>, Option<Box<ListCursor>>)>),
+}
+
+/// The formats of a listing.
+pub use site::listing::Format as ListFormat;
+
+/// A listing under way: the names are read and sorted, what remains is to look at each.
+#[derive(Debug)]
+pub struct ListCursor {
+    /// The directory, open, so that a rename does not confuse the listing.
+    pub directory: FileRef,
+    /// Writes the items.
+    pub renderer: Renderer,
+    /// The bytes of all names: one allocation for 100,000 entries.
+    pub names: Vec<u8>,
+    /// All entries, sorted.
+    pub entries: Vec<ListName>,
+    /// The first entry that was not rendered yet.
+    pub next: usize,
+}
+
+/// One name of a listing, as bytes `start..start + len` of all names.
+#[derive(Clone, Copy, Debug)]
+pub struct ListName {
+    /// Where the name begins.
+    pub start: u32,
+    /// How long it is.
+    pub len: u16,
+    /// Whether it is known to be a directory.
+    pub is_directory: bool,
+}

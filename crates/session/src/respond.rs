@@ -1,0 +1,577 @@
+//! What a request is answered with: from a head and a cache entry to bytes that are ready to send.
+//!
+//! Nothing here changes the state of the connection but through [`Connection::write`] (a response is
+//! ready), [`Connection::work`] (a job must run first) and [`Connection::break_off`].
+
+use std::sync::Arc;
+
+use file_cache::{Hit, Slot};
+use http1::{Expectation, FieldName, Head, HeadWriter, Method, Parsed, Target, Version};
+use site::answer::{Answer, answer};
+use site::listing::CONTENT_SECURITY_POLICY;
+use site::negotiate;
+use site::path;
+use site::resource::{Entry, FileResource, Redirect, Resource, Variant};
+
+use crate::connection::{After, Connection};
+use crate::exchange::{BodySource, Draft, Exchange, Listing, Purpose, Then, variant_of};
+use crate::job::{Done, Job, ListFormat};
+use crate::worker::{Lookup, Worker};
+
+/// The methods of a static site (RFC 9110 §9).
+const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// A request as it was received and as it was understood.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    bytes: &'a [u8],
+    head: &'a Head<'a>,
+    host: usize,
+}
+
+impl Connection {
+    /// Answers a well-formed head.
+    #[inline]
+    pub(crate) fn respond(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) {
+        let draft = Draft {
+            started: w.now(),
+            is_head: head.method == Method::Head,
+            is_http10: head.version == Version::Http10,
+            ..Draft::default()
+        };
+        let keeps_head = w.log.is_some();
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.draft = draft;
+        if keeps_head {
+            exchange.head.extend_from_slice(bytes);
+        }
+        let Some(host) = w.site.find(head.host) else {
+            return self.plain(w, 421, "No site of that name is served here.", &[]);
+        };
+        exchange.draft.host = host;
+        let asked = Asked { bytes, head, host };
+        match head.method {
+            _ if head.expectation == Expectation::Unknown => self.error(w, asked, 417),
+            Method::Get | Method::Head => self.target(w, asked),
+            Method::Options => self.options(w),
+            Method::Unknown => {
+                self.after = After::Linger;
+                self.error(w, asked, 501);
+            }
+            _ => self.error(w, asked, 405),
+        }
+    }
+
+    /// Answers bytes that are no request, or a request that will never be complete, and closes.
+    pub(crate) fn refuse(&mut self, w: &mut Worker, status: u16, reason: &str) {
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.reset();
+        exchange.draft.started = w.now();
+        self.after = After::Linger;
+        self.plain(w, status, reason, &[]);
+    }
+
+    /// Goes on with a request whose job has run.
+    pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let bytes = std::mem::take(&mut exchange.head);
+        let (host, purpose) = (exchange.draft.host, exchange.purpose);
+        let limits = w.limits.clone();
+        if let Done::Listed(outcome) = done {
+            self.listed(w, outcome);
+        } else if let Ok(Parsed::Complete(head)) = http1::parse_head(&bytes, 0, &limits.head) {
+            let asked = Asked { bytes: &bytes, head: &head, host };
+            self.resolved(w, asked, purpose, done);
+        }
+        if let Some(exchange) = &mut self.exchange {
+            exchange.head = bytes;
+        }
+    }
+
+    /// Prepares what follows a part or a chunk that is sent. Returns whether there is more.
+    pub(crate) fn refill(&mut self) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        exchange.out.clear();
+        exchange.out_at = 0;
+        match &mut exchange.then {
+            Then::Finish => false,
+            Then::Parts(_) => {
+                next_part(exchange);
+                true
+            }
+            Then::List(listing) => match listing.cursor.take() {
+                None => false,
+                Some(cursor) => {
+                    exchange.job = Some(Job::ListMore(cursor));
+                    self.work();
+                    true
+                }
+            },
+        }
+    }
+
+    /// GET or HEAD of a path.
+    #[inline]
+    fn target(&mut self, w: &mut Worker, asked: Asked<'_>) {
+        let Target::Path { path, .. } = asked.head.target else {
+            return self.error(w, asked, 400);
+        };
+        let mut scratch = std::mem::take(&mut w.path_scratch);
+        match path::canonicalise(path, &mut scratch) {
+            Ok(canonical) => self.look_up(w, asked, canonical, Purpose::Path),
+            Err(error) => self.plain(w, 400, error.reason(), &[]),
+        }
+        w.path_scratch = scratch;
+    }
+
+    #[inline]
+    fn look_up(&mut self, w: &mut Worker, asked: Asked<'_>, path: &[u8], purpose: Purpose) {
+        let now = w.now();
+        match w.cache.get(asked.host, path, now) {
+            Lookup::Fresh(hit) => {
+                w.counters.cache_hits.add(1);
+                self.found(w, asked, purpose, &hit);
+            }
+            Lookup::Due(slot) => self.ask(w, asked, path, purpose, Some(slot)),
+            Lookup::Absent => self.ask(w, asked, path, purpose, None),
+        }
+    }
+
+    /// Has a job find out what a path stands for.
+    fn ask(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        path: &[u8],
+        purpose: Purpose,
+        previous: Option<Arc<Slot<Entry>>>,
+    ) {
+        w.counters.cache_misses.add(1);
+        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        exchange.head.clear();
+        exchange.head.extend_from_slice(asked.bytes);
+        exchange.purpose = purpose;
+        exchange.job = Some(Job::Resolve { host: asked.host, path: path.into(), previous });
+        self.work();
+    }
+
+    fn resolved(&mut self, w: &mut Worker, asked: Asked<'_>, purpose: Purpose, done: Done) {
+        let now = w.now();
+        let hit = match done {
+            Done::Current(slot) => {
+                slot.set_validated(now.0);
+                Hit::new(slot)
+            }
+            Done::Resolved(Ok((path, entry))) => w.cache.insert(asked.host, &path, entry, now),
+            Done::Resolved(Err(_)) | Done::Listed(_) => {
+                return self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n");
+            }
+        };
+        self.found(w, asked, purpose, &hit);
+    }
+
+    /// Answers with what a path stands for.
+    #[inline]
+    fn found(&mut self, w: &mut Worker, asked: Asked<'_>, purpose: Purpose, hit: &Hit<Entry>) {
+        match (&hit.value().resource, purpose) {
+            (Resource::File(file), Purpose::Path | Purpose::Fallback) => {
+                self.file(w, asked, hit, file);
+            }
+            (Resource::File(file), Purpose::ErrorPage(status)) => {
+                self.error_page(w, asked, status, hit, file);
+            }
+            (_, Purpose::ErrorPage(status)) => self.plain_error(w, status),
+            (_, Purpose::Fallback) => self.error(w, asked, 404),
+            (Resource::Redirect(redirect), Purpose::Path) => {
+                self.redirect(w, asked, redirect, &hit.value().extra_fields);
+            }
+            (Resource::Directory, Purpose::Path) => self.list(w, asked, hit),
+            (Resource::Missing, Purpose::Path) => self.missing(w, asked),
+            (Resource::Forbidden, Purpose::Path) => self.error(w, asked, 403),
+        }
+    }
+
+    #[inline]
+    fn file(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>, file: &FileResource) {
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        match answer(asked.head, file, w.unix_seconds(), w.limits.ranges_max) {
+            Answer::Whole(index) => {
+                let variant = file.variant(index);
+                exchange.draft.status = 200;
+                variant.write_ok(&mut exchange.out, w.date(), connection);
+                exchange.send_range(hit, index, 0, variant.len);
+                self.write(w);
+            }
+            Answer::NotModified(index) => {
+                exchange.draft.status = 304;
+                file.variant(index).write_not_modified(&mut exchange.out, w.date(), connection);
+                self.write(w);
+            }
+            Answer::Partial(index, ranges) => {
+                exchange.draft.status = 206;
+                match ranges.single() {
+                    Some(range) => {
+                        let end = range.end();
+                        partial_head(w, exchange, file.variant(index), range.start, end, connection);
+                        exchange.send_range(hit, index, range.start, end);
+                    }
+                    None => start_parts(w, exchange, hit, index, ranges, connection),
+                }
+                self.write(w);
+            }
+            Answer::PreconditionFailed => self.error(w, asked, 412),
+            Answer::NotAcceptable => self.error(w, asked, 406),
+            Answer::RangeNotSatisfiable(index) => {
+                let line = format!("Content-Range: bytes */{}\r\n", file.variant(index).len);
+                self.plain(w, 416, "", line.as_bytes());
+            }
+        }
+    }
+
+    /// Nothing there: the application's page for navigations, if there is one.
+    fn missing(&mut self, w: &mut Worker, asked: Asked<'_>) {
+        let site = Arc::clone(&w.site);
+        match site.host(asked.host).spa_fallback() {
+            Some(page) if is_navigation(asked.head) => {
+                self.look_up(w, asked, page, Purpose::Fallback);
+            }
+            _ => self.error(w, asked, 404),
+        }
+    }
+
+    fn redirect(&mut self, w: &Worker, asked: Asked<'_>, to: &Redirect, extra_fields: &[u8]) {
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        let mut location = to.location.to_vec();
+        if let Target::Path { query: Some(query), .. } = asked.head.target
+            && !location.contains(&b'?')
+        {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        exchange.draft.status = to.status;
+        let mut head = start_head(w, &mut exchange.out, to.status);
+        head.field("Location", &location);
+        head.lines(extra_fields);
+        head.field_number("Content-Length", 0);
+        head.lines(connection);
+        head.finish();
+        self.write(w);
+    }
+
+    fn options(&mut self, w: &Worker) {
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        exchange.draft.status = 204;
+        let mut head = start_head(w, &mut exchange.out, 204);
+        head.field("Allow", ALLOW);
+        head.lines(connection);
+        head.finish();
+        self.write(w);
+    }
+
+    /// An error, dressed by the site's own page if it has one.
+    fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) {
+        let site = Arc::clone(&w.site);
+        match site.host(asked.host).error_page(status) {
+            Some(page) => self.look_up(w, asked, page, Purpose::ErrorPage(status)),
+            None => self.plain_error(w, status),
+        }
+    }
+
+    fn error_page(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        status: u16,
+        hit: &Hit<Entry>,
+        file: &FileResource,
+    ) {
+        let lines = asked.head.values(FieldName::AcceptEncoding);
+        let coding = negotiate::choose(lines, file.available());
+        let Some(index) = coding.and_then(|coding| file.position(coding)) else {
+            return self.plain_error(w, status);
+        };
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        let variant = file.variant(index);
+        exchange.draft.status = status;
+        let mut head = start_head(w, &mut exchange.out, status);
+        head.field("Content-Type", variant.content_type.as_bytes());
+        if variant.coding != negotiate::Coding::Identity {
+            head.field("Content-Encoding", variant.coding.token().as_bytes());
+        }
+        if file.varies() {
+            head.field("Vary", b"Accept-Encoding");
+        }
+        head.lines(error_fields(status));
+        head.field("X-Content-Type-Options", b"nosniff");
+        head.field_number("Content-Length", variant.len);
+        head.lines(connection);
+        head.finish();
+        exchange.send_range(hit, index, 0, variant.len);
+        self.write(w);
+    }
+
+    fn plain_error(&mut self, w: &Worker, status: u16) {
+        self.plain(w, status, "", error_fields(status));
+    }
+
+    /// An error with a page of our own.
+    fn plain(&mut self, w: &Worker, status: u16, reason: &str, fields: &[u8]) {
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        let phrase = http1::reason_phrase(status);
+        let body = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n<p>{reason}</p>\n"
+        );
+        exchange.draft.status = status;
+        let mut head = start_head(w, &mut exchange.out, status);
+        head.field("Content-Type", b"text/html; charset=utf-8");
+        head.lines(fields);
+        head.field_number("Content-Length", body.len() as u64);
+        head.lines(connection);
+        head.finish();
+        if !exchange.draft.is_head {
+            exchange.out.extend_from_slice(body.as_bytes());
+            exchange.draft.body_bytes = body.len() as u64;
+        }
+        self.write(w);
+    }
+
+    fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) {
+        let format = list_format(asked.head);
+        // A key is the host's index in four bytes and the canonical path.
+        let path = hit.key()[4..].into();
+        let connection = self.connection_line();
+        let Some(exchange) = &mut self.exchange else { return };
+        let draft = &mut exchange.draft;
+        draft.status = 200;
+        let chunked = !draft.is_http10;
+        if !chunked {
+            self.after = After::Close;
+        }
+        let mut head = start_head(w, &mut exchange.out, 200);
+        head.field("Content-Type", format.content_type().as_bytes());
+        head.field("Content-Security-Policy", CONTENT_SECURITY_POLICY.as_bytes());
+        head.field("Cache-Control", b"no-cache");
+        head.field("Vary", b"Accept");
+        head.field("X-Content-Type-Options", b"nosniff");
+        head.lines(&hit.value().extra_fields);
+        match chunked {
+            true => {
+                head.field("Transfer-Encoding", b"chunked");
+                head.lines(connection);
+            }
+            false => head.lines(b"Connection: close\r\n"),
+        }
+        head.finish();
+        if exchange.draft.is_head {
+            return self.write(w);
+        }
+        exchange.then = Then::List(Box::new(Listing { cursor: None, chunked }));
+        exchange.head.clear();
+        exchange.head.extend_from_slice(asked.bytes);
+        exchange.job = Some(Job::List { host: asked.host, path, format });
+        self.work();
+    }
+
+    /// Bytes of a listing have come.
+    fn listed(&mut self, w: &mut Worker, outcome: ListOutcome) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let Then::List(listing) = &mut exchange.then else { return };
+        let Ok((bytes, cursor)) = outcome else {
+            return self.break_off(w);
+        };
+        exchange.draft.body_bytes += bytes.len() as u64;
+        if listing.chunked {
+            put_chunk(&mut exchange.out, &bytes, cursor.is_none());
+        } else {
+            exchange.out.extend_from_slice(&bytes);
+        }
+        listing.cursor = cursor;
+        self.write(w);
+    }
+
+    /// The `Connection` line of the response, or nothing where the version's default holds.
+    #[inline]
+    fn connection_line(&self) -> &'static [u8] {
+        let is_http10 = self.exchange.as_ref().is_some_and(|e| e.draft.is_http10);
+        match (self.after, is_http10) {
+            (After::KeepAlive, false) => b"",
+            (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
+            (After::Close | After::Linger, _) => b"Connection: close\r\n",
+        }
+    }
+}
+
+type ListOutcome = std::io::Result<(Vec<u8>, Option<Box<crate::job::ListCursor>>)>;
+
+impl Exchange {
+    /// Makes bytes `at..end` of a variant the body, unless the request was HEAD.
+    #[inline]
+    fn send_range(&mut self, entry: &Hit<Entry>, variant: usize, at: u64, end: u64) {
+        if !self.draft.is_head && at < end {
+            self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
+        }
+    }
+}
+
+fn start_head<'v>(w: &Worker, out: &'v mut Vec<u8>, status: u16) -> HeadWriter<'v> {
+    let mut head = HeadWriter::new(out, status);
+    head.field("Date", w.date());
+    head
+}
+
+/// Fields that an error status calls for.
+fn error_fields(status: u16) -> &'static [u8] {
+    match status {
+        405 | 501 => b"Allow: GET, HEAD, OPTIONS\r\n",
+        406 => b"Vary: Accept-Encoding\r\n",
+        _ => b"",
+    }
+}
+
+/// The head of a 206 with one range (RFC 9110 §15.3.7.1).
+fn partial_head(
+    w: &Worker,
+    exchange: &mut Exchange,
+    variant: &Variant,
+    start: u64,
+    end: u64,
+    connection: &[u8],
+) {
+    let range = format!("bytes {start}-{}/{}", end - 1, variant.len);
+    let mut head = start_head(w, &mut exchange.out, 206);
+    head.lines(variant.fields());
+    head.field("Content-Range", range.as_bytes());
+    head.field_number("Content-Length", end - start);
+    head.lines(connection);
+    head.finish();
+}
+
+/// The head of a multipart/byteranges response, and its first part (RFC 9110 §15.3.7.2).
+fn start_parts(
+    w: &Worker,
+    exchange: &mut Exchange,
+    hit: &Hit<Entry>,
+    index: usize,
+    ranges: site::range::RangeSet,
+    connection: &[u8],
+) {
+    let variant = variant_of(hit.value(), index);
+    let boundary = boundary(hit.hash(), w.unix_us());
+    let len: u64 = ranges
+        .iter()
+        .map(|r| part_head(&boundary, variant, r.start, r.end()).len() as u64 + r.len)
+        .sum::<u64>()
+        + closing_line(&boundary).len() as u64;
+    let media_type =
+        [b"multipart/byteranges; boundary=", boundary.as_slice()].concat();
+    let mut head = start_head(w, &mut exchange.out, 206);
+    head.field("Content-Type", &media_type);
+    head.lines(variant.fields_but_type());
+    head.field_number("Content-Length", len);
+    head.lines(connection);
+    head.finish();
+    let parts = crate::exchange::Parts {
+        entry: Hit::clone(hit),
+        variant: index,
+        ranges,
+        next: 0,
+        boundary,
+    };
+    exchange.then = Then::Parts(Box::new(parts));
+    next_part(exchange);
+}
+
+/// Appends the next part, or the closing line after the last.
+fn next_part(exchange: &mut Exchange) {
+    let Then::Parts(parts) = &mut exchange.then else { return };
+    let Some(range) = parts.ranges.get(parts.next).copied() else {
+        exchange.out.extend_from_slice(&closing_line(&parts.boundary));
+        exchange.body = BodySource::None;
+        exchange.then = Then::Finish;
+        return;
+    };
+    let variant = variant_of(parts.entry.value(), parts.variant);
+    let head = part_head(&parts.boundary, variant, range.start, range.end());
+    exchange.out.extend_from_slice(&head);
+    exchange.draft.body_bytes += head.len() as u64;
+    exchange.body = BodySource::Variant {
+        entry: Hit::clone(&parts.entry),
+        variant: parts.variant,
+        at: range.start,
+        end: range.end(),
+    };
+    parts.next += 1;
+}
+
+fn part_head(boundary: &[u8; 24], variant: &Variant, start: u64, end: u64) -> Vec<u8> {
+    let range = format!("Content-Range: bytes {start}-{}/{}\r\n\r\n", end - 1, variant.len);
+    [
+        b"\r\n--",
+        boundary.as_slice(),
+        b"\r\nContent-Type: ",
+        variant.content_type.as_bytes(),
+        b"\r\n",
+        range.as_bytes(),
+    ]
+    .concat()
+}
+
+fn closing_line(boundary: &[u8; 24]) -> Vec<u8> {
+    [b"\r\n--", boundary.as_slice(), b"--\r\n"].concat()
+}
+
+/// A boundary that no author of a file can foresee: it depends on the cache's secret seed.
+fn boundary(seeded_hash: u64, unix_us: u64) -> [u8; 24] {
+    let mut text = [0; 24];
+    let mixed = seeded_hash ^ unix_us.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let digits = format!("{mixed:016x}{:08x}", seeded_hash.rotate_left(17) as u32);
+    text.copy_from_slice(digits.as_bytes());
+    text
+}
+
+fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
+    if !bytes.is_empty() {
+        out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(b"\r\n");
+    }
+    if is_last {
+        out.extend_from_slice(b"0\r\n\r\n");
+    }
+}
+
+/// Whether a browser is going to show the answer as a page: only then may an application's page
+/// stand in for a path that does not exist. A missing script answered with a page breaks the site in
+/// ways that are hard to find.
+fn is_navigation(head: &Head<'_>) -> bool {
+    let Target::Path { path, .. } = head.target else { return false };
+    if path::extension(path).is_some() {
+        return false;
+    }
+    if let Some(mode) = head.field(FieldName::SecFetchMode) {
+        return mode.eq_ignore_ascii_case(b"navigate");
+    }
+    head.values(FieldName::Accept).any(|value| contains(value, b"text/html"))
+}
+
+/// HTML unless `Accept` names JSON and not HTML.
+fn list_format(head: &Head<'_>) -> ListFormat {
+    let names = |media_type: &[u8]| {
+        head.values(FieldName::Accept).any(|value| contains(value, media_type))
+    };
+    if names(b"application/json") && !names(b"text/html") {
+        ListFormat::Json
+    } else {
+        ListFormat::Html
+    }
+}
+
+fn contains(value: &[u8], needle: &[u8]) -> bool {
+    value.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
+}

@@ -1,0 +1,239 @@
+//! A worker: what one thread (or process, or fiber scheduler) has for all its connections.
+
+use std::sync::Arc;
+
+use file_cache::{Cache, FirstLevel, Hit, Slot};
+use http1::format_date;
+use site::Site;
+use site::resource::{DATE_LEN, Entry};
+
+use crate::access_log::AccessLog;
+use crate::counters::Counters;
+use crate::exchange::Exchange;
+use crate::limits::Limits;
+
+/// A moment in microseconds of a monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick(pub u64);
+
+impl Tick {
+    /// This moment plus `ms` milliseconds.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1000)))
+    }
+
+    /// Microseconds since `earlier`; 0 if that is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// What a worker is made of.
+pub struct WorkerParts {
+    /// The hosts and their rules.
+    pub site: Arc<Site>,
+    /// The bounds of every connection.
+    pub limits: Arc<Limits>,
+    /// The second level of the cache, shared by the workers of a partition.
+    pub cache: Arc<Cache<Entry>>,
+    /// Bound on the worker's own first level.
+    pub first_level_slots_max: usize,
+    /// How old an entry may grow before the file system is asked again, in microseconds;
+    /// `u64::MAX` for trees that never change.
+    pub revalidate_us: u64,
+    /// Where finished responses are recorded, if anywhere.
+    pub log: Option<Box<dyn AccessLog>>,
+    /// The worker's counters.
+    pub counters: Arc<Counters>,
+}
+
+/// What one thread has for all its connections: the clock, the first level of the cache, spare
+/// buffers. It holds nothing that belongs to one connection.
+pub struct Worker {
+    pub(crate) site: Arc<Site>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) cache: EntryCache,
+    pub(crate) log: Option<Box<dyn AccessLog>>,
+    /// The worker's counters.
+    pub counters: Arc<Counters>,
+    /// The canonical path of the request at hand, when it had to be decoded.
+    pub(crate) path_scratch: Vec<u8>,
+    spare: Vec<Box<Exchange>>,
+    now: Tick,
+    unix_us: u64,
+    date: [u8; DATE_LEN],
+    log_flushed: Tick,
+}
+
+/// Exchanges kept for reuse; more are in use only while that many responses are blocked.
+const SPARE_MAX: usize = 64;
+
+/// The log and the cache are looked after this often.
+const HOUSEKEEPING_US: u64 = 250_000;
+
+impl Worker {
+    /// A worker whose clock stands at 1970: call [`Worker::set_time`] before anything else.
+    #[must_use]
+    pub fn new(parts: WorkerParts) -> Self {
+        Self {
+            site: parts.site,
+            limits: parts.limits,
+            cache: EntryCache {
+                first: FirstLevel::new(parts.first_level_slots_max),
+                second: parts.cache,
+                key: Vec::with_capacity(256),
+                revalidate_us: parts.revalidate_us,
+            },
+            log: parts.log,
+            counters: parts.counters,
+            path_scratch: Vec::with_capacity(256),
+            spare: Vec::with_capacity(SPARE_MAX),
+            now: Tick(0),
+            unix_us: 0,
+            date: format_date(0),
+            log_flushed: Tick(0),
+        }
+    }
+
+    /// Tells the worker what time it is: once per turn of an event loop, once per operation of a
+    /// blocking thread. `unix_us` is microseconds since 1970.
+    #[inline]
+    pub fn set_time(&mut self, now: Tick, unix_us: u64) {
+        if unix_us / 1_000_000 != self.unix_us / 1_000_000 {
+            self.date = format_date(unix_us.cast_signed() / 1_000_000);
+        }
+        self.now = now;
+        self.unix_us = unix_us;
+        if now.since(self.log_flushed) >= HOUSEKEEPING_US {
+            self.log_flushed = now;
+            self.keep_house();
+        }
+    }
+
+    /// The moment that [`Worker::set_time`] set.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// Whether [`Worker::set_time`] has something to do even when no connection has: buffered log
+    /// records. An engine that sleeps without bound asks first.
+    #[must_use]
+    pub fn needs_time(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn unix_seconds(&self) -> i64 {
+        (self.unix_us / 1_000_000).cast_signed()
+    }
+
+    pub(crate) fn unix_us(&self) -> u64 {
+        self.unix_us
+    }
+
+    /// The `Date` of now (RFC 9110 §6.6.1).
+    #[inline]
+    pub(crate) fn date(&self) -> &[u8; DATE_LEN] {
+        &self.date
+    }
+
+    /// An exchange with empty buffers.
+    #[inline]
+    pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes an exchange back.
+    #[inline]
+    pub(crate) fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
+        if self.spare.len() < SPARE_MAX {
+            exchange.reset();
+            self.spare.push(exchange);
+        }
+    }
+
+    fn keep_house(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        self.cache.first.sweep(self.cache.second.evictions());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
+}
+
+/// The two levels of the cache as one worker sees them.
+pub struct EntryCache {
+    first: FirstLevel<Entry>,
+    second: Arc<Cache<Entry>>,
+    /// The key of the lookup at hand: host index, then canonical path.
+    key: Vec<u8>,
+    revalidate_us: u64,
+}
+
+/// What a lookup found.
+pub(crate) enum Lookup {
+    /// An entry that is fresh enough to be sent.
+    Fresh(Hit<Entry>),
+    /// An entry that must be looked at again first.
+    Due(Arc<Slot<Entry>>),
+    /// Nothing.
+    Absent,
+}
+
+impl EntryCache {
+    /// Looks `path` up, first in the worker's own level.
+    #[inline]
+    pub(crate) fn get(&mut self, host: usize, path: &[u8], now: Tick) -> Lookup {
+        self.set_key(host, path);
+        let hash = self.second.hash(&self.key);
+        if let Some(hit) = self.first.get(hash, &self.key) {
+            return judge(Hit::clone(hit), self.revalidate_us, now);
+        }
+        match self.second.get(hash, &self.key) {
+            Some(slot) => judge(self.first.insert(slot), self.revalidate_us, now),
+            None => Lookup::Absent,
+        }
+    }
+
+    /// Keeps what a job found, and returns it to be sent even if the cache has no room.
+    pub(crate) fn insert(
+        &mut self,
+        host: usize,
+        path: &[u8],
+        entry: Entry,
+        now: Tick,
+    ) -> Hit<Entry> {
+        self.set_key(host, path);
+        let hash = self.second.hash(&self.key);
+        let (bytes, descriptors) = entry.cost();
+        let cost = file_cache::Cost { bytes, descriptors };
+        let slot = self.second.insert(hash, &self.key, entry, cost, now.0);
+        if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }
+    }
+
+    fn set_key(&mut self, host: usize, path: &[u8]) {
+        self.key.clear();
+        // Hosts are bounded far below 2^32 by the size of a configuration.
+        self.key.extend_from_slice(&(host as u32).to_le_bytes());
+        self.key.extend_from_slice(path);
+    }
+}
+
+#[inline]
+fn judge(hit: Hit<Entry>, revalidate_us: u64, now: Tick) -> Lookup {
+    if now.since(Tick(hit.validated())) < revalidate_us {
+        return Lookup::Fresh(hit);
+    }
+    Lookup::Due(Arc::clone(&hit))
+}
