@@ -89,3 +89,148 @@ pub fn sendfile(
 fn flags(more: bool) -> libc::c_int {
     libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::{Read, Seek, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Two ends of a TCP connection, the first one non-blocking.
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        ours.set_nodelay(true).unwrap();
+        (ours, theirs)
+    }
+
+    fn file_with(contents: &[u8]) -> File {
+        let path = std::env::temp_dir().join(format!(
+            "ropewalk-os-send-{}-{:?}",
+            std::process::id(),
+            thread::current().id()
+        ));
+        fs::write(&path, contents).unwrap();
+        let file = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        file
+    }
+
+    fn received(socket: &mut TcpStream, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        socket.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn recv_tells_bytes_nothing_yet_and_the_end_apart() {
+        let (ours, mut theirs) = connected();
+        let mut buffer = [0; 8];
+        let nothing = recv(ours.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        theirs.write_all(b"abc").unwrap();
+        ours.set_nonblocking(false).unwrap();
+        assert_eq!(recv(ours.as_fd(), &mut buffer).unwrap(), 3);
+        assert_eq!(&buffer[..3], b"abc");
+        drop(theirs);
+        assert_eq!(recv(ours.as_fd(), &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn pieces_arrive_in_order() {
+        let (ours, mut theirs) = connected();
+        assert_eq!(send(ours.as_fd(), b"one ", false).unwrap(), 4);
+        assert_eq!(send_two(ours.as_fd(), b"two ", b"three ", false).unwrap(), 10);
+        let slices = [b"four ".as_slice(), b"", b"five"].map(IoSlice::new);
+        assert_eq!(send_vectored(ours.as_fd(), &slices, false).unwrap(), 9);
+        assert_eq!(received(&mut theirs, 23), b"one two three four five");
+    }
+
+    #[test]
+    fn a_long_vector_is_sent_in_part() {
+        let (ours, mut theirs) = connected();
+        let slices = vec![IoSlice::new(b"x"); 3_000];
+        assert_eq!(send_vectored(ours.as_fd(), &slices, false).unwrap(), 1_024);
+        assert_eq!(received(&mut theirs, 1_024), [b'x'; 1_024]);
+    }
+
+    #[test]
+    fn a_head_sent_with_more_travels_with_the_file() {
+        let (ours, mut theirs) = connected();
+        let file = file_with(b"0123456789");
+        theirs.set_nonblocking(true).unwrap();
+
+        assert_eq!(send(ours.as_fd(), b"head ", true).unwrap(), 5);
+        thread::sleep(Duration::from_millis(20)); // the kernel sends after 200 at the latest
+        let early = theirs.read(&mut [0; 64]).unwrap_err();
+        assert_eq!(early.kind(), io::ErrorKind::WouldBlock, "the head went out alone");
+
+        assert_eq!(sendfile(ours.as_fd(), file.as_fd(), 2, 5).unwrap(), 5);
+        theirs.set_nonblocking(false).unwrap();
+        let mut buffer = [0; 64];
+        let len = theirs.read(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"head 23456");
+    }
+
+    #[test]
+    fn sendfile_stops_at_the_end_and_leaves_the_position_alone() {
+        let (ours, mut theirs) = connected();
+        let mut file = file_with(b"0123456789");
+        assert_eq!(sendfile(ours.as_fd(), file.as_fd(), 7, usize::MAX).unwrap(), 3);
+        assert_eq!(received(&mut theirs, 3), b"789");
+        assert_eq!(sendfile(ours.as_fd(), file.as_fd(), 10, 1).unwrap(), 0);
+        assert_eq!(sendfile(ours.as_fd(), file.as_fd(), 1 << 40, 1).unwrap(), 0);
+        let negative = sendfile(ours.as_fd(), file.as_fd(), u64::MAX, 1).unwrap_err();
+        assert_eq!(negative.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(file.stream_position().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_large_transfer_fills_the_socket_and_arrives_whole() {
+        let contents: Vec<u8> = (0..8_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let file = file_with(&contents);
+        let (ours, mut theirs) = connected();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50)); // long enough for the socket to fill up
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let (mut offset, mut waits) = (0, 0);
+        while offset < contents.len() {
+            let (at, left) = (offset as u64, contents.len() - offset);
+            match sendfile(ours.as_fd(), file.as_fd(), at, left) {
+                Ok(len) => offset += len,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    waits += 1;
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        drop(ours);
+        assert!(waits > 0, "8 MB fit into the socket");
+        assert!(reader.join().unwrap() == contents, "the bytes differ");
+    }
+
+    #[test]
+    fn sending_on_a_closed_connection_is_an_error_and_no_signal() {
+        let (ours, _theirs) = connected();
+        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        let file = file_with(b"0123456789");
+        crate::signals::raise_pipe_ignored().unwrap();
+        for result in [
+            send(ours.as_fd(), b"x", false),
+            send_two(ours.as_fd(), b"x", b"y", true),
+            sendfile(ours.as_fd(), file.as_fd(), 0, 1),
+        ] {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+}

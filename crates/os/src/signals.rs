@@ -6,6 +6,8 @@ use crate::call::{check, error};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 /// A signal that a server reacts to.
@@ -66,7 +68,7 @@ pub struct SignalDescriptor {
 impl SignalDescriptor {
     /// Takes `signals` away from their default actions, for the calling thread and all threads
     /// it starts later: call it before there are others. They stay blocked when the descriptor
-    /// is dropped. Processes started with [`std::process::Command`] begin with none blocked.
+    /// is dropped, and in processes started from here but for [`unblock_in_child`].
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let set = signal_set(signals);
         // SAFETY: `set` is an initialised signal set that lives through the call and is only
@@ -120,6 +122,26 @@ pub fn raise_pipe_ignored() -> io::Result<()> {
     if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Lets the process that `command` will start receive all signals, whatever is blocked here.
+/// Without this it inherits the blocked signals and, unless it too waits for them, cannot be
+/// asked to stop.
+pub fn unblock_in_child(command: &mut Command) {
+    let none = signal_set(&[]);
+    let unblock = move || {
+        // SAFETY: `none` is an initialised signal set owned by this closure and is only read; a
+        // null pointer for the old set means that it is not wanted.
+        match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) }
+        {
+            0 => Ok(()),
+            code => Err(error(code)),
+        }
+    };
+    // SAFETY: between fork and exec only async-signal-safe functions may run, without allocating
+    // or locking: the closure calls pthread_sigmask, which is one, and makes an error from a
+    // number, which allocates nothing.
+    unsafe { command.pre_exec(unblock) };
+}
+
 fn signal_set(signals: &[Signal]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the pointer is to a live, writable sigset_t of this frame. sigemptyset initialises
@@ -136,7 +158,7 @@ fn signal_set(signals: &[Signal]) -> libc::sigset_t {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     /// Sends a signal to the calling thread only: other tests' threads have it unblocked.
     fn raise(signal: Signal) {
@@ -167,14 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn child_processes_begin_with_nothing_blocked() {
+    fn child_processes_can_begin_with_nothing_blocked() {
         let _all = SignalDescriptor::new(&Signal::ALL).unwrap();
-        let output = Command::new("grep")
-            .args(["SigBlk", "/proc/self/status"])
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "SigBlk:\t0000000000000000\n");
+        let mut command = Command::new("grep");
+        command.args(["SigBlk", "/proc/self/status"]).stdin(Stdio::null());
+        let blocked = |command: &mut Command| {
+            let line = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap()
+        };
+        assert_eq!(blocked(&mut command) >> (libc::SIGTERM - 1) & 1, 1, "inherited");
+        unblock_in_child(&mut command);
+        assert_eq!(blocked(&mut command), 0);
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub fn advise_will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Resu
 /// By number, because not every C library has the function.
 fn preadv2_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    const COUNT: libc::c_ulong = 1;
     // The offset travels in two words; a 64-bit kernel takes all of it from the first.
     let (low, high) = (offset as libc::c_long, (offset >> 32) as libc::c_long);
     // SAFETY: the pointer is to one iovec of this frame, which describes `buffer`, exclusively
@@ -70,7 +71,7 @@ fn preadv2_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::R
     let returned = unsafe {
         let vector = &raw const vector;
         let file = file.as_raw_fd();
-        libc::syscall(libc::SYS_preadv2, file, vector, 1, low, high, libc::RWF_NOWAIT)
+        libc::syscall(libc::SYS_preadv2, file, vector, COUNT, low, high, libc::RWF_NOWAIT)
     };
     check_len(returned as libc::ssize_t)
 }

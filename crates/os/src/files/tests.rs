@@ -1,1 +1,358 @@
-//! Tests.
+//! Tests of files against the real kernel. Resolution is tested both ways, by openat2 and step by
+//! step, with the same table.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that is removed at the end of the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ropewalk-os-files-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        // Absolute links name it; links on the way to it must not count.
+        Self(path.canonicalize().unwrap())
+    }
+
+    fn link(&self, name: &str, target: impl AsRef<Path>) {
+        symlink(target, self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const BOTH: [fn(&Path) -> io::Result<Root>; 2] = [Root::new, Root::with_fallback_forced];
+const POLICIES: [Symlinks; 3] = [Symlinks::Beneath, Symlinks::Never, Symlinks::Anywhere];
+
+fn contents(file: &OwnedFd) -> io::Result<String> {
+    let mut buffer = [0; 64];
+    let len = read_at(file.as_fd(), &mut buffer, 0)?;
+    Ok(String::from_utf8_lossy(&buffer[..len]).into_owned())
+}
+
+/// What opening a path comes to: the file's text, "directory", or the error's symbol.
+fn outcome(root: &Root, path: &[u8], symlinks: Symlinks) -> String {
+    let opened = root.open(path, symlinks);
+    let by_status = root.stat_relative(path, symlinks);
+    match (&opened, by_status) {
+        (Ok(file), Ok(status)) => assert_eq!(FileStatus::of(file.as_fd()).unwrap(), status),
+        (Err(one), Err(other)) => assert_eq!(one.raw_os_error(), other.raw_os_error()),
+        (opened, status) => panic!("open: {opened:?}, stat_relative: {status:?}"),
+    }
+    let symbol = |error: io::Error| match error.raw_os_error().unwrap() {
+        libc::ENOENT => "ENOENT".to_owned(),
+        libc::ENOTDIR => "ENOTDIR".to_owned(),
+        libc::ELOOP => "ELOOP".to_owned(),
+        libc::EXDEV => "EXDEV".to_owned(),
+        libc::ENAMETOOLONG => "ENAMETOOLONG".to_owned(),
+        libc::EINVAL => "EINVAL".to_owned(),
+        libc::EISDIR => "directory".to_owned(), // from reading one
+        _ => error.to_string(),
+    };
+    opened.and_then(|file| contents(&file)).unwrap_or_else(symbol)
+}
+
+/// `site` is the root; `outside` lies next to it.
+fn tree() -> Scratch {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.0.join(name);
+    fs::create_dir_all(at("site/directory/deep")).unwrap();
+    fs::create_dir(at("outside")).unwrap();
+    fs::write(at("outside/secret"), "secret").unwrap();
+    fs::write(at("site/plain"), "plain").unwrap();
+    fs::write(at("site/directory/nested"), "nested").unwrap();
+    fs::write(at("site/directory/deep/leaf"), "leaf").unwrap();
+    fs::write(at("site").join("n".repeat(255)), "long").unwrap();
+
+    scratch.link("site/to_plain", "plain");
+    scratch.link("site/to_to_plain", "to_plain");
+    scratch.link("site/to_directory", "directory");
+    scratch.link("site/to_directory_slash", "directory/");
+    scratch.link("site/to_plain_slash", "plain/");
+    scratch.link("site/to_dot", ".");
+    scratch.link("site/directory/up_inside", "../plain");
+    scratch.link("site/directory/deep/up_twice", "../../plain");
+    scratch.link("site/directory/roundabout", "deep/../../directory/./nested");
+    scratch.link("site/up_outside", "../outside/secret");
+    scratch.link("site/directory/up_outside", "../../outside/secret");
+    scratch.link("site/up_and_back", "../site/plain");
+    scratch.link("site/to_parent", "..");
+    scratch.link("site/absolute_inside", at("site/plain"));
+    scratch.link("site/absolute_outside", at("outside/secret"));
+    scratch.link("site/absolute_directory", at("site/directory"));
+    scratch.link("site/dangling", "missing");
+    scratch.link("site/loop", "other_loop");
+    scratch.link("site/other_loop", "loop");
+    scratch.link("site/to_proc_root", "/proc/self/root");
+    scratch.link("site/chain_1", "plain");
+    for n in 2..=41 {
+        scratch.link(&format!("site/chain_{n}"), format!("chain_{}", n - 1));
+    }
+    scratch
+}
+
+#[test]
+fn paths_resolve_alike_both_ways() {
+    let scratch = tree();
+    let roots = BOTH.map(|open| open(&scratch.0.join("site")).unwrap());
+    let check = |path: &[u8], expected: [&str; 3]| {
+        for (root, way) in roots.iter().zip(["openat2", "step by step"]) {
+            let seen = POLICIES.map(|policy| outcome(root, path, policy));
+            let path = String::from_utf8_lossy(path);
+            assert_eq!(seen, expected, "{path} {way}; expected for {POLICIES:?}");
+        }
+    };
+    let same = |path: &[u8], expected| check(path, [expected; 3]);
+
+    same(b"", "directory");
+    same(b"plain", "plain");
+    same(b"directory", "directory");
+    same(b"directory/", "directory");
+    same(b"directory/nested", "nested");
+    same(b"directory//deep/./leaf", "leaf");
+    same(b"missing", "ENOENT");
+    same(b"missing/further", "ENOENT");
+    same(b"plain/", "ENOTDIR");
+    same(b"plain/further", "ENOTDIR");
+    same(b"plain/.", "ENOTDIR");
+    same("n".repeat(255).as_bytes(), "long");
+    same("n".repeat(256).as_bytes(), "ENAMETOOLONG");
+    same(&b"./".repeat(2_047), "directory");
+    same(&b"./".repeat(2_048), "ENAMETOOLONG");
+    same(b"plain\0", "EINVAL");
+    same(b"plain\0.html", "EINVAL");
+
+    same(b"/plain", "EXDEV");
+    same(b"/etc/passwd", "EXDEV");
+    same(b"..", "EXDEV");
+    same(b"directory/../plain", "EXDEV");
+    same(b"directory/..", "EXDEV");
+    same(b"..plain", "ENOENT");
+
+    check(b"to_plain", ["plain", "ELOOP", "plain"]);
+    check(b"to_to_plain", ["plain", "ELOOP", "plain"]);
+    check(b"to_plain/", ["ENOTDIR", "ELOOP", "ENOTDIR"]);
+    check(b"to_plain_slash", ["ENOTDIR", "ELOOP", "ENOTDIR"]);
+    check(b"to_directory", ["directory", "ELOOP", "directory"]);
+    check(b"to_directory/nested", ["nested", "ELOOP", "nested"]);
+    check(b"to_directory_slash/nested", ["nested", "ELOOP", "nested"]);
+    check(b"to_dot/to_dot/plain", ["plain", "ELOOP", "plain"]);
+    check(b"directory/up_inside", ["plain", "ELOOP", "plain"]);
+    check(b"to_directory/up_inside", ["plain", "ELOOP", "plain"]);
+    check(b"directory/deep/up_twice", ["plain", "ELOOP", "plain"]);
+    check(b"directory/roundabout", ["nested", "ELOOP", "nested"]);
+
+    check(b"up_outside", ["EXDEV", "ELOOP", "secret"]);
+    check(b"directory/up_outside", ["EXDEV", "ELOOP", "secret"]);
+    check(b"to_parent/outside/secret", ["EXDEV", "ELOOP", "secret"]);
+    check(b"up_and_back", ["EXDEV", "ELOOP", "plain"]);
+    check(b"absolute_inside", ["EXDEV", "ELOOP", "plain"]);
+    check(b"absolute_outside", ["EXDEV", "ELOOP", "secret"]);
+    check(b"absolute_directory/nested", ["EXDEV", "ELOOP", "nested"]);
+    check(b"absolute_directory/up_inside", ["EXDEV", "ELOOP", "plain"]);
+
+    check(b"dangling", ["ENOENT", "ELOOP", "ENOENT"]);
+    check(b"loop", ["ELOOP"; 3]);
+    check(b"chain_40", ["plain", "ELOOP", "plain"]);
+    check(b"chain_41", ["ELOOP"; 3]);
+    check(b"to_proc_root", ["EXDEV", "ELOOP", "ELOOP"]);
+    check(b"to_proc_root/etc/passwd", ["EXDEV", "ELOOP", "ELOOP"]);
+}
+
+#[test]
+fn magic_links_are_not_followed() {
+    let check = |root: &str, path: &[u8], expected: [Option<i32>; 3]| {
+        for open in BOTH {
+            let root = open(Path::new(root)).unwrap();
+            let seen = POLICIES.map(|policy| {
+                root.open(path, policy).err().map(|error| error.raw_os_error().unwrap())
+            });
+            assert_eq!(seen, expected, "{}", String::from_utf8_lossy(path));
+        }
+    };
+    const LOOP: Option<i32> = Some(libc::ELOOP);
+    for path in ["root", "root/etc", "cwd", "exe", "fd/0", "ns/net", "ns/mnt"] {
+        check("/proc/self", path.as_bytes(), [LOOP; 3]);
+        let from_proc = format!("thread-self/{path}");
+        check("/proc", from_proc.as_bytes(), [LOOP; 3]);
+    }
+    for path in ["self/status", "thread-self/status", "mounts", "net/dev"] {
+        check("/proc", path.as_bytes(), [None, LOOP, None]);
+    }
+}
+
+#[test]
+fn opening_a_fifo_does_not_wait_for_a_writer() {
+    let scratch = Scratch::new();
+    let fifo = scratch.0.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _listener = UnixListener::bind(scratch.0.join("socket")).unwrap();
+    for open in BOTH {
+        let root = open(&scratch.0).unwrap();
+        let file = root.open(b"fifo", Symlinks::Never).unwrap();
+        assert_eq!(FileStatus::of(file.as_fd()).unwrap().kind, FileKind::Other);
+        let socket = root.open(b"socket", Symlinks::Never).unwrap_err();
+        assert_eq!(socket.raw_os_error(), Some(libc::ENXIO));
+        let status = root.stat_relative(b"socket", Symlinks::Never).unwrap();
+        assert_eq!(status.kind, FileKind::Other);
+    }
+}
+
+#[test]
+fn a_root_is_a_directory_and_stays_itself_when_renamed() {
+    let scratch = tree();
+    let (site, moved) = (scratch.0.join("site"), scratch.0.join("moved"));
+    for open in BOTH {
+        let missing = open(&scratch.0.join("missing")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let file = open(&site.join("plain")).unwrap_err();
+        assert_eq!(file.kind(), ErrorKind::NotADirectory);
+
+        let root = open(&site).unwrap();
+        fs::rename(&site, &moved).unwrap();
+        assert_eq!(outcome(&root, b"directory/up_inside", Symlinks::Beneath), "plain");
+        fs::rename(&moved, &site).unwrap();
+    }
+}
+
+#[test]
+fn the_status_is_what_the_file_system_says() {
+    let scratch = tree();
+    let path = scratch.0.join("site/plain");
+    fs::hard_link(&path, scratch.0.join("site/second_name")).unwrap();
+    let root = Root::new(&scratch.0.join("site")).unwrap();
+    let expected = fs::metadata(&path).unwrap();
+    let status = root.stat_relative(b"plain", Symlinks::Never).unwrap();
+    assert_eq!(status.kind, FileKind::Regular);
+    assert_eq!((status.device, status.inode), (expected.dev(), expected.ino()));
+    assert_eq!((status.len, status.links), (5, 2));
+    let nanoseconds = |seconds: i64, rest: i64| seconds * 1_000_000_000 + rest;
+    assert_eq!(status.modified_ns, nanoseconds(expected.mtime(), expected.mtime_nsec()));
+    assert_eq!(status.changed_ns, nanoseconds(expected.ctime(), expected.ctime_nsec()));
+
+    assert_eq!(root.stat_at(b"to_plain").unwrap(), status, "follows links");
+    assert_eq!(root.stat_at(b"absolute_outside").unwrap().len, 6, "to anywhere");
+    assert_eq!(root.stat_at(b"").unwrap().kind, FileKind::Directory);
+    assert_eq!(root.stat_at(b"../site/plain").unwrap_err().raw_os_error(), Some(libc::EXDEV));
+}
+
+#[test]
+fn a_replaced_file_is_another_file() {
+    let scratch = tree();
+    let root = Root::new(&scratch.0.join("site")).unwrap();
+    let old = root.open(b"plain", Symlinks::Never).unwrap();
+    let status = FileStatus::of(old.as_fd()).unwrap();
+    assert!(root.stat_at(b"plain").unwrap().is_same_file(&status));
+
+    fs::write(scratch.0.join("site/new"), "replaced").unwrap();
+    fs::rename(scratch.0.join("site/new"), scratch.0.join("site/plain")).unwrap();
+    assert!(!root.stat_at(b"plain").unwrap().is_same_file(&status));
+    assert_eq!(FileStatus::of(old.as_fd()).unwrap().links, 0);
+    assert_eq!(contents(&old).unwrap(), "plain", "the open file is the old one");
+}
+
+#[test]
+fn reading_at_an_offset_stops_at_the_end() {
+    let scratch = tree();
+    let root = Root::new(&scratch.0.join("site")).unwrap();
+    let file = root.open(b"plain", Symlinks::Never).unwrap();
+    let check = |offset, expected: &[u8]| {
+        let mut buffer = [0; 4];
+        let len = read_at(file.as_fd(), &mut buffer, offset).unwrap();
+        assert_eq!(&buffer[..len], expected);
+        // Just written, so it is in memory, unless this file system cannot tell.
+        match read_at_nowait(file.as_fd(), &mut buffer, offset).unwrap() {
+            NowaitRead::Unsupported => {}
+            seen => assert_eq!(seen, NowaitRead::Read(len)),
+        }
+    };
+    check(0, b"plai");
+    check(3, b"in");
+    check(5, b"");
+    check(1 << 40, b"");
+
+    let mut buffer = [0; 4];
+    for result in [
+        read_at(file.as_fd(), &mut buffer, u64::MAX),
+        read_at_nowait(file.as_fd(), &mut [0; 4], u64::MAX).map(|_| 0),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    advise_will_need(file.as_fd(), 0, u64::MAX).unwrap();
+}
+
+#[test]
+fn a_file_system_that_cannot_tell_is_not_an_error() {
+    let root = Root::new(Path::new("/proc")).unwrap();
+    let file = root.open(b"version", Symlinks::Never).unwrap();
+    let seen = read_at_nowait(file.as_fd(), &mut [0; 4], 0).unwrap();
+    assert_eq!(seen, NowaitRead::Unsupported);
+}
+
+fn list(directory: BorrowedFd<'_>) -> BTreeMap<String, EntryKind> {
+    let mut reader = read_directory(directory).unwrap();
+    let mut entries = BTreeMap::new();
+    while let Some(entry) = reader.next_entry().unwrap() {
+        let name = String::from_utf8(entry.name.to_vec()).unwrap();
+        assert_eq!(entries.insert(name.clone(), entry.kind), None, "{name} twice");
+    }
+    entries
+}
+
+#[test]
+fn a_listing_has_every_name_and_its_kind() {
+    let scratch = tree();
+    let site = scratch.0.join("site");
+    assert!(Command::new("mkfifo").arg(site.join("fifo")).status().unwrap().success());
+    let root = Root::new(&site).unwrap();
+    let directory = root.open(b"", Symlinks::Never).unwrap();
+    let entries = list(directory.as_fd());
+
+    let expected = fs::read_dir(&site).unwrap().count();
+    assert_eq!(entries.len(), expected);
+    let check = |name: &str, expected| {
+        assert!([expected, EntryKind::Unknown].contains(&entries[name]), "{name}");
+    };
+    check("plain", EntryKind::Regular);
+    check("directory", EntryKind::Directory);
+    check("to_plain", EntryKind::Symlink);
+    check("fifo", EntryKind::Other);
+    check(&"n".repeat(255), EntryKind::Regular);
+    assert!(!entries.contains_key(".") && !entries.contains_key(".."));
+
+    let file = root.open(b"plain", Symlinks::Never).unwrap();
+    let error = read_directory(file.as_fd()).unwrap().next_entry().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTDIR));
+}
+
+#[test]
+fn a_large_listing_spans_many_buffers_and_can_be_repeated() {
+    const FILES: usize = 5_000;
+    let scratch = Scratch::new();
+    for n in 0..FILES {
+        fs::write(scratch.0.join(format!("a file with a longer name {n:05}")), "").unwrap();
+    }
+    let root = Root::new(&scratch.0).unwrap();
+    let directory = root.open(b"", Symlinks::Never).unwrap();
+    for _ in 0..2 {
+        let entries = list(directory.as_fd());
+        assert_eq!(entries.len(), FILES);
+        assert_eq!(entries.keys().next().unwrap(), "a file with a longer name 00000");
+    }
+}

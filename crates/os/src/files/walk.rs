@@ -5,8 +5,9 @@
 //! read and their targets walked in the same way. `..` goes back to the directory the walk came
 //! from instead of asking the file system, which is why the open directories are kept.
 //!
-//! Errors are those of openat2 in the same situation, with one exception: a magic link of /proc
-//! is recognised by its name, as the kernel does not tell.
+//! Errors are those of openat2 in the same situation. Magic links are recognised on /proc only,
+//! and by their targets, as the kernel does not tell; those of other file systems are followed as
+//! what they read like, which is as safe as following any link.
 
 use super::open::{How, openat, with_c_path};
 use super::root::Symlinks;
@@ -127,10 +128,10 @@ impl Walk<'_> {
             return Err(error(libc::ELOOP));
         }
         self.links += 1;
-        if is_magic(link, step.name)? {
+        let mut target = read_link(link)?;
+        if is_magic(link, &target)? {
             return Err(error(libc::ELOOP));
         }
-        let mut target = read_link(link)?;
         if target.first() == Some(&b'/') {
             self.start_over()?;
         }
@@ -161,11 +162,12 @@ fn next_step(path: &[u8]) -> Option<Step<'_>> {
     Some(Step { name, rest, into_directory: !rest.is_empty() })
 }
 
-/// Whether a link on /proc leads elsewhere than its text says. All of them do but these, which
-/// are plain text.
-fn is_magic(link: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+/// Whether `link` leads elsewhere than its target says. The links of /proc do, except the few
+/// that are plain text: `self`, `thread-self` (their targets begin with a process number),
+/// `mounts` and `net` (they begin with `self/`). Targets of magic links are absolute paths or
+/// descriptions like `pipe:[123]`.
+fn is_magic(link: BorrowedFd<'_>, target: &[u8]) -> io::Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
-    const PLAIN: [&[u8]; 4] = [b"self", b"thread-self", b"mounts", b"net"];
     let mut status = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the pointer is to a live, writable statfs of this frame; the struct is all
     // integers, so zeroes are a valid value even if the call wrote nothing.
@@ -174,7 +176,8 @@ fn is_magic(link: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
         (returned, status.assume_init())
     };
     check(returned)?;
-    Ok(status.f_type as u64 == PROC_SUPER_MAGIC && !PLAIN.contains(&name))
+    let is_plain = target.starts_with(b"self/") || target.first().is_some_and(u8::is_ascii_digit);
+    Ok(status.f_type as u64 == PROC_SUPER_MAGIC && !is_plain)
 }
 
 fn read_link(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {

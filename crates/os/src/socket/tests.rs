@@ -1,1 +1,207 @@
-//! Tests.
+//! Tests of sockets against the real kernel, on the loopback device.
+
+use super::*;
+use crate::affinity::{allowed_cpus, pin_thread};
+use crate::send::{recv, send};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::Duration;
+
+const V4: &str = "127.0.0.1:0";
+
+fn listen_on(address: &str, options: &ListenOptions) -> (OwnedFd, SocketAddr) {
+    let listener = listen(address.parse().unwrap(), options).unwrap();
+    let address = local_addr(listener.as_fd()).unwrap();
+    (listener, address)
+}
+
+/// The server's and the client's end of a connection; the client's blocks for at most 5 s.
+fn connected() -> (OwnedFd, TcpStream) {
+    let (listener, address) = listen_on(V4, &ListenOptions::default());
+    let client = TcpStream::from(connect_blocking(address).unwrap());
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    (accept(listener.as_fd()).unwrap().0, client)
+}
+
+/// Accepts until none waits and returns how many there were.
+fn accept_all(listener: &OwnedFd) -> usize {
+    let mut count = 0;
+    loop {
+        match accept(listener.as_fd()) {
+            Ok(_) => count += 1,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn has_status_flag(socket: BorrowedFd<'_>, command: libc::c_int, flag: libc::c_int) -> bool {
+    // SAFETY: the tests pass F_GETFL and F_GETFD, which take no pointers.
+    unsafe { libc::fcntl(socket.as_raw_fd(), command) & flag != 0 }
+}
+
+#[test]
+fn an_accepted_socket_knows_its_peer_and_does_not_block() {
+    let (listener, address) = listen_on(V4, &ListenOptions::default());
+    assert_ne!(address.port(), 0);
+    assert_eq!(accept(listener.as_fd()).unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    let client = TcpStream::from(connect_blocking(address).unwrap());
+    let (socket, peer) = accept(listener.as_fd()).unwrap();
+    assert_eq!(peer, client.local_addr().unwrap());
+    assert_eq!(local_addr(socket.as_fd()).unwrap(), address);
+    for socket in [&listener, &socket] {
+        assert!(has_status_flag(socket.as_fd(), libc::F_GETFL, libc::O_NONBLOCK));
+        assert!(has_status_flag(socket.as_fd(), libc::F_GETFD, libc::FD_CLOEXEC));
+    }
+    assert_eq!(recv(socket.as_fd(), &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn accepted_sockets_inherit_no_delay() {
+    for no_delay in [true, false] {
+        let options = ListenOptions { no_delay, ..ListenOptions::default() };
+        let (listener, address) = listen_on(V4, &options);
+        let _client = connect_blocking(address).unwrap();
+        let (socket, _) = accept(listener.as_fd()).unwrap();
+        let seen = option_number(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap();
+        assert_eq!(seen != 0, no_delay);
+    }
+}
+
+#[test]
+fn ipv6_sockets_serve_ipv4_clients_unless_told_otherwise() {
+    if listen("[::1]:0".parse().unwrap(), &ListenOptions::default()).is_err() {
+        return; // this machine has no IPv6
+    }
+    for ipv6_only in [false, true] {
+        let options = ListenOptions { ipv6_only, ..ListenOptions::default() };
+        let (listener, address) = listen_on("[::]:0", &options);
+
+        let _v6 =
+            connect_blocking(SocketAddr::new("::1".parse().unwrap(), address.port())).unwrap();
+        let (_, peer) = accept(listener.as_fd()).unwrap();
+        assert_eq!(peer.ip().to_string(), "::1");
+
+        let v4 = connect_blocking(SocketAddr::new("127.0.0.1".parse().unwrap(), address.port()));
+        assert_eq!(v4.is_err(), ipv6_only);
+        if v4.is_ok() {
+            let (_, peer) = accept(listener.as_fd()).unwrap();
+            assert_eq!(peer.ip().to_string(), "::ffff:127.0.0.1");
+        }
+    }
+}
+
+#[test]
+fn an_address_in_use_is_refused() {
+    let (_listener, address) = listen_on(V4, &ListenOptions::default());
+    let second = listen(address, &ListenOptions::default()).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::AddrInUse);
+}
+
+#[test]
+fn an_address_can_be_listened_on_again_right_after_a_restart() {
+    let (listener, address) = listen_on(V4, &ListenOptions::default());
+    let client = connect_blocking(address).unwrap();
+    // The side that closes first keeps the address busy for a minute (TIME-WAIT).
+    drop(accept(listener.as_fd()).unwrap());
+    drop((listener, client));
+    listen(address, &ListenOptions::default()).unwrap();
+}
+
+#[test]
+fn reuse_port_deals_connections_to_all_listeners() {
+    const CONNECTIONS: usize = 200;
+    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let (first, address) = listen_on(V4, &options);
+    let second = listen(address, &options).unwrap();
+    let clients: Vec<_> = (0..CONNECTIONS).map(|_| connect_blocking(address).unwrap()).collect();
+    let counts = [accept_all(&first), accept_all(&second)];
+    assert_eq!(counts.iter().sum::<usize>(), CONNECTIONS);
+    // 200 fair coins: fewer than 50 heads has a probability of 10^-13.
+    assert!(counts.iter().all(|&count| count >= 50), "{counts:?}");
+    drop(clients);
+}
+
+#[test]
+fn cpu_steering_gives_a_connection_to_the_listener_of_its_cpu() {
+    const CONNECTIONS: usize = 20;
+    let cpus: Vec<usize> = allowed_cpus().into_iter().filter(|&cpu| cpu < 16).collect();
+    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let (first, address) = listen_on(V4, &options);
+    let mut listeners = vec![first];
+    for _ in 0..cpus.iter().copied().max().unwrap_or(0) {
+        listeners.push(listen(address, &options).unwrap());
+    }
+    attach_reuseport_cpu_steering(listeners[0].as_fd()).unwrap();
+    for &cpu in &cpus {
+        // On the loopback device the client's CPU handles the server's side as well.
+        let connect = move || {
+            pin_thread(&[cpu]).unwrap();
+            (0..CONNECTIONS).map(|_| connect_blocking(address).unwrap()).collect::<Vec<_>>()
+        };
+        let _clients = thread::spawn(connect).join().unwrap();
+        let counts: Vec<usize> = listeners.iter().map(accept_all).collect();
+        assert_eq!(counts[cpu], CONNECTIONS, "from CPU {cpu}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_deferred_connection_is_accepted_with_its_first_bytes() {
+    let options = ListenOptions { defer_accept_s: 30, ..ListenOptions::default() };
+    let (listener, address) = listen_on(V4, &options);
+    let mut client = TcpStream::connect(address).unwrap();
+    assert_eq!(accept(listener.as_fd()).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.write_all(b"GET").unwrap();
+    let (socket, _) = accept(listener.as_fd()).unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(recv(socket.as_fd(), &mut buffer).unwrap(), 3);
+}
+
+#[test]
+fn after_shutting_down_one_side_the_other_goes_on() {
+    let (socket, mut client) = connected();
+    assert_eq!(send(socket.as_fd(), b"bye", false).unwrap(), 3);
+    shutdown_write(socket.as_fd()).unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "bye");
+    client.write_all(b"thanks").unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(recv(socket.as_fd(), &mut buffer).unwrap(), 6);
+}
+
+#[test]
+fn linger_zero_resets_the_connection_on_close() {
+    let (socket, mut client) = connected();
+    assert!(take_error(socket.as_fd()).unwrap().is_none());
+    set_linger_zero(socket.as_fd()).unwrap();
+    drop(socket);
+    let reset = client.read(&mut [0]).unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+
+    let (socket, client) = connected();
+    set_linger_zero(client.as_fd()).unwrap();
+    drop(client);
+    let error = take_error(socket.as_fd()).unwrap().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(take_error(socket.as_fd()).unwrap().is_none(), "taken");
+}
+
+#[test]
+fn connecting_to_nobody_is_refused() {
+    let (listener, address) = listen_on(V4, &ListenOptions::default());
+    drop(listener);
+    assert_eq!(connect_blocking(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn peers_of_other_families_are_an_error() {
+    let path = std::env::temp_dir().join(format!("ropewalk-os-socket-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let _client = UnixStream::connect(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let error = accept(listener.as_fd()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EAFNOSUPPORT));
+}
