@@ -88,17 +88,29 @@ pub(crate) struct Fields<'b> {
 }
 
 /// The values of the [`FieldName`]s, and the field lines they were found in.
+/// Places take half the room of slices, and a head is moved several times on its way to the caller.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Picked<'b> {
     lines: &'b [u8],
-    first: [&'b [u8]; FieldName::COUNT],
+    first: [Place; FieldName::COUNT],
     present: u16,
     repeated: u16,
 }
 
+/// Where in the lines a value is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    start: u32,
+    len: u32,
+}
+
 impl<'b> Picked<'b> {
     pub(crate) fn first(&self, name: FieldName) -> Option<&'b [u8]> {
-        (self.present & name.bit() != 0).then(|| self.first[name as usize])
+        if self.present & name.bit() == 0 {
+            return None;
+        }
+        let Place { start, len } = self.first[name as usize];
+        Some(&self.lines[start as usize..][..len as usize])
     }
 
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
@@ -117,7 +129,9 @@ impl<'b> Picked<'b> {
         let bit = name.bit();
         if self.present & bit == 0 {
             self.present |= bit;
-            self.first[name as usize] = value;
+            // A value is a part of the lines, and a head is far shorter than 4 GiB.
+            let start = value.as_ptr().addr() - self.lines.as_ptr().addr();
+            self.first[name as usize] = Place { start: start as u32, len: value.len() as u32 };
             return Ok(());
         }
         self.repeated |= bit;
@@ -161,57 +175,59 @@ const FEW: usize = 8;
 const USUAL: usize = 24;
 
 impl<'b> Fields<'b> {
-    /// Reads field lines up to and with the blank line, and says how many bytes they take.
-    /// `None` if the blank line is not there yet.
-    pub(crate) fn parse(
+    /// Reads field lines up to and with the blank line into these fields, which are empty before,
+    /// and says how many bytes they take. `None` if the blank line is not there yet.
+    pub(crate) fn read(
+        &mut self,
         bytes: &'b [u8],
         limits: &HeadLimits,
-    ) -> Result<Option<(Self, usize)>, HeadError> {
+    ) -> Result<Option<usize>, HeadError> {
         let tried = match bytes.len() {
-            ..=FEW_BYTES => Self::parse_some::<FEW>(bytes, limits),
-            _ => Self::parse_some::<USUAL>(bytes, limits),
+            ..=FEW_BYTES => self.read_some::<FEW>(bytes, limits),
+            _ => self.read_some::<USUAL>(bytes, limits),
         };
         match tried {
-            Err(HeadError::TooManyFields) => Self::parse_many(bytes, limits),
+            Err(HeadError::TooManyFields) => self.read_many(bytes, limits),
             other => other,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn parse_many(
+    fn read_many(
+        &mut self,
         bytes: &'b [u8],
         limits: &HeadLimits,
-    ) -> Result<Option<(Self, usize)>, HeadError> {
-        Self::parse_some::<FIELDS_MAX>(bytes, limits)
+    ) -> Result<Option<usize>, HeadError> {
+        self.read_some::<FIELDS_MAX>(bytes, limits)
     }
 
-    fn parse_some<const N: usize>(
+    fn read_some<const N: usize>(
+        &mut self,
         bytes: &'b [u8],
         limits: &HeadLimits,
-    ) -> Result<Option<(Self, usize)>, HeadError> {
+    ) -> Result<Option<usize>, HeadError> {
         let mut headers = [EMPTY_HEADER; N];
         match httparse::parse_headers(bytes, &mut headers) {
             Ok(Status::Complete((_, headers))) if headers.len() > limits.fields_max => {
                 Err(HeadError::TooManyFields)
             }
-            Ok(Status::Complete((len, headers))) => Self::collect(&bytes[..len], headers).map(Some),
+            Ok(Status::Complete((len, headers))) => {
+                self.collect(&bytes[..len], headers).map(|()| Some(len))
+            }
             Ok(Status::Partial) => Ok(None),
             Err(error) => Err(translate(error)),
         }
     }
 
     fn collect(
+        &mut self,
         lines: &'b [u8],
         headers: &[httparse::Header<'b>],
-    ) -> Result<(Self, usize), HeadError> {
+    ) -> Result<(), HeadError> {
         check_line_ends(lines, headers)?;
-        let mut fields = Self::default();
-        fields.picked.lines = lines;
-        for header in headers {
-            fields.put(header.name.as_bytes(), header.value)?;
-        }
-        Ok((fields, lines.len()))
+        self.picked.lines = lines;
+        headers.iter().try_for_each(|header| self.put(header.name.as_bytes(), header.value))
     }
 
     /// Sorts one line. The length of the name tells most names apart, so that an unknown field

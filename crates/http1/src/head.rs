@@ -125,16 +125,13 @@ pub fn parse_head<'b>(
         return Ok(partial);
     }
     let line = RequestLine::parse(&message[..line_end - 1])?;
-    match finish(&line, message, line_end + 1, limits) {
-        Ok(Some(mut head)) => {
-            head.len += start;
-            Ok(Parsed::Complete(head))
-        }
-        Ok(None) => find_head_end(message, scanned, limits).map(|_| partial),
+    match finish(&line, message, line_end + 1, start, limits) {
+        Ok(Parsed::Partial { .. }) => find_head_end(message, scanned, limits).map(|_| partial),
         Err(error) => match find_head_end(message, 0, limits)? {
             None => Ok(partial),
             Some(_) => Err(error),
         },
+        complete => complete,
     }
 }
 
@@ -194,22 +191,24 @@ fn find_head_end(
 }
 
 /// Reads the field lines, which begin at `fields_start`, and checks what line and fields say
-/// together. The length of the head is that of `message`'s part.
+/// together. `skipped` bytes before the message count for the length.
 fn finish<'b>(
     line: &RequestLine<'b>,
     message: &'b [u8],
     fields_start: usize,
+    skipped: usize,
     limits: &HeadLimits,
-) -> Result<Option<Head<'b>>, HeadError> {
-    let Some((fields, fields_len)) = Fields::parse(&message[fields_start..], limits)? else {
-        return Ok(None);
+) -> Result<Parsed<'b>, HeadError> {
+    let mut fields = Fields::default();
+    let Some(fields_len) = fields.read(&message[fields_start..], limits)? else {
+        return Ok(Parsed::Partial { scanned: 0 });
     };
     let len = fields_start + fields_len;
     if len > limits.head_bytes_max {
         return Err(HeadError::HeadTooLarge);
     }
-    Ok(Some(Head {
-        len,
+    Ok(Parsed::Complete(Head {
+        len: skipped + len,
         method: line.method,
         method_bytes: line.method_bytes,
         target: line.target,
