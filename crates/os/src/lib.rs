@@ -24,3 +24,18 @@ pub mod signals;
 pub mod socket;
 
 mod call;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_share_may_be_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<epoll::Epoll>();
+        shared::<epoll::EventBuffer>();
+        shared::<event::Wake>();
+        shared::<files::Root>();
+        shared::<signals::SignalDescriptor>();
+    }
+}

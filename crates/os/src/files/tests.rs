@@ -8,9 +8,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 
 /// A directory that is removed at the end of the test.
 struct Scratch(PathBuf);
@@ -173,6 +175,72 @@ fn paths_resolve_alike_both_ways() {
     check(b"chain_41", ["ELOOP"; 3]);
     check(b"to_proc_root", ["EXDEV", "ELOOP", "ELOOP"]);
     check(b"to_proc_root/etc/passwd", ["EXDEV", "ELOOP", "ELOOP"]);
+}
+
+/// Renames `steps` over and over while `body` runs.
+fn while_renaming(steps: &[(PathBuf, PathBuf)], body: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for (from, to) in steps {
+                    fs::rename(from, to).unwrap();
+                }
+            }
+        });
+        let result = panic::catch_unwind(AssertUnwindSafe(body));
+        done.store(true, Ordering::Relaxed); // even after a failure, or the scope never ends
+        result.unwrap_or_else(|cause| panic::resume_unwind(cause));
+    });
+}
+
+/// Opens `path` many times; it may fail but must never be anything but `expected`.
+fn check_under_attack(root: &Root, path: &[u8], policies: &[Symlinks], expected: &str) {
+    let mut opened = 0;
+    for attempt in 0..4_000 {
+        let policy = policies[attempt % policies.len()];
+        if let Ok(file) = root.open(path, policy) {
+            assert_eq!(contents(&file).unwrap(), expected);
+            opened += 1;
+        }
+    }
+    assert!(opened > 0, "never opened");
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_does_not_lead_outside() {
+    let scratch = tree();
+    let at = |name: &str| scratch.0.join("site").join(name);
+    fs::create_dir(at("swapped")).unwrap();
+    fs::write(at("swapped/secret"), "inside").unwrap();
+    scratch.link("site/lure", "../outside");
+    let steps =
+        [("swapped", "away"), ("lure", "swapped"), ("swapped", "lure"), ("away", "swapped")];
+    let steps = steps.map(|(from, to)| (at(from), at(to)));
+    while_renaming(&steps, || {
+        for open in BOTH {
+            let root = open(&scratch.0.join("site")).unwrap();
+            let policies = [Symlinks::Beneath, Symlinks::Never];
+            check_under_attack(&root, b"swapped/secret", &policies, "inside");
+        }
+    });
+}
+
+#[test]
+fn a_directory_moved_outside_does_not_take_the_walk_with_it() {
+    let scratch = tree();
+    // From outside/deep, up_twice would be this one.
+    fs::write(scratch.0.join("plain"), "secret").unwrap();
+    let (inside, outside) = ("site/directory/deep", "outside/deep");
+    let steps = [(inside, outside), (outside, inside)];
+    let steps = steps.map(|(from, to)| (scratch.0.join(from), scratch.0.join(to)));
+    while_renaming(&steps, || {
+        for open in BOTH {
+            let root = open(&scratch.0.join("site")).unwrap();
+            let path = b"directory/deep/up_twice";
+            check_under_attack(&root, path, &[Symlinks::Beneath], "plain");
+        }
+    });
 }
 
 #[test]
