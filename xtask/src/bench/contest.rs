@@ -1,0 +1,297 @@
+//! One row: every server at its best setting, in alternating rounds.
+//!
+//! All servers are started at the beginning and only one is loaded at a time, so that whatever
+//! else the machine does meets all of them alike. What a server uses while it is not loaded is
+//! watched, and reported if it is worth mentioning.
+
+use super::corpus::Corpus;
+use super::report::{Contestant, RowResult, Sample};
+use super::row::{Row, Subject};
+use super::serve::{Bench, FLOOR, OURS};
+use lab::http::{self, Connection, Response};
+use lab::wrk::{self, Load};
+use lab::{Installed, Launch, RunningServer, Setting, Values};
+use statistics::Generator;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How many of the many files are compared.
+const COMPARED_MAX: usize = 200;
+
+/// How often a setting is tried before the best is chosen, and for how long each time.
+const TRIALS: usize = 3;
+const TRIAL: Duration = Duration::from_millis(300);
+
+/// Bodies from this size on are counted by the bytes that arrived: of a few thousand answers, the
+/// 64 that were under way at the end are too many to leave out.
+const COUNTED_BY_BYTES_FROM: usize = 256 << 10;
+
+/// A server that used more than this share of a processor while it was not loaded is reported.
+const IDLE_SHARE_MAX: f64 = 0.01;
+
+/// A row, ready to run.
+pub(crate) struct Contest<'a> {
+    bench: &'a Bench<'a>,
+    row: &'static Row,
+    paths: Vec<String>,
+    script: Option<PathBuf>,
+    launch: Launch,
+}
+
+/// A server that takes part.
+struct Entrant {
+    server: RunningServer,
+    result: Contestant,
+    /// Bytes of one answer; 0 where answers differ.
+    answer_bytes: usize,
+    /// When it was last loaded, and the processor time it had used by then.
+    rest: (u64, u64),
+    /// How long it rested, and what it used meanwhile.
+    rested_us: u64,
+    rested_cpu_ns: u64,
+}
+
+impl<'a> Contest<'a> {
+    /// Captures Ropewalk's head and makes what the servers and wrk need for the row.
+    pub(crate) fn prepare(bench: &'a Bench<'a>, row: &'static Row) -> Result<Self, String> {
+        let paths = Corpus::paths(row.subject);
+        let script = match row.subject {
+            Subject::ManyFiles => Some(bench.corpus.script()?),
+            _ => None,
+        };
+        let mut contest =
+            Self { bench, row, script, launch: bench.launch(&paths[0], Values::new()), paths };
+        let head = contest.our_head()?;
+        let list = bench.corpus.write("paths", contest.paths.join("\n").as_bytes())?;
+        let head = bench.corpus.write("head", &head)?;
+        contest.launch.workload = [
+            ("path_list", list.display().to_string()),
+            ("head_file", head.display().to_string()),
+            ("connection", row.connection.token().to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        Ok(contest)
+    }
+
+    /// Runs the row.
+    pub(crate) fn run(&self) -> Result<RowResult, String> {
+        let mut entrants = Vec::new();
+        let mut notes = Vec::new();
+        for installed in &self.bench.servers {
+            match self.enter(installed) {
+                Ok(entrant) => entrants.push(entrant),
+                Err(why) if why == "interrupted" => return Err(why),
+                Err(why) => notes.push(format!("{} left out: {why}", installed.peer.name)),
+            }
+        }
+        for round in 0..self.bench.options.rounds {
+            progress(&format!("{}: round {}", self.row.name, round + 1));
+            for index in order(round, entrants.len()) {
+                self.window(&mut entrants[index])?;
+            }
+        }
+        notes.extend(entrants.iter().filter_map(Entrant::note));
+        let contestants = entrants.into_iter().map(|entrant| entrant.result).collect();
+        Ok(RowResult { row: self.row, contestants, notes })
+    }
+
+    /// Starts a server at its best setting and compares what it serves with the files.
+    fn enter(&self, installed: &Installed) -> Result<Entrant, String> {
+        let setting = self.best_setting(installed)?;
+        let server = RunningServer::start(installed, setting, &self.launch)?;
+        let head_bytes = self.compare(&server)?;
+        let answer_bytes = match self.row.subject {
+            Subject::OneFile(body_bytes) => body_bytes + head_bytes,
+            Subject::ManyFiles | Subject::Idle => 0,
+        };
+        let result = Contestant {
+            name: installed.peer.name.clone(),
+            setting: setting.name.clone(),
+            head_bytes,
+            samples: Vec::new(),
+            caveat: server.group().accounting().caveat(),
+        };
+        let rest = (os::clock::now(), server.group().cpu_ns());
+        Ok(Entrant { server, result, answer_bytes, rest, rested_us: 0, rested_cpu_ns: 0 })
+    }
+
+    /// The setting that needs the least processor time for a request here.
+    fn best_setting<'s>(&self, installed: &'s Installed) -> Result<&'s Setting, String> {
+        let settings = &installed.peer.settings;
+        let [_, _, ..] = settings.as_slice() else { return Ok(&settings[0]) };
+        progress(&format!("{}: trying settings of {}", self.row.name, installed.peer.name));
+        let mut servers = Vec::new();
+        for setting in settings {
+            servers.push(RunningServer::start(installed, setting, &self.launch)?);
+        }
+        let mut costs = vec![Vec::new(); settings.len()];
+        for _ in 0..TRIALS {
+            for (server, costs) in servers.iter().zip(&mut costs) {
+                self.bench.check_interrupted()?;
+                costs.push(self.measure(server, 0, TRIAL)?.cpu_us);
+            }
+        }
+        let medians = costs.iter().map(|costs| statistics::median(costs).unwrap_or(f64::NAN));
+        let best = settings.iter().zip(medians).min_by(|a, b| a.1.total_cmp(&b.1));
+        Ok(best.map_or(&settings[0], |(setting, _)| setting))
+    }
+
+    /// Whether every file (of many, some) comes back as it is, by the way it will be asked for.
+    /// Returns the length of the first answer's head.
+    fn compare(&self, server: &RunningServer) -> Result<usize, String> {
+        let mut chosen: Vec<&String> = self.paths.iter().collect();
+        Generator::new(3).shuffle(&mut chosen);
+        let mut head_bytes = 0;
+        for path in chosen.into_iter().take(COMPARED_MAX) {
+            let response = self.get(server, path)?;
+            if response.status != 200 || response.body != self.bench.corpus.read(path)? {
+                return Err(format!("{path} comes back wrong, with status {}", response.status));
+            }
+            head_bytes = response.head.len();
+        }
+        Ok(head_bytes)
+    }
+
+    fn get(&self, server: &RunningServer, path: &str) -> Result<Response, String> {
+        http::connect(server.address())
+            .and_then(|mut stream| http::get(&mut stream, path, self.row.connection))
+            .map_err(|why| format!("{path}: {why}"))
+    }
+
+    /// One window of one server, after warming up. A window with errors is repeated once; if that
+    /// does not help either, the sample is void.
+    fn window(&self, entrant: &mut Entrant) -> Result<(), String> {
+        self.bench.check_interrupted()?;
+        entrant.wake();
+        let window = self.bench.options.window;
+        let answer_bytes = entrant.answer_bytes;
+        self.measure(&entrant.server, answer_bytes, self.warm_up())?;
+        let mut sample = self.measure(&entrant.server, answer_bytes, window)?;
+        if sample.is_void() {
+            self.bench.check_interrupted()?;
+            sample = self.measure(&entrant.server, answer_bytes, window)?;
+        }
+        entrant.result.samples.push(sample);
+        entrant.sleep();
+        Ok(())
+    }
+
+    fn warm_up(&self) -> Duration {
+        let share = if self.row.subject == Subject::ManyFiles { 0.5 } else { 0.2 };
+        self.bench.options.window.mul_f64(share).max(Duration::from_millis(150))
+    }
+
+    /// Loads a server for a while.
+    fn measure(
+        &self,
+        server: &RunningServer,
+        answer_bytes: usize,
+        duration: Duration,
+    ) -> Result<Sample, String> {
+        let load = Load {
+            url: &format!("http://{}{}", server.address(), self.paths[0]),
+            connections: self.row.connections,
+            connection: self.row.connection,
+            script: self.script.as_deref(),
+            cpu: self.bench.client_cpu,
+            duration,
+        };
+        let before_ns = server.group().cpu_ns();
+        let outcome = wrk::run(&load)?;
+        let used_us = (server.group().cpu_ns() - before_ns) as f64 / 1000.0;
+        let bytes_expected = outcome.requests as f64 * answer_bytes as f64;
+        let requests = if answer_bytes >= COUNTED_BY_BYTES_FROM {
+            outcome.bytes / answer_bytes as f64
+        } else {
+            outcome.requests as f64
+        };
+        // Answers under way at the end have arrived in part, and bytes are printed rounded.
+        let slack = (self.row.connections * answer_bytes) as f64 + 0.01 * bytes_expected;
+        let is_short = answer_bytes > 0 && (outcome.bytes - bytes_expected).abs() > slack;
+        if !outcome.is_clean() || is_short {
+            return Ok(Sample::VOID);
+        }
+        Ok(Sample { requests_per_s: requests / outcome.seconds, cpu_us: used_us / requests })
+    }
+
+    /// The head of Ropewalk's own answer in this row, or one like it where it is not there.
+    fn our_head(&self) -> Result<Vec<u8>, String> {
+        let ours = self.bench.servers.iter().find(|installed| installed.peer.name == OURS);
+        let Some(ours) = ours else { return Ok(usual_head(self.row.connection)) };
+        let server = RunningServer::start(ours, &ours.peer.settings[0], &self.launch);
+        match server.and_then(|server| self.get(&server, &self.paths[0])) {
+            Ok(response) => Ok(response.head),
+            Err(_) => Ok(usual_head(self.row.connection)),
+        }
+    }
+}
+
+impl Entrant {
+    /// Notes what it used since it was last loaded.
+    fn wake(&mut self) {
+        self.rested_us += os::clock::now() - self.rest.0;
+        self.rested_cpu_ns += self.server.group().cpu_ns() - self.rest.1;
+    }
+
+    fn sleep(&mut self) {
+        self.rest = (os::clock::now(), self.server.group().cpu_ns());
+    }
+
+    /// What its results need said beside them.
+    fn note(&self) -> Option<String> {
+        let name = &self.result.name;
+        let void = self.result.samples.iter().filter(|sample| sample.is_void()).count();
+        let share = self.rested_cpu_ns as f64 / (self.rested_us.max(1) as f64 * 1000.0);
+        if void > 0 {
+            return Some(format!("{name}: {void} windows void, with errors or missing bytes"));
+        }
+        // The floor of the clock: a moment of rest says nothing.
+        let is_busy = self.rested_us > 500_000 && share > IDLE_SHARE_MAX;
+        is_busy.then(|| format!("{name} used {:.1} % of a processor while idle", share * 100.0))
+    }
+}
+
+/// Rounds begin with one server after the other, and every other round runs backwards: so nobody
+/// always follows the same neighbour.
+fn order(round: usize, count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).map(|index| (index + round) % count).collect();
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// A head with the fields that a static server sends today.
+fn usual_head(connection: Connection) -> Vec<u8> {
+    let close = if connection == Connection::Close { "Connection: close\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 200 OK\r\nServer: {FLOOR}\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+         Content-Type: text/html; charset=utf-8\r\nContent-Length: 1024\r\n\
+         Last-Modified: Sat, 21 Nov 2026 12:00:00 GMT\r\nETag: \"187a1b2c3d4e5f60-400\"\r\n\
+         Accept-Ranges: bytes\r\n{close}\r\n"
+    )
+    .into_bytes()
+}
+
+/// Says on the terminal what is going on; not part of the report.
+pub(crate) fn progress(what: &str) {
+    eprintln!("  {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_has_every_server_once() {
+        for round in 0..7 {
+            let mut order = order(round, 5);
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3, 4]);
+        }
+        assert_eq!(order(0, 3), [0, 1, 2]);
+        assert_eq!(order(1, 3), [0, 2, 1]);
+        assert_eq!(order(2, 3), [2, 0, 1]);
+    }
+}

@@ -1,0 +1,126 @@
+//! The files that are served, made anew for each run from a fixed seed.
+
+use super::row::{ROWS, Subject};
+use statistics::Generator;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How many files the row of many files has.
+const FILES: usize = 20_000;
+
+/// How many files lie in one folder.
+const FILES_PER_FOLDER: usize = 100;
+
+/// Sizes of the many files are uniform in this range: 4 KiB on average.
+const FILE_BYTES_MIN: usize = 1 << 10;
+const FILE_BYTES_MAX: usize = 7 << 10;
+
+/// A folder with everything that the bench needs; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Corpus {
+    scratch: PathBuf,
+}
+
+impl Corpus {
+    /// Makes the files.
+    pub(crate) fn create() -> Result<Self, String> {
+        let name = format!("ropewalk-bench-{}", std::process::id());
+        let corpus = Self { scratch: std::env::temp_dir().join(name) };
+        corpus.fill().map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
+        Ok(corpus)
+    }
+
+    /// The folder that servers serve.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.scratch.join("root")
+    }
+
+    /// A folder for everything else.
+    pub(crate) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// The paths that are asked for, in the order of their numbers.
+    pub(crate) fn paths(subject: Subject) -> Vec<String> {
+        match subject {
+            Subject::OneFile(bytes) => vec![format!("/{bytes}.html")],
+            Subject::Idle => vec![format!("/{}.html", 1 << 10)],
+            Subject::ManyFiles => (0..FILES).map(many_path).collect(),
+        }
+    }
+
+    /// The content of a file.
+    pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        fs::read(self.root().join(path.trim_start_matches('/'))).map_err(|why| why.to_string())
+    }
+
+    /// Writes a file that is not served.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
+        let path = self.scratch.join(name);
+        fs::write(&path, content).map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A wrk script that asks for the many files in a fixed random order, over and over.
+    pub(crate) fn script(&self) -> Result<PathBuf, String> {
+        let mut paths = Self::paths(Subject::ManyFiles);
+        Generator::new(2).shuffle(&mut paths);
+        let list = self.write("many.order", paths.join("\n").as_bytes())?;
+        let script = format!(
+            "local requests, at = {{}}, 0\n\
+             function init(args)\n  \
+               for path in io.lines({:?}) do\n    \
+                 requests[#requests + 1] = wrk.format('GET', path)\n  \
+               end\n\
+             end\n\
+             function request()\n  \
+               at = at % #requests + 1\n  \
+               return requests[at]\n\
+             end\n",
+            list.display().to_string()
+        );
+        self.write("many.lua", script.as_bytes())
+    }
+
+    fn fill(&self) -> std::io::Result<()> {
+        let root = self.root();
+        fs::create_dir_all(&root)?;
+        let mut generator = Generator::new(1);
+        for row in ROWS {
+            if let Subject::OneFile(bytes) = row.subject {
+                fs::write(root.join(format!("{bytes}.html")), text(&mut generator, bytes))?;
+            }
+        }
+        for number in 0..FILES {
+            let path = root.join(many_path(number).trim_start_matches('/'));
+            if let (0, Some(folder)) = (number % FILES_PER_FOLDER, path.parent()) {
+                fs::create_dir_all(folder)?;
+            }
+            let bytes = FILE_BYTES_MIN + generator.below(FILE_BYTES_MAX - FILE_BYTES_MIN + 1);
+            fs::write(path, text(&mut generator, bytes))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Corpus {
+    fn drop(&mut self) {
+        // It lies in the folder for temporary files: what is left does no harm.
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+fn many_path(number: usize) -> String {
+    format!("/many/{:03}/{number:05}.txt", number / FILES_PER_FOLDER)
+}
+
+/// `len` printable bytes. Files must differ, or a server that mixes two up would not be caught.
+fn text(generator: &mut Generator, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        let word = generator.next_u64().to_le_bytes();
+        bytes.extend(word.map(|byte| b'a' + byte % 26));
+    }
+    bytes.truncate(len);
+    bytes
+}

@@ -1,0 +1,126 @@
+//! The run as a whole: what is there, which rows, and that everything ends.
+
+use super::contest::{self, Contest};
+use super::corpus::Corpus;
+use super::idle;
+use super::options::Options;
+use super::report::{self, Report};
+use super::row::Subject;
+use lab::{Installed, Launch, Peer, Surroundings};
+use os::signals::{Signal, SignalDescriptor};
+use std::path::{Path, PathBuf};
+
+/// The processor of the server that is measured.
+pub(crate) const SERVER_CPU: usize = 0;
+
+/// The servers that no choice leaves out: the others are compared with them.
+pub(crate) const OURS: &str = "ropewalk";
+pub(crate) const FLOOR: &str = "floor";
+
+/// What every row needs.
+pub(crate) struct Bench<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) corpus: Corpus,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) servers: Vec<Installed>,
+    /// The processor of the load: another one, where there is one.
+    pub(crate) client_cpu: usize,
+    signals: SignalDescriptor,
+}
+
+/// Runs the benchmark and prints its tables.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    // Ctrl-C must end the servers too, so it is noticed between windows.
+    let signals = SignalDescriptor::new(&[Signal::Interrupt, Signal::Terminate])
+        .map_err(|why| why.to_string())?;
+    os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
+    let surroundings = surroundings()?;
+    let mut report = Report::default();
+    let servers = find(&surroundings, options, &mut report)?;
+    let client_cpu = usize::from(os::affinity::allowed_cpus().len() > 1);
+    let corpus = Corpus::create()?;
+    let bench = Bench { options, corpus, surroundings, servers, client_cpu, signals };
+    bench.rows(&mut report)?;
+    report::print_end(&report);
+    match &options.json {
+        Some(path) => report::write_json(&report, path),
+        None => Ok(()),
+    }
+}
+
+impl Bench<'_> {
+    fn rows(&self, report: &mut Report) -> Result<(), String> {
+        report::print_start(report, &self.servers);
+        for row in &self.options.rows {
+            if row.subject == Subject::Idle {
+                let result = idle::run(self)?;
+                report::print_idle(&result);
+                report.idle = result;
+            } else {
+                let result = Contest::prepare(self, row)?.run()?;
+                report::print_row(&result);
+                report.rows.push(result);
+            }
+        }
+        Ok(())
+    }
+
+    /// How to start a server, with the placeholders of the workload.
+    pub(crate) fn launch(&self, ready_path: &str, workload: lab::Values) -> Launch {
+        Launch {
+            surroundings: self.surroundings.clone(),
+            root: self.corpus.root(),
+            scratch: self.corpus.scratch().to_owned(),
+            workers: 1,
+            cpu: SERVER_CPU,
+            ready_path: ready_path.to_owned(),
+            workload,
+        }
+    }
+
+    /// An error once somebody wants us to stop.
+    pub(crate) fn check_interrupted(&self) -> Result<(), String> {
+        self.signals.read().map_or(Ok(()), |_| Err("interrupted".into()))
+    }
+}
+
+/// The peers that are there and asked for; the others go into the report as skipped.
+fn find(
+    surroundings: &Surroundings,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Vec<Installed>, String> {
+    let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
+    if let Some(name) = options.servers.iter().find(|name| !peers.iter().any(|p| p.name == **name))
+    {
+        return Err(format!("there is no peers/{name}.toml"));
+    }
+    let mut found = Vec::new();
+    for peer in peers.into_iter().filter(|peer| is_wanted(peer, options)) {
+        contest::progress(&format!("looking for {}", peer.name));
+        match peer.install(surroundings) {
+            Ok(installed) => found.push(installed),
+            Err(why) => report.skipped.push((peer.name, why, peer.package)),
+        }
+    }
+    // Ours first: the floor's head is made like its.
+    found.sort_by_key(|installed| (installed.peer.name != OURS, installed.peer.name != FLOOR));
+    Ok(found)
+}
+
+fn is_wanted(peer: &Peer, options: &Options) -> bool {
+    options.servers.is_empty()
+        || [OURS, FLOOR].contains(&peer.name.as_str())
+        || options.servers.contains(&peer.name)
+}
+
+/// The repository is where this was compiled; Cargo's target directory is where it lies.
+fn surroundings() -> Result<Surroundings, String> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned);
+    let executable = std::env::current_exe().map_err(|why| why.to_string())?;
+    let target_dir: Option<PathBuf> = executable.ancestors().nth(2).map(Path::to_owned);
+    match (repository, target_dir) {
+        (Some(repository), Some(target_dir)) => Ok(Surroundings { repository, target_dir }),
+        _ => Err("cannot tell where the repository lies".into()),
+    }
+}
