@@ -1,0 +1,189 @@
+//! Tests.
+
+use super::*;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+
+fn record<'r>() -> Record<'r> {
+    Record {
+        peer: SocketAddr::from(([192, 0, 2, 1], 5000)),
+        unix_us: 784_111_777_000_042, // Sun, 06 Nov 1994 08:49:37 GMT
+        method: b"GET",
+        target: b"/a%20b?q=\"1\"",
+        version: "HTTP/1.1",
+        host: Some(b"example.com:8080"),
+        status: 200,
+        body_bytes: 1234,
+        referer: None,
+        user_agent: Some(b"curl/8 \x1b[31m"),
+        duration_us: 57,
+    }
+}
+
+fn settings(access: AccessForm) -> LogSettings {
+    LogSettings { access, buffer_bytes: 1024, queue_buffers_max: 4, ..LogSettings::default() }
+}
+
+/// Writes `records` and returns what came out.
+fn written(access: AccessForm, records: &[Record<'_>]) -> String {
+    let (sender, receiver) = mpsc::channel();
+    let log = Log::start(&settings(access), Sent(sender), || Err("not here".into())).unwrap();
+    let mut worker = log.worker();
+    records.iter().for_each(|record| worker.record(record));
+    worker.flush();
+    assert_eq!(log.close(), 0);
+    String::from_utf8(receiver.iter().flatten().collect()).unwrap()
+}
+
+#[test]
+fn combined_line() {
+    let expected = r#"192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] "GET /a%20b?q=\x221\x22 HTTP/1.1" 200 1234 "-" "curl/8 \x1B[31m" 57"#;
+    assert_eq!(written(AccessForm::Combined, &[record()]), format!("{expected}\n"));
+}
+
+#[test]
+fn json_line() {
+    let expected = r#"{"time":"1994-11-06T08:49:37.000042Z","peer":"192.0.2.1:5000","method":"GET","target":"/a%20b?q=\"1\"","version":"HTTP/1.1","host":"example.com:8080","status":200,"bytes":1234,"referer":null,"user_agent":"curl/8 \u001b[31m","duration_us":57}"#;
+    assert_eq!(written(AccessForm::Json, &[record()]), format!("{expected}\n"));
+}
+
+#[test]
+fn a_request_that_could_not_be_read_has_a_dash() {
+    let malformed = Record { method: b"", target: b"", status: 400, ..record() };
+    let line = written(AccessForm::Combined, &[malformed]);
+    assert!(line.contains("+0000] \"-\" 400 "), "{line}");
+}
+
+#[test]
+fn a_line_longer_than_the_buffer_is_whole() {
+    let target = vec![b'\x01'; 3000];
+    let long = Record { target: &target, ..record() };
+    let lines = written(AccessForm::Combined, &[record(), long, record()]);
+    assert_eq!(lines.lines().count(), 3);
+    assert!(lines.lines().nth(1).unwrap().contains(&"\\x01".repeat(3000)));
+}
+
+/// 4 buffers wait, 1 is being written, and whatever else comes is dropped and counted.
+#[test]
+fn a_stalled_writer_costs_lines_and_no_time() {
+    let (release, gate) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
+    let output = Stalled { gate, output: Sent(sender) };
+    let log =
+        Log::start(&settings(AccessForm::Combined), output, || Err("not here".into())).unwrap();
+    let mut worker = log.worker();
+    for _ in 0..10_000 {
+        worker.record(&record());
+    }
+    worker.flush();
+    drop(release); // the writer runs from here on
+    let dropped = log.close();
+    let lines = receiver.iter().map(|lines| count_lines(&lines)).sum::<u64>();
+    assert_eq!(lines + dropped, 10_000);
+    assert!((1..100).contains(&lines), "{lines} lines were written");
+}
+
+#[test]
+fn a_failing_writer_counts_its_lines_as_dropped() {
+    let log = Log::start(&settings(AccessForm::Json), Failing, || Ok(Failing)).unwrap();
+    let mut worker = log.worker();
+    worker.record(&record());
+    worker.record(&record());
+    worker.flush();
+    assert_eq!(log.close(), 2);
+}
+
+#[test]
+fn rotation_loses_no_line() {
+    const LINES: usize = 3000;
+    let directory = empty_directory("rotation");
+    let path = directory.join("access.log");
+    let settings = LogSettings {
+        path: path.to_string_lossy().into_owned(),
+        queue_buffers_max: 4096,
+        ..settings(AccessForm::Combined)
+    };
+    let log = Log::open(&settings).unwrap().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut worker = log.worker();
+            scope.spawn(move || {
+                for number in 0..LINES {
+                    worker.record(&Record { duration_us: number as u64, ..record() });
+                }
+                worker.flush();
+            });
+        }
+        for generation in 0..5 {
+            let moved = directory.join(format!("access.log.{generation}"));
+            // The new file may not be there yet when the rotations come fast.
+            if fs::rename(&path, moved).is_ok() {
+                log.reopener().reopen();
+            }
+            thread::yield_now();
+        }
+    });
+    assert_eq!(log.close(), 0);
+    let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<String> = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    assert!(texts.len() > 1, "nothing was rotated");
+    let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
+    assert_eq!(lines, 2 * LINES);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_directory_is_no_log() {
+    let settings = LogSettings { path: "/".into(), ..settings(AccessForm::Json) };
+    let error = Log::open(&settings).err().unwrap();
+    assert!(error.starts_with("cannot open the access log \"/\": "), "{error}");
+}
+
+/// An empty directory of this test's own.
+fn empty_directory(name: &str) -> std::path::PathBuf {
+    let directory = std::env::temp_dir().join(format!("ropewalk-{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Sends what is written to a test.
+struct Sent(mpsc::Sender<Vec<u8>>);
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(bytes.to_vec()).unwrap();
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes nothing until the gate's other end is dropped.
+struct Stalled {
+    gate: mpsc::Receiver<()>,
+    output: Sent,
+}
+
+impl Write for Stalled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.gate.recv();
+        self.output.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A full disk.
+struct Failing;
+
+impl Write for Failing {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

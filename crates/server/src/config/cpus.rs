@@ -1,0 +1,74 @@
+//! Lists of CPUs as the kernel writes them: `0-3,8`.
+
+/// Reads a list like `0-3,8`; the order is kept, and a CPU may occur once only.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub fn parse(text: &str) -> Result<Vec<usize>, String> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first, text)?, number(last, text)?);
+        if last < first {
+            return Err(format!("{part:?} in the CPU list {text:?} runs backwards"));
+        }
+        cpus.extend(first..=last);
+    }
+    let mut sorted = cpus.clone();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(format!("CPU {} occurs twice in {text:?}", twice[0])),
+        None => Ok(cpus),
+    }
+}
+
+/// Writes a list so that [`parse`] reads the same one.
+#[must_use]
+pub fn show(cpus: &[usize]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = cpus;
+    while let Some(&first) = rest.first() {
+        let run = rest.iter().zip(first..).take_while(|(cpu, expected)| *cpu == expected).count();
+        parts.push(match run {
+            1 => first.to_string(),
+            _ => format!("{first}-{}", first + run - 1),
+        });
+        rest = &rest[run..];
+    }
+    parts.join(",")
+}
+
+/// Linux has no more CPUs than this (`CONFIG_NR_CPUS`); without a limit `0-9999999999` would be
+/// a list to fill the memory.
+const CPU_MAX: usize = 8191;
+
+fn number(text: &str, list: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
+        _ => Err(format!("{list:?} is no CPU list: write numbers and ranges like \"0-3,8\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        let check = |text: &str, cpus: &[usize], shown: &str| {
+            assert_eq!(parse(text).as_deref(), Ok(cpus), "{text}");
+            assert_eq!(show(cpus), shown);
+        };
+        check("0", &[0], "0");
+        check("0-3,8", &[0, 1, 2, 3, 8], "0-3,8");
+        check("3,1-2", &[3, 1, 2], "3,1-2");
+        check("4-4", &[4], "4");
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "a", "1-", "3-1", "0,0", "0-2,1", "-1", "0-9999999", " 1"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

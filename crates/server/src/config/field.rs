@@ -1,0 +1,185 @@
+//! A key of the configuration: its name, the form of its value, and the setting it stands for.
+//!
+//! One list of keys (in `schema.rs`) drives reading, `--set`, `ropewalk check` and the test of the
+//! documentation, so a key cannot exist in one of them only.
+
+use std::ops::RangeInclusive;
+
+use toml::de::DeTable;
+
+use super::value::{Fault, Unit, Value, did_you_mean, show_number};
+
+/// A key whose value is kept in a `T`.
+pub(super) struct Key<T> {
+    /// The name with its sections: `cache.policy`.
+    pub(super) name: &'static str,
+    pub(super) field: Field<T>,
+}
+
+/// How a value is read and printed. Numbers and switches name their place once; other forms bring
+/// a reader and a printer.
+pub(super) enum Field<T> {
+    Number { unit: Unit, range: RangeInclusive<u64>, place: fn(&mut T) -> &mut u64 },
+    /// A number, or this word.
+    NumberOr {
+        word: &'static str,
+        unit: Unit,
+        range: RangeInclusive<u64>,
+        place: fn(&mut T) -> &mut Option<u64>,
+    },
+    Switch(fn(&mut T) -> &mut bool),
+    Text(fn(&mut T) -> &mut String),
+    Other { read: fn(&mut T, &Value<'_>) -> Result<(), Fault>, show: fn(&T) -> String },
+}
+
+impl<T: Clone> Key<T> {
+    /// The name without its sections.
+    pub(super) fn last_name(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or(self.name)
+    }
+
+    /// Puts `value` in its place.
+    pub(super) fn read(&self, target: &mut T, value: &Value<'_>) -> Result<(), Fault> {
+        let outcome = match &self.field {
+            Field::Number { unit, range, place } => {
+                value.number(*unit, range).map(|number| *place(target) = number)
+            }
+            Field::NumberOr { word, unit, range, place } => {
+                value.number_or(word, *unit, range).map(|number| *place(target) = number)
+            }
+            Field::Switch(place) => value.switch().map(|on| *place(target) = on),
+            Field::Text(place) => value.text().map(|text| *place(target) = text.into()),
+            Field::Other { read, .. } => read(target, value),
+        };
+        outcome.map_err(|fault| self.named(fault))
+    }
+
+    /// The value as it would be written in a file.
+    pub(super) fn show(&self, target: &T) -> String {
+        let mut copy = target.clone();
+        match &self.field {
+            Field::Number { unit, place, .. } => show_number(*unit, *place(&mut copy)),
+            Field::NumberOr { word, unit, place, .. } => place(&mut copy)
+                .map_or_else(|| format!("{word:?}"), |number| show_number(*unit, number)),
+            Field::Switch(place) => place(&mut copy).to_string(),
+            Field::Text(place) => quote(place(&mut copy)),
+            Field::Other { show, .. } => show(target),
+        }
+    }
+
+    /// `must be …` begins with the name of the key; any other message speaks for itself.
+    fn named(&self, fault: Fault) -> Fault {
+        let message = match fault.message.starts_with("must be ") {
+            true => format!("{} {}", self.name, fault.message),
+            false => fault.message,
+        };
+        Fault { message, ..fault }
+    }
+}
+
+/// Reads a table key by key; `seen` hears of each key that was read. The first fault in the order
+/// of the text is returned, because it is often the cause of the others.
+pub(super) fn read_table<T: Clone>(
+    table: &DeTable<'_>,
+    section: &str,
+    keys: &[Key<T>],
+    target: &mut T,
+    seen: &mut dyn FnMut(&str, &Value<'_>),
+) -> Result<(), Fault> {
+    let mut first: Option<Fault> = None;
+    for (name, value) in table {
+        let value = Value::new(value);
+        let full = join(section, name.get_ref());
+        let outcome = if let Some(key) = keys.iter().find(|key| key.name == full) {
+            seen(&full, &value);
+            key.read(target, &value)
+        } else if keys.iter().any(|key| is_below(key.name, &full)) {
+            read_section(&value, &full, keys, target, seen)
+        } else {
+            let hint = hint(section, name.get_ref(), keys);
+            let message = format!("unknown key {:?}{hint}", name.get_ref());
+            Err(Fault { span: name.span(), message })
+        };
+        let earlier = |fault: &Fault| first.as_ref().is_none_or(|f| fault.span.start < f.span.start);
+        if let Some(fault) = outcome.err().filter(earlier) {
+            first = Some(fault);
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// Reads a list of tables, each of which must have the keys named in `required`.
+pub(super) fn read_rows<T: Clone>(
+    value: &Value<'_>,
+    keys: &[Key<T>],
+    required: &[&str],
+    new: fn() -> T,
+) -> Result<Vec<T>, Fault> {
+    value.list(|row| {
+        let table = row.table().ok_or_else(|| row.must_be("a list of tables"))?;
+        let missing = required.iter().find(|name| !table.contains_key(**name));
+        if let Some(name) = missing {
+            return Err(row.fault(format!("{name:?} is missing here")));
+        }
+        let mut target = new();
+        read_table(table, "", keys, &mut target, &mut |_, _| ())?;
+        Ok(target)
+    })
+}
+
+/// A table on one line, as it may stand in a list of tables.
+pub(super) fn show_row<T: Clone>(keys: &[Key<T>], row: &T) -> String {
+    let parts = keys.iter().map(|key| format!("{} = {}", key.name, key.show(row)));
+    format!("{{ {} }}", parts.collect::<Vec<_>>().join(", "))
+}
+
+/// A list as it is written in TOML.
+pub(super) fn show_list<I: IntoIterator<Item = String>>(items: I) -> String {
+    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// A TOML basic string (TOML 1.0, "String").
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted += &format!("\\u{:04X}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+fn read_section<T: Clone>(
+    value: &Value<'_>,
+    section: &str,
+    keys: &[Key<T>],
+    target: &mut T,
+    seen: &mut dyn FnMut(&str, &Value<'_>),
+) -> Result<(), Fault> {
+    match value.table() {
+        Some(table) => read_table(table, section, keys, target, seen),
+        None => Err(value.fault(format!("{section:?} is a section: write [{section}]"))),
+    }
+}
+
+/// The nearest name in this section; failing that, the same name in another section.
+fn hint<T>(section: &str, name: &str, keys: &[Key<T>]) -> String {
+    let prefix = join(section, "");
+    let here = keys.iter().filter_map(|key| key.name.strip_prefix(&prefix));
+    let near = did_you_mean(name, here.map(|rest| rest.split('.').next().unwrap_or(rest)));
+    if !near.is_empty() {
+        return near;
+    }
+    let elsewhere = keys.iter().find(|key| key.name.rsplit('.').next() == Some(name));
+    elsewhere.map_or_else(String::new, |key| format!(" (did you mean {:?}?)", key.name))
+}
+
+pub(super) fn join(section: &str, name: &str) -> String {
+    if section.is_empty() { name.into() } else { format!("{section}.{name}") }
+}
+
+fn is_below(key: &str, section: &str) -> bool {
+    key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+}

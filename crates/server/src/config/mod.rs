@@ -1,0 +1,225 @@
+//! The configuration: one TOML file, overridden by the command line.
+//!
+//! Two stages. Here a file and flags become [`Settings`], each value checked where it stands;
+//! `crate::ready` makes the objects of a running server from them. An error is always one line
+//! that says where and what, and what would be right.
+
+mod address;
+pub mod cpus;
+mod field;
+mod schema;
+mod settings;
+mod show;
+mod source;
+mod validate;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+pub use address::ListenAddress;
+pub use settings::{
+    AUTO, AccessForm, CacheSettings, EngineSettings, LimitSettings, LogSettings, PartitionSettings,
+    Settings, SocketSettings, Steering, TimeoutSettings,
+};
+pub use show::{DocumentedKey, documented_keys};
+pub(crate) use value::did_you_mean;
+
+use field::{join, quote, read_table, show_list};
+use source::{Origins, Source};
+use value::{Fault, Value};
+
+/// What the command line says about the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// The directory to serve: the root of the only host.
+    pub directory: Option<PathBuf>,
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+    /// Listen addresses; any replace those of the file.
+    pub listen: Vec<String>,
+    /// The engine's name.
+    pub engine: Option<String>,
+    /// A number of partitions, or CPU lists separated by semicolons.
+    pub partitions: Option<String>,
+    /// The form of the access log.
+    pub log: Option<String>,
+    /// `SECTION.KEY=VALUE`, applied last.
+    pub set: Vec<String>,
+}
+
+/// Settings that have been checked, with the place each comes from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The settings.
+    pub settings: Settings,
+    origins: Origins,
+}
+
+impl Config {
+    /// Reads the file if there is one, applies the flags, and checks the whole.
+    ///
+    /// # Errors
+    /// One line: the place, what is wrong there, and what is allowed.
+    pub fn load(arguments: &Arguments) -> Result<Self, String> {
+        let mut config = Self { settings: Settings::default(), origins: Origins::default() };
+        if let Some(path) = &arguments.config {
+            config.read_file(path)?;
+        }
+        config.apply_flags(arguments)?;
+        config.apply_directory(arguments)?;
+        validate::check(&config.settings, &config.origins)?;
+        Ok(config)
+    }
+
+    /// The whole configuration as TOML, with a comment per key that says where it comes from.
+    #[must_use]
+    pub fn show(&self) -> String {
+        show::show(&self.settings, &self.origins)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), String> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| format!("{name}: cannot read the configuration: {why}"))?;
+        self.read(&Source { text: &text, name, has_lines: true })?;
+        self.resolve_paths(path.parent().unwrap_or(Path::new("")));
+        Ok(())
+    }
+
+    /// Paths in a file are relative to the file, so that its meaning does not depend on the
+    /// directory somebody happens to be in.
+    fn resolve_paths(&mut self, directory: &Path) {
+        for host in &mut self.settings.hosts {
+            host.root = directory.join(&host.root);
+        }
+        let path = &mut self.settings.log.path;
+        if path != "-" {
+            *path = directory.join(&*path).to_string_lossy().into_owned();
+        }
+    }
+
+    fn read(&mut self, source: &Source<'_>) -> Result<(), String> {
+        let table = DeTable::parse(source.text).map_err(|error| {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            source.explain(&Fault { span: error.span().unwrap_or(0..0), message })
+        })?;
+        let origins = &mut self.origins;
+        let mut seen = |key: &str, value: &Value<'_>| {
+            origins.set(key, source.origin(value.span.start));
+            note_hosts(origins, source, key, value);
+        };
+        read_table(table.get_ref(), "", schema::KEYS, &mut self.settings, &mut seen)
+            .map_err(|fault| source.explain(&fault))
+    }
+
+    fn apply_flags(&mut self, arguments: &Arguments) -> Result<(), String> {
+        if !arguments.listen.is_empty() {
+            let list = show_list(arguments.listen.iter().map(|address| quote(address)));
+            self.set("--listen", "listen", &list)?;
+        }
+        if let Some(engine) = &arguments.engine {
+            self.set("--engine", "engine.name", &quote(engine))?;
+        }
+        if let Some(partitions) = &arguments.partitions {
+            self.set_partitions(partitions)?;
+        }
+        if let Some(form) = &arguments.log {
+            self.set("--log", "log.access", &quote(form))?;
+        }
+        arguments.set.iter().try_for_each(|assignment| self.set_assignment(assignment))
+    }
+
+    /// `2` divides the CPUs, `0-3;4-7` names them; the one undoes what a file says of the other.
+    fn set_partitions(&mut self, text: &str) -> Result<(), String> {
+        if text.parse::<u64>().is_ok() {
+            self.settings.partitions.cpus.clear();
+            return self.set("--partitions", "partitions.count", text);
+        }
+        let lists = show_list(text.split(';').map(quote));
+        self.set("--partitions", "partitions.cpus", &lists)
+    }
+
+    fn set_assignment(&mut self, assignment: &str) -> Result<(), String> {
+        let flag = format!("--set {assignment}");
+        let (key, value) = assignment
+            .split_once('=')
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .ok_or_else(|| format!("{flag}: write SECTION.KEY=VALUE"))?;
+        let is_toml = DeTable::parse(&format!("v = {value}")).is_ok();
+        // A bare word is meant as a string: a shell has eaten its quotes.
+        let value = if is_toml { value.to_string() } else { quote(value) };
+        match key.strip_prefix("host.") {
+            Some(key) => self.set_in_hosts(&flag, key, &value),
+            None => self.set(&flag, key, &value),
+        }
+    }
+
+    fn set(&mut self, flag: &str, key: &str, value: &str) -> Result<(), String> {
+        let text = format!("{key} = {value}");
+        self.read(&Source { text: &text, name: flag.into(), has_lines: false })
+    }
+
+    /// A host's key on the command line is meant for every host.
+    fn set_in_hosts(&mut self, flag: &str, key: &str, value: &str) -> Result<(), String> {
+        let text = format!("{key} = {value}");
+        let source = Source { text: &text, name: flag.into(), has_lines: false };
+        let explain = |fault: Fault| source.explain(&fault);
+        let table = DeTable::parse(&text).map_err(|error| format!("{flag}: {}", error.message()))?;
+        if self.settings.hosts.is_empty() {
+            self.settings.hosts.push(site::host::HostSettings::new(".".into()));
+        }
+        for (index, host) in self.settings.hosts.iter_mut().enumerate() {
+            let origins = &mut self.origins;
+            let mut seen = |key: &str, value: &Value<'_>| {
+                origins.set(&host_key(index, key), source.origin(value.span.start));
+            };
+            read_table(table.get_ref(), "", schema::HOST_KEYS, host, &mut seen).map_err(explain)?;
+        }
+        Ok(())
+    }
+
+    /// The directory of the command line is the root of the only host. Without any, a host serves
+    /// the current directory, unless there is a file, which should say what it serves.
+    fn apply_directory(&mut self, arguments: &Arguments) -> Result<(), String> {
+        let hosts = &mut self.settings.hosts;
+        let root = match (&arguments.directory, &arguments.config) {
+            (Some(root), _) => root.clone(),
+            (None, Some(config)) if hosts.is_empty() => {
+                let name = config.display();
+                return Err(format!("{name}: nothing to serve: add a [[host]] or name a directory"));
+            }
+            (None, None) if hosts.is_empty() => ".".into(),
+            (None, _) => return Ok(()),
+        };
+        match hosts.as_mut_slice() {
+            [] => hosts.push(site::host::HostSettings::new(root)),
+            [host] => host.root = root,
+            more => {
+                let count = more.len();
+                return Err(format!("{root:?} cannot be the root of {count} hosts: leave it out"));
+            }
+        }
+        if arguments.directory.is_some() {
+            let flag = Source { text: "", name: "DIR".into(), has_lines: false };
+            self.origins.set(&host_key(0, "root"), flag.origin(0));
+        }
+        Ok(())
+    }
+}
+
+/// Notes the places of the keys within `[[host]]`, which the list of keys treats as one.
+fn note_hosts(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
+    let tables = (key == "host").then(|| value.list(|host| Ok(host.table())));
+    for (index, table) in tables.into_iter().flatten().flatten().enumerate() {
+        for (key, value) in table.into_iter().flat_map(|table| table.iter()) {
+            let origin = source.origin(value.span().start);
+            origins.set(&host_key(index, key.get_ref()), origin);
+        }
+    }
+}
+
+fn host_key(index: usize, key: &str) -> String {
+    join(&format!("host.{index}"), key)
+}

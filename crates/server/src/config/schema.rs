@@ -1,0 +1,300 @@
+//! Every key of the configuration, in the order of `ropewalk check` and of the documentation.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use file_cache::PolicyKind;
+use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
+use site::negotiate::Coding;
+
+use super::cpus;
+use super::field::{Field, Key, quote, read_rows, show_list, show_row};
+use super::settings::{AccessForm, Settings, Steering};
+use super::value::{Fault, Unit, Value};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Longer than this no timeout is meant.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The keys of the file.
+pub(super) const KEYS: &[Key<Settings>] = &[
+    other("listen", read_listen, |s| show_list(s.listen.iter().map(|a| quote(&a.to_string())))),
+    other("host", read_hosts, |s| show_rows(HOST_KEYS, &s.hosts)),
+    text("engine.name", |s| &mut s.engine.name),
+    other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, u64::to_string)),
+    number("partitions.count", 1..=1024, |s| &mut s.partitions.count),
+    other("partitions.cpus", read_cpus, |s| {
+        show_list(s.partitions.cpus.iter().map(|list| quote(&cpus::show(list))))
+    }),
+    switch("partitions.pin", |s| &mut s.partitions.pin),
+    bytes("cache.small_body_bytes_max", 0..=16 * MIB, |s| &mut s.cache.small_body_bytes_max),
+    bytes("cache.bytes_max", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
+    number_or("cache.descriptors_max", "auto", 0..=MIB, |s| &mut s.cache.descriptors_max),
+    number("cache.entries_max", 0..=1 << 30, |s| &mut s.cache.entries_max),
+    other(
+        "cache.policy",
+        |s, v| v.choice(POLICIES).map(|policy| s.cache.policy = policy),
+        |s| show_choice(POLICIES, s.cache.policy),
+    ),
+    number_or("cache.revalidate_ms", "never", 0..=DAY_MS, |s| &mut s.cache.revalidate_ms),
+    number("cache.first_level_slots_max", 1..=MIB, |s| &mut s.cache.first_level_slots_max),
+    number_or("limits.connections_max", "auto", 1..=16 * MIB, |s| &mut s.limits.connections_max),
+    number("limits.requests_per_connection_max", 0..=u32::MAX as u64, |s| {
+        &mut s.limits.requests_per_connection_max
+    }),
+    bytes("limits.head_bytes_max", 256..=MIB, |s| &mut s.limits.head_bytes_max),
+    bytes("limits.request_line_bytes_max", 64..=MIB, |s| &mut s.limits.request_line_bytes_max),
+    number("limits.fields_max", 1..=1000, |s| &mut s.limits.fields_max),
+    bytes("limits.unread_body_bytes_max", 0..=GIB, |s| &mut s.limits.unread_body_bytes_max),
+    number("limits.ranges_max", 1..=1000, |s| &mut s.limits.ranges_max),
+    number("timeouts.head_ms", 1..=DAY_MS, |s| &mut s.timeouts.head_ms),
+    number("timeouts.head_bytes_per_s_min", 1..=MIB, |s| &mut s.timeouts.head_bytes_per_s_min),
+    number("timeouts.idle_ms", 1..=DAY_MS, |s| &mut s.timeouts.idle_ms),
+    number("timeouts.write_ms", 1..=DAY_MS, |s| &mut s.timeouts.write_ms),
+    number("timeouts.linger_ms", 0..=DAY_MS, |s| &mut s.timeouts.linger_ms),
+    number("timeouts.drain_ms", 0..=DAY_MS, |s| &mut s.timeouts.drain_ms),
+    other(
+        "log.access",
+        |s, v| v.choice(ACCESS_FORMS).map(|form| s.log.access = form),
+        |s| show_choice(ACCESS_FORMS, s.log.access),
+    ),
+    text("log.path", |s| &mut s.log.path),
+    bytes("log.buffer_bytes", 1024..=MIB, |s| &mut s.log.buffer_bytes),
+    number("log.queue_buffers_max", 1..=4096, |s| &mut s.log.queue_buffers_max),
+    number("socket.backlog", 1..=65_535, |s| &mut s.socket.backlog),
+    number("socket.defer_accept_s", 0..=60, |s| &mut s.socket.defer_accept_s),
+    other(
+        "socket.steering",
+        |s, v| v.choice(STEERINGS).map(|steering| s.socket.steering = steering),
+        |s| show_choice(STEERINGS, s.socket.steering),
+    ),
+];
+
+/// The keys of one `[[host]]`.
+pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
+    other("names", |h, v| read_texts(v, &mut h.names), |h| show_texts(&h.names)),
+    switch("default", |h| &mut h.default),
+    other("root", read_root, |h| quote(&h.root.to_string_lossy())),
+    other("index", |h, v| read_texts(v, &mut h.index), |h| show_texts(&h.index)),
+    switch("html_suffix", |h| &mut h.html_suffix),
+    other("spa_fallback", read_spa_fallback, |h| {
+        quote(h.spa_fallback.as_deref().unwrap_or_default())
+    }),
+    other("error_pages", read_error_pages, |h| show_map(&h.error_pages, |page| quote(page))),
+    switch("listing", |h| &mut h.listing),
+    other(
+        "dotfiles",
+        |h, v| v.choice(DOTFILES).map(|policy| h.dotfiles = policy),
+        |h| show_choice(DOTFILES, h.dotfiles),
+    ),
+    other(
+        "symlinks",
+        |h, v| v.choice(SYMLINKS).map(|policy| h.symlinks = policy),
+        |h| show_choice(SYMLINKS, h.symlinks),
+    ),
+    other(
+        "precompressed",
+        |h, v| v.list(|item| item.choice(CODINGS)).map(|codings| h.precompressed = codings),
+        |h| show_list(h.precompressed.iter().map(|coding| show_choice(CODINGS, *coding))),
+    ),
+    other("cache_control", read_cache_control, |h| show_rows(CACHE_CONTROL_KEYS, &h.cache_control)),
+    other("header", read_headers, |h| show_rows(HEADER_KEYS, &h.headers)),
+    other("redirect", read_redirects, |h| show_rows(REDIRECT_KEYS, &h.redirects)),
+    other("mime_types", read_mime_types, |h| show_map(&h.mime_types, |media| quote(media))),
+    bytes("etag_hash_bytes_max", 0..=GIB, |h| &mut h.etag_hash_bytes_max),
+];
+
+/// The keys of one `[[host.cache_control]]`.
+pub(super) const CACHE_CONTROL_KEYS: &[Key<(String, String)>] =
+    &[text("path", |row| &mut row.0), text("value", |row| &mut row.1)];
+
+/// The keys of one `[[host.header]]`.
+pub(super) const HEADER_KEYS: &[Key<(String, String, String)>] = &[
+    text("path", |row| &mut row.0),
+    text("name", |row| &mut row.1),
+    text("value", |row| &mut row.2),
+];
+
+/// The keys of one `[[host.redirect]]`.
+pub(super) const REDIRECT_KEYS: &[Key<RedirectSettings>] = &[
+    text("from", |row| &mut row.from),
+    text("to", |row| &mut row.to),
+    other("status", read_redirect_status, |row| row.status.to_string()),
+];
+
+const POLICIES: &[(&str, PolicyKind)] =
+    &[("s3-fifo", PolicyKind::S3Fifo), ("lru", PolicyKind::Lru), ("clock", PolicyKind::Clock)];
+const ACCESS_FORMS: &[(&str, AccessForm)] =
+    &[("off", AccessForm::Off), ("combined", AccessForm::Combined), ("json", AccessForm::Json)];
+const STEERINGS: &[(&str, Steering)] = &[("none", Steering::None), ("cpu", Steering::Cpu)];
+const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
+const SYMLINKS: &[(&str, Symlinks)] = &[
+    ("beneath", Symlinks::Beneath),
+    ("never", Symlinks::Never),
+    ("anywhere", Symlinks::Anywhere),
+];
+const CODINGS: &[(&str, Coding)] =
+    &[("br", Coding::Brotli), ("zstd", Coding::Zstd), ("gzip", Coding::Gzip)];
+
+fn read_listen(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
+    let addresses = value.list(|item| item.text()?.parse().map_err(|why| item.fault(why)))?;
+    if addresses.is_empty() {
+        return Err(value.must_be("a list of addresses"));
+    }
+    settings.listen = addresses;
+    Ok(())
+}
+
+fn read_hosts(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
+    let new = || HostSettings::new(PathBuf::new());
+    settings.hosts = read_rows(value, HOST_KEYS, &["root"], new)?;
+    Ok(())
+}
+
+/// Which knobs there are depends on the engine, which may come from a later source: they are
+/// checked when everything is read.
+fn read_knobs(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
+    let knobs = value.map(|name, item| {
+        Ok((name.to_string(), item.number(Unit::Plain, &(0..=i64::MAX as u64))?))
+    })?;
+    settings.engine.knobs.extend(knobs);
+    Ok(())
+}
+
+fn read_cpus(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
+    let lists = value.list(|item| cpus::parse(item.text()?).map_err(|why| item.fault(why)))?;
+    let mut all: Vec<usize> = lists.concat();
+    all.sort_unstable();
+    if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(value.fault(format!("CPU {} is in two partitions: keep one", twice[0])));
+    }
+    settings.partitions.cpus = lists;
+    Ok(())
+}
+
+fn read_root(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.root = match value.text()? {
+        "" => return Err(value.must_be("a directory")),
+        root => root.into(),
+    };
+    Ok(())
+}
+
+fn read_spa_fallback(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let page = value.text()?;
+    host.spa_fallback = (!page.is_empty()).then(|| page.into());
+    Ok(())
+}
+
+fn read_error_pages(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.error_pages = value.map(|name, item| match name.parse() {
+        Ok(status @ 400..=599) => Ok((status, item.text()?.into())),
+        _ => Err(item.fault(format!("error_pages: {name:?} is no status from 400 to 599"))),
+    })?;
+    Ok(())
+}
+
+fn read_mime_types(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.mime_types = value.map(|extension, item| {
+        let media_type = item.text()?;
+        let fits = media_type.contains('/') && !media_type.bytes().any(|b| b.is_ascii_control());
+        if fits { Ok((extension.into(), media_type.into())) } else { Err(item.must_be("a media type")) }
+    })?;
+    Ok(())
+}
+
+fn read_cache_control(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.cache_control = read_rows(value, CACHE_CONTROL_KEYS, &["path", "value"], Default::default)?;
+    Ok(())
+}
+
+fn read_headers(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.headers = read_rows(value, HEADER_KEYS, &["path", "name", "value"], Default::default)?;
+    Ok(())
+}
+
+fn read_redirects(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.redirects = read_rows(value, REDIRECT_KEYS, &["from", "to"], new_redirect)?;
+    Ok(())
+}
+
+pub(super) fn new_redirect() -> RedirectSettings {
+    RedirectSettings { from: String::new(), to: String::new(), status: 301 }
+}
+
+fn read_redirect_status(row: &mut RedirectSettings, value: &Value<'_>) -> Result<(), Fault> {
+    row.status = match value.number(Unit::Plain, &(301..=308)) {
+        Ok(status @ (301..=303 | 307 | 308)) => status as u16,
+        _ => return Err(value.must_be("301, 302, 303, 307 or 308")),
+    };
+    Ok(())
+}
+
+fn read_texts(value: &Value<'_>, place: &mut Vec<String>) -> Result<(), Fault> {
+    *place = value.list(|item| item.text().map(String::from))?;
+    Ok(())
+}
+
+fn show_texts(texts: &[String]) -> String {
+    show_list(texts.iter().map(|text| quote(text)))
+}
+
+fn show_choice<T: PartialEq>(choices: &[(&str, T)], choice: T) -> String {
+    let word = choices.iter().find(|(_, c)| *c == choice).map_or("", |(word, _)| word);
+    quote(word)
+}
+
+fn show_rows<T: Clone>(keys: &[Key<T>], rows: &[T]) -> String {
+    show_list(rows.iter().map(|row| show_row(keys, row)))
+}
+
+fn show_map<K: ToString, V>(map: &BTreeMap<K, V>, show: impl Fn(&V) -> String) -> String {
+    let parts = map.iter().map(|(k, v)| format!("{} = {}", quote(&k.to_string()), show(v)));
+    match map.is_empty() {
+        true => "{}".into(),
+        false => format!("{{ {} }}", parts.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+const fn number<T>(
+    name: &'static str,
+    range: RangeInclusive<u64>,
+    place: fn(&mut T) -> &mut u64,
+) -> Key<T> {
+    Key { name, field: Field::Number { unit: Unit::Plain, range, place } }
+}
+
+const fn bytes<T>(
+    name: &'static str,
+    range: RangeInclusive<u64>,
+    place: fn(&mut T) -> &mut u64,
+) -> Key<T> {
+    Key { name, field: Field::Number { unit: Unit::Bytes, range, place } }
+}
+
+const fn number_or<T>(
+    name: &'static str,
+    word: &'static str,
+    range: RangeInclusive<u64>,
+    place: fn(&mut T) -> &mut Option<u64>,
+) -> Key<T> {
+    Key { name, field: Field::NumberOr { word, unit: Unit::Plain, range, place } }
+}
+
+const fn switch<T>(name: &'static str, place: fn(&mut T) -> &mut bool) -> Key<T> {
+    Key { name, field: Field::Switch(place) }
+}
+
+const fn text<T>(name: &'static str, place: fn(&mut T) -> &mut String) -> Key<T> {
+    Key { name, field: Field::Text(place) }
+}
+
+const fn other<T>(
+    name: &'static str,
+    read: fn(&mut T, &Value<'_>) -> Result<(), Fault>,
+    show: fn(&T) -> String,
+) -> Key<T> {
+    Key { name, field: Field::Other { read, show } }
+}

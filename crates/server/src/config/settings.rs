@@ -1,0 +1,227 @@
+//! The settings as an operator means them: every key of the configuration with its default.
+//!
+//! Plain data. What the keys are called, which values they take and how they are printed is in
+//! `schema.rs`; what the running server makes of them is in `crate::ready`.
+
+use std::collections::BTreeMap;
+
+use file_cache::PolicyKind;
+use site::host::HostSettings;
+
+use super::address::ListenAddress;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Everything that can be configured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where connections are accepted.
+    pub listen: Vec<ListenAddress>,
+    /// What is served, by host name.
+    pub hosts: Vec<HostSettings>,
+    /// The concurrency architecture.
+    pub engine: EngineSettings,
+    /// Which CPUs serve, and how they are grouped.
+    pub partitions: PartitionSettings,
+    /// The file cache.
+    pub cache: CacheSettings,
+    /// What a client may ask for.
+    pub limits: LimitSettings,
+    /// How long anything may take.
+    pub timeouts: TimeoutSettings,
+    /// The access log.
+    pub log: LogSettings,
+    /// Options of the listening sockets.
+    pub socket: SocketSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: vec![ListenAddress::LOCAL_8080],
+            hosts: Vec::new(),
+            engine: EngineSettings { name: AUTO.into(), knobs: BTreeMap::new() },
+            partitions: PartitionSettings { count: 1, cpus: Vec::new(), pin: true },
+            cache: CacheSettings::default(),
+            limits: LimitSettings::default(),
+            timeouts: TimeoutSettings::default(),
+            log: LogSettings::default(),
+            socket: SocketSettings { backlog: 4096, defer_accept_s: 0, steering: Steering::None },
+        }
+    }
+}
+
+/// The engine name that leaves the choice to `crate::engine_choice`.
+pub const AUTO: &str = "auto";
+
+/// `[engine]`.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// A name from the table of engines, or [`AUTO`].
+    pub name: String,
+    /// Knobs that differ from the engine's defaults.
+    pub knobs: BTreeMap<String, u64>,
+}
+
+/// `[partitions]`.
+#[derive(Clone, Debug)]
+pub struct PartitionSettings {
+    /// Into how many groups the allowed CPUs are divided, unless `cpus` says so itself.
+    pub count: u64,
+    /// The CPUs of each partition; empty means by `count`.
+    pub cpus: Vec<Vec<usize>>,
+    /// Whether workers stay on the CPUs of their partition.
+    pub pin: bool,
+}
+
+/// `[cache]`. The budgets are for the whole server; each partition gets its share.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// Bodies up to this size are kept in memory.
+    pub small_body_bytes_max: u64,
+    /// Memory for heads and bodies.
+    pub bytes_max: u64,
+    /// Open files kept; none means half of the descriptor limit.
+    pub descriptors_max: Option<u64>,
+    /// Entries kept.
+    pub entries_max: u64,
+    /// Which entry leaves first.
+    pub policy: PolicyKind,
+    /// How stale an answer may be; none means that files never change.
+    pub revalidate_ms: Option<u64>,
+    /// Slots of each worker's own first level.
+    pub first_level_slots_max: u64,
+}
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        Self {
+            small_body_bytes_max: 64 * KIB,
+            bytes_max: 256 * MIB,
+            descriptors_max: None,
+            entries_max: 100_000,
+            policy: PolicyKind::S3Fifo,
+            revalidate_ms: Some(1000),
+            first_level_slots_max: 8192,
+        }
+    }
+}
+
+/// `[limits]`.
+#[derive(Clone, Debug)]
+pub struct LimitSettings {
+    /// Connections at a time; none means as many as the descriptors allow.
+    pub connections_max: Option<u64>,
+    /// Requests served on one connection before it is closed; 0 does not count.
+    pub requests_per_connection_max: u64,
+    /// A request head, from method to blank line.
+    pub head_bytes_max: u64,
+    /// The request line alone.
+    pub request_line_bytes_max: u64,
+    /// Field lines of a head.
+    pub fields_max: u64,
+    /// A request body nobody wants is read and dropped up to this size.
+    pub unread_body_bytes_max: u64,
+    /// Ranges in one request.
+    pub ranges_max: u64,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            connections_max: None,
+            requests_per_connection_max: 0,
+            head_bytes_max: 16 * KIB,
+            request_line_bytes_max: 8 * KIB,
+            fields_max: 100,
+            unread_body_bytes_max: 64 * KIB,
+            ranges_max: 100,
+        }
+    }
+}
+
+/// `[timeouts]`.
+#[derive(Clone, Debug)]
+pub struct TimeoutSettings {
+    /// From the first byte of a request to the end of its head.
+    pub head_ms: u64,
+    /// A head that arrives faster than this may take longer than `head_ms`.
+    pub head_bytes_per_s_min: u64,
+    /// A keep-alive connection without a request.
+    pub idle_ms: u64,
+    /// A response of which the client takes nothing.
+    pub write_ms: u64,
+    /// Waiting for the client to close after we did.
+    pub linger_ms: u64,
+    /// From SIGTERM to the end.
+    pub drain_ms: u64,
+}
+
+impl Default for TimeoutSettings {
+    fn default() -> Self {
+        Self {
+            head_ms: 10_000,
+            head_bytes_per_s_min: 500,
+            idle_ms: 60_000,
+            write_ms: 30_000,
+            linger_ms: 2_000,
+            drain_ms: 10_000,
+        }
+    }
+}
+
+/// `[log]`.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// The form of a line, if lines are written at all.
+    pub access: AccessForm,
+    /// The file, or `-` for standard output.
+    pub path: String,
+    /// Each worker's buffer.
+    pub buffer_bytes: u64,
+    /// Full buffers that may wait for the disk before lines are dropped.
+    pub queue_buffers_max: u64,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            access: AccessForm::Off,
+            path: "-".into(),
+            buffer_bytes: 16 * KIB,
+            queue_buffers_max: 64,
+        }
+    }
+}
+
+/// The form of an access log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessForm {
+    /// No access log.
+    Off,
+    /// Apache's combined log format with the duration in microseconds at the end.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[socket]`.
+#[derive(Clone, Debug)]
+pub struct SocketSettings {
+    /// Connections the kernel holds until they are accepted.
+    pub backlog: u64,
+    /// Seconds the kernel waits for a first byte before it wakes the server; 0 does not wait.
+    pub defer_accept_s: u64,
+    /// Which of several listeners on one address gets a connection.
+    pub steering: Steering,
+}
+
+/// Which of several listeners on one address gets a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// The kernel's hash of the addresses.
+    None,
+    /// The listener of the CPU on which the connection arrived.
+    Cpu,
+}
