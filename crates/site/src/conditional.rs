@@ -244,4 +244,4 @@ fn only_date<'v>(mut lines: impl Iterator<Item = &'v [u8]>) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

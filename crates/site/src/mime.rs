@@ -49,7 +49,30 @@ fn known(extension: &[u8]) -> &'static str {
 }
 
 /// Where `mime_guess` has nothing, or something else than IANA's registry and browsers.
-const CORRECTIONS: &[(&str, &str)] = &[];
+const CORRECTIONS: &[(&str, &str)] = &[
+    ("cbor", "application/cbor"),
+    ("cjs", "text/javascript"),
+    ("cur", "image/x-icon"),
+    ("deb", "application/vnd.debian.binary-package"),
+    ("har", "application/json"),
+    ("importmap", "application/importmap+json"),
+    ("ktx2", "image/ktx2"),
+    ("m2ts", "video/mp2t"),
+    ("m3u8", "application/vnd.apple.mpegurl"), // RFC 8216 section 4
+    ("m4a", "audio/mp4"),
+    ("map", "application/json"), // source maps
+    ("mjs", "text/javascript"),  // RFC 9239
+    ("ndjson", "application/x-ndjson"),
+    ("otf", "font/otf"), // RFC 8081
+    ("rpm", "application/x-rpm"),
+    ("svgz", "application/gzip"), // an image only with a Content-Encoding, which we do not guess
+    ("tgz", "application/gzip"),
+    ("topojson", "application/json"),
+    ("ts", "video/mp2t"),
+    ("wgsl", "text/wgsl"),
+    ("woff", "font/woff"),
+    ("zst", "application/zstd"),
+];
 
 /// Adds the charset to the types that have such a parameter and whose default is not UTF-8. JSON
 /// has no such parameter (RFC 8259 section 11).
@@ -65,10 +88,91 @@ fn with_charset(content_type: Cow<'static, str>) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(name: &str, expected: &str) {
+        assert_eq!(content_type(name.as_bytes(), &Overrides::default()), expected, "{name}");
+    }
+
     #[test]
-    fn dump() {
-        for e in "html htm css js mjs cjs json map wasm woff woff2 ttf otf eot svg svgz png apng jpg jpeg gif webp avif jxl heic ico bmp tif xml xhtml txt md csv ics pdf webmanifest manifest jsonld geojson rss atom mp4 m4v webm ogv mp3 m4a ogg oga opus flac wav aac ts m2ts m3u8 mpd vtt srt gz tgz zst br zip 7z xz bz2 tar glb gltf apk deb rpm iso dmg exe jar toml yaml yml rs c py sh wat mid pem crt log conf ini tsx jsx vue scss less ps1 php appcache swf docx xlsx odt epub json5 ndjson topojson hdr ktx2 basis cur dat bin cbor har sql lua go ipynb".split(' ') {
-            println!("{e:12} {:?} {}", mime_guess::from_ext(e).first_raw(), content_type(format!("a.{e}").as_bytes(), &Overrides::default()));
+    fn what_sites_are_made_of() {
+        check("index.html", "text/html; charset=utf-8");
+        check("INDEX.HTM", "text/html; charset=utf-8");
+        check("style.css", "text/css; charset=utf-8");
+        check("app.js", "text/javascript; charset=utf-8");
+        check("app.mjs", "text/javascript; charset=utf-8");
+        check("app.cjs", "text/javascript; charset=utf-8");
+        check("app.js.map", "application/json");
+        check("data.json", "application/json");
+        check("site.webmanifest", "application/manifest+json");
+        check("module.wasm", "application/wasm");
+        check("feed.xml", "text/xml; charset=utf-8");
+        check("feed.atom", "application/atom+xml");
+        check("page.xhtml", "application/xhtml+xml");
+        check("robots.txt", "text/plain; charset=utf-8");
+        check("readme.md", "text/markdown; charset=utf-8");
+        check("table.csv", "text/csv; charset=utf-8");
+        check("captions.vtt", "text/vtt; charset=utf-8");
+    }
+
+    #[test]
+    fn images_and_fonts() {
+        check("a.png", "image/png");
+        check("a.jpg", "image/jpeg");
+        check("a.jpeg", "image/jpeg");
+        check("a.gif", "image/gif");
+        check("a.webp", "image/webp");
+        check("a.avif", "image/avif");
+        check("a.svg", "image/svg+xml; charset=utf-8");
+        check("favicon.ico", "image/x-icon");
+        check("a.woff2", "font/woff2");
+        check("a.woff", "font/woff");
+        check("a.ttf", "font/ttf");
+        check("a.otf", "font/otf");
+    }
+
+    #[test]
+    fn media_and_archives() {
+        check("a.mp4", "video/mp4");
+        check("a.webm", "video/webm");
+        check("a.mp3", "audio/mpeg");
+        check("a.m4a", "audio/mp4");
+        check("a.m3u8", "application/vnd.apple.mpegurl");
+        check("a.ts", "video/mp2t");
+        check("a.pdf", "application/pdf");
+        check("a.zip", "application/zip");
+        check("a.tar.gz", "application/gzip");
+        check("a.tgz", "application/gzip");
+        check("app.js.gz", "application/gzip");
+        check("app.js.zst", "application/zstd");
+        check("app.js.br", UNKNOWN);
+    }
+
+    #[test]
+    fn unknown_files() {
+        for name in ["", "LICENSE", ".html", "a.", "a.unheard-of", "a.html~", "a.\u{212a}"] {
+            check(name, UNKNOWN);
+        }
+        assert_eq!(content_type(b"a.\xff\xfe", &Overrides::default()), UNKNOWN);
+    }
+
+    #[test]
+    fn overrides_come_first() {
+        let pairs = [("MD", "text/html"), (".log", "text/plain; charset=latin1"), ("x", "a/b")];
+        let overrides = Overrides::new(pairs);
+        let check = |name: &str, expected| {
+            assert_eq!(content_type(name.as_bytes(), &overrides), expected, "{name}");
+        };
+        check("a.md", "text/html; charset=utf-8");
+        check("a.Log", "text/plain; charset=latin1");
+        check("a.x", "a/b");
+        check("a.css", "text/css; charset=utf-8");
+    }
+
+    #[test]
+    fn corrections_are_needed() {
+        for (name, content_type) in CORRECTIONS {
+            let guessed = mime_guess::from_ext(name).first_raw();
+            assert_ne!(guessed, Some(*content_type), "{name} needs no correction any more");
         }
     }
 }

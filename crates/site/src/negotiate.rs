@@ -170,4 +170,173 @@ fn parse_weight(value: &[u8]) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(names: &str) -> CodingSet {
+        let is_named = |coding: &Coding| names.split(' ').any(|name| name == coding.token());
+        Coding::ALL.into_iter().filter(is_named).fold(CodingSet::EMPTY, CodingSet::with)
+    }
+
+    fn check(lines: &[&str], available: &str, expected: Option<Coding>) {
+        let found = choose(lines.iter().map(|line| line.as_bytes()), set(available));
+        assert_eq!(found, expected, "{lines:?} of {available}");
+    }
+
+    const ALL: &str = "identity gzip zstd br";
+
+    #[test]
+    fn weights_decide_and_then_the_server() {
+        use Coding::{Brotli, Gzip, Identity, Zstd};
+        check(&["gzip, deflate, br, zstd"], ALL, Some(Brotli));
+        check(&["gzip, deflate, br, zstd"], "identity gzip zstd", Some(Zstd));
+        check(&["gzip, deflate, br, zstd"], "identity", Some(Identity));
+        check(&["gzip"], ALL, Some(Gzip));
+        check(&["x-gzip"], ALL, Some(Gzip));
+        check(&["GZip;Q=1"], ALL, Some(Gzip));
+        check(&["br;q=0.5, gzip;q=0.8"], ALL, Some(Gzip));
+        check(&["br;q=0.001, gzip;q=0.002"], ALL, Some(Gzip));
+        check(&["br;q=0.5, gzip;q=0.500"], ALL, Some(Brotli));
+        check(&["identity, gzip;q=0.9"], ALL, Some(Identity));
+        check(&["identity;q=0.5, gzip;q=0.9"], ALL, Some(Gzip));
+        check(&["identity, gzip"], ALL, Some(Gzip));
+        check(&["deflate"], ALL, Some(Identity));
+        check(&["gzip", "br"], ALL, Some(Brotli));
+    }
+
+    #[test]
+    fn stars() {
+        use Coding::{Brotli, Gzip, Identity, Zstd};
+        check(&["*"], ALL, Some(Brotli));
+        check(&["*;q=0.1, gzip;q=0.2"], ALL, Some(Gzip));
+        check(&["br;q=0, *"], ALL, Some(Zstd));
+        check(&["*;q=0"], ALL, None);
+        check(&["*;q=0, gzip"], ALL, Some(Gzip));
+        check(&["*;q=0, identity;q=0.1"], ALL, Some(Identity));
+        check(&["*, gzip;q=0.5"], "identity gzip", Some(Identity));
+    }
+
+    #[test]
+    fn identity_is_acceptable_until_ruled_out() {
+        use Coding::{Gzip, Identity};
+        check(&[], ALL, Some(Identity));
+        check(&[""], ALL, Some(Identity));
+        check(&[" , ,"], ALL, Some(Identity));
+        check(&["gzip;q=0"], ALL, Some(Identity));
+        check(&["identity;q=0"], ALL, None);
+        check(&["identity;q=0, gzip"], ALL, Some(Gzip));
+        check(&["identity;q=0, gzip"], "identity br", None);
+    }
+
+    #[test]
+    fn a_compressed_file_alone() {
+        check(&[], "br", None);
+        check(&[""], "br", None);
+        check(&["gzip"], "br", None);
+        check(&["br"], "br", Some(Coding::Brotli));
+        check(&["*"], "br", Some(Coding::Brotli));
+        check(&["br"], "", None);
+    }
+
+    #[test]
+    fn invalid_members_are_ignored() {
+        let members = [
+            "br;q=1.001",
+            "br;q=2",
+            "br;q=0.0001",
+            "br;q=.5",
+            "br;q=-1",
+            "br;q=+1",
+            "br;q=",
+            "br;q",
+            "br;",
+            "br;q =1",
+            "br;q= 1",
+            "br;x=1",
+            "br;q=1;x=1",
+            "br;q=0,5",
+            "br;q=1e0",
+            "b r",
+            "br q=1",
+        ];
+        for member in members {
+            check(&[&format!("{member}, gzip;q=0.1")], "identity gzip br", Some(Coding::Gzip));
+        }
+        check(&["br ;\tq=0.7 , gzip;q=0.6"], ALL, Some(Coding::Brotli));
+        check(&["br;q=1., gzip;q=0."], ALL, Some(Coding::Brotli)); // the grammar allows it
+        check(&["br, br;q=0, gzip;q=0.1"], ALL, Some(Coding::Gzip));
+    }
+
+    #[test]
+    fn weights_are_exact() {
+        for weight in 0..=1000_u16 {
+            let text = format!("{}.{:03}", weight / 1000, weight % 1000);
+            assert_eq!(parse_weight(text.as_bytes()), Some(weight));
+        }
+    }
+
+    #[test]
+    fn sets() {
+        assert!(!CodingSet::IDENTITY.is_negotiated());
+        assert!(!CodingSet::EMPTY.is_negotiated());
+        assert!(set("br").is_negotiated());
+        assert_eq!(set(ALL).iter().collect::<Vec<_>>(), Coding::ALL);
+        assert!(set("gzip").contains(Coding::Gzip) && !set("gzip").contains(Coding::Identity));
+    }
+
+    /// A member as the client means it: a name, a weight if it is valid; and as it is written.
+    fn member() -> impl Strategy<Value = (&'static str, Option<u16>, String)> {
+        let name = prop::sample::select(vec!["br", "zstd", "gzip", "identity", "*", "deflate"]);
+        let weight = prop_oneof![
+            Just((Some(1000), String::new())),
+            Just((None, ";q=1.1".to_owned())),
+            Just((Some(0), ";q=0".to_owned())),
+            (0..=1000_u16).prop_map(|q| (Some(q), format!(" ; q={}.{:03}", q / 1000, q % 1000))),
+            (0..=9_u16).prop_map(|q| (Some(q * 100), format!(";Q=0.{q}"))),
+        ];
+        (name, weight).prop_map(|(name, (weight, text))| (name, weight, format!("{name}{text}")))
+    }
+
+    /// The sentences of section 12.5.3, one after the other.
+    fn model(members: &[(&str, Option<u16>, String)], available: CodingSet) -> Option<Coding> {
+        let said = |name: &str| {
+            let mut mentions = members.iter().filter(|member| member.0 == name);
+            mentions.rfind(|member| member.1.is_some()).and_then(|member| member.1)
+        };
+        let mut best: Option<(u16, Coding)> = None;
+        for coding in Coding::ALL {
+            let weight = said(coding.token()).or(said("*"));
+            let is_acceptable = match weight {
+                Some(weight) => weight > 0,
+                None => coding == Coding::Identity,
+            };
+            let weight = weight.unwrap_or(0);
+            if available.contains(coding) && is_acceptable && best.is_none_or(|(w, _)| weight > w) {
+                best = Some((weight, coding));
+            }
+        }
+        best.map(|(_, coding)| coding)
+    }
+
+    proptest! {
+        #[test]
+        fn the_model_agrees(
+            members in proptest::collection::vec(member(), 0..6),
+            available in (0..16_u8).prop_map(CodingSet),
+        ) {
+            let texts: Vec<_> = members.iter().map(|member| member.2.as_str()).collect();
+            let expected = model(&members, available);
+            let (one, many) = (texts.join(" ,"), texts.iter().map(|text| text.as_bytes()));
+            prop_assert_eq!(choose(std::iter::once(one.as_bytes()), available), expected);
+            prop_assert_eq!(choose(many, available), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(line in any::<Vec<u8>>(), available in (0..16_u8).prop_map(CodingSet)) {
+            let chosen = choose(std::iter::once(&line[..]), available);
+            prop_assert!(chosen.is_none_or(|coding| available.contains(coding)));
+        }
+    }
+}

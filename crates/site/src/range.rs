@@ -169,10 +169,8 @@ fn settle(first: ByteRange, more: Vec<ByteRange>, file_len: u64) -> Ranges {
     if let [only] = ranges[..] {
         return Ranges::Some(RangeSet(Repr::One(only)));
     }
-    let cost = ranges.iter().fold(0_u64, |sum, range| {
-        sum.saturating_add(range.len).saturating_add(PART_OVERHEAD_BYTES)
-    });
-    if cost > file_len {
+    let cost = |range: &ByteRange| u128::from(range.len) + u128::from(PART_OVERHEAD_BYTES);
+    if ranges.iter().map(cost).sum::<u128>() > u128::from(file_len) {
         return Ranges::Ignore;
     }
     Ranges::Some(RangeSet(Repr::Many(ranges.into())))
@@ -192,4 +190,235 @@ fn coalesce(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What there is to say about a result in one line: `ignore`, `416`, or `start+len` of each.
+    fn show(ranges: &Ranges) -> String {
+        match ranges {
+            Ranges::Ignore => "ignore".to_owned(),
+            Ranges::Unsatisfiable => "416".to_owned(),
+            Ranges::Some(set) => {
+                let texts = set.iter().map(|range| format!("{}+{}", range.start, range.len));
+                texts.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    fn check(value: &str, file_len: u64, expected: &str) {
+        let found = parse(value.as_bytes(), file_len, RANGES_MAX);
+        assert_eq!(show(&found), expected, "{value} of {file_len}");
+    }
+
+    #[test]
+    fn single_ranges() {
+        check("bytes=0-8", 1000, "0+9");
+        check("bytes=0-0", 1000, "0+1");
+        check("bytes=999-", 1000, "999+1");
+        check("bytes=0-", 1000, "0+1000");
+        check("bytes=990-2000", 1000, "990+10");
+        check("bytes=-5", 1000, "995+5");
+        check("bytes=-5000", 1000, "0+1000");
+        check("Bytes=0-8", 1000, "0+9");
+        check("BYTES=007-08", 1000, "7+2");
+        check("bytes=0-0", 1, "0+1");
+        check("bytes=0-18446744073709551615", 1000, "0+1000");
+        check("bytes=0-99999999999999999999999", 1000, "0+1000");
+        check("bytes=-99999999999999999999999", 1000, "0+1000");
+        check("bytes=18446744073709551614-", u64::MAX, "18446744073709551614+1");
+        check("bytes=0-", u64::MAX, "0+18446744073709551615");
+    }
+
+    #[test]
+    fn unsatisfiable_ranges() {
+        check("bytes=1000-", 1000, "416");
+        check("bytes=5000-6000", 1000, "416");
+        check("bytes=-0", 1000, "416");
+        check("bytes=-0,1000-1000", 1000, "416");
+        check("bytes=18446744073709551615-", u64::MAX, "416");
+        check("bytes=99999999999999999999-", 1000, "416");
+        check("bytes=0-", 0, "416");
+        check("bytes=0-0", 0, "416");
+        check("bytes=-5", 0, "416");
+        check("bytes=-0", 0, "416");
+    }
+
+    #[test]
+    fn ignored_fields() {
+        let values = [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes= , ,",
+            "bytes=-",
+            "bytes=--5",
+            "bytes=a-b",
+            "bytes=5",
+            "bytes=5-4",
+            "bytes=0-1-2",
+            "bytes=+0-1",
+            "bytes=0 -1",
+            "bytes=0- 1",
+            "bytes=0x0-1",
+            "bytes=0-1;2-3",
+            "bytes =0-1",
+            "byte=0-1",
+            "bytess=0-1",
+            "items=0-1",
+            "none",
+            "0-1",
+            "bytes:0-1",
+            "bytes=0-1,x",
+            "bytes=0-1,5-4",
+            "bytes=1000-,x",
+        ];
+        for value in values {
+            check(value, 1000, "ignore");
+        }
+    }
+
+    #[test]
+    fn several_ranges() {
+        check("bytes=0-1,5-8", 1000, "0+2 5+4");
+        check("bytes=5-8,0-1", 1000, "5+4 0+2"); // the client's order
+        check("bytes= 0-1 ,\t, 5-8,", 1000, "0+2 5+4");
+        check("bytes=0-1,-1", 1000, "0+2 999+1");
+        check("bytes=0-1,5000-", 1000, "0+2");
+        check("bytes=0-1,-0", 1000, "0+2");
+        check("bytes=0-1,2-3", 1000, "0+4"); // they touch
+        check("bytes=0-1,3-4", 1000, "0+2 3+2"); // they do not
+        check("bytes=0-9,5-20", 1000, "0+21");
+        check("bytes=50-60,5-20,0-9", 1000, "0+21 50+11"); // sorted, since two were joined
+        check("bytes=0-,0-,0-,0-,0-", 1000, "0+1000");
+        check("bytes=0-99,10-20,5-6", 1000, "0+100");
+    }
+
+    #[test]
+    fn several_ranges_cost_less_than_the_file() {
+        check("bytes=0-0,2-2", 202, "0+1 2+1");
+        check("bytes=0-0,2-2", 201, "ignore");
+        check("bytes=0-499,501-", 1000, "ignore");
+        check("bytes=0-9,-10", u64::MAX, "0+10 18446744073709551605+10");
+        check("bytes=0-9223372036854775807,9223372036854775809-", u64::MAX, "ignore");
+    }
+
+    #[test]
+    fn too_many_ranges() {
+        let list = |count| format!("bytes={}", ["0-0"].repeat(count).join(","));
+        check(&list(RANGES_MAX), 1000, "0+1");
+        check(&list(RANGES_MAX + 1), 1000, "ignore");
+        assert_eq!(parse(b"bytes=0-0,4-4", 1000, 1), Ranges::Ignore);
+        assert_eq!(show(&parse(b"bytes=,0-0,", 1000, 1)), "0+1");
+        assert_eq!(parse(b"bytes=0-0", 1000, 0), Ranges::Ignore);
+    }
+
+    #[test]
+    fn one_range_is_kept_inline() {
+        let Ranges::Some(set) = parse(b"bytes=3-4", 10, RANGES_MAX) else { panic!("is valid") };
+        assert_eq!(set.single(), Some(ByteRange { start: 3, len: 2 }));
+        let Ranges::Some(set) = parse(b"bytes=3-4,9-9", 1000, RANGES_MAX) else {
+            panic!("is valid")
+        };
+        assert_eq!((set.single(), set.len()), (None, 2));
+    }
+
+    /// What stands before and after the dash.
+    type Member = (Option<usize>, Option<usize>);
+
+    /// The bytes of the file that a member asks for.
+    fn bytes_asked(first: Option<usize>, last: Option<usize>, file: usize) -> Vec<bool> {
+        let is_in = |byte: usize| match (first, last) {
+            (Some(first), Some(last)) => first <= byte && byte <= last,
+            (Some(first), None) => first <= byte,
+            (None, Some(count)) => file <= byte + count,
+            (None, None) => false,
+        };
+        (0..file).map(is_in).collect()
+    }
+
+    fn write_member(first: Option<usize>, last: Option<usize>) -> String {
+        let show = |number: Option<usize>| number.map_or(String::new(), |n| n.to_string());
+        format!("{}-{}", show(first), show(last))
+    }
+
+    /// The runs of set bytes in a bitmap.
+    fn runs(map: &[bool]) -> Vec<String> {
+        let mut runs = Vec::new();
+        let mut start = None;
+        for byte in 0..=map.len() {
+            match (start, map.get(byte) == Some(&true)) {
+                (None, true) => start = Some(byte),
+                (Some(from), false) => {
+                    runs.push(format!("{from}+{}", byte - from));
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        runs
+    }
+
+    /// The rules of [`parse`], told with a bit for each byte of the file.
+    fn model(members: &[Member], file: usize) -> String {
+        let is_invalid = |member: &Member| match *member {
+            (Some(first), Some(last)) => last < first,
+            (first, last) => first.or(last).is_none(),
+        };
+        if members.is_empty() || members.iter().any(is_invalid) {
+            return "ignore".to_owned();
+        }
+        let maps: Vec<_> = members.iter().map(|&(a, b)| bytes_asked(a, b, file)).collect();
+        let in_order: Vec<_> = maps.iter().flat_map(|map| runs(map)).collect();
+        let union: Vec<_> = (0..file).map(|byte| maps.iter().any(|map| map[byte])).collect();
+        let joined = runs(&union);
+        let sent = if in_order.len() == joined.len() { &in_order } else { &joined };
+        let bytes = union.iter().filter(|&&is_set| is_set).count();
+        match sent.len() {
+            0 => "416".to_owned(),
+            1 => sent[0].clone(),
+            count if bytes + 100 * count > file => "ignore".to_owned(),
+            _ => sent.join(" "),
+        }
+    }
+
+    fn member(file: usize) -> impl Strategy<Value = Member> {
+        let number = move || 0..file + 3;
+        prop_oneof![
+            8 => (number(), 0..30_usize).prop_map(|(first, more)| (Some(first), Some(first + more))),
+            1 => number().prop_map(|first| (Some(first), None)),
+            2 => number().prop_map(|count| (None, Some(count))),
+            1 => (number(), number()).prop_map(|(first, last)| (Some(first), Some(last))),
+        ]
+    }
+
+    fn request() -> impl Strategy<Value = (usize, Vec<Member>)> {
+        let file = prop_oneof![0..20_usize, 180..900_usize];
+        file.prop_flat_map(|file| (Just(file), proptest::collection::vec(member(file), 0..6)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn the_bitmap_agrees((file, members) in request()) {
+            let texts = members.iter().map(|&(first, last)| write_member(first, last));
+            let value = format!("bytes={}", texts.collect::<Vec<_>>().join(", "));
+            let found = parse(value.as_bytes(), file as u64, RANGES_MAX);
+            prop_assert_eq!(show(&found), model(&members, file), "{} of {}", value, file);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(list in "[0-9, -]{0,60}", file_len in any::<u64>()) {
+            let value = format!("bytes={list}");
+            if let Ranges::Some(set) = parse(value.as_bytes(), file_len, RANGES_MAX) {
+                for range in &*set {
+                    let end = range.start.checked_add(range.len);
+                    prop_assert!(range.len > 0 && end.is_some_and(|end| end <= file_len));
+                }
+            }
+        }
+    }
+}

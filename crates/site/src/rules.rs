@@ -155,4 +155,130 @@ fn is_mixed(token: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use super::*;
+
+    fn matched(globs: &[&'static str], path: &[u8]) -> Vec<&'static str> {
+        let rules = PathGlobs::new(globs.iter().map(|&glob| (glob, glob))).expect("they are valid");
+        rules.matches(path).copied().collect()
+    }
+
+    #[test]
+    fn globs() {
+        let check = |glob, path: &str, expected| {
+            assert_eq!(!matched(&[glob], path.as_bytes()).is_empty(), expected, "{glob} {path}");
+        };
+        check("/a.css", "/a.css", true);
+        check("/a.css", "/b/a.css", false);
+        check("/*.css", "/a.css", true);
+        check("/*.css", "/b/a.css", false);
+        check("*.css", "/a.css", true);
+        check("*.css", "/b/c/a.css", true);
+        check("*.css", "/a.css/b", false);
+        check("b/*.css", "/a/b/c.css", true);
+        check("b/*.css", "/ab/c.css", false);
+        check("/assets/**", "/assets/a", true);
+        check("/assets/**", "/assets/a/b.js", true);
+        check("/assets/**", "/assetss/a", false);
+        check("/assets/*", "/assets/a/b.js", false);
+        check("/a/**/z", "/a/z", true);
+        check("/a/**/z", "/a/b/c/z", true);
+        check("/**", "/", true);
+        check("**", "/a/b", true);
+        check("/a?c", "/abc", true);
+        check("/a?c", "/a/c", false);
+        check("/[a-c].txt", "/b.txt", true);
+        check("*.{png,jpg}", "/x/y.jpg", true);
+        check("*.{png,jpg}", "/x/y.gif", false);
+        check("*.PNG", "/a.png", false);
+        check("/", "/", true);
+        check("/\\*", "/*", true);
+        check("/\\*", "/a", false);
+    }
+
+    #[test]
+    fn matches_keep_the_order_of_the_list() {
+        let globs = ["*.html", "/docs/**", "*.css", "/**"];
+        assert_eq!(matched(&globs, b"/docs/a.html"), ["*.html", "/docs/**", "/**"]);
+        assert_eq!(matched(&globs, b"/a.css"), ["*.css", "/**"]);
+        assert_eq!(matched(&["/*"], b"/\xff"), ["/*"]);
+        assert!(matched(&[], b"/a").is_empty());
+        assert!(PathGlobs::<()>::default().is_empty());
+        assert_eq!(PathGlobs::<()>::default().matches(b"/").count(), 0);
+    }
+
+    #[test]
+    fn a_bad_glob_is_named() {
+        for bad in ["*.{css", "/a[b", "a}", "/[z-a]"] {
+            let rules = [("*.html", 1), (bad, 2)];
+            let error = PathGlobs::new(rules).expect_err("the second is not valid");
+            assert_eq!(error.glob, bad);
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("glob `{bad}`: ")) && text.len() > bad.len() + 10);
+        }
+    }
+
+    #[test]
+    fn hashed_names() {
+        for name in [
+            "app.3f9ab2c1.js",
+            "index-BX7a9k2Q.css",
+            "main.8c6a1f0e.chunk.js",
+            "style.min.9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08.css",
+            "app.3f9ab2c1.min.js",
+            "chunk-7UAF3QZ5.js",
+            "logo_3f9ab2c1d4.svg",
+            "inter-latin-400-normal.C38fXH4l.woff2",
+            "hero.a1b2c3d4e5f6a7b8c9d0.avif",
+        ] {
+            assert!(is_hashed(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_look_hashed() {
+        for name in [
+            "jquery-3.7.1.min.js",
+            "bootstrap-icons.woff2",
+            "app.js",
+            "3f9ab2c1.js",
+            "report-20240101.png",
+            "shot-20240101T120000Z.png",
+            "photo-1920x1080.jpg",
+            "shot-iphone14.png",
+            "shot-iPhone14Pro.png",
+            "holiday-DSC00123.jpg",
+            "intro-face2face.png",
+            "avatar-550e8400-e29b-41d4-a716-446655440000.png",
+            "avatar-550e8400-e29b-41d4-a716-44665544000a.png",
+            "app-v10beta2.js",
+            "font-awesome5free.woff2",
+            "a-ABCDEFGH.js",
+            "a-abcdefab.js",
+            "a-3f9ab2c.js",
+            "app.3f9ab2c1.js.bak",
+            "app-2024Q3FINAL.png",
+            "min.js",
+            ".js",
+            "",
+        ] {
+            assert!(!is_hashed(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn cache_control_without_a_rule() {
+        let check = |path: &str, expected| {
+            assert_eq!(default_cache_control(path.as_bytes()), expected, "{path}");
+        };
+        check("/", REVALIDATE);
+        check("/index.html", REVALIDATE);
+        check("/page-3f9ab2c1.html", REVALIDATE);
+        check("/app.js", REVALIDATE);
+        check("/3f9ab2c1.d/app.js", REVALIDATE);
+        check("/assets/app.3f9ab2c1.js", IMMUTABLE);
+        check("/assets/app.3f9ab2c1.js.map", REVALIDATE);
+        check("/release-3f9ab2c1.zip", REVALIDATE);
+        check("/assets/app.3f9ab2c1.js/", REVALIDATE);
+    }
+}

@@ -1,0 +1,244 @@
+//! Conditional requests: the order of the fields, and the comparison of tags and dates, on heads
+//! as they come over the wire.
+
+use http1::{HeadLimits, Parsed, parse_head};
+use proptest::prelude::*;
+
+use super::Verdict::{NotModified, PreconditionFailed, Proceed};
+use super::*;
+
+/// Sun, 06 Nov 1994 08:49:37 GMT
+const MODIFIED: i64 = 784_111_777;
+const NOW: i64 = MODIFIED + 1000;
+
+const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+const FUTURE: &str = "Sun, 06 Nov 2094 08:49:37 GMT";
+
+const FILE: Validators<'static> = Validators { etag: Some(b"\"a\""), modified: Some(MODIFIED) };
+
+fn verdict(method: &str, fields: &str, validators: &Validators<'_>) -> Verdict {
+    let fields = fields.replace('\n', "\r\n");
+    let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+    match parse_head(bytes.as_bytes(), 0, &HeadLimits::default()) {
+        Ok(Parsed::Complete(head)) => evaluate(&head, validators, NOW),
+        other => panic!("{bytes}: {other:?}"),
+    }
+}
+
+fn check(fields: &str, expected: Verdict) {
+    assert_eq!(verdict("GET", fields, &FILE), expected, "{fields}");
+}
+
+#[test]
+fn if_none_match() {
+    check("If-None-Match: \"a\"", NotModified);
+    check("If-None-Match: W/\"a\"", NotModified);
+    check("If-None-Match: *", NotModified);
+    check("If-None-Match: \"b\"", Proceed);
+    check("If-None-Match: \"b\", \"a\"", NotModified);
+    check("If-None-Match: ,, \"b\" ,\t\"a\",", NotModified);
+    check("If-None-Match: \"b\"\nIf-None-Match: \"a\"", NotModified);
+    check("If-None-Match: \"b\"\nIf-None-Match: W/\"a\", \"c\"", NotModified);
+    check("If-None-Match: \"A\"", Proceed);
+    check("If-None-Match: \"b,\", \"a\"", NotModified); // a comma in a tag
+    check("If-None-Match: \"\"", Proceed);
+}
+
+#[test]
+fn what_is_not_a_tag_never_matches() {
+    for value in [
+        "",
+        "a",
+        "'a'",
+        "\"a",
+        "a\"",
+        "w/\"a\"",
+        "W/a",
+        "W/ \"a\"",
+        "/\"a\"",
+        "\"a\"b",
+        "\"a\" b",
+        "a, \"a\"",
+        "\"b\" \"a\"",
+        "\"b\"; \"a\"",
+        "\" a\"",
+        "**",
+        "\"*\"",
+        "W/*",
+        "\"b\", *",
+    ] {
+        check(&format!("If-None-Match: {value}"), Proceed);
+        check(&format!("If-Match: {value}"), PreconditionFailed);
+    }
+    check("If-None-Match: \"a\", b", NotModified); // what stands before it counts
+}
+
+#[test]
+fn if_match() {
+    check("If-Match: \"a\"", Proceed);
+    check("If-Match: *", Proceed);
+    check("If-Match: \"b\", \"a\"", Proceed);
+    check("If-Match: \"b\"\nIf-Match: \"a\"", Proceed);
+    check("If-Match: \"b\"", PreconditionFailed);
+    check("If-Match: W/\"a\"", PreconditionFailed); // strong comparison
+    check("If-Match: W/\"a\", \"a\"", Proceed);
+}
+
+#[test]
+fn if_modified_since() {
+    let check_date = |date: &str, expected| check(&format!("If-Modified-Since: {date}"), expected);
+    check_date(SAME, NotModified);
+    check_date(AFTER, NotModified);
+    check_date(BEFORE, Proceed);
+    check_date("Sunday, 06-Nov-94 08:49:37 GMT", NotModified);
+    check_date("Sun Nov  6 08:49:37 1994", NotModified);
+    check_date(FUTURE, Proceed);
+    check_date("yesterday", Proceed);
+    check_date("", Proceed);
+    check_date("784111777", Proceed);
+    check_date(&format!("{SAME}, {SAME}"), Proceed);
+    check_date("Sun, 06 Nov 1994 09:06:17 GMT", NotModified); // now
+    check_date("Sun, 06 Nov 1994 09:06:18 GMT", Proceed);
+}
+
+#[test]
+fn if_unmodified_since() {
+    let check_date =
+        |date: &str, expected| check(&format!("If-Unmodified-Since: {date}"), expected);
+    check_date(SAME, Proceed);
+    check_date(AFTER, Proceed);
+    check_date(FUTURE, Proceed);
+    check_date(BEFORE, PreconditionFailed);
+    check_date("yesterday", Proceed);
+    check_date(&format!("{BEFORE}, {BEFORE}"), Proceed);
+}
+
+#[test]
+fn a_list_of_dates_is_no_date() {
+    let two = [&SAME.as_bytes(), &SAME.as_bytes()];
+    assert_eq!(only_date(two.into_iter().copied()), None);
+    assert_eq!(only_date(std::iter::once(SAME.as_bytes())), Some(MODIFIED));
+    assert_eq!(only_date(std::iter::empty()), None);
+}
+
+/// Section 13.2.2, step by step.
+#[test]
+fn the_order_of_the_fields() {
+    let (same, before) = (SAME, BEFORE);
+    // If-Match rules out If-Unmodified-Since.
+    check(&format!("If-Match: \"a\"\nIf-Unmodified-Since: {before}"), Proceed);
+    check(&format!("If-Match: \"b\"\nIf-Unmodified-Since: {same}"), PreconditionFailed);
+    // Failing comes before not modified.
+    check("If-Match: \"b\"\nIf-None-Match: \"a\"", PreconditionFailed);
+    check(&format!("If-None-Match: *\nIf-Unmodified-Since: {before}"), PreconditionFailed);
+    // Having passed, the others are looked at.
+    check("If-Match: \"a\"\nIf-None-Match: \"a\"", NotModified);
+    check(&format!("If-Match: *\nIf-Modified-Since: {same}"), NotModified);
+    check(&format!("If-Unmodified-Since: {same}\nIf-Modified-Since: {same}"), NotModified);
+    // If-None-Match rules out If-Modified-Since, whether it is valid or not.
+    check(&format!("If-None-Match: \"b\"\nIf-Modified-Since: {same}"), Proceed);
+    check(&format!("If-None-Match: \"a\"\nIf-Modified-Since: {before}"), NotModified);
+    check(&format!("If-None-Match:\nIf-Modified-Since: {same}"), Proceed);
+    // If-Range is not a precondition.
+    check("If-Range: \"b\"", Proceed);
+    check("", Proceed);
+}
+
+#[test]
+fn methods() {
+    let since = format!("If-Modified-Since: {SAME}");
+    let check = |method: &str, fields: &str, expected| {
+        assert_eq!(verdict(method, fields, &FILE), expected, "{method} {fields}");
+    };
+    check("HEAD", "If-None-Match: \"a\"", NotModified);
+    check("HEAD", &since, NotModified);
+    for method in ["PUT", "DELETE", "POST", "PATCH", "FOO"] {
+        check(method, "If-None-Match: \"a\"", PreconditionFailed);
+        check(method, "If-None-Match: \"b\"", Proceed);
+        check(method, "If-Match: \"b\"", PreconditionFailed);
+        check(method, &since, Proceed);
+    }
+    for fields in ["If-None-Match: \"a\"", "If-Match: \"b\"", &since] {
+        check("OPTIONS", fields, Proceed);
+        check("TRACE", fields, Proceed);
+    }
+}
+
+#[test]
+fn missing_validators() {
+    let check = |fields: &str, expected| {
+        assert_eq!(verdict("GET", fields, &Validators::default()), expected, "{fields}");
+    };
+    check("If-None-Match: \"a\"", Proceed);
+    check("If-None-Match: *", NotModified);
+    check("If-Match: \"a\"", PreconditionFailed);
+    check("If-Match: *", Proceed);
+    check(&format!("If-Modified-Since: {AFTER}"), Proceed);
+    check(&format!("If-Unmodified-Since: {BEFORE}"), Proceed);
+}
+
+#[test]
+fn if_range() {
+    let holds = |value: &str, now| if_range_holds(value.as_bytes(), &FILE, now);
+    let check = |value: &str, expected| assert_eq!(holds(value, NOW), expected, "{value}");
+    check("\"a\"", true);
+    check("W/\"a\"", false);
+    check("\"b\"", false);
+    check("a", false);
+    check("*", false);
+    check("", false);
+    check("\"a\", \"b\"", false);
+    check("\"a\" ", false);
+    check(SAME, true);
+    check("Sun Nov  6 08:49:37 1994", true);
+    check(BEFORE, false);
+    check(AFTER, false);
+    check(FUTURE, false);
+    assert!(!holds(SAME, MODIFIED)); // the second is not over
+    assert!(holds(SAME, MODIFIED + 1));
+    let weak = Validators { etag: Some(b"W/\"a\""), modified: None };
+    assert!(!if_range_holds(b"W/\"a\"", &weak, NOW));
+    assert!(!if_range_holds(b"\"a\"", &weak, NOW));
+    assert!(!if_range_holds(SAME.as_bytes(), &weak, NOW));
+    assert!(!if_range_holds(b"soon", &weak, NOW));
+}
+
+#[test]
+fn tags_of_files() {
+    let check = |tag: EntityTag, expected: &str| assert_eq!(tag.as_bytes(), expected.as_bytes());
+    check(EntityTag::from_modified(0x1234, 0xabc, Coding::Identity), "\"1234-abc\"");
+    check(EntityTag::from_modified(0x1234, 0xabc, Coding::Brotli), "\"1234-abc-br\"");
+    check(EntityTag::from_modified(0, 0, Coding::Gzip), "\"0-0-gz\"");
+    let widest = "\"ffffffffffffffff-ffffffffffffffff-zst\"";
+    check(EntityTag::from_modified(-1, u64::MAX, Coding::Zstd), widest);
+    check(EntityTag::from_hash(0xff, Coding::Identity), &format!("\"h{:032x}\"", 0xff));
+    check(EntityTag::from_hash(u128::MAX, Coding::Zstd), &format!("\"h{}-zst\"", "f".repeat(32)));
+    assert_eq!(size_of::<EntityTag>(), 40);
+}
+
+proptest! {
+    /// Tags differ where anything differs, and are tags in the eyes of the parser.
+    #[test]
+    fn tags_are_injective(a in any::<(i64, u64)>(), b in any::<(i64, u64)>()) {
+        for (one, other) in Coding::ALL.into_iter().flat_map(|one| Coding::ALL.map(|other| (one, other))) {
+            let tag = EntityTag::from_modified(a.0, a.1, one);
+            let second = EntityTag::from_modified(b.0, b.1, other);
+            prop_assert_eq!(tag == second, a == b && one == other);
+            prop_assert_eq!(split_tag(tag.as_bytes()), Some((tag.as_bytes(), &b""[..])));
+        }
+    }
+
+    /// However tags are listed, the one that is there is found.
+    #[test]
+    fn lists_are_read_whole(
+        before in proptest::collection::vec("(W/)?\"[!#-~]{0,6}\"", 0..4),
+        gap in "[ \t]{0,2},[ \t,]{0,3}",
+    ) {
+        let list = before.iter().map(String::as_str).chain(["\"needle-9\""]).collect::<Vec<_>>().join(&gap);
+        let lines = || std::iter::once(list.as_bytes());
+        prop_assert!(any_matches(lines(), Some(b"\"needle-9\""), Comparison::Strong));
+        prop_assert!(!any_matches(lines(), Some(b"\"needle-8\""), Comparison::Weak));
+    }
+}
