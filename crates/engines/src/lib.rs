@@ -1,1 +1,109 @@
-//! Every concurrency architecture as an engine that drives the same sessions.
+//! Every concurrency architecture as an engine. All drive the same [`session::Connection`]s, so a
+//! difference between two engines is a difference in concurrency and in nothing else.
+//!
+//! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are driven
+//! by it. An engine is one file with the same outline: its row (`SPEC`), `plan` (how many workers,
+//! whose listeners), `start`. What two or more engines share is in `parts`: no engine imports another.
+
+mod event_loop;
+mod event_loop_per_core;
+pub mod jobs;
+mod knobs;
+mod parts;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use session::Worker;
+
+pub use knobs::{Knob, KnobValues};
+
+/// The engines, the default first.
+pub static ENGINES: &[EngineSpec] = &[event_loop_per_core::SPEC, event_loop::SPEC];
+
+/// One row of [`ENGINES`].
+#[derive(Debug)]
+pub struct EngineSpec {
+    /// The name that is typed.
+    pub name: &'static str,
+    /// Events, pipeline, kernel threads, user threads or completion.
+    pub family: &'static str,
+    /// The architecture in the literature, and where it is described.
+    pub paper: &'static str,
+    /// One line: its essential mechanism.
+    pub about: &'static str,
+    /// What can be set.
+    pub knobs: &'static [Knob],
+    /// How many workers a partition gets and whose listeners they are.
+    pub plan: fn(&KnobValues, cpus: usize) -> Plan,
+    /// Starts it.
+    pub start: fn(Start) -> io::Result<Box<dyn Engine>>,
+}
+
+/// The engine of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static EngineSpec> {
+    ENGINES.iter().find(|spec| spec.name == name)
+}
+
+/// What a partition of an engine consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many workers.
+    pub workers: usize,
+    /// Whether each worker has listeners of its own (`SO_REUSEPORT`).
+    pub listeners_per_worker: bool,
+}
+
+/// Everything an engine is started with.
+pub struct Start {
+    /// Sets of CPUs with their own workers, listeners and cache.
+    pub partitions: Vec<PartitionStart>,
+    /// Runs jobs.
+    pub runner: Arc<jobs::Runner>,
+    /// Bound on connections of the whole server.
+    pub connections_max: usize,
+    /// The engine's knobs.
+    pub knobs: KnobValues,
+}
+
+/// One partition.
+pub struct PartitionStart {
+    /// The CPUs it may use; none means any.
+    pub cpus: Vec<usize>,
+    /// Its workers, as many as the plan said.
+    pub workers: Vec<WorkerStart>,
+}
+
+/// One worker.
+pub struct WorkerStart {
+    /// Its clock, cache, log and counters.
+    pub worker: Worker,
+    /// The CPU it is pinned to, if any.
+    pub cpu: Option<usize>,
+    /// Open, listening, non-blocking sockets: its own, or for a plan without them its partition's.
+    pub listeners: Vec<OwnedFd>,
+}
+
+/// An engine that runs.
+pub trait Engine: Send {
+    /// Stops accepting. Connections that wait in a listener's queue are accepted first: closing
+    /// the listener would reset them.
+    fn stop_accepting(&mut self);
+
+    /// Has every connection finish the response under way and then close.
+    fn drain(&mut self);
+
+    /// Closes every connection now.
+    fn abort(&mut self);
+
+    /// Whether all workers have ended.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for all workers to end.
+    ///
+    /// # Errors
+    /// What ended a worker against its will.
+    fn join(self: Box<Self>) -> io::Result<()>;
+}

@@ -53,9 +53,9 @@ pub enum Op<'s> {
 /// Where a connection is, for drivers that evict or park connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Between two requests, holding nothing: may be closed or parked.
+    /// Before a request, holding nothing: may be closed or parked.
     Idle,
-    /// In the middle of a head, or before the first one.
+    /// In the middle of a head.
     Reading,
     /// A job is wanted or out.
     Working,
@@ -212,8 +212,8 @@ impl Connection {
     #[inline]
     pub fn phase(&self) -> Phase {
         match self.state {
-            State::Idle => Phase::Idle,
-            State::Fresh | State::Reading => Phase::Reading,
+            State::Fresh | State::Idle => Phase::Idle,
+            State::Reading => Phase::Reading,
             State::Working | State::Waiting => Phase::Working,
             State::Writing => Phase::Writing,
             State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,

@@ -58,6 +58,8 @@ pub use site::listing::Format as ListFormat;
 pub struct ListCursor {
     /// The directory, open, so that a rename does not confuse the listing.
     pub directory: FileRef,
+    /// The canonical path of the directory, for the heading.
+    pub path: Box<[u8]>,
     /// Writes the items.
     pub renderer: Renderer,
     /// The bytes of all names: one allocation for 100,000 entries.

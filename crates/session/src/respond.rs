@@ -213,7 +213,14 @@ impl Connection {
                 match ranges.single() {
                     Some(range) => {
                         let end = range.end();
-                        partial_head(w, exchange, file.variant(index), range.start, end, connection);
+                        partial_head(
+                            w,
+                            exchange,
+                            file.variant(index),
+                            range.start,
+                            end,
+                            connection,
+                        );
                         exchange.send_range(hit, index, range.start, end);
                     }
                     None => start_parts(w, exchange, hit, index, ranges, connection),
@@ -468,8 +475,7 @@ fn start_parts(
         .map(|r| part_head(&boundary, variant, r.start, r.end()).len() as u64 + r.len)
         .sum::<u64>()
         + closing_line(&boundary).len() as u64;
-    let media_type =
-        [b"multipart/byteranges; boundary=", boundary.as_slice()].concat();
+    let media_type = [b"multipart/byteranges; boundary=", boundary.as_slice()].concat();
     let mut head = start_head(w, &mut exchange.out, 206);
     head.field("Content-Type", &media_type);
     head.lines(variant.fields_but_type());
@@ -562,9 +568,8 @@ fn is_navigation(head: &Head<'_>) -> bool {
 
 /// HTML unless `Accept` names JSON and not HTML.
 fn list_format(head: &Head<'_>) -> ListFormat {
-    let names = |media_type: &[u8]| {
-        head.values(FieldName::Accept).any(|value| contains(value, media_type))
-    };
+    let names =
+        |media_type: &[u8]| head.values(FieldName::Accept).any(|value| contains(value, media_type));
     if names(b"application/json") && !names(b"text/html") {
         ListFormat::Json
     } else {

@@ -55,7 +55,7 @@ impl FileStatus {
     }
 
     /// The status of what `path` names, following links. Empty is `directory`.
-    pub(super) fn at(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
+    pub fn at(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
         with_c_path(path, |path| {
             let mut raw = MaybeUninit::<libc::stat>::zeroed();
             // SAFETY: `path` is a NUL-terminated string that lives through the call; the pointer

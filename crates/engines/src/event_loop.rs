@@ -1,0 +1,33 @@
+//! `event-loop`: SPED, the single-process event-driven server (Pai, Druschel, Zwaenepoel, "Flash",
+//! USENIX 1999, §3.3; Radhakrishnan 2019, §2.1.1).
+//!
+//! Its essential mechanism: one thread waits for readiness of all sockets at once and never waits for
+//! any of them alone. What it leaves out: help with the disk. A job runs on the spot, so a file that
+//! is not in memory delays every connection; that is the architecture, and what the others improve on.
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::reactor::{self, Loops};
+use crate::{Engine, EngineSpec, Plan, Start};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop",
+    family: "events",
+    paper: "SPED (Flash, USENIX 1999, section 3.3)",
+    about: "one thread, one epoll set for all connections of a partition",
+    knobs: KNOBS,
+    plan,
+    start,
+};
+
+const KNOBS: &[Knob] =
+    &[reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+
+fn plan(_: &KnobValues, _: usize) -> Plan {
+    Plan { workers: 1, listeners_per_worker: true }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Loops::start(SPEC.name, start)?))
+}

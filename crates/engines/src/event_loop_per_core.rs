@@ -1,0 +1,46 @@
+//! `event-loop-per-core`: the shared-nothing event loop on every core, as modern servers have it; the
+//! N-copy architecture (Genevès 2012, §II.B) with threads in place of processes.
+//!
+//! Its essential mechanism: as many event loops as CPUs, each pinned to one and with its own listener,
+//! among which the kernel spreads connections (`SO_REUSEPORT`); a connection never changes its loop,
+//! so loops share nothing but the second level of the cache. What it leaves out: balance. A loop with
+//! busier connections gets no help from the others.
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::reactor::{self, Loops};
+use crate::{Engine, EngineSpec, Plan, Start};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop-per-core",
+    family: "events",
+    paper: "N-copy (Geneves 2012, section II.B), with threads",
+    about: "one pinned event loop per CPU, each with a listener of its own",
+    knobs: KNOBS,
+    plan,
+    start,
+};
+
+const WORKERS: Knob = Knob {
+    name: "workers",
+    about: "event loops in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const KNOBS: &[Knob] =
+    &[WORKERS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let workers = match knobs.get_usize(WORKERS.name) {
+        0 => cpus.max(1),
+        workers => workers,
+    };
+    Plan { workers, listeners_per_worker: true }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Loops::start(SPEC.name, start)?))
+}

@@ -1,0 +1,267 @@
+//! Running jobs: the only place where engines touch files. A [`Runner`] may be used by any thread;
+//! where a job runs is the engine's choice, how it runs is the same for all.
+
+use std::cmp::Reverse;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
+use session::{Done, Job, ListCursor, ListFormat, ListName};
+use site::host::{Dotfiles, Host, Symlinks};
+use site::listing::{Item, Kind as ItemKind, Renderer};
+use site::resolve::{Files, Kind, Opened, is_current, resolve};
+use site::resource::{Entry, FileRef, Identity};
+use site::{Site, path};
+
+/// Bytes of a listing rendered by one job: small enough that a loop which runs jobs on the spot
+/// serves others between two of them.
+const LIST_CHUNK_BYTES: usize = 64 * 1024;
+
+/// A root that was replaced (a link to the current release that was switched) is noticed within this.
+const ROOT_CHECK_US: u64 = 1_000_000;
+
+/// Runs jobs.
+pub struct Runner {
+    site: Arc<Site>,
+    roots: Vec<HostRoot>,
+    small_body_bytes_max: u64,
+}
+
+/// The root of one host, opened anew when its path leads to another directory.
+struct HostRoot {
+    path: PathBuf,
+    root: RwLock<Arc<Root>>,
+    checked_us: AtomicU64,
+}
+
+impl Runner {
+    /// Opens the roots of all hosts. Bodies of at most `small_body_bytes_max` bytes are kept in
+    /// memory.
+    ///
+    /// # Errors
+    /// A root that cannot be opened; the message names it.
+    pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
+        let open = |host: &Host| HostRoot::open(&host.settings().root);
+        let roots = site.hosts().iter().map(open).collect::<io::Result<_>>()?;
+        Ok(Self { site, roots, small_body_bytes_max })
+    }
+
+    /// Runs one job, which may block.
+    #[must_use]
+    pub fn run(&self, job: Job) -> Done {
+        match job {
+            Job::Resolve { host, path, previous } => {
+                let files = HostFiles { root: self.roots[host].current() };
+                match previous {
+                    Some(slot) if is_current(slot.value(), &files) => Done::Current(slot),
+                    _ => {
+                        let entry = self.resolve(host, &path, &files);
+                        Done::Resolved(entry.map(|entry| (path, entry)))
+                    }
+                }
+            }
+            Job::List { host, path, format } => {
+                Done::Listed(self.list(host, &path, format).and_then(list_more))
+            }
+            Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
+        }
+    }
+
+    fn resolve(&self, host: usize, path: &[u8], files: &HostFiles) -> io::Result<Entry> {
+        let (seconds, nanoseconds) = os::clock::unix_time();
+        let now_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        resolve(self.site.host(host), path, files, now_ns, self.small_body_bytes_max)
+    }
+
+    /// Opens a directory, and reads and sorts its names.
+    fn list(&self, host: usize, path: &[u8], format: ListFormat) -> io::Result<Box<ListCursor>> {
+        let root = self.roots[host].current();
+        let settings = self.site.host(host).settings();
+        let symlinks = symlinks(settings.symlinks);
+        let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
+        let directory = File::from(root.open(relative, symlinks)?);
+        let mut cursor = Box::new(ListCursor {
+            directory: FileRef::new(directory),
+            path: path.into(),
+            renderer: Renderer::new(format),
+            names: Vec::new(),
+            entries: Vec::new(),
+            next: 0,
+        });
+        let directory = FileRef::clone(&cursor.directory);
+        let mut reader = read_directory(directory.as_fd())?;
+        while let Some(entry) = reader.next_entry()? {
+            if settings.dotfiles == Dotfiles::Deny && path::is_hidden(&[b"/", entry.name].concat())
+            {
+                continue;
+            }
+            let is_directory = match entry.kind {
+                EntryKind::Directory => true,
+                EntryKind::Regular | EntryKind::Other => false,
+                EntryKind::Symlink | EntryKind::Unknown => {
+                    let full = [path[1..].as_ref(), entry.name].concat();
+                    match root.stat_relative(&full, symlinks) {
+                        Ok(status) => status.kind == FileKind::Directory,
+                        Err(_) => continue, // what a request would not find is not listed
+                    }
+                }
+            };
+            push_name(&mut cursor, entry.name, is_directory)?;
+        }
+        sort(&mut cursor);
+        Ok(cursor)
+    }
+}
+
+impl HostRoot {
+    fn open(path: &Path) -> io::Result<Self> {
+        let root = Root::new(path)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        Ok(Self {
+            path: path.to_owned(),
+            root: RwLock::new(Arc::new(root)),
+            checked_us: AtomicU64::new(os::clock::now()),
+        })
+    }
+
+    /// The root as it is now.
+    fn current(&self) -> Arc<Root> {
+        let now = os::clock::now();
+        let root = self.read();
+        let checked = self.checked_us.load(Ordering::Relaxed);
+        let is_due = now.saturating_sub(checked) >= ROOT_CHECK_US;
+        if is_due && self.checked_us.swap(now, Ordering::Relaxed) == checked {
+            self.replace_if_other(&root);
+            return self.read();
+        }
+        root
+    }
+
+    fn read(&self) -> Arc<Root> {
+        Arc::clone(&self.root.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A root that is missing for a moment (between two steps of a deployment) stays what it was.
+    fn replace_if_other(&self, root: &Root) {
+        let Ok(named) = std::fs::metadata(&self.path) else { return };
+        let Ok(open) = FileStatus::of(root.as_fd()) else { return };
+        if (named.dev(), named.ino()) == (open.device, open.inode) {
+            return;
+        }
+        if let Ok(root) = Root::new(&self.path) {
+            *self.root.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(root);
+        }
+    }
+}
+
+/// The files of one host, for resolution.
+struct HostFiles {
+    root: Arc<Root>,
+}
+
+impl Files for HostFiles {
+    fn open(&self, path: &[u8], policy: Symlinks) -> io::Result<Opened> {
+        let descriptor: OwnedFd = self.root.open(path, symlinks(policy))?;
+        let status = FileStatus::of(descriptor.as_fd())?;
+        let kind = match status.kind {
+            FileKind::Regular => Kind::Regular,
+            FileKind::Directory => Kind::Directory,
+            FileKind::Other => Kind::Other,
+        };
+        let file = FileRef::new(File::from(descriptor));
+        Ok(Opened { file, kind, identity: identity(&status) })
+    }
+
+    fn identity(&self, path: &[u8]) -> io::Result<Identity> {
+        self.root.stat_at(path).map(|status| identity(&status))
+    }
+
+    fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {
+        let mut content = vec![0; len];
+        let mut at = 0;
+        while at < len {
+            match read_at(file.as_fd(), &mut content[at..], at as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => at += n,
+            }
+        }
+        Ok(content)
+    }
+
+    fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
+        FileStatus::of(file.as_fd()).map(|status| identity(&status))
+    }
+}
+
+fn identity(status: &FileStatus) -> Identity {
+    Identity {
+        device: status.device,
+        inode: status.inode,
+        len: status.len,
+        modified_ns: status.modified_ns.into(),
+        changed_ns: status.changed_ns.into(),
+    }
+}
+
+fn symlinks(policy: Symlinks) -> os::files::Symlinks {
+    match policy {
+        Symlinks::Beneath => os::files::Symlinks::Beneath,
+        Symlinks::Never => os::files::Symlinks::Never,
+        Symlinks::Anywhere => os::files::Symlinks::Anywhere,
+    }
+}
+
+fn push_name(cursor: &mut ListCursor, name: &[u8], is_directory: bool) -> io::Result<()> {
+    let start = u32::try_from(cursor.names.len()).map_err(io::Error::other)?;
+    let len = u16::try_from(name.len()).map_err(io::Error::other)?;
+    cursor.names.extend_from_slice(name);
+    cursor.entries.push(ListName { start, len, is_directory });
+    Ok(())
+}
+
+/// Directories first, then by the bytes of the name.
+fn sort(cursor: &mut ListCursor) {
+    let ListCursor { names, entries, .. } = cursor;
+    entries.sort_unstable_by_key(|entry| (Reverse(entry.is_directory), name(names, *entry)));
+}
+
+fn name(names: &[u8], entry: ListName) -> &[u8] {
+    &names[entry.start as usize..][..usize::from(entry.len)]
+}
+
+/// Renders the next chunk of a listing.
+fn list_more(mut cursor: Box<ListCursor>) -> io::Result<(Vec<u8>, Option<Box<ListCursor>>)> {
+    let mut bytes = Vec::with_capacity(LIST_CHUNK_BYTES + 1024);
+    let ListCursor { directory, renderer, names, entries, next, path } = &mut *cursor;
+    if *next == 0 {
+        renderer.header(path, &mut bytes);
+    }
+    while let Some(entry) = entries.get(*next).filter(|_| bytes.len() < LIST_CHUNK_BYTES) {
+        *next += 1;
+        let name = name(names, *entry);
+        // What was deleted meanwhile is left out.
+        if let Ok(status) = FileStatus::at(directory.as_fd(), name) {
+            renderer.item(&item(name, &status), &mut bytes);
+        }
+    }
+    if *next < entries.len() {
+        return Ok((bytes, Some(cursor)));
+    }
+    renderer.footer(&mut bytes);
+    Ok((bytes, None))
+}
+
+fn item<'n>(name: &'n [u8], status: &FileStatus) -> Item<'n> {
+    let kind = match status.kind {
+        FileKind::Regular => ItemKind::File,
+        FileKind::Directory => ItemKind::Directory,
+        FileKind::Other => ItemKind::Other,
+    };
+    let modified = Some(status.modified_ns.div_euclid(1_000_000_000));
+    Item { name, kind, len: status.len, modified }
+}

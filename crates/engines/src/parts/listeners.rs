@@ -1,0 +1,127 @@
+//! The listeners of one event loop: accepting with a gate, and what happens when descriptors run out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use os::epoll::{Epoll, Interest};
+use session::Tick;
+
+/// Keys of listeners: above those of all connections.
+pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
+
+/// How long accepting rests after the kernel had no descriptor or no memory for a connection.
+const PAUSE_MS: u64 = 100;
+
+/// The listeners of one loop.
+pub(crate) struct Listeners {
+    sockets: Vec<OwnedFd>,
+    /// Given up for a moment when descriptors run out, so that a connection can be turned away
+    /// instead of waiting for ever.
+    reserve: Option<OwnedFd>,
+    /// Until when nothing is accepted.
+    paused_until: Option<Tick>,
+}
+
+/// What came of an attempt to accept.
+pub(crate) enum Accepted {
+    /// A connection.
+    Connection(OwnedFd, SocketAddr),
+    /// None waits.
+    Nothing,
+    /// The client has gone again: try the next.
+    Gone,
+    /// No descriptors or memory; one client was turned away.
+    Exhausted,
+}
+
+impl Listeners {
+    pub(crate) fn new(sockets: Vec<OwnedFd>) -> Self {
+        let reserve = sockets.first().and_then(|socket| socket.try_clone().ok());
+        Self { sockets, reserve, paused_until: None }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Watches all listeners.
+    pub(crate) fn watch(&self, epoll: &Epoll) -> io::Result<()> {
+        for (index, socket) in self.sockets.iter().enumerate() {
+            epoll.add(socket.as_fd(), Interest::READ, LISTENER_KEYS + index as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts one connection.
+    pub(crate) fn accept(&mut self, index: usize) -> io::Result<Accepted> {
+        let Some(socket) = self.sockets.get(index) else { return Ok(Accepted::Nothing) };
+        match os::socket::accept(socket.as_fd()) {
+            Ok((socket, peer)) => Ok(Accepted::Connection(socket, peer)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Accepted::Nothing),
+            Err(error) if is_exhaustion(&error) => {
+                self.turn_one_away(index);
+                Ok(Accepted::Exhausted)
+            }
+            // Errors of the connection, not of the listener: accept(2) lists them.
+            Err(_) => Ok(Accepted::Gone),
+        }
+    }
+
+    /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.
+    pub(crate) fn pause(&mut self, epoll: &Epoll, now: Tick) -> io::Result<()> {
+        if self.paused_until.replace(now.plus_ms(PAUSE_MS)).is_none() {
+            self.set_interest(epoll, Interest::NONE)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts again if the pause is over.
+    pub(crate) fn resume(&mut self, epoll: &Epoll, now: Tick) -> io::Result<()> {
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.paused_until = None;
+            self.set_interest(epoll, Interest::READ)?;
+        }
+        Ok(())
+    }
+
+    /// When [`Listeners::resume`] is worth calling.
+    pub(crate) fn next_look(&self) -> Option<Tick> {
+        self.paused_until
+    }
+
+    /// Closes all listeners.
+    pub(crate) fn close(&mut self) {
+        self.sockets.clear();
+        self.paused_until = None;
+    }
+
+    fn set_interest(&self, epoll: &Epoll, interest: Interest) -> io::Result<()> {
+        for (index, socket) in self.sockets.iter().enumerate() {
+            epoll.modify(socket.as_fd(), interest, LISTENER_KEYS + index as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns at
+    /// once that it is not served, and takes the reserve back.
+    fn turn_one_away(&mut self, index: usize) {
+        const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
+                              Content-Length: 0\r\nConnection: close\r\n\r\n";
+        let Some(listener) = self.sockets.get(index) else { return };
+        self.reserve = None;
+        if let Ok((socket, _)) = os::socket::accept(listener.as_fd()) {
+            let _ = os::send::send(socket.as_fd(), BUSY, false); // a courtesy: it may fail
+        }
+        self.reserve = listener.try_clone().ok();
+    }
+}
+
+/// Whether the process or the system is out of descriptors or memory.
+fn is_exhaustion(error: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
+}

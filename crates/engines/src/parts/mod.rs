@@ -1,0 +1,7 @@
+//! What two or more engines are made of. Each part knows nothing of the engines that use it.
+
+pub(crate) mod connections;
+pub(crate) mod listeners;
+pub(crate) mod reactor;
+pub(crate) mod step;
+pub(crate) mod wheel;

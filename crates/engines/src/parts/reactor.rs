@@ -1,0 +1,424 @@
+//! The event loop itself: one thread, one epoll set. Used by the engines of the event family; each
+//! says how many there are and what they share.
+//!
+//! Sockets are watched edge-triggered and added once; a connection that can be answered at once after
+//! it is accepted is never added at all.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use os::epoll::{Epoll, Event, EventBuffer, Interest};
+use os::event::Wake;
+use session::{Connection, Tick, Worker};
+
+use super::connections::Connections;
+use super::listeners::{Accepted, LISTENER_KEYS, Listeners};
+use super::step::{Ready, Step, step};
+use crate::jobs::Runner;
+use crate::knobs::{Knob, KnobValues};
+use crate::{Engine, Start, WorkerStart};
+
+pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
+    name: "events_per_wait",
+    about: "events taken from the kernel at once; more batch better, fewer are fairer",
+    min: 1,
+    max: 4096,
+    default: 256,
+};
+
+pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
+    name: "accepts_per_wake",
+    about: "connections accepted in a row before others get a turn",
+    min: 1,
+    max: 4096,
+    default: 64,
+};
+
+pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
+    name: "file_chunk_kib",
+    about: "KiB of a file sent in a row before other connections get a turn",
+    min: 16,
+    max: 1 << 20,
+    default: 1024,
+};
+
+/// The key of the wake-up call: above those of all listeners.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// Bytes received at once: a head of usual size many times over, or several pipelined ones.
+const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// Event loops that run, each in a thread.
+pub(crate) struct Loops {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    shared: Arc<Shared>,
+}
+
+/// What the loops of one engine share.
+struct Shared {
+    open: AtomicUsize,
+    connections_max: usize,
+    stop_accepting: AtomicBool,
+    drain: AtomicBool,
+    abort: AtomicBool,
+    wakes: Vec<Wake>,
+}
+
+impl Loops {
+    /// Starts a thread for each worker.
+    pub(crate) fn start(name: &'static str, start: Start) -> io::Result<Self> {
+        let workers: Vec<WorkerStart> =
+            start.partitions.into_iter().flat_map(|partition| partition.workers).collect();
+        let wakes = workers.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
+        let shared = Arc::new(Shared {
+            open: AtomicUsize::new(0),
+            connections_max: start.connections_max,
+            stop_accepting: AtomicBool::new(false),
+            drain: AtomicBool::new(false),
+            abort: AtomicBool::new(false),
+            wakes,
+        });
+        let mut threads = Vec::new();
+        for (index, worker) in workers.into_iter().enumerate() {
+            let (shared, runner) = (Arc::clone(&shared), Arc::clone(&start.runner));
+            let knobs = start.knobs.clone();
+            let builder = std::thread::Builder::new().name(format!("{name}-{index}"));
+            threads.push(builder.spawn(move || {
+                if let Some(cpu) = worker.cpu {
+                    os::affinity::pin_thread(&[cpu])?;
+                }
+                Reactor::new(worker, runner, shared, index, &knobs)?.run()
+            })?);
+        }
+        Ok(Self { threads, shared })
+    }
+
+    fn tell(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::Release);
+        self.shared.wakes.iter().for_each(Wake::notify);
+    }
+}
+
+impl Engine for Loops {
+    fn stop_accepting(&mut self) {
+        self.tell(&self.shared.stop_accepting);
+    }
+
+    fn drain(&mut self) {
+        self.tell(&self.shared.drain);
+    }
+
+    fn abort(&mut self) {
+        self.tell(&self.shared.abort);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    fn join(self: Box<Self>) -> io::Result<()> {
+        for thread in self.threads {
+            thread.join().map_err(|_| io::Error::other("an event loop panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+/// One event loop.
+struct Reactor {
+    epoll: Epoll,
+    events: EventBuffer,
+    listeners: Listeners,
+    connections: Connections,
+    worker: Worker,
+    runner: Arc<Runner>,
+    shared: Arc<Shared>,
+    index: usize,
+    buffer: Box<[u8]>,
+    /// Connections that yielded in the middle of a file.
+    yielded: Vec<u64>,
+    accepts_per_wake: usize,
+    file_chunk_bytes: u64,
+    is_accepting: bool,
+    is_draining: bool,
+}
+
+impl Reactor {
+    fn new(
+        start: WorkerStart,
+        runner: Arc<Runner>,
+        shared: Arc<Shared>,
+        index: usize,
+        knobs: &KnobValues,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
+        let listeners = Listeners::new(start.listeners);
+        listeners.watch(&epoll)?;
+        let mut reactor = Self {
+            epoll,
+            events: EventBuffer::with_capacity(knobs.get_usize(EVENTS_PER_WAIT.name)),
+            listeners,
+            connections: Connections::new(Tick(os::clock::now())),
+            worker: start.worker,
+            runner,
+            shared,
+            index,
+            buffer: vec![0; RECEIVE_BYTES].into(),
+            yielded: Vec::new(),
+            accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            is_accepting: true,
+            is_draining: false,
+        };
+        reactor.read_clock();
+        Ok(reactor)
+    }
+
+    /// Turns until everything has ended.
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let timeout = self.timeout_ms();
+            self.epoll.wait(&mut self.events, timeout)?;
+            self.read_clock();
+            for index in 0..self.events.len() {
+                if let Some(event) = self.events.get(index) {
+                    self.handle(event)?;
+                }
+            }
+            self.resume_yielded();
+            self.expire();
+            self.listeners.resume(&self.epoll, self.worker.now())?;
+            self.obey()?;
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event) -> io::Result<()> {
+        if event.key < LISTENER_KEYS {
+            let is_hung_up = event.hangup || event.error;
+            self.drive(event.key, Ready { is_drained: false, is_hung_up });
+            Ok(())
+        } else if event.key == WAKE_KEY {
+            self.shared.wakes[self.index].clear();
+            Ok(())
+        } else {
+            self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake)
+        }
+    }
+
+    /// Takes steps with one connection until it waits, yields or closes.
+    #[inline]
+    fn drive(&mut self, key: u64, ready: Ready) {
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key, ready)));
+        if driven.is_err() {
+            // A bug met by one connection ends that connection. The panic has been printed.
+            self.close(key);
+        }
+    }
+
+    #[inline]
+    fn drive_unguarded(&mut self, key: u64, mut ready: Ready) {
+        loop {
+            let Some(slot) = self.connections.get(key) else { return };
+            let taken = step(
+                slot.socket.as_fd(),
+                &mut slot.connection,
+                &mut self.worker,
+                &mut self.buffer,
+                &mut ready,
+                self.file_chunk_bytes,
+            );
+            match taken {
+                Step::More => {}
+                Step::Yield => return self.queue(key),
+                Step::Wait => return self.wait(key),
+                Step::Job => self.run_job(key),
+                Step::JobOut => return, // this engine runs jobs on the spot: none is ever out
+                Step::Closed => return self.close(key),
+            }
+        }
+    }
+
+    /// SPED's way with a job: on the spot, while everybody waits.
+    fn run_job(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        let (id, job) = slot.connection.take_job();
+        let done = self.runner.run(job);
+        self.read_clock();
+        if let Some(slot) = self.connections.get(key) {
+            slot.connection.done(&mut self.worker, id, done);
+        }
+    }
+
+    /// Leaves a connection to its socket: watches it if that is not done yet, and sets its timer.
+    #[inline]
+    fn wait(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        if !slot.is_watched {
+            slot.is_watched = true;
+            let interest =
+                Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
+            if self.epoll.add(slot.socket.as_fd(), interest, key).is_err() {
+                return self.close(key); // no memory for the watch
+            }
+        }
+        self.connections.schedule(key);
+    }
+
+    fn queue(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        if !slot.is_queued {
+            slot.is_queued = true;
+            self.yielded.push(key);
+        }
+        self.connections.schedule(key);
+    }
+
+    fn resume_yielded(&mut self) {
+        for key in std::mem::take(&mut self.yielded) {
+            if let Some(slot) = self.connections.get(key) {
+                slot.is_queued = false;
+                self.drive(key, Ready::default());
+            }
+        }
+    }
+
+    fn close(&mut self, key: u64) {
+        if let Some(mut slot) = self.connections.remove(key) {
+            slot.connection.close(&mut self.worker);
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            self.worker.counters.connections_open.subtract(1);
+        }
+    }
+
+    /// Accepts up to `count` connections from one listener.
+    fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
+        for _ in 0..count {
+            if !self.has_room() {
+                return self.pause();
+            }
+            match self.listeners.accept(listener)? {
+                Accepted::Connection(socket, peer) => self.welcome(socket, peer),
+                Accepted::Nothing => return Ok(()),
+                Accepted::Gone => {}
+                Accepted::Exhausted => {
+                    self.evict();
+                    return self.pause();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.worker.counters.connections_accepted.add(1);
+        self.worker.counters.connections_open.add(1);
+        let connection = Connection::new(&self.worker, peer);
+        let key = self.connections.insert(connection, socket);
+        self.drive(key, Ready::default());
+    }
+
+    /// Whether there is room for one more connection, if need be after an idle one was closed.
+    fn has_room(&mut self) -> bool {
+        let is_full =
+            |shared: &Shared| shared.open.load(Ordering::Relaxed) >= shared.connections_max;
+        if is_full(&self.shared) {
+            self.evict();
+        }
+        !is_full(&self.shared)
+    }
+
+    /// Closes the idle connection that has rested longest. Those that rested about as long are put
+    /// back to be next.
+    fn evict(&mut self) {
+        let mut rested = self.connections.take_least_recent();
+        rested.sort_by_key(|&key| self.connections.get(key).and_then(|s| s.connection.deadline()));
+        for (index, key) in rested.into_iter().enumerate() {
+            if index > 0 {
+                self.connections.schedule(key);
+                continue;
+            }
+            self.worker.counters.connections_evicted.add(1);
+            self.close(key);
+        }
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.worker.counters.accept_pauses.add(1);
+        self.listeners.pause(&self.epoll, self.worker.now())
+    }
+
+    fn expire(&mut self) {
+        let now = self.worker.now();
+        if self.connections.next_look().is_none_or(|look| look > now) {
+            return;
+        }
+        for key in self.connections.take_expired(now) {
+            if let Some(slot) = self.connections.get(key) {
+                slot.connection.expire(&mut self.worker);
+                self.drive(key, Ready::default());
+            }
+        }
+    }
+
+    /// Does what the engine was told to do.
+    fn obey(&mut self) -> io::Result<()> {
+        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        if self.is_accepting && told(&self.shared.stop_accepting) {
+            self.is_accepting = false;
+            for listener in 0..self.listeners.count() {
+                // Who waits in the queue would be reset by the close.
+                self.accept(listener, usize::MAX)?;
+            }
+            self.listeners.close();
+        }
+        if !self.is_draining && told(&self.shared.drain) {
+            self.is_draining = true;
+            for key in self.connections.keys() {
+                if let Some(slot) = self.connections.get(key) {
+                    slot.connection.drain();
+                    self.drive(key, Ready::default());
+                }
+            }
+        }
+        if told(&self.shared.abort) {
+            self.connections.keys().into_iter().for_each(|key| self.close(key));
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let is_ending = self.is_draining || self.shared.abort.load(Ordering::Acquire);
+        !self.is_accepting && is_ending && self.connections.len() == 0
+    }
+
+    /// How long to wait for events.
+    #[inline]
+    fn timeout_ms(&self) -> Option<u32> {
+        if !self.yielded.is_empty() {
+            return Some(0);
+        }
+        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
+        let looks = [self.connections.next_look(), self.listeners.next_look(), housekeeping];
+        let next = looks.into_iter().flatten().min()?;
+        let ms = next.since(self.worker.now()).div_ceil(1000);
+        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+
+    #[inline]
+    fn read_clock(&mut self) {
+        let (seconds, nanoseconds) = os::clock::unix_time();
+        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
+        self.worker.set_time(Tick(os::clock::now()), unix_us);
+    }
+}

@@ -1,0 +1,152 @@
+//! One step of one connection: at most one network system call. All policy of input and output is
+//! here, once for all engines.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use session::{Connection, Op, Worker};
+
+/// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
+/// costs less than a second vector element does in the kernel.
+const COALESCED_BYTES_MAX: usize = 4096;
+
+/// What is known about a socket's readiness, carried from step to step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ready {
+    /// The receive queue was empty after the last receive: another would only say so again.
+    pub(crate) is_drained: bool,
+    /// The peer has shut its side down: receive until the end shows, even from an empty queue.
+    pub(crate) is_hung_up: bool,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Progress: take another step.
+    More,
+    /// Progress in a long file: let others have a turn, then take another step.
+    Yield,
+    /// Nothing until the socket is ready.
+    Wait,
+    /// A job wants to be taken.
+    Job,
+    /// A job is out.
+    JobOut,
+    /// Close the socket.
+    Closed,
+}
+
+/// Takes one step. `buffer` is lent to receive into and to gather a response in.
+#[inline]
+pub(crate) fn step(
+    socket: BorrowedFd<'_>,
+    connection: &mut Connection,
+    w: &mut Worker,
+    buffer: &mut [u8],
+    ready: &mut Ready,
+    file_chunk_bytes: u64,
+) -> Step {
+    match connection.next() {
+        Op::Recv => receive(socket, connection, w, buffer, ready),
+        Op::Send { head, body, more } => {
+            let outcome = send(socket, head, body, more, buffer);
+            let len = head.len() + body.len();
+            after_send(connection, w, outcome, len)
+        }
+        Op::File { file, offset, len } => {
+            let chunk = len.min(file_chunk_bytes);
+            // A chunk is bounded far below the size of memory.
+            let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
+            after_sendfile(connection, w, outcome)
+        }
+        Op::Job => Step::Job,
+        Op::Wait => Step::JobOut,
+        Op::Shutdown => {
+            let _ = os::socket::shutdown_write(socket); // fails only if the peer has gone
+            connection.sent(w, 0);
+            // What is in the receive queue is to be dropped: look even if it was seen empty.
+            ready.is_drained = false;
+            Step::More
+        }
+        Op::Close { reset } => {
+            if reset {
+                let _ = os::socket::set_linger_zero(socket); // then the close is an orderly one
+            }
+            Step::Closed
+        }
+    }
+}
+
+#[inline]
+fn receive(
+    socket: BorrowedFd<'_>,
+    connection: &mut Connection,
+    w: &mut Worker,
+    buffer: &mut [u8],
+    ready: &mut Ready,
+) -> Step {
+    if ready.is_drained && !ready.is_hung_up {
+        return Step::Wait;
+    }
+    match os::send::recv(socket, buffer) {
+        Ok(n) => {
+            ready.is_drained = n < buffer.len();
+            connection.ingest(w, &buffer[..n]);
+            Step::More
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
+        Err(_) => Step::Closed,
+    }
+}
+
+#[inline]
+fn send(
+    socket: BorrowedFd<'_>,
+    head: &[u8],
+    body: &[u8],
+    more: bool,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let len = head.len() + body.len();
+    if body.is_empty() {
+        return os::send::send(socket, head, more);
+    }
+    if head.is_empty() {
+        return os::send::send(socket, body, more);
+    }
+    if len <= COALESCED_BYTES_MAX.min(buffer.len()) {
+        buffer[..head.len()].copy_from_slice(head);
+        buffer[head.len()..len].copy_from_slice(body);
+        return os::send::send(socket, &buffer[..len], more);
+    }
+    os::send::send_two(socket, head, body, more)
+}
+
+#[inline]
+fn after_send(
+    connection: &mut Connection,
+    w: &mut Worker,
+    outcome: io::Result<usize>,
+    len: usize,
+) -> Step {
+    match outcome {
+        Ok(n) => {
+            connection.sent(w, n);
+            // A short send has filled the socket's buffer, and the kernel will tell of space in it.
+            if n < len { Step::Wait } else { Step::More }
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
+        Err(_) => Step::Closed,
+    }
+}
+
+fn after_sendfile(connection: &mut Connection, w: &mut Worker, outcome: io::Result<usize>) -> Step {
+    match outcome {
+        Ok(n) => {
+            connection.sent(w, n);
+            Step::Yield
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
+        Err(_) => Step::Closed,
+    }
+}

@@ -1,0 +1,144 @@
+//! A timer wheel with lazy entries: moving a deadline further away costs nothing, because an entry
+//! that comes up too early is put back where it belongs.
+//!
+//! It holds keys, not connections; whether a key that comes up still means something is the caller's
+//! to say. It has no clock.
+
+use session::Tick;
+
+/// Width of a bucket, as a power of two of microseconds: 131 ms.
+const BUCKET_BITS: u32 = 17;
+
+/// Buckets in the wheel. Later deadlines wait in the last bucket and are put back from there.
+const BUCKETS: u64 = 512;
+
+/// Keys by the time at which they come up.
+pub(crate) struct Wheel {
+    buckets: Vec<Vec<Entry>>,
+    /// The bucket number that comes up next; earlier ones are empty.
+    cursor: u64,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    key: u64,
+}
+
+impl Wheel {
+    pub(crate) fn new(now: Tick) -> Self {
+        let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
+        Self { buckets, cursor: bucket_of(now), len: 0 }
+    }
+
+    /// Adds a key. Returns the moment at which it will come up, which identifies the entry: of
+    /// several entries of one key only the one last added counts.
+    pub(crate) fn add(&mut self, key: u64, deadline: Tick) -> Tick {
+        // A deadline comes up when its bucket is over, so never early.
+        let number = (bucket_of(deadline) + 1).clamp(self.cursor, self.cursor + BUCKETS - 1);
+        self.buckets[(number % BUCKETS) as usize].push(Entry { key });
+        self.len += 1;
+        Tick(number << BUCKET_BITS)
+    }
+
+    /// Takes the keys out that have come up by `now`, with the moment of their entry.
+    pub(crate) fn take_due(&mut self, now: Tick, due: &mut Vec<(u64, Tick)>) {
+        let end = bucket_of(now) + 1;
+        // After a long sleep every bucket is due once, not once for each turn slept through.
+        let stop = end.min(self.cursor + BUCKETS);
+        while self.cursor < stop {
+            self.take_bucket(self.cursor, due);
+            self.cursor += 1;
+        }
+        self.cursor = self.cursor.max(end);
+    }
+
+    /// Takes the keys of the earliest bucket that has any, ahead of its time, beginning with the
+    /// `skip`th. Returns which one that was.
+    pub(crate) fn take_ahead(&mut self, skip: u64, due: &mut Vec<(u64, Tick)>) -> Option<u64> {
+        for ahead in skip..BUCKETS {
+            self.take_bucket(self.cursor + ahead, due);
+            if !due.is_empty() {
+                return Some(ahead);
+            }
+        }
+        None
+    }
+
+    /// When the wheel wants to be looked at again; none while it is empty.
+    pub(crate) fn next_look(&self) -> Option<Tick> {
+        (self.len > 0).then_some(Tick(self.cursor << BUCKET_BITS))
+    }
+
+    fn take_bucket(&mut self, number: u64, due: &mut Vec<(u64, Tick)>) {
+        let bucket = &mut self.buckets[(number % BUCKETS) as usize];
+        self.len -= bucket.len();
+        due.extend(bucket.drain(..).map(|entry| (entry.key, Tick(number << BUCKET_BITS))));
+        if bucket.capacity() > 1024 {
+            *bucket = Vec::new();
+        }
+    }
+}
+
+fn bucket_of(tick: Tick) -> u64 {
+    tick.0 >> BUCKET_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn due(wheel: &mut Wheel, now: u64) -> Vec<u64> {
+        let mut due = Vec::new();
+        wheel.take_due(Tick(now), &mut due);
+        due.into_iter().map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn keys_come_up_after_their_deadline_and_within_a_quarter_second() {
+        let mut wheel = Wheel::new(Tick(5 * SECOND));
+        wheel.add(1, Tick(6 * SECOND));
+        wheel.add(2, Tick(8 * SECOND));
+        assert!(due(&mut wheel, 6 * SECOND - 1).is_empty());
+        assert_eq!(due(&mut wheel, 6 * SECOND + SECOND / 4), [1]);
+        assert_eq!(due(&mut wheel, 8 * SECOND + SECOND / 4), [2]);
+        assert_eq!(wheel.next_look(), None);
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_wheel_comes_up_early_to_be_put_back() {
+        let mut wheel = Wheel::new(Tick(0));
+        let far = Tick(500 * SECOND);
+        let moment = wheel.add(7, far);
+        assert!(moment < far);
+        assert_eq!(due(&mut wheel, moment.0), [7]);
+    }
+
+    #[test]
+    fn a_long_sleep_brings_everything_up_once() {
+        let mut wheel = Wheel::new(Tick(0));
+        for key in 0..100 {
+            wheel.add(key, Tick(key * SECOND / 3));
+        }
+        let mut keys = due(&mut wheel, 3600 * SECOND);
+        keys.sort_unstable();
+        assert_eq!(keys, (0..100).collect::<Vec<_>>());
+        wheel.add(1, Tick(0));
+        assert_eq!(due(&mut wheel, 3601 * SECOND), [1]);
+    }
+
+    #[test]
+    fn buckets_can_be_taken_ahead_of_their_time() {
+        let mut wheel = Wheel::new(Tick(0));
+        wheel.add(1, Tick(20 * SECOND));
+        wheel.add(2, Tick(10 * SECOND));
+        let mut taken = Vec::new();
+        let ahead = wheel.take_ahead(0, &mut taken).unwrap();
+        assert_eq!(taken.drain(..).map(|t| t.0).collect::<Vec<_>>(), [2]);
+        assert!(wheel.take_ahead(ahead + 1, &mut taken).is_some());
+        assert_eq!(taken.drain(..).map(|t| t.0).collect::<Vec<_>>(), [1]);
+        assert_eq!(wheel.take_ahead(0, &mut taken), None);
+    }
+}
