@@ -73,6 +73,7 @@ enum Trailer {
     Value,
     LineFeed,
     LastLineFeed,
+    End,
 }
 
 impl BodySkipper {
@@ -142,15 +143,7 @@ impl State {
             (Self::SizeEnd(_), _) => Err(BodyError::ChunkSize),
             (Self::DataCarriageReturn, b'\r') => Ok(Self::DataLineFeed),
             (Self::DataLineFeed, b'\n') => Ok(Self::Size { size: 0, digits: 0 }),
-            (Self::Trailer { part: Trailer::LastLineFeed, .. }, b'\n') => Ok(Self::Done),
-            (Self::Trailer { bytes, part }, _) => {
-                let bytes = bytes + 1;
-                if bytes > TRAILER_BYTES_MAX {
-                    return Err(BodyError::TrailerTooLong);
-                }
-                let part = part.after(byte).ok_or(BodyError::Trailer)?;
-                Ok(Self::Trailer { bytes, part })
-            }
+            (Self::Trailer { bytes, part }, _) => after_trailer(bytes, part, byte),
             _ => Err(BodyError::ChunkEnd),
         }
     }
@@ -183,6 +176,16 @@ fn after_extension(size: u64, bytes: u16, part: Extension, byte: u8) -> Result<S
     }
     let part = part.after(byte).ok_or(BodyError::Extension)?;
     Ok(State::Extension { size, bytes: bytes + 1, part })
+}
+
+fn after_trailer(bytes: u16, part: Trailer, byte: u8) -> Result<State, BodyError> {
+    if bytes == TRAILER_BYTES_MAX {
+        return Err(BodyError::TrailerTooLong);
+    }
+    match part.after(byte).ok_or(BodyError::Trailer)? {
+        Trailer::End => Ok(State::Done),
+        part => Ok(State::Trailer { bytes: bytes + 1, part }),
+    }
 }
 
 impl Extension {
@@ -223,6 +226,7 @@ impl Trailer {
             (Self::Value, b'\r') => Some(Self::LineFeed),
             (Self::Value, _) if is_field_value(byte) => Some(Self::Value),
             (Self::LineFeed, b'\n') => Some(Self::LineStart),
+            (Self::LastLineFeed, b'\n') => Some(Self::End),
             _ => None,
         }
     }

@@ -1,0 +1,10 @@
+//! Tests of the crate through its public interface: tables of heads and bodies, every way to cut
+//! them, and properties. What a response has to contain is tested with the session, not here.
+
+mod bodies;
+mod heads;
+mod properties;
+mod refused_heads;
+mod responses;
+mod splits;
+mod support;
