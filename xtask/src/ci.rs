@@ -6,7 +6,9 @@
 
 use std::process::Stdio;
 
-use crate::tools::{self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, NIGHTLY, Tool};
+use crate::tools::{
+    self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, Tool,
+};
 
 const HELP: &str = "\
 cargo xtask ci [--long]
@@ -58,6 +60,12 @@ const STEPS: &[Step] = &[
     ),
     step("test", When::Always, "cargo test --workspace", &[]),
     step("build", When::Always, "cargo build --release --package cli", &[]),
+    step(
+        "static",
+        When::Always,
+        "cargo build --release --target x86_64-unknown-linux-musl --package cli",
+        &[MUSL_TARGET],
+    ),
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),
     Step {

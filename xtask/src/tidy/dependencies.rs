@@ -29,8 +29,8 @@ const TABLE: &[Allowed] = &[
     allowed("crates/engines", &["file-cache", "os", "session", "site"]),
     allowed("crates/server", &["engines", "file-cache", "os", "session", "site"]),
     allowed("crates/cli", &["engines", "server"]),
-    allowed("crates/lab", &["statistics"]),
-    allowed("crates/testkit", &["file-cache", "session", "site"]),
+    allowed("crates/lab", &["os"]),
+    allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),
     allowed("xtask", &["lab", "os", "statistics"]),
 ];
