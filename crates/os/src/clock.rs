@@ -78,6 +78,7 @@ mod tests {
 
         let before = (cpu_time_thread(), cpu_time_process());
         while cpu_time_thread() - before.0 < Duration::from_millis(5) {}
-        assert!(cpu_time_process() - before.1 >= Duration::from_millis(5));
+        // The two clocks are read one after the other, hence not quite 5.
+        assert!(cpu_time_process() - before.1 >= Duration::from_millis(4));
     }
 }

@@ -2,6 +2,7 @@
 //! step, with the same table.
 
 use super::*;
+use crate::clock;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A directory that is removed at the end of the test.
 struct Scratch(PathBuf);
@@ -185,6 +187,7 @@ fn while_renaming(steps: &[(PathBuf, PathBuf)], body: impl FnOnce()) {
             while !done.load(Ordering::Relaxed) {
                 for (from, to) in steps {
                     fs::rename(from, to).unwrap();
+                    thread::sleep(Duration::from_micros(10)); // every state gets its share
                 }
             }
         });
@@ -194,36 +197,48 @@ fn while_renaming(steps: &[(PathBuf, PathBuf)], body: impl FnOnce()) {
     });
 }
 
-/// Opens `path` many times; it may fail but must never be anything but `expected`.
+/// Opens `path` until it has both succeeded and failed many times (or for 2 s); what is opened
+/// must never be anything but `expected`.
 fn check_under_attack(root: &Root, path: &[u8], policies: &[Symlinks], expected: &str) {
-    let mut opened = 0;
-    for attempt in 0..4_000 {
-        let policy = policies[attempt % policies.len()];
-        if let Ok(file) = root.open(path, policy) {
-            assert_eq!(contents(&file).unwrap(), expected);
-            opened += 1;
+    const ENOUGH: usize = 100;
+    let end_us = clock::now() + 2_000_000;
+    let (mut opened, mut failed) = (0, 0);
+    while (opened < ENOUGH || failed < ENOUGH) && clock::now() < end_us {
+        match root.open(path, policies[(opened + failed) % policies.len()]) {
+            Ok(file) => {
+                assert_eq!(contents(&file).unwrap(), expected);
+                opened += 1;
+            }
+            Err(_) => failed += 1,
         }
     }
-    assert!(opened > 0, "never opened");
+    assert!(opened > 0 && failed > 0, "opened {opened} times, failed {failed} times");
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_does_not_lead_outside() {
+fn what_is_swapped_for_a_link_does_not_lead_outside() {
     let scratch = tree();
     let at = |name: &str| scratch.0.join("site").join(name);
-    fs::create_dir(at("swapped")).unwrap();
-    fs::write(at("swapped/secret"), "inside").unwrap();
-    scratch.link("site/lure", "../outside");
-    let steps =
-        [("swapped", "away"), ("lure", "swapped"), ("swapped", "lure"), ("away", "swapped")];
-    let steps = steps.map(|(from, to)| (at(from), at(to)));
-    while_renaming(&steps, || {
-        for open in BOTH {
-            let root = open(&scratch.0.join("site")).unwrap();
-            let policies = [Symlinks::Beneath, Symlinks::Never];
-            check_under_attack(&root, b"swapped/secret", &policies, "inside");
-        }
-    });
+    let check = |target: &str, path: &[u8]| {
+        scratch.link("site/lure", target);
+        let swap = [("swap", "away"), ("lure", "swap"), ("swap", "lure"), ("away", "swap")];
+        let steps = swap.map(|(from, to)| (at(from), at(to)));
+        while_renaming(&steps, || {
+            for open in BOTH {
+                let root = open(&scratch.0.join("site")).unwrap();
+                let policies = [Symlinks::Beneath, Symlinks::Never];
+                check_under_attack(&root, path, &policies, "inside");
+            }
+        });
+        fs::remove_file(at("lure")).unwrap();
+    };
+    fs::write(at("swap"), "inside").unwrap();
+    check("../outside/secret", b"swap");
+    fs::remove_file(at("swap")).unwrap();
+
+    fs::create_dir(at("swap")).unwrap();
+    fs::write(at("swap/secret"), "inside").unwrap();
+    check("../outside", b"swap/secret");
 }
 
 #[test]
