@@ -1,2 +1,78 @@
-//! The `ropewalk` command: parse, then a match of one-liners.
-fn main() {}
+//! The `ropewalk` command: parses what was typed and hands it on. What the commands do is in the
+//! `server` crate.
+
+mod arguments;
+mod engines_table;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use server::config::{Arguments, Config};
+
+use arguments::{Command, CommandLine};
+
+/// Why a command failed, which decides the exit status.
+enum Failure {
+    /// What was typed or configured is wrong: status 2.
+    Usage(String),
+    /// It was right and did not work out: status 1.
+    Operation(String),
+}
+
+fn main() -> ExitCode {
+    match CommandLine::try_parse() {
+        Ok(line) => exit_code(execute(line.command)),
+        Err(error) => {
+            // Help and version are errors to clap, with status 0.
+            let printed = error.print().is_ok();
+            if printed && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(2) }
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(arguments) => serve(&arguments.into()),
+        Command::Check(arguments) => check(&arguments.into()),
+        Command::Engines => print(&engines_table::table()),
+        Command::Doctor { directory } => doctor(&directory),
+    }
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    let config = Config::load(arguments).map_err(Failure::Usage)?;
+    server::check(&config).map_err(Failure::Usage)?;
+    server::run(&config).map_err(Failure::Operation)
+}
+
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let config = Config::load(arguments).map_err(Failure::Usage)?;
+    print(&server::check(&config).map_err(Failure::Usage)?)
+}
+
+fn doctor(directory: &Path) -> Result<(), Failure> {
+    let lines = server::doctor::examine(directory);
+    print(&lines.iter().map(|finding| format!("{finding}\n")).collect::<String>())
+}
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Operation(format!("cannot print: {why}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
+    let (message, status) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => (message, 2),
+        Err(Failure::Operation(message)) => (message, 1),
+    };
+    server::report(&message);
+    ExitCode::from(status)
+}

@@ -9,6 +9,29 @@ use std::io::Write;
 
 pub mod access_log;
 pub mod config;
+pub mod doctor;
+mod engine_choice;
+mod listeners;
+mod partitions;
+mod ready;
+mod run;
+mod server;
+mod signals;
+
+pub use run::run;
+pub use server::{Server, Summary};
+
+use config::Config;
+
+/// The effective configuration as TOML, after everything has been checked that can be without
+/// opening a socket.
+///
+/// # Errors
+/// One line: what is wrong, where, and what is allowed.
+pub fn check(config: &Config) -> Result<String, String> {
+    ready::make_ready(config, &partitions::Machine::this())?;
+    Ok(config.show())
+}
 
 /// One line on standard error. That it may be closed is no reason to stop serving.
 pub fn report(message: &str) {

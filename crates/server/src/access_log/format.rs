@@ -5,7 +5,7 @@ use std::io::Write;
 
 use session::Record;
 
-use super::calendar::{Moment, MONTHS};
+use super::calendar::{MONTHS, Moment};
 
 /// Apache's combined log format with the duration in microseconds after it, in UTC:
 /// `peer - - [time] "request" status bytes "referer" "user agent" duration`.

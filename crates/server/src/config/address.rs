@@ -50,9 +50,8 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("{text:?} is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080")
-        };
+        let wrong =
+            || format!("{text:?} is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080");
         if let Ok(port) = text.parse() {
             return Ok(Self::local(port));
         }

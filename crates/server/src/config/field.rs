@@ -19,7 +19,11 @@ pub(super) struct Key<T> {
 /// How a value is read and printed. Numbers and switches name their place once; other forms bring
 /// a reader and a printer.
 pub(super) enum Field<T> {
-    Number { unit: Unit, range: RangeInclusive<u64>, place: fn(&mut T) -> &mut u64 },
+    Number {
+        unit: Unit,
+        range: RangeInclusive<u64>,
+        place: fn(&mut T) -> &mut u64,
+    },
     /// A number, or this word.
     NumberOr {
         word: &'static str,
@@ -29,7 +33,10 @@ pub(super) enum Field<T> {
     },
     Switch(fn(&mut T) -> &mut bool),
     Text(fn(&mut T) -> &mut String),
-    Other { read: fn(&mut T, &Value<'_>) -> Result<(), Fault>, show: fn(&T) -> String },
+    Other {
+        read: fn(&mut T, &Value<'_>) -> Result<(), Fault>,
+        show: fn(&T) -> String,
+    },
 }
 
 impl<T: Clone> Key<T> {
@@ -100,7 +107,8 @@ pub(super) fn read_table<T: Clone>(
             let message = format!("unknown key {:?}{hint}", name.get_ref());
             Err(Fault { span: name.span(), message })
         };
-        let earlier = |fault: &Fault| first.as_ref().is_none_or(|f| fault.span.start < f.span.start);
+        let earlier =
+            |fault: &Fault| first.as_ref().is_none_or(|f| fault.span.start < f.span.start);
         if let Some(fault) = outcome.err().filter(earlier) {
             first = Some(fault);
         }

@@ -79,6 +79,11 @@ impl Config {
         show::show(&self.settings, &self.origins)
     }
 
+    /// Prefixes `message` with the place where `key` was set.
+    pub(crate) fn explain(&self, key: &str, message: &str) -> String {
+        self.origins.explain(key, message)
+    }
+
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -92,7 +97,7 @@ impl Config {
     /// directory somebody happens to be in.
     fn resolve_paths(&mut self, directory: &Path) {
         for host in &mut self.settings.hosts {
-            host.root = directory.join(&host.root);
+            host.root = directory.join(&host.root).components().collect();
         }
         let path = &mut self.settings.log.path;
         if path != "-" {
@@ -166,7 +171,8 @@ impl Config {
         let text = format!("{key} = {value}");
         let source = Source { text: &text, name: flag.into(), has_lines: false };
         let explain = |fault: Fault| source.explain(&fault);
-        let table = DeTable::parse(&text).map_err(|error| format!("{flag}: {}", error.message()))?;
+        let table =
+            DeTable::parse(&text).map_err(|error| format!("{flag}: {}", error.message()))?;
         if self.settings.hosts.is_empty() {
             self.settings.hosts.push(site::host::HostSettings::new(".".into()));
         }
@@ -188,7 +194,9 @@ impl Config {
             (Some(root), _) => root.clone(),
             (None, Some(config)) if hosts.is_empty() => {
                 let name = config.display();
-                return Err(format!("{name}: nothing to serve: add a [[host]] or name a directory"));
+                return Err(format!(
+                    "{name}: nothing to serve: add a [[host]] or name a directory"
+                ));
             }
             (None, None) if hosts.is_empty() => ".".into(),
             (None, _) => return Ok(()),

@@ -46,7 +46,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     }),
     bytes("limits.head_bytes_max", 256..=MIB, |s| &mut s.limits.head_bytes_max),
     bytes("limits.request_line_bytes_max", 64..=MIB, |s| &mut s.limits.request_line_bytes_max),
-    number("limits.fields_max", 1..=1000, |s| &mut s.limits.fields_max),
+    number("limits.fields_max", 1..=256, |s| &mut s.limits.fields_max),
     bytes("limits.unread_body_bytes_max", 0..=GIB, |s| &mut s.limits.unread_body_bytes_max),
     number("limits.ranges_max", 1..=1000, |s| &mut s.limits.ranges_max),
     number("timeouts.head_ms", 1..=DAY_MS, |s| &mut s.timeouts.head_ms),
@@ -130,11 +130,8 @@ const ACCESS_FORMS: &[(&str, AccessForm)] =
     &[("off", AccessForm::Off), ("combined", AccessForm::Combined), ("json", AccessForm::Json)];
 const STEERINGS: &[(&str, Steering)] = &[("none", Steering::None), ("cpu", Steering::Cpu)];
 const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
-const SYMLINKS: &[(&str, Symlinks)] = &[
-    ("beneath", Symlinks::Beneath),
-    ("never", Symlinks::Never),
-    ("anywhere", Symlinks::Anywhere),
-];
+const SYMLINKS: &[(&str, Symlinks)] =
+    &[("beneath", Symlinks::Beneath), ("never", Symlinks::Never), ("anywhere", Symlinks::Anywhere)];
 const CODINGS: &[(&str, Coding)] =
     &[("br", Coding::Brotli), ("zstd", Coding::Zstd), ("gzip", Coding::Gzip)];
 
@@ -200,13 +197,18 @@ fn read_mime_types(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fau
     host.mime_types = value.map(|extension, item| {
         let media_type = item.text()?;
         let fits = media_type.contains('/') && !media_type.bytes().any(|b| b.is_ascii_control());
-        if fits { Ok((extension.into(), media_type.into())) } else { Err(item.must_be("a media type")) }
+        if fits {
+            Ok((extension.into(), media_type.into()))
+        } else {
+            Err(item.must_be("a media type"))
+        }
     })?;
     Ok(())
 }
 
 fn read_cache_control(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.cache_control = read_rows(value, CACHE_CONTROL_KEYS, &["path", "value"], Default::default)?;
+    host.cache_control =
+        read_rows(value, CACHE_CONTROL_KEYS, &["path", "value"], Default::default)?;
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use super::host_key;
 use super::settings::Settings;
 use super::source::Origins;
-use super::host_key;
 
 /// Checks the whole; the error is one line.
 pub(super) fn check(settings: &Settings, origins: &Origins) -> Result<(), String> {

@@ -1,0 +1,89 @@
+//! What can be typed, with its help. Values are checked where the configuration is: a flag and the
+//! key it stands for must not differ in what they allow.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use server::config::Arguments;
+
+/// A web server for static files.
+///
+/// Ropewalk serves a directory over HTTP/1.1. How it shares the work among CPUs is a choice: its
+/// engines are the concurrency architectures of the literature, behind one protocol.
+#[derive(Parser)]
+#[command(name = "ropewalk", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ropewalk serve examples/site                       on http://127.0.0.1:8080
+  ropewalk serve public --listen :80 --log combined  on every address of this machine
+  ropewalk serve --config /etc/ropewalk/ropewalk.toml
+  ropewalk check --config ropewalk.toml              is it right, and what does it mean?";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Serve a directory until SIGTERM or Ctrl-C
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArguments),
+    /// Print the effective configuration, each key with its origin, or say what is wrong with it
+    Check(ServeArguments),
+    /// List the engines and their knobs
+    Engines,
+    /// Say what this machine lacks and what it costs
+    Doctor {
+        /// The directory that would be served: its file system matters
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
+}
+
+const SERVE_EXAMPLES: &str = "\
+SIGTERM and Ctrl-C let responses finish; a second one cuts them off. SIGUSR1 reopens the access log.
+
+Examples:
+  ropewalk serve public --listen 8081 --listen '[::1]:8081'
+  ropewalk serve public --engine event-loop --partitions '0-3;4-7'
+  ropewalk serve public --set cache.revalidate_ms=never --set host.listing=true";
+
+#[derive(Args)]
+pub(crate) struct ServeArguments {
+    /// The directory to serve; without a configuration file the current one
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Where to listen, may be repeated: 8080 (this machine), :8080 (everywhere), 127.0.0.1:8080, [::1]:8080
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<String>,
+    /// The configuration file (TOML); flags override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The engine, or auto: see `ropewalk engines`
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// How many partitions, or the CPUs of each: 2, or 0-3;4-7
+    #[arg(long, value_name = "N|CPUS")]
+    partitions: Option<String>,
+    /// The access log: off, combined or json
+    #[arg(long, value_name = "FORM")]
+    log: Option<String>,
+    /// Set any key of the configuration: cache.policy=lru
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl From<ServeArguments> for Arguments {
+    fn from(typed: ServeArguments) -> Self {
+        Self {
+            directory: typed.directory,
+            config: typed.config,
+            listen: typed.listen,
+            engine: typed.engine,
+            partitions: typed.partitions,
+            log: typed.log,
+            set: typed.set,
+        }
+    }
+}

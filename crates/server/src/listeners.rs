@@ -1,0 +1,127 @@
+//! Opening the listening sockets, with errors that say what to do about them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use os::socket::{self, ListenOptions};
+
+use crate::config::{ListenAddress, SocketSettings, Steering};
+
+/// Sets of listeners: each set has one for every address.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// One set for each worker, or each partition, as the engine's plan asks.
+    pub(crate) sets: Vec<Vec<OwnedFd>>,
+    /// The addresses they listen on, with the port the kernel chose for port 0.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// Takes the listeners that a service manager passed; without any, opens those of the settings.
+///
+/// # Errors
+/// One line with the address and what to do.
+pub(crate) fn open(
+    addresses: &[ListenAddress],
+    settings: &SocketSettings,
+    sets: usize,
+) -> Result<Listeners, String> {
+    let inherited = socket::listening_descriptors().map_err(|why| {
+        format!("the sockets passed by the service manager cannot be used: {why}")
+    })?;
+    if !inherited.is_empty() {
+        return share(inherited, sets);
+    }
+    let options = ListenOptions {
+        backlog: settings.backlog as u32,
+        reuse_port: sets > 1,
+        defer_accept_s: settings.defer_accept_s as u32,
+        no_delay: true,
+        ipv6_only: true,
+    };
+    let mut listeners =
+        Listeners { sets: (0..sets).map(|_| Vec::new()).collect(), addresses: Vec::new() };
+    for address in addresses {
+        listeners.add(*address, &options)?;
+    }
+    if settings.steering == Steering::Cpu && sets > 1 {
+        listeners.steer()?;
+    }
+    Ok(listeners)
+}
+
+impl Listeners {
+    fn add(&mut self, address: ListenAddress, options: &ListenOptions) -> Result<(), String> {
+        let mut port = None;
+        for (index, mut one) in address.socket_addresses().into_iter().enumerate() {
+            one.set_port(port.unwrap_or(one.port()));
+            match self.add_one(one, options) {
+                Ok(bound) => port = Some(bound.port()),
+                // A machine without IPv6 is a machine on which "everywhere" is less.
+                Err(why) if index > 0 && is_absent(&why) => {}
+                Err(why) => return Err(explain(one, &why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// One listener in each set. The first decides the port.
+    fn add_one(&mut self, address: SocketAddr, options: &ListenOptions) -> io::Result<SocketAddr> {
+        if options.reuse_port && address.port() != 0 {
+            // SO_REUSEPORT would let a second server of the same user take half of the connections
+            // without a word. A socket without it finds out whether the address is free.
+            drop(socket::listen(address, &ListenOptions { reuse_port: false, ..options.clone() })?);
+        }
+        let mut bound = address;
+        for set in &mut self.sets {
+            let listener = socket::listen(bound, options)?;
+            bound = socket::local_addr(listener.as_fd())?;
+            set.push(listener);
+        }
+        self.addresses.push(bound);
+        Ok(bound)
+    }
+
+    /// The program belongs to all listeners of an address: attaching it to one of them is enough.
+    fn steer(&self) -> Result<(), String> {
+        self.sets.first().into_iter().flatten().try_for_each(|listener| {
+            socket::attach_reuseport_cpu_steering(listener.as_fd())
+                .map_err(|why| format!("socket.steering = \"cpu\" is not possible here: {why}"))
+        })
+    }
+}
+
+/// Inherited sockets cannot be multiplied: all sets share their queues.
+fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, String> {
+    let failed = |why| format!("cannot use the sockets passed by the service manager: {why}");
+    let addresses = inherited.iter().map(|listener| socket::local_addr(listener.as_fd()));
+    let addresses = addresses.collect::<io::Result<_>>().map_err(failed)?;
+    let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
+    let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    sets.push(inherited);
+    Ok(Listeners { sets, addresses })
+}
+
+/// Whether the machine lacks the address or the whole protocol.
+fn is_absent(why: &io::Error) -> bool {
+    /// `EAFNOSUPPORT`; the standard library has no kind for it.
+    const FAMILY_NOT_SUPPORTED: i32 = 97;
+    why.kind() == io::ErrorKind::AddrNotAvailable
+        || why.raw_os_error() == Some(FAMILY_NOT_SUPPORTED)
+}
+
+fn explain(address: SocketAddr, why: &io::Error) -> String {
+    let advice = match why.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it or choose another --listen".into()
+        }
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => format!(
+            "port {} needs a privilege: choose a port from 1024 on, or run \
+             `setcap cap_net_bind_service=+ep` on the binary",
+            address.port()
+        ),
+        _ if is_absent(why) => "this machine has no such address".into(),
+        _ => why.to_string(),
+    };
+    format!("cannot listen on {address}: {advice}")
+}

@@ -1,0 +1,120 @@
+//! Which CPUs serve, in which groups. Pure: the machine is an argument.
+
+use crate::config::{PartitionSettings, cpus};
+
+/// What this process may use of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// The CPUs its threads may run on.
+    pub(crate) cpus: Vec<usize>,
+    /// How many CPUs' worth of time it gets: fewer than `cpus` where a container has a quota.
+    pub(crate) parallelism: usize,
+    /// Descriptors it may have open.
+    pub(crate) descriptors_max: u64,
+}
+
+impl Machine {
+    /// Looks at the machine, and raises the descriptor limit as far as it goes.
+    pub(crate) fn this() -> Self {
+        /// What a process gets on nearly every system when nobody says otherwise.
+        const DESCRIPTORS_USUAL: u64 = 1024;
+        let cpus = os::affinity::allowed_cpus();
+        Self {
+            parallelism: std::thread::available_parallelism().map_or(cpus.len(), Into::into),
+            descriptors_max: os::limits::raise_descriptor_limit().unwrap_or(DESCRIPTORS_USUAL),
+            cpus,
+        }
+    }
+}
+
+/// One group of CPUs with its own workers, listeners and cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Partition {
+    /// Its CPUs; empty if its workers are not pinned.
+    pub(crate) cpus: Vec<usize>,
+    /// How many CPUs' worth of workers it should have.
+    pub(crate) width: usize,
+}
+
+/// Divides the machine as the settings say.
+///
+/// # Errors
+/// One line: a CPU that this process may not use, or more partitions than CPUs.
+pub(crate) fn divide(
+    settings: &PartitionSettings,
+    machine: &Machine,
+) -> Result<Vec<Partition>, String> {
+    if !settings.cpus.is_empty() {
+        return settings.cpus.iter().map(|list| named(list, settings.pin, machine)).collect();
+    }
+    let (count, available) = (settings.count as usize, machine.cpus.len());
+    if count > available {
+        let these = cpus::show(&machine.cpus);
+        return Err(format!(
+            "{count} partitions need {count} CPUs: there are {available} ({these})"
+        ));
+    }
+    // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
+    // containers of a machine on the same ones.
+    let pin = settings.pin && machine.parallelism >= available;
+    let width_all = machine.parallelism.clamp(count, available);
+    let share = |index: usize, of: usize| (index * of / count)..((index + 1) * of / count);
+    let partition = |index| Partition {
+        cpus: if pin { machine.cpus[share(index, available)].to_vec() } else { Vec::new() },
+        width: share(index, width_all).len(),
+    };
+    Ok((0..count).map(partition).collect())
+}
+
+fn named(list: &[usize], pin: bool, machine: &Machine) -> Result<Partition, String> {
+    if let Some(cpu) = list.iter().find(|cpu| !machine.cpus.contains(cpu)) {
+        let these = cpus::show(&machine.cpus);
+        return Err(format!("CPU {cpu} is not among those this process may use: {these}"));
+    }
+    Ok(Partition { cpus: if pin { list.to_vec() } else { Vec::new() }, width: list.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(cpus: usize, parallelism: usize) -> Machine {
+        Machine { cpus: (0..cpus).collect(), parallelism, descriptors_max: 1024 }
+    }
+
+    fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
+        let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
+        PartitionSettings { count, cpus, pin }
+    }
+
+    /// `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
+    fn show(partitions: &[Partition]) -> String {
+        let show = |p: &Partition| format!("{}*{}", cpus::show(&p.cpus), p.width);
+        partitions.iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn divisions() {
+        let check = |settings: PartitionSettings, machine: Machine, expected: &str| {
+            let partitions = divide(&settings, &machine);
+            assert_eq!(partitions.map(|p| show(&p)).as_deref(), Ok(expected));
+        };
+        check(settings(1, &[], true), machine(4, 4), "0-3*4");
+        check(settings(2, &[], true), machine(4, 4), "0-1*2 2-3*2");
+        check(settings(2, &[], true), machine(5, 5), "0-1*2 2-4*3");
+        check(settings(1, &[], false), machine(4, 4), "*4");
+        check(settings(1, &[], true), machine(64, 2), "*2");
+        check(settings(3, &[], true), machine(64, 2), "*1 *1 *1");
+        check(settings(1, &["0,2", "3"], true), machine(4, 4), "0,2*2 3*1");
+        check(settings(1, &["0,2", "3"], false), machine(4, 4), "*2 *1");
+    }
+
+    #[test]
+    fn refused() {
+        let check = |settings: PartitionSettings, expected: &str| {
+            assert_eq!(divide(&settings, &machine(2, 2)).unwrap_err(), expected);
+        };
+        check(settings(3, &[], true), "3 partitions need 3 CPUs: there are 2 (0-1)");
+        check(settings(1, &["1-2"], true), "CPU 2 is not among those this process may use: 0-1");
+    }
+}

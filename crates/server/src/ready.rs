@@ -1,0 +1,172 @@
+//! From settings to the objects of a running server: the second stage of the configuration.
+
+use std::sync::Arc;
+
+use engines::Plan;
+use file_cache::{Budget, Cache};
+use session::Limits;
+use site::Site;
+use site::resource::Entry;
+
+use crate::config::{Config, LimitSettings, Settings, Steering, TimeoutSettings};
+use crate::engine_choice::{self, EngineChoice};
+use crate::partitions::{self, Machine, Partition};
+
+/// Everything a server is made of that needs no descriptor.
+pub(crate) struct Ready {
+    pub(crate) site: Arc<Site>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) engine: EngineChoice,
+    /// The workers of each partition.
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) descriptors: Descriptors,
+}
+
+/// What the descriptors are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    pub(crate) cache: usize,
+    pub(crate) connections: usize,
+}
+
+/// Descriptors for everything but connections and cached files: the standard streams, roots, the
+/// log, and what jobs have open for a moment.
+const DESCRIPTORS_RESERVED: u64 = 64;
+/// A worker's listeners, epoll set and wake-up call.
+const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// More connections than this on one machine nobody has; the limit of a container may be 2^30.
+const CONNECTIONS_MAX: u64 = 1 << 20;
+
+/// Makes everything ready, or says in one line why not.
+pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, String> {
+    let settings = &config.settings;
+    let partitions = partitions::divide(&settings.partitions, machine)
+        .map_err(|why| config.explain(partitions_key(settings), &why))?;
+    let engine = engine_choice::choose(config, &partitions)?;
+    let plan = |partition: &Partition| (engine.spec.plan)(&engine.knobs, partition.width);
+    let plans: Vec<Plan> = partitions.iter().map(plan).collect();
+    check_steering(&partitions, &plans, settings)
+        .map_err(|why| config.explain("socket.steering", &why))?;
+    let workers = plans.iter().map(|plan| plan.workers as u64).sum();
+    Ok(Ready {
+        site: Arc::new(Site::new(settings.hosts.clone())?),
+        limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
+        descriptors: Descriptors::divide(settings, machine.descriptors_max, workers),
+        partitions,
+        engine,
+        plans,
+    })
+}
+
+/// The second level of the cache of one of `partitions` partitions.
+pub(crate) fn cache(
+    settings: &Settings,
+    descriptors: usize,
+    partitions: usize,
+    workers: usize,
+) -> Arc<Cache<Entry>> {
+    /// Locks to collide on: a few for each worker, so that two workers seldom want the same.
+    const SHARDS_PER_WORKER: usize = 4;
+    let budget = Budget {
+        bytes: settings.cache.bytes_max as usize / partitions,
+        descriptors: descriptors / partitions,
+        entries: settings.cache.entries_max as usize / partitions,
+    };
+    Arc::new(Cache::new(settings.cache.policy, budget, workers * SHARDS_PER_WORKER))
+}
+
+impl Descriptors {
+    /// Half for files and the rest for connections, unless the settings say otherwise.
+    fn divide(settings: &Settings, limit: u64, workers: u64) -> Self {
+        let cache = settings.cache.descriptors_max.unwrap_or(limit / 2);
+        let cache = cache.min(settings.cache.entries_max);
+        let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache;
+        // Under a tiny limit some connections must be possible all the same.
+        let left = limit.saturating_sub(reserved).clamp((limit / 8).max(1), CONNECTIONS_MAX);
+        let connections = settings.limits.connections_max.unwrap_or(left);
+        Self { cache: cache as usize, connections: connections as usize }
+    }
+
+    /// A line for operators whose numbers do not fit together.
+    pub(crate) fn warning(self, limit: u64) -> Option<String> {
+        let wanted = (self.cache + self.connections) as u64;
+        (wanted > limit).then(|| {
+            format!(
+                "{} connections and {} cached files need more descriptors than the limit of {limit}: \
+                 raise it (ulimit -n, LimitNOFILE=) or expect pauses in accepting",
+                self.connections, self.cache
+            )
+        })
+    }
+}
+
+fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
+    let mut head = Limits::default().head;
+    head.head_bytes_max = limits.head_bytes_max as usize;
+    head.request_line_bytes_max = limits.request_line_bytes_max as usize;
+    head.fields_max = limits.fields_max as usize;
+    Limits {
+        head,
+        requests_per_connection_max: limits.requests_per_connection_max as u32,
+        unread_body_bytes_max: limits.unread_body_bytes_max,
+        ranges_max: limits.ranges_max as usize,
+        head_ms: timeouts.head_ms,
+        head_bytes_per_s_min: timeouts.head_bytes_per_s_min,
+        idle_ms: timeouts.idle_ms,
+        write_ms: timeouts.write_ms,
+        linger_ms: timeouts.linger_ms,
+    }
+}
+
+/// The kernel gives a connection to the n-th listener, where n is its CPU's number.
+fn check_steering(
+    partitions: &[Partition],
+    plans: &[Plan],
+    settings: &Settings,
+) -> Result<(), String> {
+    let pinned: Vec<usize> =
+        partitions.iter().flat_map(|partition| partition.cpus.clone()).collect();
+    let workers: usize = plans.iter().map(|plan| plan.workers).sum();
+    let fits =
+        pinned.iter().copied().eq(0..workers) && plans.iter().all(|plan| plan.listeners_per_worker);
+    match settings.socket.steering {
+        Steering::Cpu if !fits => {
+            Err("steering = \"cpu\" needs one pinned worker on each CPU from 0 on".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn partitions_key(settings: &Settings) -> &'static str {
+    if settings.partitions.cpus.is_empty() { "partitions.count" } else { "partitions.cpus" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_session() {
+        let settings = Settings::default();
+        let ours = limits(&settings.limits, &settings.timeouts);
+        assert_eq!(format!("{ours:?}"), format!("{:?}", Limits::default()));
+    }
+
+    #[test]
+    fn descriptors() {
+        let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            let expected = Descriptors { cache, connections };
+            assert_eq!(Descriptors::divide(&settings, limit, 2), expected, "{limit}");
+        };
+        check(&|_| (), 1024, 512, 432);
+        check(&|_| (), 20_000, 10_000, 9_920);
+        check(&|_| (), 1 << 30, 100_000, 1 << 20);
+        check(&|_| (), 64, 32, 8);
+        check(&|s| s.cache.descriptors_max = Some(0), 1024, 0, 944);
+        check(&|s| s.limits.connections_max = Some(5000), 1024, 512, 5000);
+        check(&|s| s.cache.entries_max = 0, 1024, 0, 944);
+    }
+}

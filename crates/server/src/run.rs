@@ -1,0 +1,68 @@
+//! `ropewalk serve`: a server that signals steer.
+
+use std::time::Duration;
+
+use os::signals::Signal;
+
+use crate::config::Config;
+use crate::report;
+use crate::server::{Server, Summary};
+use crate::signals::Signals;
+
+/// Serves until SIGTERM or SIGINT; the second of them cuts connections off. SIGUSR1 reopens the
+/// access log.
+///
+/// # Errors
+/// One line: why it could not start, or why it ended by itself.
+pub fn run(config: &Config) -> Result<(), String> {
+    let mut signals = Signals::new().map_err(|why| format!("cannot receive signals: {why}"))?;
+    let server = Server::start(config)?;
+    report(server.description());
+    wait_for_stop(&server, &mut signals)?;
+    let patience = Duration::from_millis(config.settings.timeouts.drain_ms);
+    report(&format!("stopping: connections have {} s to finish", patience.as_secs_f64()));
+    let summary = server.stop(patience, || is_impatient(&mut signals))?;
+    report(&describe(summary));
+    Ok(())
+}
+
+fn wait_for_stop(server: &Server, signals: &mut Signals) -> Result<(), String> {
+    /// How soon it is noticed that all workers have ended by themselves.
+    const LOOK_MS: u32 = 1000;
+    loop {
+        let signal =
+            signals.next(LOOK_MS).map_err(|why| format!("cannot wait for signals: {why}"))?;
+        match signal {
+            Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
+            Some(Signal::User1) => reopen_log(server),
+            Some(Signal::Hangup) => {
+                report("SIGHUP: the configuration cannot be reloaded: restart instead");
+            }
+            _ if server.is_finished() => return Err("all workers have ended".into()),
+            _ => {}
+        }
+    }
+}
+
+fn reopen_log(server: &Server) {
+    match server.log_reopener() {
+        Some(log) => log.reopen(),
+        None => report("SIGUSR1: there is no access log to reopen"),
+    }
+}
+
+/// Whether somebody sent a second signal. Waits a little.
+fn is_impatient(signals: &mut Signals) -> bool {
+    const TURN_MS: u32 = 5;
+    matches!(signals.next(TURN_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)))
+}
+
+fn describe(summary: Summary) -> String {
+    let Summary { connections, requests, log_lines_dropped, aborted } = summary;
+    let dropped = match log_lines_dropped {
+        0 => String::new(),
+        lines => format!(", {lines} log lines dropped"),
+    };
+    let cut = if aborted { ", connections cut off" } else { "" };
+    format!("stopped after {requests} requests on {connections} connections{dropped}{cut}")
+}

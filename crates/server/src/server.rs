@@ -1,0 +1,241 @@
+//! A running server: start it, ask where it listens, stop it. No signals here, so that a test can
+//! have several.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engines::jobs::Runner;
+use engines::{Engine, PartitionStart, Plan, Start, WorkerStart};
+use file_cache::Cache;
+use session::{AccessLog, Counters, Worker, WorkerParts};
+use site::resource::Entry;
+
+use crate::access_log::{Log, Reopener};
+use crate::config::{Config, Settings, cpus};
+use crate::listeners::{self, Listeners};
+use crate::partitions::{Machine, Partition};
+use crate::ready::{self, Ready, make_ready};
+use crate::report;
+
+/// A server that runs until it is told to stop.
+pub struct Server {
+    engine: Box<dyn Engine>,
+    addresses: Vec<SocketAddr>,
+    description: String,
+    log: Option<Log>,
+    counters: Vec<Arc<Counters>>,
+}
+
+/// What a server did while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Responses finished or broken off.
+    pub requests: u64,
+    /// Access log lines that could not be written.
+    pub log_lines_dropped: u64,
+    /// Whether connections had to be cut off.
+    pub aborted: bool,
+}
+
+impl Server {
+    /// Opens everything the configuration names and starts to serve. When it returns, clients can
+    /// connect.
+    ///
+    /// # Errors
+    /// One line: what could not be opened or started, and what to do.
+    pub fn start(config: &Config) -> Result<Self, String> {
+        let settings = &config.settings;
+        let machine = Machine::this();
+        let ready = make_ready(config, &machine)?;
+        if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
+            report(&warning);
+        }
+        let sets = ready.plans.iter().map(listener_sets).sum();
+        let listeners = listeners::open(&settings.listen, &settings.socket, sets)?;
+        let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
+            .map_err(|why| format!("cannot open a root: {why}"))?;
+        let log = Log::open(&settings.log)?;
+        let description = describe(settings, &ready, &listeners.addresses);
+        let addresses = listeners.addresses.clone();
+        let mut assembly =
+            Assembly { settings, ready: &ready, log: log.as_ref(), counters: vec![] };
+        let partitions = assembly.partitions(listeners)?;
+        let counters = assembly.counters;
+        let start = Start {
+            partitions,
+            runner: Arc::new(runner),
+            connections_max: ready.descriptors.connections,
+            knobs: ready.engine.knobs.clone(),
+        };
+        let spec = ready.engine.spec;
+        let engine =
+            (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
+        Ok(Self { engine, addresses, description, log, counters })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// One line: what is served where and how.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The counters of its workers.
+    #[must_use]
+    pub fn counters(&self) -> &[Arc<Counters>] {
+        &self.counters
+    }
+
+    /// Something that reopens the access log, if there is one.
+    #[must_use]
+    pub fn log_reopener(&self) -> Option<Reopener> {
+        self.log.as_ref().map(Log::reopener)
+    }
+
+    /// Whether all workers have ended, which before a stop is a failure.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.engine.is_finished()
+    }
+
+    /// Stops accepting, lets responses finish for at most `patience`, and cuts off the rest.
+    ///
+    /// # Errors
+    /// What ended a worker against its will.
+    pub fn stop_gracefully(self, patience: Duration) -> Result<Summary, String> {
+        /// Short enough that nobody waits for it, long enough to cost nothing.
+        const TURN: Duration = Duration::from_millis(5);
+        self.stop(patience, || {
+            std::thread::sleep(TURN);
+            false
+        })
+    }
+
+    /// The same, but `hurry` is asked again and again, sleeps a little each time, and may end the
+    /// patience.
+    pub(crate) fn stop(
+        mut self,
+        patience: Duration,
+        mut hurry: impl FnMut() -> bool,
+    ) -> Result<Summary, String> {
+        let end = os::clock::now().saturating_add(patience.as_micros() as u64);
+        self.engine.stop_accepting();
+        self.engine.drain();
+        let mut aborted = false;
+        while !self.engine.is_finished() {
+            if hurry() || os::clock::now() >= end {
+                self.engine.abort();
+                aborted = true;
+                break;
+            }
+        }
+        let joined = self.engine.join();
+        let sum = |counter: fn(&Counters) -> u64| self.counters.iter().map(|c| counter(c)).sum();
+        let summary = Summary {
+            connections: sum(|counters| counters.connections_accepted.get()),
+            requests: sum(|counters| counters.requests.get()),
+            log_lines_dropped: self.log.map_or(0, Log::close),
+            aborted,
+        };
+        joined.map(|()| summary).map_err(|why| format!("a worker failed: {why}"))
+    }
+}
+
+/// Puts workers together from what they share.
+struct Assembly<'a> {
+    settings: &'a Settings,
+    ready: &'a Ready,
+    log: Option<&'a Log>,
+    counters: Vec<Arc<Counters>>,
+}
+
+impl Assembly<'_> {
+    fn partitions(&mut self, listeners: Listeners) -> Result<Vec<PartitionStart>, String> {
+        let failed = |why| format!("cannot share a listener: {why}");
+        let mut sets = listeners.sets.into_iter();
+        let mut starts = Vec::new();
+        for (partition, plan) in self.ready.partitions.iter().zip(&self.ready.plans) {
+            let own: Vec<_> = sets.by_ref().take(listener_sets(plan)).collect();
+            let mut workers = self.workers(partition, plan);
+            for (index, worker) in workers.iter_mut().enumerate() {
+                // A plan without own listeners has one set, which all workers copy.
+                let set = own[index % own.len()].iter();
+                worker.listeners = set
+                    .map(std::os::fd::OwnedFd::try_clone)
+                    .collect::<Result<_, _>>()
+                    .map_err(failed)?;
+            }
+            starts.push(PartitionStart { cpus: partition.cpus.clone(), workers });
+        }
+        Ok(starts)
+    }
+
+    fn workers(&mut self, partition: &Partition, plan: &Plan) -> Vec<WorkerStart> {
+        let partitions = self.ready.partitions.len();
+        let descriptors = self.ready.descriptors.cache;
+        let cache = ready::cache(self.settings, descriptors, partitions, plan.workers);
+        let cpu = |index: usize| match partition.cpus.len() {
+            0 => None,
+            count => Some(partition.cpus[index % count]),
+        };
+        let start = |index| WorkerStart {
+            worker: self.worker(&cache),
+            cpu: cpu(index),
+            listeners: Vec::new(),
+        };
+        (0..plan.workers).map(start).collect()
+    }
+
+    fn worker(&mut self, cache: &Arc<Cache<Entry>>) -> Worker {
+        let counters = Arc::new(Counters::default());
+        self.counters.push(Arc::clone(&counters));
+        let log = self.log.map(|log| Box::new(log.worker()) as Box<dyn AccessLog>);
+        let settings = &self.settings.cache;
+        Worker::new(WorkerParts {
+            site: Arc::clone(&self.ready.site),
+            limits: Arc::clone(&self.ready.limits),
+            cache: Arc::clone(cache),
+            first_level_slots_max: settings.first_level_slots_max as usize,
+            revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
+            log,
+            counters,
+        })
+    }
+}
+
+/// How many sets of listeners a partition with this plan needs.
+fn listener_sets(plan: &Plan) -> usize {
+    if plan.listeners_per_worker { plan.workers } else { 1 }
+}
+
+/// `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2 workers …)`.
+fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> String {
+    let what = match settings.hosts.as_slice() {
+        [host] => host.root.display().to_string(),
+        hosts => format!("{} hosts", hosts.len()),
+    };
+    let places: Vec<String> = addresses.iter().map(|at| format!("http://{at}")).collect();
+    let (name, places) = (ready.engine.spec.name, places.join(" and "));
+    let reason = ready.engine.reason.iter().map(|reason| format!("; {reason}")).collect::<String>();
+    format!("serving {what} at {places} with {name} ({}{reason})", describe_workers(ready))
+}
+
+fn describe_workers(ready: &Ready) -> String {
+    let workers: usize = ready.plans.iter().map(|plan| plan.workers).sum();
+    let noun = if workers == 1 { "worker" } else { "workers" };
+    let lists = ready.partitions.iter().map(|partition| cpus::show(&partition.cpus));
+    match lists.collect::<Vec<_>>().join(" | ").as_str() {
+        list if list.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("{workers} {noun} on CPUs {list}")
+        }
+        _ => format!("{workers} {noun}, not pinned"),
+    }
+}

@@ -1,0 +1,34 @@
+//! The signals that steer a server, one at a time and with a timeout.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::signals::{Signal, SignalDescriptor};
+
+/// Waits for SIGTERM, SIGINT, SIGHUP and SIGUSR1.
+pub(crate) struct Signals {
+    descriptor: SignalDescriptor,
+    epoll: Epoll,
+    events: EventBuffer,
+}
+
+impl Signals {
+    /// Must be made before any thread is started: threads inherit which signals they leave alone.
+    pub(crate) fn new() -> io::Result<Self> {
+        let signals = [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1];
+        let descriptor = SignalDescriptor::new(&signals)?;
+        let epoll = Epoll::new()?;
+        epoll.add(descriptor.as_fd(), Interest::READ, 0)?;
+        Ok(Self { descriptor, epoll, events: EventBuffer::with_capacity(1) })
+    }
+
+    /// The next signal, or none when `timeout_ms` has passed.
+    pub(crate) fn next(&mut self, timeout_ms: u32) -> io::Result<Option<Signal>> {
+        if let Some(signal) = self.descriptor.read() {
+            return Ok(Some(signal));
+        }
+        self.epoll.wait(&mut self.events, Some(timeout_ms))?;
+        Ok(self.descriptor.read())
+    }
+}

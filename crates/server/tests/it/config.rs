@@ -1,0 +1,310 @@
+//! Configuration: a text in, settings or one exact line out.
+
+use server::config::{AccessForm, Arguments, Config};
+use site::host::Dotfiles;
+
+use crate::temporary::Temporary;
+
+/// Loads `text` as `ropewalk.toml`, with a host unless it has one, and further arguments.
+fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, String> {
+    let directory = Temporary::new();
+    let text = match text.contains("[[host]]") || text.starts_with("host") {
+        true => text.into(),
+        false => format!("{text}\n[[host]]\nroot = \".\"\n"),
+    };
+    let path = directory.file("ropewalk.toml", text);
+    let mut arguments = Arguments { config: Some(path), ..Arguments::default() };
+    change(&mut arguments);
+    let prefix = format!("{}/", directory.path().display());
+    Config::load(&arguments).map_err(|why| why.replace(&prefix, ""))
+}
+
+#[test]
+fn wrong_files() {
+    for (text, expected) in [
+        // Unknown keys.
+        ("lissten = [\"8080\"]", "1:1: unknown key \"lissten\" (did you mean \"listen\"?)"),
+        ("\n\n  [cach]\n", "3:4: unknown key \"cach\" (did you mean \"cache\"?)"),
+        ("[cache]\npolcy = 1", "2:1: unknown key \"polcy\" (did you mean \"policy\"?)"),
+        ("[limits]\nxyz = 1", "2:1: unknown key \"xyz\""),
+        ("head_ms = 1", "1:1: unknown key \"head_ms\" (did you mean \"timeouts.head_ms\"?)"),
+        ("timeouts.heads_ms=1", "1:10: unknown key \"heads_ms\" (did you mean \"head_ms\"?)"),
+        (
+            "[[host]]\nroot = \".\"\nlisting_ = true",
+            "3:1: unknown key \"listing_\" (did you mean \"listing\"?)",
+        ),
+        (
+            "[[host]]\nroot = \".\"\n[[host.redirect]]\nform = \"/a\"\nfrom = \"\"\nto = \"\"",
+            "4:1: unknown key \"form\" (did you mean \"from\"?)",
+        ),
+        // The first of several faults.
+        (
+            "log.access = 1\ncache.policy = 2",
+            "1:14: log.access must be \"off\", \"combined\" or \"json\", not 1",
+        ),
+        // Wrong forms.
+        ("listen = \"8080\"", "1:10: listen must be a list, not \"8080\""),
+        ("listen = []", "1:10: listen must be a list of addresses, not a list"),
+        (
+            "listen = [\"here:80\"]",
+            "1:11: \"here:80\" is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080",
+        ),
+        ("cache = 7", "1:9: \"cache\" is a section: write [cache]"),
+        ("host = 7", "1:8: host must be a list, not 7"),
+        ("[partitions]\npin = \"yes\"", "2:7: partitions.pin must be true or false, not \"yes\""),
+        (
+            "[log]\naccess = \"jsn\"",
+            "2:10: log.access must be \"off\", \"combined\" or \"json\", not \"jsn\" (did you mean \"json\"?)",
+        ),
+        (
+            "[cache]\npolicy = \"fifo\"",
+            "2:10: cache.policy must be \"s3-fifo\", \"lru\" or \"clock\", not \"fifo\"",
+        ),
+        // Wrong numbers.
+        (
+            "[timeouts]\nidle_ms = \"60 s\"",
+            "2:11: timeouts.idle_ms must be a number from 1 to 86400000, not \"60 s\"",
+        ),
+        (
+            "[timeouts]\nidle_ms = -1",
+            "2:11: timeouts.idle_ms must be a number from 1 to 86400000, not -1",
+        ),
+        (
+            "[timeouts]\nidle_ms = 1.5",
+            "2:11: timeouts.idle_ms must be a number from 1 to 86400000, not 1.5",
+        ),
+        (
+            "[cache]\nrevalidate_ms = \"nevr\"",
+            "2:17: cache.revalidate_ms must be a number from 0 to 86400000, or \"never\", not \"nevr\"",
+        ),
+        (
+            "[cache]\nsmall_body_bytes_max = \"64 KB\"",
+            "2:24: cache.small_body_bytes_max must be a size from 0 to 16 MiB (65536 or \"64 KiB\"), not \"64 KB\"",
+        ),
+        (
+            "[limits]\nhead_bytes_max = 99999999999999999999",
+            "2:18: limits.head_bytes_max must be a size from 256 to 1 MiB (65536 or \"64 KiB\"), not 99999999999999999999",
+        ),
+        (
+            "[limits]\nhead_bytes_max = 1024\nrequest_line_bytes_max = 2048",
+            "3:26: limits.request_line_bytes_max is above head_bytes_max (1024)",
+        ),
+        // Partitions.
+        (
+            "[partitions]\ncpus = [\"0-x\"]",
+            "2:9: \"0-x\" is no CPU list: write numbers and ranges like \"0-3,8\"",
+        ),
+        ("[partitions]\ncpus = [\"0-1\", \"1\"]", "2:8: CPU 1 is in two partitions: keep one"),
+        // Hosts.
+        ("[[host]]\nnames = [\"a\"]", "1:1: \"root\" is missing here"),
+        (
+            "[[host]]\nroot = \"nowhere\"",
+            "2:8: \"nowhere\" does not exist: name the directory to serve",
+        ),
+        (
+            "[[host]]\nroot = \"ropewalk.toml\"",
+            "2:8: \"ropewalk.toml\" is not a directory: name the directory that holds it",
+        ),
+        ("[[host]]\nroot = \"\"", "2:8: root must be a directory, not \"\""),
+        (
+            "[[host]]\nroot = \".\"\nerror_pages = { 200 = \"/x\" }",
+            "3:23: error_pages: \"200\" is no status from 400 to 599",
+        ),
+        (
+            "[[host]]\nroot = \".\"\n[[host.redirect]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 304",
+            "6:10: status must be 301, 302, 303, 307 or 308, not 304",
+        ),
+        (
+            "[[host]]\nroot = \".\"\n[[host.header]]\npath = \"**\"\nname = \"X\"",
+            "3:1: \"value\" is missing here",
+        ),
+        // No TOML.
+        ("listen = [", "1:11: unclosed array"),
+        ("[log]\n[log]", "2:1: duplicate key"),
+    ] {
+        let error = load(text, |_| ()).expect_err(text);
+        assert_eq!(error, format!("ropewalk.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn wrong_flags() {
+    let check = |change: &dyn Fn(&mut Arguments), expected: &str| {
+        assert_eq!(load("", change).expect_err(expected), expected);
+    };
+    check(
+        &|a| a.listen = vec!["x".into()],
+        "--listen: \"x\" is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080",
+    );
+    check(
+        &|a| a.log = Some("xml".into()),
+        "--log: log.access must be \"off\", \"combined\" or \"json\", not \"xml\"",
+    );
+    check(
+        &|a| a.partitions = Some("0-1;1".into()),
+        "--partitions: CPU 1 is in two partitions: keep one",
+    );
+    check(
+        &|a| a.partitions = Some("0".into()),
+        "--partitions: partitions.count must be a number from 1 to 1024, not 0",
+    );
+    check(
+        &|a| a.set = vec!["cache.polcy=lru".into()],
+        "--set cache.polcy=lru: unknown key \"polcy\" (did you mean \"policy\"?)",
+    );
+    check(&|a| a.set = vec!["cache".into()], "--set cache: write SECTION.KEY=VALUE");
+    check(
+        &|a| a.set = vec!["host.dotfile=allow".into()],
+        "--set host.dotfile=allow: unknown key \"dotfile\" (did you mean \"dotfiles\"?)",
+    );
+    check(
+        &|a| a.directory = Some("/no/such".into()),
+        "DIR: \"/no/such\" does not exist: name the directory to serve",
+    );
+    check(
+        &|a| a.config = Some("/no/such.toml".into()),
+        "/no/such.toml: cannot read the configuration: No such file or directory (os error 2)",
+    );
+}
+
+#[test]
+fn a_file_without_a_host_serves_nothing() {
+    let directory = Temporary::new();
+    let path = directory.file("empty.toml", "");
+    let arguments = Arguments { config: Some(path.clone()), ..Arguments::default() };
+    let error = Config::load(&arguments).unwrap_err();
+    let expected = "nothing to serve: add a [[host]] or name a directory";
+    assert_eq!(error, format!("{}: {expected}", path.display()));
+}
+
+#[test]
+fn a_directory_does_not_go_with_several_hosts() {
+    let hosts = "[[host]]\nroot = \".\"\n[[host]]\nroot = \".\"\n";
+    let error = load(hosts, |a| a.directory = Some(".".into())).unwrap_err();
+    assert_eq!(error, "\".\" cannot be the root of 2 hosts: leave it out");
+}
+
+#[test]
+fn flags_override_the_file() {
+    let text = "listen = [\"1.2.3.4:80\"]\nengine.name = \"event-loop\"\nlog.access = \"json\"\n\
+                [partitions]\ncpus = [\"0\"]\n[cache]\npolicy = \"lru\"\nbytes_max = \"1 MiB\"\n";
+    let config = load(text, |arguments| {
+        arguments.listen = vec!["8081".into(), "[::1]:8082".into()];
+        arguments.engine = Some("event-loop-per-core".into());
+        arguments.partitions = Some("2".into());
+        arguments.log = Some("off".into());
+        arguments.set = [
+            "cache.policy=clock",
+            "limits.head_bytes_max = \"4 KiB\"",
+            "limits.request_line_bytes_max=4096",
+            "host.dotfiles=allow",
+        ]
+        .map(String::from)
+        .to_vec();
+    });
+    let settings = config.unwrap().settings;
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["127.0.0.1:8081", "[::1]:8082"]);
+    assert_eq!(settings.engine.name, "event-loop-per-core");
+    assert_eq!((settings.partitions.count, settings.partitions.cpus.len()), (2, 0));
+    assert_eq!(settings.log.access, AccessForm::Off);
+    assert_eq!(settings.cache.policy.to_string(), "clock");
+    assert_eq!(settings.cache.bytes_max, 1 << 20, "what no flag names stays");
+    assert_eq!(settings.limits.head_bytes_max, 4096);
+    assert_eq!(settings.hosts[0].dotfiles, Dotfiles::Allow);
+}
+
+#[test]
+fn partitions_may_be_named() {
+    let config = load("", |arguments| arguments.partitions = Some("0-1,4;2-3".into()));
+    assert_eq!(config.unwrap().settings.partitions.cpus, [vec![0, 1, 4], vec![2, 3]]);
+}
+
+#[test]
+fn without_a_file_the_current_directory_is_served() {
+    let config = Config::load(&Arguments::default()).unwrap();
+    assert_eq!(config.settings.hosts.len(), 1);
+    assert_eq!(config.settings.hosts[0].root.to_str(), Some("."));
+}
+
+#[test]
+fn paths_in_a_file_are_relative_to_it() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    let text = "log.path = \"access.log\"\n[[host]]\nroot = \"site\"\n";
+    let path = directory.file("ropewalk.toml", text);
+    let arguments = Arguments { config: Some(path), ..Arguments::default() };
+    let settings = Config::load(&arguments).unwrap().settings;
+    assert_eq!(settings.hosts[0].root, directory.path().join("site"));
+    assert_eq!(settings.log.path, directory.path().join("access.log").to_str().unwrap());
+}
+
+const FULL: &str = r#"
+listen = ["127.0.0.1:0", ":8081", "[::1]:8082"]
+[engine]
+name = "event-loop"
+[partitions]
+count = 2
+cpus = ["0", "1"]
+pin = false
+[cache]
+small_body_bytes_max = 0
+descriptors_max = 100
+revalidate_ms = "never"
+[[host]]
+names = ["example.com", "*.example.org"]
+root = "."
+index = ["index.html", "index.htm"]
+spa_fallback = "/app.html"
+error_pages = { 404 = "/404.html" }
+precompressed = ["gzip"]
+mime_types = { md = "text/markdown" }
+[[host.cache_control]]
+path = "/assets/**"
+value = "max-age=\"1\"\\"
+[[host.header]]
+path = "**"
+name = "X-Frame-Options"
+value = "DENY"
+[[host.redirect]]
+from = "/old"
+to = "/new"
+status = 308
+[[host]]
+default = true
+root = "."
+"#;
+
+#[test]
+fn the_shown_configuration_reads_back_the_same() {
+    let config = load(FULL, |arguments| arguments.set = vec!["log.access=json".into()]).unwrap();
+    let here = |line: &str| match line.starts_with("root = ") {
+        true => "root = \".\"\n".into(), // the directory of the first reading is gone
+        false => format!("{line}\n"),
+    };
+    let shown: String = config.show().lines().map(here).collect();
+    let again = load(&shown, |_| ()).expect(&shown);
+    let without_roots = |config: &Config| {
+        let mut settings = config.settings.clone();
+        settings.hosts.iter_mut().for_each(|host| host.root = "".into());
+        settings.log.path.clear();
+        format!("{settings:?}")
+    };
+    assert_eq!(without_roots(&config), without_roots(&again));
+}
+
+#[test]
+fn the_shown_configuration_says_where_each_value_is_from() {
+    let config = load(FULL, |arguments| arguments.set = vec!["log.access=json".into()]).unwrap();
+    let shown = config.show();
+    for (line, origin) in [
+        ("small_body_bytes_max = 0", "ropewalk.toml:10:24"),
+        ("bytes_max = \"256 MiB\"", "default"),
+        ("access = \"json\"", "--set log.access=json"),
+        ("precompressed = [\"gzip\"]", "ropewalk.toml:19:17"),
+        ("default = true", "ropewalk.toml:33:11"),
+    ] {
+        let found = shown.lines().find(|l| l.starts_with(line)).expect(line);
+        assert!(found.ends_with(origin), "{found}");
+    }
+}

@@ -1,0 +1,61 @@
+//! The documentation of the configuration against the keys there are.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use server::config::{Arguments, Config, DocumentedKey, documented_keys};
+
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Sections are headings like "## `[cache]`", keys rows like "| `policy` | type | `"s3-fifo"` | … |".
+#[test]
+fn every_key_is_documented_with_its_default_and_nothing_else_is() {
+    let page = fs::read_to_string(format!("{REPOSITORY}/docs/configuration.md")).unwrap();
+    let documented: BTreeSet<Row> = rows(&page).into_iter().collect();
+    let existing: BTreeSet<Row> = documented_keys().iter().map(row).collect();
+    let missing: Vec<_> = existing.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&existing).collect();
+    assert!(missing.is_empty() && stale.is_empty(), "missing: {missing:#?}\nstale: {stale:#?}");
+}
+
+#[test]
+fn the_packaged_example_is_accepted() {
+    let arguments = Arguments {
+        config: Some(format!("{REPOSITORY}/packaging/ropewalk.toml").into()),
+        directory: Some(REPOSITORY.into()),
+        ..Arguments::default()
+    };
+    Config::load(&arguments).unwrap();
+}
+
+/// Section, name, default.
+type Row = (String, String, String);
+
+fn row(key: &DocumentedKey) -> Row {
+    (key.section.clone(), key.name.into(), key.default.clone())
+}
+
+fn rows(page: &str) -> Vec<Row> {
+    let mut section = String::new();
+    let mut rows = Vec::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading.trim_matches('`').to_string();
+            if !section.starts_with('[') {
+                section.clear();
+            }
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let ["", name, _, default, _, ""] = cells[..]
+            && let Some(name) = code(name)
+        {
+            rows.push((section.clone(), name, code(default).unwrap_or_default()));
+        }
+    }
+    rows
+}
+
+/// What stands between backticks.
+fn code(cell: &str) -> Option<String> {
+    Some(cell.strip_prefix('`')?.strip_suffix('`')?.to_string())
+}
