@@ -36,13 +36,7 @@ pub struct DirectoryEntry<'d> {
 /// Begins to list the open directory from its start. The descriptor's position is the reader's
 /// until it is dropped: two readers need two descriptors.
 pub fn read_directory(directory: BorrowedFd<'_>) -> io::Result<DirectoryReader<'_>> {
-    // SAFETY: lseek takes no pointers, and the descriptor is open because it is borrowed.
-    let position = unsafe { libc::lseek(directory.as_raw_fd(), 0, libc::SEEK_SET) };
-    if position == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-    Ok(DirectoryReader { directory, buffer, start: 0, end: 0 })
+    DirectoryReader::new(directory, BUFFER_BYTES)
 }
 
 /// Reads the names in a directory, in no particular order. Names that are added or removed
@@ -55,7 +49,18 @@ pub struct DirectoryReader<'f> {
     end: usize,
 }
 
-impl DirectoryReader<'_> {
+impl<'f> DirectoryReader<'f> {
+    /// With a buffer of `buffer_bytes`; a record takes at most 280.
+    pub(super) fn new(directory: BorrowedFd<'f>, buffer_bytes: usize) -> io::Result<Self> {
+        // SAFETY: lseek takes no pointers, and the descriptor is open because it is borrowed.
+        let position = unsafe { libc::lseek(directory.as_raw_fd(), 0, libc::SEEK_SET) };
+        if position == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        let buffer = vec![0; buffer_bytes].into_boxed_slice();
+        Ok(Self { directory, buffer, start: 0, end: 0 })
+    }
+
     /// The next name; `.` and `..` are left out. None at the end.
     pub fn next_entry(&mut self) -> io::Result<Option<DirectoryEntry<'_>>> {
         loop {
