@@ -1,3 +1,34 @@
-//! Conformance cases as data, document roots, an in-memory client: what every test suite shares.
+//! What every test suite of the server shares: conformance cases as data, the document root they
+//! ask for, a raw client, and the comparison of what came back with what was expected.
+//!
+//! It knows nothing of the server: no type of it, only bytes. So the same cases run over real
+//! sockets, against a connection in memory, and against other web servers.
+//!
+//! The way through, over sockets:
+//!
+//! 1. [`DocumentRoot::temporary`] builds the tree, [`Suite::load`] the cases;
+//! 2. for each of [`Suite::profiles`], start a server with [`Profile::configuration`];
+//! 3. [`runner::run`] sends each of [`Suite::cases_for`] and returns the failures, each of which
+//!    prints the case, its RFC section, and the difference.
+//!
+//! In memory: [`Prepared::new`] fills a case's placeholders, the caller moves the bytes, and
+//! [`check::check`] compares the [`Transcript`].
 
 #![forbid(unsafe_code)]
+
+pub mod case;
+pub mod check;
+pub mod client;
+pub mod differential;
+pub mod document_root;
+mod invariants;
+pub mod multipart;
+pub mod request;
+pub mod response;
+pub mod runner;
+pub mod template;
+
+pub use case::{Case, Profile, Suite};
+pub use client::{Client, Delivery, End, Transcript};
+pub use document_root::DocumentRoot;
+pub use template::Prepared;

@@ -1,0 +1,6 @@
+//! The test kit tested: a scripted server that answers rightly or wrongly on purpose, and the
+//! runner that must tell the two apart.
+
+mod differential;
+mod fake_server;
+mod faults;
