@@ -77,6 +77,8 @@ const STEPS: &[Step] = &[
             &[NIGHTLY, MIRI],
         )
     },
+    step("bench-cache", When::Short, "cargo test --package file-cache --bench appendix_a", &[]),
+    step("bench-cache", When::Long, "cargo bench --package file-cache --bench appendix_a", &[]),
     step("bench-serve", When::Short, "cargo xtask bench serve --quick", &[]),
     step("bench-serve", When::Long, "cargo xtask bench serve", &[]),
 ];
