@@ -524,7 +524,7 @@ impl Connection {
         let class = usize::from(draft.status / 100).clamp(1, 5);
         w.counters.responses[class - 1].add(1);
         let (unix_us, duration_us) = (w.unix_us(), w.now().since(draft.started));
-        let limits = w.limits.head.clone();
+        let limits = w.limits.head;
         let Some(log) = &mut w.log else { return };
         let head = match http1::parse_head(&exchange.head, 0, &limits) {
             Ok(Parsed::Complete(head)) => Some(head),

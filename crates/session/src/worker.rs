@@ -60,6 +60,10 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// The canonical path of the request at hand, when it had to be decoded.
     pub(crate) path_scratch: Vec<u8>,
+    #[expect(
+        clippy::vec_box,
+        reason = "they move into connections and back: a pointer, not 300 bytes"
+    )]
     spare: Vec<Box<Exchange>>,
     now: Tick,
     unix_us: u64,

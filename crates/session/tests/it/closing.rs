@@ -1,0 +1,156 @@
+//! How connections end: on request, at limits, while draining, at the end of the stream.
+
+use session::{Limits, Phase};
+
+use crate::memory::{MemoryFiles, Pair};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn pair_with(limits: Limits) -> Pair {
+    Pair::new(MemoryFiles::new(&[("index.html", b"<p>hello")]), limits)
+}
+
+fn pair() -> Pair {
+    pair_with(Limits::default())
+}
+
+#[test]
+fn a_client_that_asks_for_the_close_gets_it_at_once() {
+    let mut pair = pair();
+    pair.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert_eq!(pair.statuses(), [200]);
+    assert_eq!(pair.closed, Some(false));
+}
+
+#[test]
+fn after_bad_bytes_the_connection_lingers_until_the_client_closes() {
+    let mut pair = pair();
+    pair.send(b"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n");
+    assert_eq!(pair.statuses(), [400]);
+    assert_eq!((pair.is_shut, pair.closed), (true, None));
+    pair.send(&[b'x'; 1000]);
+    assert_eq!(pair.statuses(), [400], "what follows bad bytes is not a request");
+    pair.finish();
+    assert_eq!(pair.closed, Some(false));
+}
+
+#[test]
+fn lingering_has_a_bound_in_bytes() {
+    let mut pair = pair();
+    pair.send(b"BAD\r\n\r\n");
+    for _ in 0..1000 {
+        pair.send(&[b'x'; 16 * 1024]);
+        if pair.closed.is_some() {
+            assert_eq!(pair.closed, Some(true));
+            return;
+        }
+    }
+    panic!("16 MB were read for nothing");
+}
+
+#[test]
+fn the_last_request_of_a_connection_is_told_so() {
+    let mut pair = pair_with(Limits { requests_per_connection_max: 2, ..Limits::default() });
+    pair.send(&GET.repeat(3));
+    assert_eq!(pair.statuses(), [200, 200]);
+    let text = String::from_utf8_lossy(&pair.received).into_owned();
+    assert_eq!(text.matches("Connection: close").count(), 1);
+    assert!(pair.is_shut);
+}
+
+#[test]
+fn a_large_unwanted_body_ends_the_connection_after_the_answer() {
+    let mut pair = pair();
+    pair.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 65537\r\n\r\n");
+    assert_eq!(pair.statuses(), [405]);
+    assert!(pair.is_shut);
+}
+
+#[test]
+fn a_chunked_unwanted_body_is_read_up_to_the_limit() {
+    let mut pair = pair();
+    pair.send(b"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..20 {
+        pair.send(b"1000\r\n");
+        pair.send(&[b'x'; 0x1000]);
+        pair.send(b"\r\n");
+    }
+    assert_eq!(pair.statuses(), [200]);
+    assert!(pair.is_shut, "80 KiB are over the limit of 64");
+}
+
+#[test]
+fn an_expectation_with_a_body_gets_its_final_status_and_a_close() {
+    let mut pair = pair();
+    pair.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(pair.statuses(), [405]);
+    assert!(pair.is_shut);
+}
+
+#[test]
+fn requests_before_the_end_of_the_stream_are_answered() {
+    let mut pair = pair();
+    pair.send(&GET.repeat(3));
+    pair.finish();
+    assert_eq!(pair.statuses(), [200, 200, 200]);
+    assert_eq!(pair.closed, Some(false));
+}
+
+#[test]
+fn an_end_of_stream_in_a_head_or_a_body_closes() {
+    for bytes in [&GET[..10], b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"] {
+        let mut pair = pair();
+        pair.send(bytes);
+        pair.finish();
+        assert_eq!(pair.closed, Some(false));
+    }
+}
+
+#[test]
+fn a_client_that_shuts_down_while_its_job_is_out_still_gets_its_answer() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(GET);
+    pair.finish();
+    pair.finish_job();
+    assert_eq!(pair.statuses(), [200]);
+    assert_eq!(pair.closed, Some(false));
+}
+
+#[test]
+fn draining_closes_the_idle_and_finishes_the_busy() {
+    let mut idle = pair();
+    idle.send(GET);
+    idle.connection.drain();
+    idle.drive();
+    assert_eq!(idle.closed, Some(false));
+
+    let mut busy = pair();
+    busy.holds_jobs = true;
+    busy.send(GET);
+    busy.connection.drain();
+    busy.drive();
+    assert_eq!(busy.closed, None);
+    busy.finish_job();
+    assert_eq!(busy.statuses(), [200]);
+    assert!(busy.is_shut);
+    assert!(String::from_utf8_lossy(&busy.received).contains("Connection: close"));
+}
+
+#[test]
+fn an_answer_to_a_job_of_an_earlier_request_is_dropped() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(GET);
+    let stale = pair.held.take().map(|(id, _)| id);
+    pair.reconnect();
+    pair.send(GET);
+    let (id, _) = pair.held.as_ref().map(|(id, job)| (*id, job)).unwrap();
+    assert_eq!(Some(id), stale, "numbers start afresh with a connection");
+    pair.finish_job();
+    assert_eq!(pair.statuses(), [200]);
+    let done = session::Done::Resolved(Err(std::io::ErrorKind::Other.into()));
+    pair.connection.done(&mut pair.worker, id, done);
+    assert_eq!(pair.statuses(), [200]);
+    assert_eq!(pair.phase(), Phase::Idle);
+}

@@ -1,0 +1,7 @@
+//! Tests of connections in memory and in virtual time.
+
+mod allocations;
+mod closing;
+mod deadlines;
+mod memory;
+mod splits;
