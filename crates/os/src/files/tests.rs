@@ -4,9 +4,11 @@
 use super::*;
 use crate::clock;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::panic::{self, AssertUnwindSafe};
@@ -179,16 +181,14 @@ fn paths_resolve_alike_both_ways() {
     check(b"to_proc_root/etc/passwd", ["EXDEV", "ELOOP", "ELOOP"]);
 }
 
-/// Renames `steps` over and over while `body` runs.
-fn while_renaming(steps: &[(PathBuf, PathBuf)], body: impl FnOnce()) {
+/// Calls `change` over and over while `body` runs.
+fn while_changing(change: impl Fn() + Sync, body: impl FnOnce()) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                for (from, to) in steps {
-                    fs::rename(from, to).unwrap();
-                    thread::sleep(Duration::from_micros(10)); // every state gets its share
-                }
+                change();
+                thread::sleep(Duration::from_micros(10)); // every state gets its share
             }
         });
         let result = panic::catch_unwind(AssertUnwindSafe(body));
@@ -197,10 +197,22 @@ fn while_renaming(steps: &[(PathBuf, PathBuf)], body: impl FnOnce()) {
     });
 }
 
+/// Each of two names now stands for what the other one stood for; there is no moment in between.
+fn exchange(one: &Path, other: &Path) {
+    let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
+    // SAFETY: both paths are NUL-terminated strings that live through the call.
+    let returned = unsafe {
+        let (one, other) = (one.as_ptr(), other.as_ptr());
+        let (at, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+        libc::syscall(libc::SYS_renameat2, at, one, at, other, flags)
+    };
+    assert_eq!(returned, 0, "{}", io::Error::last_os_error());
+}
+
 /// Opens `path` until it has both succeeded and failed many times (or for 2 s); what is opened
 /// must never be anything but `expected`.
 fn check_under_attack(root: &Root, path: &[u8], policies: &[Symlinks], expected: &str) {
-    const ENOUGH: usize = 100;
+    const ENOUGH: usize = 1_000;
     let end_us = clock::now() + 2_000_000;
     let (mut opened, mut failed) = (0, 0);
     while (opened < ENOUGH || failed < ENOUGH) && clock::now() < end_us {
@@ -221,9 +233,12 @@ fn what_is_swapped_for_a_link_does_not_lead_outside() {
     let at = |name: &str| scratch.0.join("site").join(name);
     let check = |target: &str, path: &[u8]| {
         scratch.link("site/lure", target);
-        let swap = [("swap", "away"), ("lure", "swap"), ("swap", "lure"), ("away", "swap")];
-        let steps = swap.map(|(from, to)| (at(from), at(to)));
-        while_renaming(&steps, || {
+        let swap = || {
+            exchange(&at("swap"), &at("lure")); // now it is a link
+            thread::sleep(Duration::from_micros(10));
+            exchange(&at("swap"), &at("lure")); // and now itself again
+        };
+        while_changing(swap, || {
             for open in BOTH {
                 let root = open(&scratch.0.join("site")).unwrap();
                 let policies = [Symlinks::Beneath, Symlinks::Never];
@@ -246,10 +261,14 @@ fn a_directory_moved_outside_does_not_take_the_walk_with_it() {
     let scratch = tree();
     // From outside/deep, up_twice would be this one.
     fs::write(scratch.0.join("plain"), "secret").unwrap();
-    let (inside, outside) = ("site/directory/deep", "outside/deep");
-    let steps = [(inside, outside), (outside, inside)];
-    let steps = steps.map(|(from, to)| (scratch.0.join(from), scratch.0.join(to)));
-    while_renaming(&steps, || {
+    let [inside, outside] =
+        ["site/directory/deep", "outside/deep"].map(|name| scratch.0.join(name));
+    let move_out_and_back = || {
+        fs::rename(&inside, &outside).unwrap();
+        thread::sleep(Duration::from_micros(10));
+        fs::rename(&outside, &inside).unwrap();
+    };
+    while_changing(move_out_and_back, || {
         for open in BOTH {
             let root = open(&scratch.0.join("site")).unwrap();
             let path = b"directory/deep/up_twice";
