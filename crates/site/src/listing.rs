@@ -8,11 +8,12 @@
 use std::cmp::Ordering;
 use std::io::Write;
 
-use crate::path::encode_name;
+use crate::path::{encode_name, replace_bytes};
 
 /// Content-Security-Policy of the HTML listing: nothing but the one style sheet in it.
-pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src \
-    'sha256-9MdVft2qAetF/V7OHjsONO1LcE2VYRXIueNxmfHQS+8='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
+    style-src 'sha256-9MdVft2qAetF/V7OHjsONO1LcE2VYRXIueNxmfHQS+8='; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = include_str!("listing/style.css");
 
@@ -195,36 +196,34 @@ fn address(item: &Item<'_>, out: &mut Vec<u8>) {
 
 /// Text between tags. Bytes that are not UTF-8 and control characters are shown as U+FFFD.
 fn html_text(text: &[u8], out: &mut Vec<u8>) {
-    escape(text, out, |byte, out| match byte {
+    escape(text, out, b"<>&\"'", |byte, out| match byte {
         b'<' => push(out, "&lt;"),
         b'>' => push(out, "&gt;"),
         b'&' => push(out, "&amp;"),
         b'"' => push(out, "&quot;"),
         b'\'' => push(out, "&#39;"),
-        0..0x20 | 0x7f => push(out, REPLACEMENT),
-        _ => out.push(byte),
+        _ => push(out, REPLACEMENT),
     });
 }
 
 /// The inside of a string (RFC 8259 section 7). `<` is escaped as well, for those who put JSON
 /// into a page.
 fn json_text(text: &[u8], out: &mut Vec<u8>) {
-    escape(text, out, |byte, out| match byte {
+    escape(text, out, b"\"\\<", |byte, out| match byte {
         b'"' => push(out, "\\\""),
         b'\\' => push(out, "\\\\"),
-        0..0x20 | 0x7f | b'<' => write!(out, "\\u{byte:04x}").expect(APPENDS),
-        _ => out.push(byte),
+        _ => write!(out, "\\u{byte:04x}").expect(APPENDS),
     });
 }
 
 const REPLACEMENT: &str = "\u{fffd}";
 
-/// Appends text byte by byte, with [`REPLACEMENT`] for what is not UTF-8.
-fn escape(text: &[u8], out: &mut Vec<u8>, push_byte: impl Fn(u8, &mut Vec<u8>)) {
+/// Appends text with `replace` for control characters and the `special` ones, and with
+/// [`REPLACEMENT`] for what is not UTF-8.
+fn escape(text: &[u8], out: &mut Vec<u8>, special: &[u8], replace: fn(u8, &mut Vec<u8>)) {
+    let is_kept = |byte: u8| !byte.is_ascii_control() && !special.contains(&byte);
     for chunk in text.utf8_chunks() {
-        for byte in chunk.valid().bytes() {
-            push_byte(byte, out);
-        }
+        replace_bytes(chunk.valid().as_bytes(), out, is_kept, replace);
         if !chunk.invalid().is_empty() {
             push(out, REPLACEMENT);
         }

@@ -386,8 +386,9 @@ mod tests {
 
     fn member(file: usize) -> impl Strategy<Value = Member> {
         let number = move || 0..file + 3;
+        let short = (number(), 0..30_usize);
         prop_oneof![
-            8 => (number(), 0..30_usize).prop_map(|(first, more)| (Some(first), Some(first + more))),
+            8 => short.prop_map(|(first, more)| (Some(first), Some(first + more))),
             1 => number().prop_map(|first| (Some(first), None)),
             2 => number().prop_map(|count| (None, Some(count))),
             1 => (number(), number()).prop_map(|(first, last)| (Some(first), Some(last))),

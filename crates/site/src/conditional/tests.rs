@@ -222,7 +222,8 @@ proptest! {
     /// Tags differ where anything differs, and are tags in the eyes of the parser.
     #[test]
     fn tags_are_injective(a in any::<(i64, u64)>(), b in any::<(i64, u64)>()) {
-        for (one, other) in Coding::ALL.into_iter().flat_map(|one| Coding::ALL.map(|other| (one, other))) {
+        let codings = Coding::ALL.map(|one| Coding::ALL.map(|other| (one, other)));
+        for (one, other) in codings.into_iter().flatten() {
             let tag = EntityTag::from_modified(a.0, a.1, one);
             let second = EntityTag::from_modified(b.0, b.1, other);
             prop_assert_eq!(tag == second, a == b && one == other);

@@ -182,6 +182,19 @@ fn assert_canonical(path: &[u8]) {
 }
 
 proptest! {
+    /// The check for plain paths, whatever the length, decides as the slow way does.
+    #[test]
+    fn plain_paths_are_canonical(path in "/[a-z/.]{0,6}[a-z]{0,40}[a-z%/. ]?[a-z/.]{0,20}") {
+        let mut resolved = Vec::new();
+        let is_canonical = resolve(path.as_bytes(), &mut resolved).is_ok() && resolved == path.as_bytes();
+        if is_plain(path.as_bytes()) {
+            prop_assert!(is_canonical);
+        }
+        if is_canonical && !path.contains("/.") {
+            prop_assert!(is_plain(path.as_bytes()));
+        }
+    }
+
     #[test]
     fn canonical_paths_stay(
         path in proptest::collection::vec(
