@@ -22,6 +22,7 @@ The servers run on processor 0 and wrk on processor 1.
   --rounds N           rounds (7); each server gets one window in each
   --seconds S          length of a window (1.1), after a fifth of it for warming up
   --json FILE          write every sample to FILE as well
+  --no-build           take floor, Ropewalk and gofasthttp as they were built before
   --quick              the rows 1k and 1m in two short rounds: does it work?
 ";
 

@@ -67,6 +67,11 @@ impl Group {
         self.accounting
     }
 
+    /// The group's folder, if it has one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// The file to which a process writes 0 to enter the group. A process does so itself before
     /// it becomes the server, so that nothing it ever does is missed.
     pub(crate) fn entrance(&self) -> Option<PathBuf> {

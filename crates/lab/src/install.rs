@@ -14,6 +14,8 @@ pub struct Surroundings {
     pub repository: PathBuf,
     /// Cargo's target directory.
     pub target_dir: PathBuf,
+    /// Whether peers that come as source are built anew, or taken as they are.
+    pub build: bool,
 }
 
 impl Surroundings {
@@ -51,7 +53,7 @@ impl Peer {
 
     fn find(&self, surroundings: &Surroundings) -> Result<String, String> {
         let values = surroundings.values();
-        if let Some(build) = &self.build {
+        if let Some(build) = self.build.as_ref().filter(|_| surroundings.build) {
             let folder = fill(&build.folder, &values)?;
             process::output(&fill_all(&build.command, &values)?, Some(&folder))?;
         }

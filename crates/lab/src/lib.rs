@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod group;
+mod guard;
 pub mod http;
 mod install;
 pub mod memory;
@@ -22,6 +23,7 @@ mod template;
 pub mod wrk;
 
 pub use group::{Accounting, Group};
+pub use guard::Guard;
 pub use install::{Installed, Surroundings};
 pub use peer::{Build, ConfigurationFile, Detect, Knob, Peer, Ready, Setting, Start, Stop};
 pub use server::{Launch, RunningServer};

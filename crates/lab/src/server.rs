@@ -1,6 +1,7 @@
 //! A peer that runs: started in its own control group on its own port, stopped when dropped.
 
 use crate::group::Group;
+use crate::guard::Guard;
 use crate::http::{self, Connection};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
@@ -42,6 +43,8 @@ pub struct RunningServer {
     child: Child,
     work_dir: PathBuf,
     first_byte_us: u64,
+    /// Ends the server if we are killed.
+    _guard: Guard,
 }
 
 impl RunningServer {
@@ -63,9 +66,17 @@ impl RunningServer {
         let started_us = os::clock::now();
         let child = spawn(peer, &values, &work_dir, launch.cpu, &group)?;
         group.set_root(child.id());
+        let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut server =
-            Self { address, stop: peer.stop.clone(), group, child, work_dir, first_byte_us: 0 };
+        let mut server = Self {
+            address,
+            stop: peer.stop.clone(),
+            group,
+            child,
+            work_dir,
+            first_byte_us: 0,
+            _guard: guard,
+        };
         server.wait_until_ready(peer.ready.within_ms, started_us, &launch.ready_path)?;
         Ok(server)
     }
@@ -184,6 +195,13 @@ fn spawn(
     }
     shell.current_dir(work_dir).stdin(Stdio::null()).stdout(log).stderr(error_log);
     shell.spawn().map_err(|why| format!("sh: {why}"))
+}
+
+/// Kills the first process and the group's, and removes the group.
+fn guard(group: &Group, pid: u32) -> std::io::Result<Guard> {
+    const KILL: &str = r#"kill -s KILL "$1" $(cat "$2/cgroup.procs"); sleep 0.2; rmdir "$2""#;
+    let folder = group.folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
+    Guard::new(KILL, [pid.to_string().as_ref(), folder])
 }
 
 /// A port nobody listens at. Somebody else might take it before the server does; then the server

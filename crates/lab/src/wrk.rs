@@ -85,9 +85,11 @@ pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
 }
 
 fn arguments(load: &Load<'_>) -> Vec<String> {
+    // Should the interrupt get lost, it ends by itself.
+    let seconds = format!("{}s", load.duration.as_secs() + 10);
+    let connections = load.connections.to_string();
     let mut arguments: Vec<String> =
-        ["wrk", "-t", "1", "-d", "600s", "-c"].map(str::to_owned).into();
-    arguments.push(load.connections.to_string());
+        ["wrk", "-t", "1", "-d", &seconds, "-c", &connections].map(str::to_owned).into();
     if load.connection == Connection::Close {
         arguments.extend(["-H".into(), "Connection: close".into()]);
     }

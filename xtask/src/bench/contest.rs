@@ -81,7 +81,6 @@ impl<'a> Contest<'a> {
         for installed in &self.bench.servers {
             match self.enter(installed) {
                 Ok(entrant) => entrants.push(entrant),
-                Err(why) if why == "interrupted" => return Err(why),
                 Err(why) => notes.push(format!("{} left out: {why}", installed.peer.name)),
             }
         }
@@ -128,7 +127,6 @@ impl<'a> Contest<'a> {
         let mut costs = vec![Vec::new(); settings.len()];
         for _ in 0..TRIALS {
             for (server, costs) in servers.iter().zip(&mut costs) {
-                self.bench.check_interrupted()?;
                 costs.push(self.measure(server, 0, TRIAL)?.cpu_us);
             }
         }
@@ -162,14 +160,12 @@ impl<'a> Contest<'a> {
     /// One window of one server, after warming up. A window with errors is repeated once; if that
     /// does not help either, the sample is void.
     fn window(&self, entrant: &mut Entrant) -> Result<(), String> {
-        self.bench.check_interrupted()?;
         entrant.wake();
         let window = self.bench.options.window;
         let answer_bytes = entrant.answer_bytes;
         self.measure(&entrant.server, answer_bytes, self.warm_up())?;
         let mut sample = self.measure(&entrant.server, answer_bytes, window)?;
         if sample.is_void() {
-            self.bench.check_interrupted()?;
             sample = self.measure(&entrant.server, answer_bytes, window)?;
         }
         entrant.result.samples.push(sample);

@@ -1,6 +1,7 @@
 //! The files that are served, made anew for each run from a fixed seed.
 
 use super::row::{ROWS, Subject};
+use lab::Guard;
 use statistics::Generator;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,18 @@ const FILE_BYTES_MAX: usize = 7 << 10;
 #[derive(Debug)]
 pub(crate) struct Corpus {
     scratch: PathBuf,
+    /// Removes the folder if we are killed.
+    _guard: Guard,
 }
 
 impl Corpus {
     /// Makes the files.
     pub(crate) fn create() -> Result<Self, String> {
         let name = format!("ropewalk-bench-{}", std::process::id());
-        let corpus = Self { scratch: std::env::temp_dir().join(name) };
+        let scratch = std::env::temp_dir().join(name);
+        let guard =
+            Guard::new("sleep 1; rm -rf \"$1\"", [&scratch]).map_err(|why| format!("sh: {why}"))?;
+        let corpus = Self { scratch, _guard: guard };
         corpus.fill().map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
         Ok(corpus)
     }

@@ -52,7 +52,6 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     let launch = bench.launch(path, workload.into());
     let mut results = Vec::new();
     for installed in &bench.servers {
-        bench.check_interrupted()?;
         progress(&format!("idle: {}", installed.peer.name));
         match look(installed, &launch) {
             Ok(result) => results.push(result),

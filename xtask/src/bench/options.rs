@@ -13,14 +13,18 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) window: Duration,
     pub(crate) json: Option<PathBuf>,
+    /// Whether what comes as source is built first.
+    pub(crate) build: bool,
 }
 
 impl Options {
     /// Reads the arguments that follow `serve`.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let quick = arguments.iter().any(|argument| argument == "--quick");
-        let mut options = if quick { Self::quick() } else { Self::full() };
-        let mut rest = arguments.iter().filter(|argument| *argument != "--quick");
+        let is_given = |flag: &str| arguments.iter().any(|argument| argument == flag);
+        let mut options = if is_given("--quick") { Self::quick() } else { Self::full() };
+        options.build = !is_given("--no-build");
+        let is_flag = |argument: &&String| ["--quick", "--no-build"].contains(&argument.as_str());
+        let mut rest = arguments.iter().filter(|argument| !is_flag(argument));
         while let Some(name) = rest.next() {
             let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
             options.set(name, value)?;
@@ -35,6 +39,7 @@ impl Options {
             rounds: 7,
             window: Duration::from_millis(1100),
             json: None,
+            build: true,
         }
     }
 

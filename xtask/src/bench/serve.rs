@@ -7,7 +7,6 @@ use super::options::Options;
 use super::report::{self, Report};
 use super::row::Subject;
 use lab::{Installed, Launch, Peer, Surroundings};
-use os::signals::{Signal, SignalDescriptor};
 use std::path::{Path, PathBuf};
 
 /// The processor of the server that is measured.
@@ -25,21 +24,17 @@ pub(crate) struct Bench<'a> {
     pub(crate) servers: Vec<Installed>,
     /// The processor of the load: another one, where there is one.
     pub(crate) client_cpu: usize,
-    signals: SignalDescriptor,
 }
 
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    // Ctrl-C must end the servers too, so it is noticed between windows.
-    let signals = SignalDescriptor::new(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(|why| why.to_string())?;
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
-    let surroundings = surroundings()?;
+    let surroundings = surroundings(options.build)?;
     let mut report = Report::default();
     let servers = find(&surroundings, options, &mut report)?;
     let client_cpu = usize::from(os::affinity::allowed_cpus().len() > 1);
     let corpus = Corpus::create()?;
-    let bench = Bench { options, corpus, surroundings, servers, client_cpu, signals };
+    let bench = Bench { options, corpus, surroundings, servers, client_cpu };
     bench.rows(&mut report)?;
     report::print_end(&report);
     match &options.json {
@@ -77,11 +72,6 @@ impl Bench<'_> {
             workload,
         }
     }
-
-    /// An error once somebody wants us to stop.
-    pub(crate) fn check_interrupted(&self) -> Result<(), String> {
-        self.signals.read().map_or(Ok(()), |_| Err("interrupted".into()))
-    }
 }
 
 /// The peers that are there and asked for; the others go into the report as skipped.
@@ -115,12 +105,12 @@ fn is_wanted(peer: &Peer, options: &Options) -> bool {
 }
 
 /// The repository is where this was compiled; Cargo's target directory is where it lies.
-fn surroundings() -> Result<Surroundings, String> {
+fn surroundings(build: bool) -> Result<Surroundings, String> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned);
     let executable = std::env::current_exe().map_err(|why| why.to_string())?;
     let target_dir: Option<PathBuf> = executable.ancestors().nth(2).map(Path::to_owned);
     match (repository, target_dir) {
-        (Some(repository), Some(target_dir)) => Ok(Surroundings { repository, target_dir }),
+        (Some(repository), Some(target_dir)) => Ok(Surroundings { repository, target_dir, build }),
         _ => Err("cannot tell where the repository lies".into()),
     }
 }
