@@ -338,7 +338,7 @@ impl Connection {
             (true, true) => After::Linger,
             (true, false) => After::KeepAlive,
         };
-        if head.body != BodyFraming::None {
+        if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {
             self.plan_body(w, head);
         }
         self.respond(w, bytes, head);

@@ -77,7 +77,7 @@ pub fn resolve(
     now_ns: i128,
     small_body_bytes_max: u64,
 ) -> io::Result<Entry> {
-    let mut lookup = Lookup { host, files, small_body_bytes_max, witnesses: Vec::new() };
+    let mut lookup = Lookup { host, files, small_body_bytes_max, now_ns, witnesses: Vec::new() };
     let resource = lookup.resource(canonical)?;
     Ok(Entry {
         resource,
@@ -99,6 +99,7 @@ struct Lookup<'a> {
     host: &'a Host,
     files: &'a dyn Files,
     small_body_bytes_max: u64,
+    now_ns: i128,
     witnesses: Vec<Witness>,
 }
 
@@ -191,11 +192,7 @@ impl Lookup<'_> {
     }
 
     /// Joins an identity file (if any) with its precompressed siblings.
-    fn with_siblings(
-        &mut self,
-        relative: &[u8],
-        identity: Option<Opened>,
-    ) -> io::Result<Resource> {
+    fn with_siblings(&mut self, relative: &[u8], identity: Option<Opened>) -> io::Result<Resource> {
         let mut found: Vec<(Coding, Opened)> = Vec::new();
         found.extend(identity.map(|opened| (Coding::Identity, opened)));
         for &coding in &self.host.settings.precompressed {
@@ -244,7 +241,8 @@ impl Lookup<'_> {
             coding,
             len,
             etag,
-            modified: is_dated.then_some(seconds),
+            // A time in the future must not be sent (RFC 9110 §8.8.2.1).
+            modified: Some(seconds).filter(|_| is_dated && identity.modified_ns <= self.now_ns),
             varies,
             body,
         }))

@@ -1,5 +1,8 @@
 //! The server from the outside: configuration texts, and servers on sockets of this machine.
 
 mod config;
+mod conformance;
 mod documentation;
+mod serving;
+mod stopping;
 mod temporary;

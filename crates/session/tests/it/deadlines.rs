@@ -67,6 +67,7 @@ fn a_reader_that_stalls_is_reset() {
     pair.send(GET);
     pair.advance(30_000);
     assert_eq!(pair.closed, Some(true));
+    assert_eq!(pair.counters.connections_expired.get(), 1);
 }
 
 #[test]

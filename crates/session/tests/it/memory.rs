@@ -17,14 +17,14 @@ use site::resolve::{Files, Kind, Opened, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
 /// Files that exist only here. Directories are the prefixes of their names.
-pub struct MemoryFiles {
+pub(crate) struct MemoryFiles {
     files: BTreeMap<Vec<u8>, (Vec<u8>, i128)>,
     /// Stands for every open file; its identity tells which.
     null: FileRef,
 }
 
 impl MemoryFiles {
-    pub fn new(files: &[(&str, &[u8])]) -> Self {
+    pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
         const MODIFIED_NS: i128 = 1_000_000_000_000_000_000;
         let entry = |(name, content): &(&str, &[u8])| {
             (name.as_bytes().to_vec(), (content.to_vec(), MODIFIED_NS))
@@ -85,31 +85,31 @@ thread_local! {
 }
 
 /// One connection and the worker that serves it.
-pub struct Pair {
-    pub worker: Worker,
-    pub connection: Connection,
-    pub counters: Arc<Counters>,
+pub(crate) struct Pair {
+    pub(crate) worker: Worker,
+    pub(crate) connection: Connection,
+    pub(crate) counters: Arc<Counters>,
     /// What the client has received.
-    pub received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// Whether the server has shut its side down or closed.
-    pub is_shut: bool,
+    pub(crate) is_shut: bool,
     /// `Some(reset)` once closed.
-    pub closed: Option<bool>,
+    pub(crate) closed: Option<bool>,
     /// How many bytes the client's window takes before it must be opened again.
-    pub window: usize,
+    pub(crate) window: usize,
     /// Whether jobs are kept until `finish_job`.
-    pub holds_jobs: bool,
-    pub held: Option<(JobId, Job)>,
+    pub(crate) holds_jobs: bool,
+    pub(crate) held: Option<(JobId, Job)>,
     site: Arc<Site>,
     files: MemoryFiles,
     now: Tick,
     is_at_end: bool,
 }
 
-pub const PEER: &str = "192.0.2.7:4711";
+pub(crate) const PEER: &str = "192.0.2.7:4711";
 
 impl Pair {
-    pub fn new(files: MemoryFiles, limits: Limits) -> Self {
+    pub(crate) fn new(files: MemoryFiles, limits: Limits) -> Self {
         let mut settings = HostSettings::new("/".into());
         settings.html_suffix = true;
         let site = Arc::new(Site::new(vec![settings]).expect("good settings"));
@@ -146,7 +146,7 @@ impl Pair {
     }
 
     /// A new connection on the same worker.
-    pub fn reconnect(&mut self) {
+    pub(crate) fn reconnect(&mut self) {
         self.connection.close(&mut self.worker);
         self.connection = Connection::new(&self.worker, PEER.parse().expect("an address"));
         self.received.clear();
@@ -154,7 +154,7 @@ impl Pair {
     }
 
     /// The client sends bytes; the server does all it can.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         // Bytes that the connection is not ready for the kernel would hold: as if it had.
         if self.closed.is_none() && !bytes.is_empty() {
             self.connection.ingest(&mut self.worker, bytes);
@@ -163,13 +163,13 @@ impl Pair {
     }
 
     /// The client shuts its side down.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.is_at_end = true;
         self.drive();
     }
 
     /// Does what the connection says until it waits. Bounded: a state machine that spins fails.
-    pub fn drive(&mut self) {
+    pub(crate) fn drive(&mut self) {
         for _ in 0..1_000_000 {
             if !self.turn() {
                 return;
@@ -216,7 +216,7 @@ impl Pair {
     }
 
     /// Runs the job that is held.
-    pub fn finish_job(&mut self) {
+    pub(crate) fn finish_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
         let done = match job {
             Job::Resolve { previous: Some(slot), .. } if is_current(slot.value(), &self.files) => {
@@ -238,7 +238,7 @@ impl Pair {
     }
 
     /// Lets time pass, and acts on the deadline if it has.
-    pub fn advance(&mut self, ms: u64) {
+    pub(crate) fn advance(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
         self.worker.set_time(self.now, 1_700_000_000_000_000 + self.now.0);
         if self.connection.deadline().is_some_and(|deadline| deadline <= self.now) {
@@ -248,13 +248,13 @@ impl Pair {
     }
 
     /// The statuses of all responses received, by their status lines.
-    pub fn statuses(&self) -> Vec<u16> {
+    pub(crate) fn statuses(&self) -> Vec<u16> {
         let text = String::from_utf8_lossy(&self.received);
         let lines = text.match_indices("HTTP/1.1 ");
         lines.filter_map(|(at, _)| text[at + 9..].get(..3)?.parse().ok()).collect()
     }
 
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         self.connection.phase()
     }
 }
