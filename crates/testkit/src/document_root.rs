@@ -2,7 +2,7 @@
 //!
 //! It is the same everywhere: names, lengths, contents and modification times are fixed, so a
 //! case can name an exact `Last-Modified` and an exact byte. What is in it is a table
-//! ([`tree::FILES`]); here is how it is made. It is not a temporary-directory library.
+//! (`tree.rs`); here is how it is made. It is not a temporary-directory library.
 
 mod tree;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use testkit::runner::{self, Report};
-use testkit::{Client, Delivery, DocumentRoot, Suite};
+use testkit::{Client, Delivery, Suite};
 
 use crate::fake_server::{KIND, Script, Then, response};
 
@@ -21,8 +21,7 @@ const EXPECT: &str = "{ status = 200, headers = { Content-Type = 'text/plain; ch
 
 fn run(script: Script, suite: &Suite, delivery: Delivery<'_>) -> Report {
     let client = Client { address: script.start(), timeout: Duration::from_millis(500) };
-    let root = DocumentRoot::temporary().expect("a temporary directory");
-    runner::run(suite, &suite.profiles["default"], &client, &root, delivery)
+    runner::run(suite, &suite.profiles["default"], &client, true, delivery)
 }
 
 /// Runs the case against `script` and wants `complaint` in the report; none if it is empty.
@@ -111,9 +110,8 @@ fn wrong_ends() {
 #[test]
 fn a_server_that_is_not_there() {
     let client = Client { address: ([127, 0, 0, 1], 1).into(), timeout: Duration::from_secs(1) };
-    let root = DocumentRoot::temporary().expect("a temporary directory");
     let suite = suite(EXPECT, "");
-    let report = runner::run(&suite, &suite.profiles["default"], &client, &root, Delivery::Whole);
+    let report = runner::run(&suite, &suite.profiles["default"], &client, true, Delivery::Whole);
     assert!(report.to_string().contains("cannot connect"), "{report}");
 }
 
