@@ -237,7 +237,7 @@ proptest! {
         before in proptest::collection::vec("(W/)?\"[!#-~]{0,6}\"", 0..4),
         gap in "[ \t]{0,2},[ \t,]{0,3}",
     ) {
-        let list = before.iter().map(String::as_str).chain(["\"needle-9\""]).collect::<Vec<_>>().join(&gap);
+        let list = [before, vec!["\"needle-9\"".to_owned()]].concat().join(&gap);
         let lines = || std::iter::once(list.as_bytes());
         prop_assert!(any_matches(lines(), Some(b"\"needle-9\""), Comparison::Strong));
         prop_assert!(!any_matches(lines(), Some(b"\"needle-8\""), Comparison::Weak));
