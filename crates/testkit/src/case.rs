@@ -35,6 +35,9 @@ pub struct Case {
     /// Whether the client shuts its sending side after the request.
     #[serde(default)]
     pub half_close: bool,
+    /// Whether a reset is as good as an end, since the client sends on after its last request.
+    #[serde(default)]
+    pub reset: bool,
     /// Whether the case needs a server that file permissions apply to, which root is not.
     #[serde(default)]
     pub unprivileged: bool,

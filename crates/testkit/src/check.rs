@@ -264,6 +264,7 @@ fn check_end(case: &Prepared<'_>, transcript: &Transcript, responses: &[Response
         transcript.probed || case.case.closes != Closes::No || case.case.half_close;
     match (transcript.end, should_be_over) {
         (End::Closed, true) | (End::Open, false) => {}
+        (End::Reset, true) if case.case.reset => {}
         (End::Reset, _) => problems.push("the connection was reset".into()),
         (_, true) => problems.push("the server did not close the connection".into()),
         (_, false) => problems.push("the server closed the connection".into()),

@@ -53,6 +53,8 @@ fn once(response: &Response) -> Option<String> {
     Some(format!("{twice} occurs twice (RFC 9110 §5.3)"))
 }
 
+/// The end of the connection may end a body only where it was announced, which leaves HTTP/1.0
+/// clients of bodies whose length is not known beforehand.
 fn framing(response: &Response) -> Option<String> {
     let has = |name| response.field(name).is_some();
     if response.status < 200 || response.status == 204 {
@@ -60,7 +62,7 @@ fn framing(response: &Response) -> Option<String> {
         return problem(broken, "framing fields in a 1xx or 204 (RFC 9110 §8.6, RFC 9112 §6.1)");
     }
     problem(
-        response.framing == Framing::Close,
+        response.framing == Framing::Close && !response.lists("Connection", "close"),
         "a body without a length: its end cannot be told from an accident (RFC 9112 §8)",
     )
 }
@@ -143,6 +145,7 @@ mod tests {
         check("404", "Date: Tuesday, 14-Nov-23 22:13:20 GMT\r\nContent-Length: 0\r\n", "§6.6.1");
         check("404", &format!("{empty}{DATE}"), "occurs twice");
         check("404", DATE, "RFC 9112 §8");
+        check("404", &format!("{DATE}Connection: close\r\n"), "");
         check("200", &format!("{empty}{TYPE}"), "");
         check("200", &empty, "§8.3");
         check("200", &format!("{empty}Content-Type: a/b\r\n"), "nosniff");
