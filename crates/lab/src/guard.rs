@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// A shell command that runs if this process ends before the guard is dropped.
@@ -20,12 +21,12 @@ impl Guard {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> io::Result<Self> {
-        // Ctrl-C is sent to everything in the terminal's foreground, this shell included.
-        let script = format!("trap '' INT TERM HUP; read -r nothing; {script}");
+        let script = format!("read -r nothing; {script}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).args(arguments);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        shell.spawn().map(Self)
+        // What is sent to our process group, by Ctrl-C or timeout(1), must not reach it.
+        shell.process_group(0).spawn().map(Self)
     }
 }
 

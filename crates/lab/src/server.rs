@@ -199,7 +199,14 @@ fn spawn(
 
 /// Kills the first process and the group's, and removes the group.
 fn guard(group: &Group, pid: u32) -> std::io::Result<Guard> {
-    const KILL: &str = r#"kill -s KILL "$1" $(cat "$2/cgroup.procs"); sleep 0.2; rmdir "$2""#;
+    // The kernel lets go of the last process a moment after it is gone.
+    const KILL: &str = r#"
+        kill -s KILL "$1"
+        for attempt in 1 2 3 4 5; do
+            kill -s KILL $(cat "$2/cgroup.procs")
+            sleep 0.2
+            rmdir "$2" && break
+        done"#;
     let folder = group.folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
     Guard::new(KILL, [pid.to_string().as_ref(), folder])
 }

@@ -187,7 +187,14 @@ impl Connection {
                 Some((file, file_len)) => {
                     let offset = *sent - prepared_len;
                     let left = usize::try_from(*file_len - offset).unwrap_or(CHUNK_BYTES);
-                    sendfile(socket, file.as_fd(), offset, left.min(CHUNK_BYTES))?
+                    let asked = left.min(CHUNK_BYTES);
+                    let count = sendfile(socket, file.as_fd(), offset, asked)?;
+                    if 0 < count && count < asked {
+                        // The socket is full: asking again would only hear so.
+                        *sent += count as u64;
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                    count
                 }
                 None => 0,
             };

@@ -90,7 +90,7 @@ impl<'a> Contest<'a> {
                 self.window(&mut entrants[index])?;
             }
         }
-        notes.extend(entrants.iter().filter_map(Entrant::note));
+        notes.extend(entrants.iter().flat_map(Entrant::notes));
         let contestants = entrants.into_iter().map(|entrant| entrant.result).collect();
         Ok(RowResult { row: self.row, contestants, notes })
     }
@@ -205,10 +205,14 @@ impl<'a> Contest<'a> {
         // Answers under way at the end have arrived in part, and bytes are printed rounded.
         let slack = (self.row.connections * answer_bytes) as f64 + 0.01 * bytes_expected;
         let is_short = answer_bytes > 0 && (outcome.bytes - bytes_expected).abs() > slack;
-        if !outcome.is_clean() || is_short {
+        if !outcome.is_clean(self.row.connection) || is_short {
             return Ok(Sample::VOID);
         }
-        Ok(Sample { requests_per_s: requests / outcome.seconds, cpu_us: used_us / requests })
+        Ok(Sample {
+            requests_per_s: requests / outcome.seconds,
+            cpu_us: used_us / requests,
+            late: outcome.late,
+        })
     }
 
     /// The head of Ropewalk's own answer in this row, or one like it where it is not there.
@@ -235,16 +239,22 @@ impl Entrant {
     }
 
     /// What its results need said beside them.
-    fn note(&self) -> Option<String> {
+    fn notes(&self) -> Vec<String> {
         let name = &self.result.name;
-        let void = self.result.samples.iter().filter(|sample| sample.is_void()).count();
+        let samples = &self.result.samples;
+        let void = samples.iter().filter(|sample| sample.is_void()).count();
+        let late: u64 = samples.iter().map(|sample| sample.late).sum();
         let share = self.rested_cpu_ns as f64 / (self.rested_us.max(1) as f64 * 1000.0);
-        if void > 0 {
-            return Some(format!("{name}: {void} windows void, with errors or missing bytes"));
-        }
-        // The floor of the clock: a moment of rest says nothing.
+        // A moment of rest says nothing.
         let is_busy = self.rested_us > 500_000 && share > IDLE_SHARE_MAX;
-        is_busy.then(|| format!("{name} used {:.1} % of a processor while idle", share * 100.0))
+        [
+            (void > 0, format!("{name}: {void} windows void, with errors or missing bytes")),
+            (late > 0, format!("{name}: {late} answers took more than 2 seconds")),
+            (is_busy, format!("{name} used {:.1} % of a processor while idle", share * 100.0)),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, note)| is_so.then_some(note))
+        .collect()
     }
 }
 

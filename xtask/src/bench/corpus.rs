@@ -30,7 +30,7 @@ impl Corpus {
         let name = format!("ropewalk-bench-{}", std::process::id());
         let scratch = std::env::temp_dir().join(name);
         let guard =
-            Guard::new("sleep 1; rm -rf \"$1\"", [&scratch]).map_err(|why| format!("sh: {why}"))?;
+            Guard::new("sleep 2; rm -rf \"$1\"", [&scratch]).map_err(|why| format!("sh: {why}"))?;
         let corpus = Self { scratch, _guard: guard };
         corpus.fill().map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
         Ok(corpus)

@@ -20,11 +20,13 @@ pub(crate) struct Sample {
     pub(crate) requests_per_s: f64,
     /// Processor time of the server for each request, in microseconds.
     pub(crate) cpu_us: f64,
+    /// Answers that took more than two seconds.
+    pub(crate) late: u64,
 }
 
 impl Sample {
     /// A window that does not count.
-    pub(crate) const VOID: Self = Self { requests_per_s: f64::NAN, cpu_us: f64::NAN };
+    pub(crate) const VOID: Self = Self { requests_per_s: f64::NAN, cpu_us: f64::NAN, late: 0 };
 
     pub(crate) fn is_void(&self) -> bool {
         self.cpu_us.is_nan()
@@ -133,7 +135,7 @@ pub(crate) fn print_row(result: &RowResult) {
     print!("{}", markdown(&table));
     let caveat = result.contestants.iter().find_map(|contestant| contestant.caveat);
     for note in result.notes.iter().map(String::as_str).chain(caveat) {
-        println!("\nNote: {note}.");
+        println!("\nNote: {}.", note.trim().replace('\n', " / "));
     }
 }
 
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     fn contestant(cpu_us: &[f64]) -> Contestant {
-        let sample = |&cpu_us: &f64| Sample { requests_per_s: 1e6 / cpu_us, cpu_us };
+        let sample = |&cpu_us: &f64| Sample { requests_per_s: 1e6 / cpu_us, cpu_us, late: 0 };
         Contestant {
             name: "it".into(),
             setting: "usual".into(),
