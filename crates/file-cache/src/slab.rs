@@ -102,3 +102,28 @@ pub(crate) const ENTRIES_MAX: usize = 1 << 31;
 
 const _: () = assert!(ENTRIES_MAX < NIL as usize);
 const _: () = assert!(size_of::<Node<u8>>() <= 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Cost;
+
+    #[test]
+    fn freed_nodes_are_used_again_before_new_ones() {
+        let mut nodes = Slab::new();
+        let insert = |nodes: &mut Slab<u64>, n| {
+            nodes.insert(Arc::new(Slot::new(n, b"", n, Cost::default(), 0)))
+        };
+        let ids: Vec<NodeId> = (0..10).map(|n| insert(&mut nodes, n)).collect();
+        for round in 0..100 {
+            for &id in ids.iter().skip(round % 3).step_by(2) {
+                nodes.remove(id);
+            }
+            while nodes.len() < 10 {
+                let id = insert(&mut nodes, round as u64);
+                assert_eq!(*nodes.slot(id).value(), round as u64);
+            }
+        }
+        assert_eq!(nodes.nodes.len(), 10, "no node was lost");
+    }
+}

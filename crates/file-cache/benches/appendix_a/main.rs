@@ -18,7 +18,7 @@ use stores::{
     Buckets, ByCopy, ByOwnReference, ByReference, LockFree, Metadata, OneMutex, OneRwLock,
     SeparateLru, StandardLru, TwoLevels,
 };
-use workload::{Key, Latencies, Outcome, Worker, keys, now, run, scatter, zipf};
+use workload::{Key, Latencies, Outcome, Worker, keys, now, run, scatter, thread_cpu_ns, zipf};
 
 const ALPHAS: [f64; 4] = [0.6, 0.8, 1.0, 1.2];
 const SHARES_PERCENT: [usize; 3] = [10, 50, 100];
@@ -42,6 +42,7 @@ fn main() {
     study.lists_by_alpha();
     study.locks();
     study.copies_and_references();
+    study.levels();
     study.policies();
     study.scans();
     println!("\nchecksum {:016x}", study.checksum);
@@ -190,6 +191,42 @@ impl Study {
         println!("{name:35} {one:9.0}   {two:9.0}   {four:9.0}");
     }
 
+    fn levels(&mut self) {
+        heading(
+            "Levels (beyond Appendix A): every key cached in both, one thread, each key in turn (CPU)",
+            "  keys   hash   first level   second level: clock   lru",
+        );
+        for count in [64, 1024, 4096] {
+            let keys = self.keys[..count].to_vec();
+            let rounds = self.requests[0].len() * 4 / count;
+            let [clock, lru] = [PolicyKind::Clock, PolicyKind::Lru]
+                .map(|kind| Cache::<Metadata>::new(kind, entries(count * 2), 1));
+            let hash = cpu_each(&keys, rounds, |key| clock.hash(&key.name));
+            let mut first = TwoLevels::new(&clock, count * 16);
+            let first = self.level(&mut first, &keys, rounds);
+            let second = [&clock, &lru].map(|mut cache| self.level(&mut cache, &keys, rounds));
+            let [clock, lru] = second;
+            println!("{count:6} {hash:6.1} {first:13.1} {clock:21.1} {lru:5.1}");
+        }
+    }
+
+    fn level(&mut self, worker: &mut impl Worker, keys: &[Key], rounds: usize) -> f64 {
+        // Three times, for a first level to grow to its size.
+        for key in [keys; 3].concat() {
+            if worker.get(&key).is_none() {
+                worker.set(&key);
+            }
+        }
+        let mut found = 0;
+        let time = cpu_each(keys, rounds, |key| {
+            let word = worker.get(key).unwrap_or_default();
+            found += word;
+            word
+        });
+        self.checksum = self.checksum.rotate_left(1) ^ found;
+        time
+    }
+
     fn policies(&mut self) {
         heading(
             "Policies (beyond Appendix A, which has LRU only): one thread, hit % (CPU)",
@@ -248,6 +285,15 @@ impl Study {
     fn count(&mut self, outcome: &Outcome) {
         self.checksum = self.checksum.rotate_left(1) ^ outcome.checksum;
     }
+}
+
+/// CPU time of one `act`, which is done to every key in turn.
+fn cpu_each(keys: &[Key], rounds: usize, mut act: impl FnMut(&Key) -> u64) -> f64 {
+    let start = thread_cpu_ns();
+    for key in std::iter::repeat_n(keys, rounds).flatten() {
+        std::hint::black_box(act(key));
+    }
+    thread_cpu_ns().saturating_sub(start) as f64 / (rounds * keys.len()) as f64
 }
 
 /// Where [`ALPHAS`] has 1.0.

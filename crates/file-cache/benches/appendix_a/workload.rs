@@ -284,7 +284,7 @@ fn bucket(nanoseconds: u128) -> usize {
 
 /// What the scheduler has charged this thread with, up to its last tick; zero where the kernel does
 /// not tell.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
 }

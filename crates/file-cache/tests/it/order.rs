@@ -68,6 +68,23 @@ fn s3_fifo_keeps_what_is_used_twice_and_remembers_the_others() {
     check(S3Fifo, 1, "a b a c", "c");
 }
 
+#[test]
+fn a_new_version_inherits_the_uses_of_the_old() {
+    for kind in [Clock, S3Fifo] {
+        let cache = cache(kind, entries(3));
+        for key in ["a", "b", "c", "a", "a"] {
+            request(&cache, key);
+        }
+        put(&cache, "a", 1, cost(1, 0));
+        for key in ["d", "e", "f"] {
+            request(&cache, key);
+        }
+        // One turn of the clock has used the chance up; S3-FIFO has moved it to the main queue.
+        let expected = if kind == S3Fifo { Some(1) } else { None };
+        assert_eq!(look(&cache, "a"), expected, "{kind}");
+    }
+}
+
 /// Hit ratio of a hot set asked for around a scan of files that are asked for once.
 fn hot_hits_after_scan(kind: PolicyKind) -> usize {
     let cache = cache(kind, entries(100));
