@@ -54,8 +54,7 @@ pub(crate) struct ServeArguments {
     /// The directory to serve; without a configuration file the current one
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Where to listen, may be repeated: 8080 (this machine), :8080 (everywhere), 127.0.0.1:8080, [::1]:8080
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", help = LISTEN_HELP)]
     listen: Vec<String>,
     /// The configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
@@ -73,6 +72,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
 }
+
+const LISTEN_HELP: &str = "Where to listen; may be repeated: 8080 (this machine only), :8080 (everywhere), \
+                           127.0.0.1:8080, [::1]:8080";
 
 impl From<ServeArguments> for Arguments {
     fn from(typed: ServeArguments) -> Self {

@@ -83,7 +83,7 @@ impl Descriptors {
         let cache = cache.min(settings.cache.entries_max);
         let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache;
         // Under a tiny limit some connections must be possible all the same.
-        let left = limit.saturating_sub(reserved).clamp((limit / 8).max(1), CONNECTIONS_MAX);
+        let left = limit.saturating_sub(reserved).max(limit / 8).clamp(1, CONNECTIONS_MAX);
         let connections = settings.limits.connections_max.unwrap_or(left);
         Self { cache: cache as usize, connections: connections as usize }
     }

@@ -243,7 +243,7 @@ fn show_texts(texts: &[String]) -> String {
     show_list(texts.iter().map(|text| quote(text)))
 }
 
-fn show_choice<T: PartialEq>(choices: &[(&str, T)], choice: T) -> String {
+fn show_choice<T: PartialEq + Copy>(choices: &[(&str, T)], choice: T) -> String {
     let word = choices.iter().find(|(_, c)| *c == choice).map_or("", |(word, _)| word);
     quote(word)
 }

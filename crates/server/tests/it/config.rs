@@ -19,10 +19,17 @@ fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, Strin
     Config::load(&arguments).map_err(|why| why.replace(&prefix, ""))
 }
 
+/// Each text is refused with this line.
+fn check_wrong(table: &[(&str, &str)]) {
+    for (text, expected) in table {
+        let error = load(text, |_| ()).expect_err(text);
+        assert_eq!(error, format!("ropewalk.toml:{expected}"), "{text}");
+    }
+}
+
 #[test]
-fn wrong_files() {
-    for (text, expected) in [
-        // Unknown keys.
+fn unknown_keys() {
+    check_wrong(&[
         ("lissten = [\"8080\"]", "1:1: unknown key \"lissten\" (did you mean \"listen\"?)"),
         ("\n\n  [cach]\n", "3:4: unknown key \"cach\" (did you mean \"cache\"?)"),
         ("[cache]\npolcy = 1", "2:1: unknown key \"polcy\" (did you mean \"policy\"?)"),
@@ -37,12 +44,20 @@ fn wrong_files() {
             "[[host]]\nroot = \".\"\n[[host.redirect]]\nform = \"/a\"\nfrom = \"\"\nto = \"\"",
             "4:1: unknown key \"form\" (did you mean \"from\"?)",
         ),
-        // The first of several faults.
-        (
-            "log.access = 1\ncache.policy = 2",
-            "1:14: log.access must be \"off\", \"combined\" or \"json\", not 1",
-        ),
-        // Wrong forms.
+    ]);
+}
+
+#[test]
+fn the_first_of_several_faults_is_reported() {
+    check_wrong(&[(
+        "log.access = 1\ncache.policy = 2",
+        "1:14: log.access must be \"off\", \"combined\" or \"json\", not 1",
+    )]);
+}
+
+#[test]
+fn wrong_forms() {
+    check_wrong(&[
         ("listen = \"8080\"", "1:10: listen must be a list, not \"8080\""),
         ("listen = []", "1:10: listen must be a list of addresses, not a list"),
         (
@@ -60,7 +75,12 @@ fn wrong_files() {
             "[cache]\npolicy = \"fifo\"",
             "2:10: cache.policy must be \"s3-fifo\", \"lru\" or \"clock\", not \"fifo\"",
         ),
-        // Wrong numbers.
+    ]);
+}
+
+#[test]
+fn wrong_numbers() {
+    check_wrong(&[
         (
             "[timeouts]\nidle_ms = \"60 s\"",
             "2:11: timeouts.idle_ms must be a number from 1 to 86400000, not \"60 s\"",
@@ -89,13 +109,23 @@ fn wrong_files() {
             "[limits]\nhead_bytes_max = 1024\nrequest_line_bytes_max = 2048",
             "3:26: limits.request_line_bytes_max is above head_bytes_max (1024)",
         ),
-        // Partitions.
+    ]);
+}
+
+#[test]
+fn wrong_partitions() {
+    check_wrong(&[
         (
             "[partitions]\ncpus = [\"0-x\"]",
             "2:9: \"0-x\" is no CPU list: write numbers and ranges like \"0-3,8\"",
         ),
         ("[partitions]\ncpus = [\"0-1\", \"1\"]", "2:8: CPU 1 is in two partitions: keep one"),
-        // Hosts.
+    ]);
+}
+
+#[test]
+fn wrong_hosts() {
+    check_wrong(&[
         ("[[host]]\nnames = [\"a\"]", "1:1: \"root\" is missing here"),
         (
             "[[host]]\nroot = \"nowhere\"",
@@ -118,13 +148,15 @@ fn wrong_files() {
             "[[host]]\nroot = \".\"\n[[host.header]]\npath = \"**\"\nname = \"X\"",
             "3:1: \"value\" is missing here",
         ),
-        // No TOML.
-        ("listen = [", "1:11: unclosed array"),
-        ("[log]\n[log]", "2:1: duplicate key"),
-    ] {
-        let error = load(text, |_| ()).expect_err(text);
-        assert_eq!(error, format!("ropewalk.toml:{expected}"), "{text}");
-    }
+    ]);
+}
+
+#[test]
+fn no_toml() {
+    check_wrong(&[
+        ("listen = [", "3:1: missing comma between array elements, expected `,`"),
+        ("[log]\n[log]", "2:2: duplicate key"),
+    ]);
 }
 
 #[test]

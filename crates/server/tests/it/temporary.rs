@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub struct Temporary(PathBuf);
+pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ropewalk-server-{}-{number}", std::process::id());
@@ -16,11 +16,11 @@ impl Temporary {
         Self(path)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, contents).unwrap();

@@ -1,0 +1,22 @@
+//! The command from the outside: what it prints, its exit status, and signals.
+
+mod printing;
+mod serving;
+
+use std::process::{Command, Output};
+
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The command, in the root of the repository.
+fn ropewalk(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    command.args(arguments).current_dir(REPOSITORY);
+    command
+}
+
+/// Runs to the end: exit status, standard output, standard error.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = ropewalk(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}

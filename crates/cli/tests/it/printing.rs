@@ -1,0 +1,80 @@
+//! Commands that print and end.
+
+use crate::run;
+
+#[test]
+fn mistakes_are_one_line_and_status_2() {
+    let check = |arguments: &[&str], expected: &str| {
+        let (status, out, error) = run(arguments);
+        assert_eq!((status, out.as_str()), (2, ""), "{arguments:?}");
+        assert_eq!(error, format!("ropewalk: {expected}\n"));
+    };
+    check(&["serve", "/no/such"], "DIR: \"/no/such\" does not exist: name the directory to serve");
+    check(
+        &["serve", "Cargo.toml"],
+        "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
+    );
+    check(
+        &["check", "--set", "cache.polcy=lru"],
+        "--set cache.polcy=lru: unknown key \"polcy\" (did you mean \"policy\"?)",
+    );
+    check(
+        &["serve", "--engine", "event-lop"],
+        "--engine: unknown engine \"event-lop\" (did you mean \"event-loop\"?): see `ropewalk engines`",
+    );
+    check(&["check", "--config", "Cargo.toml"], "Cargo.toml:1:2: unknown key \"workspace\"");
+}
+
+#[test]
+fn what_clap_refuses_is_status_2() {
+    for arguments in [&["sreve"][..], &["serve", "--port", "80"], &["serve", "a", "b"], &[]] {
+        let (status, out, error) = run(arguments);
+        assert_eq!((status, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(error.contains("Usage: "), "{error}");
+    }
+}
+
+#[test]
+fn help_and_version() {
+    let (status, out, error) = run(&["--version"]);
+    let version = concat!("ropewalk ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!((status, out.as_str(), error.as_str()), (0, version, ""));
+    for arguments in [&["--help"][..], &["help"], &["serve", "--help"], &["serve", "-h"]] {
+        let (status, out, error) = run(arguments);
+        assert_eq!((status, error.as_str()), (0, ""));
+        assert!(out.contains("Examples:\n  ropewalk serve "), "{out}");
+        assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    }
+}
+
+#[test]
+fn check_prints_a_configuration() {
+    let packaged = ["check", "examples/site", "--config", "packaging/ropewalk.toml"];
+    let (status, out, error) = run(&packaged);
+    assert_eq!((status, error.as_str()), (0, ""));
+    assert!(out.starts_with("listen = [\":80\"] # packaging/ropewalk.toml:5:10\n"), "{out}");
+    assert!(out.contains("\nroot = \"examples/site\" # DIR\n"), "{out}");
+    assert!(out.contains("\nidle_ms = 60000 # default\n"), "{out}");
+}
+
+#[test]
+fn engines_are_listed_with_their_knobs() {
+    let (status, out, _) = run(&["engines"]);
+    assert_eq!(status, 0);
+    for spec in engines::ENGINES {
+        assert!(out.contains(&format!("{}  ({}; ", spec.name, spec.family)), "{out}");
+        for knob in spec.knobs {
+            assert!(out.contains(&format!("\n    {} = {}  (", knob.name, knob.default)), "{out}");
+        }
+    }
+}
+
+#[test]
+fn doctor_has_a_line_for_each_thing() {
+    let (status, out, _) = run(&["doctor", "examples/site"]);
+    assert_eq!(status, 0);
+    for subject in ["kernel", "openat2", "non-blocking reads", "descriptors", "somaxconn"] {
+        let count = out.lines().filter(|line| line[5..].starts_with(subject)).count();
+        assert_eq!(count, 1, "{subject}: {out}");
+    }
+}

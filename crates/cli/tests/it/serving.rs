@@ -1,0 +1,140 @@
+//! `ropewalk serve` as a process: its lines, its signals, its end.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use crate::{REPOSITORY, ropewalk};
+
+/// A server of `examples/site` on a free port.
+struct Serving {
+    child: Child,
+    errors: Lines<BufReader<ChildStderr>>,
+    address: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+        let mut child =
+            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = errors.next().expect("a start line").unwrap();
+        let (_, rest) = line
+            .split_once("ropewalk: serving examples/site at http://")
+            .unwrap_or_else(|| panic!("{line}"));
+        let address = rest.split(' ').next().unwrap().to_string();
+        assert!(rest.contains(" with event-loop"), "{line}");
+        Self { child, errors, address }
+    }
+
+    /// The next line on standard error.
+    fn line(&mut self) -> String {
+        self.errors.next().expect("a line").unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = self.connect();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        String::from_utf8_lossy(&response).into_owned()
+    }
+
+    /// Waits for the end: the exit status and what was printed to standard output.
+    fn end(&mut self) -> (i32, String) {
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), out)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended unless the test failed
+    }
+}
+
+#[test]
+fn it_serves_logs_and_stops() {
+    let mut serving = Serving::start(&["--log", "combined"]);
+    assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(serving.get("/no%20such").starts_with("HTTP/1.1 404 "));
+    serving.signal("TERM");
+    assert_eq!(serving.line(), "ropewalk: stopping: connections have 10 s to finish");
+    assert_eq!(serving.line(), "ropewalk: stopped after 2 requests on 2 connections");
+    let (status, out) = serving.end();
+    assert_eq!(status, 0);
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_by_key(|line| line.contains(" 404 "));
+    assert_eq!(lines.len(), 2, "{out}");
+    assert!(lines[0].contains("] \"GET / HTTP/1.1\" 200 "), "{out}");
+    assert!(lines[1].contains("] \"GET /no%20such HTTP/1.1\" 404 "), "{out}");
+}
+
+#[test]
+fn a_hang_up_is_answered_and_survived() {
+    let mut serving = Serving::start(&[]);
+    serving.signal("HUP");
+    let expected = "ropewalk: SIGHUP: the configuration cannot be reloaded: restart instead";
+    assert_eq!(serving.line(), expected);
+    serving.signal("USR1");
+    assert_eq!(serving.line(), "ropewalk: SIGUSR1: there is no access log to reopen");
+    assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    serving.signal("INT");
+    assert_eq!(serving.end().0, 0);
+}
+
+#[test]
+fn a_second_signal_cuts_off() {
+    let mut serving = Serving::start(&["--set", "timeouts.drain_ms=3600000"]);
+    let mut busy = serving.connect();
+    // A head that never ends is a request under way.
+    busy.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n").unwrap();
+    let mut large = serving.connect();
+    large.write_all(LARGE_REQUESTS.repeat(200).as_bytes()).unwrap();
+    serving.signal("TERM");
+    assert_eq!(serving.line(), "ropewalk: stopping: connections have 3600 s to finish");
+    serving.signal("TERM");
+    assert!(serving.line().starts_with("ropewalk: stopped after "));
+    assert_eq!(serving.end().0, 0);
+}
+
+/// Repeated, more than the kernel's buffers hold.
+const LARGE_REQUESTS: &str = "GET /downloads/strands.csv HTTP/1.1\r\nHost: h\r\n\r\n";
+
+#[test]
+fn a_port_in_use_is_one_line_and_status_1() {
+    let first = Serving::start(&[]);
+    let second = ropewalk(&["serve", "examples/site", "--listen", &first.address]);
+    let output = { second }.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!(
+        "ropewalk: cannot listen on {}: another program listens there: stop it or choose another \
+         --listen\n",
+        first.address
+    );
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+    first.signal("TERM");
+}
+
+/// The limits of the project: under 6 MB resident at start.
+#[test]
+fn it_starts_small() {
+    let serving = Serving::start(&[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.child.id())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").trim().parse().unwrap();
+    assert!(kib < 6000, "{kib} KiB are resident in {REPOSITORY}");
+    serving.signal("TERM");
+}

@@ -1,0 +1,176 @@
+//! Servers on sockets of this machine: what they answer, log, and refuse to start.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use engines::ENGINES;
+use server::Server;
+use server::config::{Arguments, Config};
+
+use crate::temporary::Temporary;
+
+/// A server of `directory` on a free port.
+pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
+    Server::start(&config(directory, set)).unwrap()
+}
+
+pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
+    let arguments = Arguments {
+        directory: Some(directory.path().join("site")),
+        listen: vec!["127.0.0.1:0".into()],
+        set: set.iter().map(ToString::to_string).collect(),
+        ..Arguments::default()
+    };
+    Config::load(&arguments).unwrap()
+}
+
+pub(crate) fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Sends one request on a connection of its own and returns the whole response.
+pub(crate) fn get(server: &Server, path: &str) -> String {
+    try_get(server, path).unwrap()
+}
+
+/// The same, for responses that may be cut off.
+pub(crate) fn try_get(server: &Server, path: &str) -> io::Result<String> {
+    let mut stream = connect(server);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
+}
+
+pub(crate) fn site() -> Temporary {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    directory
+}
+
+#[test]
+fn every_engine_serves_and_counts() {
+    let directory = site();
+    for spec in ENGINES {
+        let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
+        assert!(server.description().contains(spec.name), "{}", server.description());
+        let response = get(&server, "/");
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        assert!(response.ends_with("<h1>Rope</h1>"), "{response}");
+        assert!(get(&server, "/none").starts_with("HTTP/1.1 404 "));
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert_eq!((summary.requests, summary.connections, summary.aborted), (2, 2, false));
+    }
+}
+
+#[test]
+fn the_description_says_what_where_and_how() {
+    let directory = site();
+    let server = start(&directory, &["engine.name=event-loop", "partitions.cpus=[\"0\"]"]);
+    let (root, address) = (directory.path().join("site"), server.addresses()[0]);
+    let expected = format!(
+        "serving {} at http://{address} with event-loop (1 worker on CPUs 0)",
+        root.display()
+    );
+    assert_eq!(server.description(), expected);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn a_second_server_on_the_port_is_one_clear_line() {
+    let directory = site();
+    for engine in ["event-loop", "event-loop-per-core"] {
+        let engine = format!("engine.name={engine}");
+        let first = start(&directory, &[&engine]);
+        let address = first.addresses()[0];
+        let second = config(&directory, &[&engine, &format!("listen=[\"{address}\"]")]);
+        let error = Server::start(&second).err().unwrap();
+        let advice = "another program listens there: stop it or choose another --listen";
+        assert_eq!(error, format!("cannot listen on {address}: {advice}"));
+        first.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
+#[test]
+fn an_address_of_another_machine_is_one_clear_line() {
+    let directory = site();
+    let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737: nobody's
+    let error = Server::start(&config).err().unwrap();
+    assert_eq!(error, "cannot listen on 192.0.2.1:8080: this machine has no such address");
+}
+
+#[test]
+fn everywhere_is_both_protocols_on_one_port() {
+    let directory = site();
+    let server = start(&directory, &["listen=[\":0\"]"]);
+    let ports: Vec<u16> = server.addresses().iter().map(SocketAddr::port).collect();
+    assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    let stream = TcpStream::connect(("127.0.0.1", ports[0]));
+    assert!(stream.is_ok());
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn wrong_engines_and_partitions_say_where() {
+    let directory = site();
+    let check = |set: &str, expected: &str| {
+        let error = server::check(&config(&directory, &[set])).unwrap_err();
+        assert_eq!(error, format!("--set {set}: {expected}"));
+    };
+    check(
+        "engine.name=event-lop",
+        "unknown engine \"event-lop\" (did you mean \"event-loop\"?): see `ropewalk engines`",
+    );
+    check(
+        "partitions.cpus=[\"8000\"]",
+        &format!(
+            "CPU 8000 is not among those this process may use: {}",
+            server::config::cpus::show(&os::affinity::allowed_cpus())
+        ),
+    );
+    let error = server::check(&config(&directory, &["engine.knobs.speed=11"])).unwrap_err();
+    assert!(error.starts_with("--set engine.knobs.speed=11: "), "{error}");
+    assert!(error.contains("no knob \"speed\""), "{error}");
+}
+
+#[test]
+fn each_response_is_a_line_and_a_rotated_log_loses_none() {
+    let directory = site();
+    let log = directory.path().join("access.log");
+    let path = format!("log.path={}", log.display());
+    let server = start(&directory, &["log.access=json", &path]);
+    for request in 0..3 {
+        get(&server, &format!("/?{request}"));
+    }
+    wait_for_lines(&log, 3);
+    let moved = directory.path().join("access.log.1");
+    fs::rename(&log, &moved).unwrap();
+    server.log_reopener().unwrap().reopen();
+    get(&server, "/?3");
+    let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    assert_eq!((summary.requests, summary.log_lines_dropped), (4, 0));
+    let old = fs::read_to_string(moved).unwrap();
+    let new = fs::read_to_string(log).unwrap();
+    assert_eq!((old.lines().count(), new.lines().count()), (3, 1));
+    for (request, line) in old.lines().chain(new.lines()).enumerate() {
+        let expected = format!("\"method\":\"GET\",\"target\":\"/?{request}\"");
+        let found = old.contains(&expected) || new.contains(&expected);
+        assert!(found, "{line}");
+    }
+}
+
+/// Workers hand lines over within a quarter of a second.
+fn wait_for_lines(log: &std::path::Path, lines: usize) {
+    for _ in 0..400 {
+        if fs::read_to_string(log).unwrap().lines().count() == lines {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("the log has no {lines} lines after ten seconds");
+}

@@ -1,0 +1,81 @@
+//! Stopping: what is under way finishes, what rests is closed, what is new is refused.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use engines::ENGINES;
+
+use crate::serving::{connect, site, start};
+use crate::temporary::Temporary;
+
+/// More than the kernel's buffers of both ends hold, so that it cannot be sent at once.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// A site with a file that takes a while.
+fn large_site() -> Temporary {
+    let directory = site();
+    let path = directory.file("site/large.bin", "");
+    File::options().write(true).open(path).unwrap().set_len(LARGE_BYTES).unwrap();
+    directory
+}
+
+/// Requests the large file and reads its first byte only.
+fn begin_download(stream: &mut TcpStream) {
+    stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+}
+
+/// How many bytes come until the end of the connection.
+fn rest(mut stream: TcpStream) -> std::io::Result<u64> {
+    std::io::copy(&mut stream, &mut std::io::sink())
+}
+
+#[test]
+fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
+    for spec in ENGINES {
+        let directory = large_site();
+        let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
+        let address = server.addresses()[0];
+        let (mut busy, fresh, mut idle) = (connect(&server), connect(&server), connect(&server));
+        begin_download(&mut busy);
+        idle.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        assert!(idle.read(&mut [0; 4096]).unwrap() > 0);
+        let stopping = thread::spawn(move || server.stop_gracefully(Duration::from_secs(30)));
+
+        assert_eq!(rest(idle).unwrap(), 0, "{}: an idle connection is closed", spec.name);
+        assert_eq!(rest(fresh).unwrap(), 0, "{}: so is one without a request", spec.name);
+        wait_until_refused(address);
+        assert!(!stopping.is_finished(), "{}: a download is under way", spec.name);
+        assert!(rest(busy).unwrap() >= LARGE_BYTES, "{}: it is finished", spec.name);
+        let summary = stopping.join().unwrap().unwrap();
+        assert!(!summary.aborted, "{}", spec.name);
+    }
+}
+
+/// Each worker closes its own listener, one a moment later than the other.
+fn wait_until_refused(address: SocketAddr) {
+    for _ in 0..1000 {
+        match TcpStream::connect(address) {
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => return,
+            _ => thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    panic!("{address} still accepts connections");
+}
+
+#[test]
+fn when_patience_ends_connections_are_cut_off() {
+    for spec in ENGINES {
+        let directory = large_site();
+        let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
+        let mut busy = connect(&server);
+        begin_download(&mut busy);
+        let summary = server.stop_gracefully(Duration::from_millis(50)).unwrap();
+        assert!(summary.aborted, "{}", spec.name);
+        let received = rest(busy).unwrap_or(0);
+        assert!(received < LARGE_BYTES, "{}: {received} bytes came", spec.name);
+    }
+}
