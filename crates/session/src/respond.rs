@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use file_cache::{Hit, Slot};
 use http1::{Expectation, FieldName, Head, HeadWriter, Method, Parsed, Target, Version};
+use site::accept;
 use site::answer::{Answer, answer};
 use site::listing::CONTENT_SECURITY_POLICY;
 use site::negotiate;
@@ -563,20 +564,15 @@ fn is_navigation(head: &Head<'_>) -> bool {
     if let Some(mode) = head.field(FieldName::SecFetchMode) {
         return mode.eq_ignore_ascii_case(b"navigate");
     }
-    head.values(FieldName::Accept).any(|value| contains(value, b"text/html"))
+    accept::names(head.values(FieldName::Accept), "text/html")
 }
 
-/// HTML unless `Accept` names JSON and not HTML.
+/// HTML unless the client wants JSON more.
 fn list_format(head: &Head<'_>) -> ListFormat {
-    let names =
-        |media_type: &[u8]| head.values(FieldName::Accept).any(|value| contains(value, media_type));
-    if names(b"application/json") && !names(b"text/html") {
+    let weight = |media_type| accept::weight(head.values(FieldName::Accept), media_type);
+    if weight("application/json") > weight("text/html") {
         ListFormat::Json
     } else {
         ListFormat::Html
     }
-}
-
-fn contains(value: &[u8], needle: &[u8]) -> bool {
-    value.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
 }

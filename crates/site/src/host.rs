@@ -122,9 +122,15 @@ impl Host {
         for (_, name, value) in &settings.headers {
             check_field(name, value)?;
         }
+        for value in settings.cache_control.iter().map(|(_, value)| value) {
+            check_value("Cache-Control", value)?;
+        }
+        for (extension, media_type) in &settings.mime_types {
+            check_value(extension, media_type)?;
+        }
+        settings.redirects.iter().try_for_each(check_redirect)?;
         let cache = settings.cache_control.iter().cloned();
-        let headers =
-            settings.headers.iter().map(|(g, n, v)| (g.clone(), (n.clone(), v.clone())));
+        let headers = settings.headers.iter().map(|(g, n, v)| (g.clone(), (n.clone(), v.clone())));
         let redirects =
             settings.redirects.iter().map(|r| (r.from.clone(), (r.to.clone(), r.status)));
         let text = |error: GlobError| error.to_string();
@@ -148,10 +154,10 @@ impl Host {
     /// The `Cache-Control` value for a canonical path.
     #[must_use]
     pub fn cache_control(&self, path: &[u8]) -> &str {
-        self.cache_control.matches(path).next().map_or_else(
-            || default_cache_control(path),
-            String::as_str,
-        )
+        self.cache_control
+            .matches(path)
+            .next()
+            .map_or_else(|| default_cache_control(path), String::as_str)
     }
 
     /// The page configured for an error status.
@@ -281,8 +287,25 @@ fn check_field(name: &str, value: &str) -> Result<(), String> {
     if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(format!("field {name:?} belongs to the server: it cannot be set"));
     }
+    check_value(name, value)
+}
+
+fn check_value(name: &str, value: &str) -> Result<(), String> {
     if value.bytes().any(|b| b.is_ascii_control()) {
-        return Err(format!("the value of field {name:?} has a control character"));
+        return Err(format!("the value of {name:?} has a control character"));
+    }
+    Ok(())
+}
+
+/// A target goes into `Location` as it is, so it must be a URI reference (RFC 3986 §4.1).
+fn check_redirect(redirect: &RedirectSettings) -> Result<(), String> {
+    const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+    let (to, status) = (&redirect.to, redirect.status);
+    if to.is_empty() || !to.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(format!("redirect target {to:?} is not a URL: percent-encode it"));
+    }
+    if !STATUSES.contains(&status) {
+        return Err(format!("{status} is not a redirect: use one of {STATUSES:?}"));
     }
     Ok(())
 }
@@ -345,5 +368,11 @@ mod tests {
         check(&|h| h.headers.push(("**".into(), "Date".into(), "v".into())), "Date");
         check(&|h| h.headers.push(("**".into(), "X".into(), "a\r\nb".into())), "control");
         check(&|h| h.cache_control.push(("[".into(), "v".into())), "[");
+        check(&|h| h.cache_control.push(("**".into(), "a\nb".into())), "control");
+        check(&|h| drop(h.mime_types.insert("x".into(), "a\nb".into())), "control");
+        let redirect =
+            |to: &str, status| RedirectSettings { from: "/a".into(), to: to.into(), status };
+        check(&|h| h.redirects.push(redirect("/a b", 301)), "percent-encode");
+        check(&|h| h.redirects.push(redirect("/b", 200)), "200 is not a redirect");
     }
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod answer;
 pub mod conditional;
 pub mod host;

@@ -129,9 +129,8 @@ impl Entry {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         const TIMESTAMP_RESOLUTION_NS: i128 = 2_000_000_000;
-        let settled = |w: &Witness| {
-            w.identity.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns
-        };
+        let settled =
+            |w: &Witness| w.identity.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns;
         self.witnesses.iter().all(settled)
     }
 

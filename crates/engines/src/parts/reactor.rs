@@ -302,9 +302,17 @@ impl Reactor {
 
     /// Accepts up to `count` connections from one listener.
     fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
-        for _ in 0..count {
-            if !self.has_room() {
-                return self.pause();
+        for attempt in 0..count {
+            if self.is_full() {
+                // An event says that one waits. Whether more do, the next event will say: nobody is
+                // closed to make room for nobody.
+                if attempt > 0 {
+                    return Ok(());
+                }
+                self.evict();
+                if self.is_full() {
+                    return self.pause();
+                }
             }
             match self.listeners.accept(listener)? {
                 Accepted::Connection(socket, peer) => self.welcome(socket, peer),
@@ -328,14 +336,8 @@ impl Reactor {
         self.drive(key, Ready::default());
     }
 
-    /// Whether there is room for one more connection, if need be after an idle one was closed.
-    fn has_room(&mut self) -> bool {
-        let is_full =
-            |shared: &Shared| shared.open.load(Ordering::Relaxed) >= shared.connections_max;
-        if is_full(&self.shared) {
-            self.evict();
-        }
-        !is_full(&self.shared)
+    fn is_full(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
     }
 
     /// Closes the idle connection that has rested longest. Those that rested about as long are put

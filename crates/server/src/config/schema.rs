@@ -8,6 +8,7 @@ use file_cache::PolicyKind;
 use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
 use site::negotiate::Coding;
 
+use super::address::ListenAddress;
 use super::cpus;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
 use super::settings::{AccessForm, Settings, Steering};
@@ -136,7 +137,15 @@ const CODINGS: &[(&str, Coding)] =
     &[("br", Coding::Brotli), ("zstd", Coding::Zstd), ("gzip", Coding::Gzip)];
 
 fn read_listen(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
-    let addresses = value.list(|item| item.text()?.parse().map_err(|why| item.fault(why)))?;
+    let mut addresses: Vec<ListenAddress> = Vec::new();
+    value.list(|item| {
+        let address = item.text()?.parse().map_err(|why| item.fault(why))?;
+        if addresses.contains(&address) {
+            return Err(item.fault(format!("{address} is listed twice: keep one")));
+        }
+        addresses.push(address);
+        Ok(())
+    })?;
     if addresses.is_empty() {
         return Err(value.must_be("a list of addresses"));
     }

@@ -3,6 +3,8 @@
 mod config;
 mod conformance;
 mod documentation;
+mod freshness;
+mod overload;
 mod serving;
 mod stopping;
 mod temporary;

@@ -1,0 +1,164 @@
+//! Files that change while they are served: replaced, rewritten, deleted, created, shortened.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
+
+use engines::ENGINES;
+use server::Server;
+
+use crate::serving::{connect, get, start, try_get};
+use crate::temporary::Temporary;
+
+/// Entries are looked at again after this many milliseconds.
+const REVALIDATE_MS: u64 = 200;
+
+/// A file system's timestamps vouch for an entry once they are two seconds old.
+const SETTLED: Duration = Duration::from_millis(2300);
+
+/// How often a change is looked for before it counts as unnoticed: five seconds in all, because
+/// this says whether a change is noticed and not how fast a busy machine is.
+const LOOKS: usize = 200;
+
+fn for_every_engine(test: impl Fn(&Temporary, &Server)) {
+    for spec in ENGINES {
+        // Bodies in memory, and the same from open files.
+        for small_body_bytes_max in [65_536, 0] {
+            let directory = Temporary::new();
+            directory.file("site/a.txt", "first version");
+            directory.file("site/deep/er/b.txt", "first version");
+            let settings = [
+                format!("engine.name={}", spec.name),
+                format!("cache.revalidate_ms={REVALIDATE_MS}"),
+                format!("cache.small_body_bytes_max={small_body_bytes_max}"),
+            ];
+            let server = start(&directory, &settings.each_ref().map(String::as_str));
+            assert!(get(&server, "/a.txt").ends_with("first version"));
+            assert!(get(&server, "/deep/er/b.txt").ends_with("first version"));
+            assert!(get(&server, "/new.txt").starts_with("HTTP/1.1 404 "));
+            test(&directory, &server);
+            server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        }
+    }
+}
+
+/// Asks until the response is as wanted.
+fn wait_for(server: &Server, path: &str, wanted: impl Fn(&str) -> bool) {
+    let mut last = String::new();
+    for _ in 0..LOOKS {
+        // A file that is shortened in place may cut the response off.
+        last = try_get(server, path).unwrap_or_default();
+        if wanted(&last) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    panic!("{path}: the change was never noticed; last response:\n{last}");
+}
+
+/// All kinds of change, one after the other, each on entries that have settled and on entries that
+/// have not.
+#[test]
+fn every_kind_of_change_is_noticed() {
+    for_every_engine(|directory, server| {
+        for round in ["at once", "after the timestamps have settled"] {
+            let text = format!("second version, {round}");
+            if round != "at once" {
+                thread::sleep(SETTLED);
+                get(server, "/a.txt");
+                get(server, "/new.txt");
+            }
+            // An atomic replacement, as deployments and editors do it.
+            let draft = directory.file("site/.draft", &text);
+            fs::rename(draft, directory.path().join("site/a.txt")).unwrap();
+            wait_for(server, "/a.txt", |response| response.ends_with(&text));
+            // A new file where there was none, and its end.
+            let new = directory.file("site/new.txt", &text);
+            wait_for(server, "/new.txt", |response| response.ends_with(&text));
+            fs::remove_file(new).unwrap();
+            wait_for(server, "/new.txt", |response| response.starts_with("HTTP/1.1 404 "));
+            // In place, keeping the length and so the directory as it was.
+            let changed = text.replace("second", "SECOND");
+            directory.file("site/a.txt", &changed);
+            wait_for(server, "/a.txt", |response| response.ends_with(&changed));
+            // Truncated in place.
+            directory.file("site/a.txt", "short");
+            wait_for(server, "/a.txt", |response| response.ends_with("\r\n\r\nshort"));
+            // A directory above it replaced by another.
+            let (deep, moved) = ("site/deep", format!("site/old {round}"));
+            directory.file("site/next/er/b.txt", &text);
+            fs::rename(directory.path().join(deep), directory.path().join(moved)).unwrap();
+            fs::rename(directory.path().join("site/next"), directory.path().join(deep)).unwrap();
+            wait_for(server, "/deep/er/b.txt", |response| response.ends_with(&text));
+        }
+    });
+}
+
+#[test]
+fn a_new_sibling_is_noticed() {
+    for_every_engine(|directory, server| {
+        thread::sleep(SETTLED);
+        get(server, "/a.txt");
+        directory.file("site/a.txt.gz", "not really gzip");
+        wait_for(server, "/a.txt", |response| response.contains("Vary: Accept-Encoding\r\n"));
+    });
+}
+
+#[test]
+fn a_root_that_is_a_link_follows_it_to_the_next_release() {
+    for spec in ENGINES {
+        let directory = Temporary::new();
+        directory.file("one/index.html", "release one");
+        directory.file("two/index.html", "release two");
+        let link = directory.path().join("site");
+        std::os::unix::fs::symlink("one", &link).unwrap();
+        let settings = [format!("engine.name={}", spec.name)];
+        let server = start(&directory, &settings.each_ref().map(String::as_str));
+        assert!(get(&server, "/").ends_with("release one"));
+        let next = directory.path().join("next");
+        std::os::unix::fs::symlink("two", &next).unwrap();
+        fs::rename(next, link).unwrap();
+        wait_for(&server, "/", |response| response.ends_with("release two"));
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
+#[test]
+fn versions_are_never_mixed_while_a_file_is_replaced_under_load() {
+    let versions = [b'a', b'b'].map(|byte| vec![byte; 300_000]);
+    for_every_engine(|directory, server| {
+        let path = directory.file("site/swap.bin", &versions[0]);
+        for round in 0..60 {
+            let draft = directory.file("site/.draft", &versions[round % 2]);
+            fs::rename(draft, &path).unwrap();
+            let response = get(server, "/swap.bin");
+            let (head, body) = response.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert_eq!(body.len(), 300_000);
+            assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]), "a mixed version");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
+    const LEN: u64 = 64 << 20;
+    for_every_engine(|directory, server| {
+        let path = directory.file("site/shrinks.bin", "");
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(LEN).unwrap();
+        let mut stream = connect(server);
+        stream.write_all(b"GET /shrinks.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut head = [0; 17];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK\r\n");
+        file.set_len(1000).unwrap();
+        let mut received = Vec::new();
+        // A reset is an honest end too.
+        let _ = stream.read_to_end(&mut received);
+        assert!((received.len() as u64) < LEN, "{} bytes came", received.len());
+        let body = received.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+        assert!(received[body..].iter().all(|&byte| byte == 0), "bytes that are not the file's");
+    });
+}

@@ -1,0 +1,201 @@
+//! More clients than there is room for, clients that are slow on purpose, and clients that vanish.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use engines::ENGINES;
+use server::Server;
+
+use crate::serving::{connect, get, start};
+use crate::temporary::Temporary;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// Runs `test` for each engine with one worker, so that all connections meet in one place.
+fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
+    for spec in ENGINES {
+        let directory = Temporary::new();
+        directory.file("site/index.html", "<h1>Rope</h1>");
+        let large: Vec<u8> = (0..20_000_000_u32).map(|at| pattern(at as usize)).collect();
+        directory.file("site/large.bin", large);
+        let engine = format!("engine.name={}", spec.name);
+        let mut all = vec![engine.as_str(), "partitions.cpus=[\"0\"]"];
+        all.extend_from_slice(settings);
+        let server = start(&directory, &all);
+        test(&directory, &server);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
+fn pattern(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// Sends one request on a connection that stays open. Returns whether it was answered.
+fn is_answered(stream: &mut TcpStream) -> bool {
+    let mut response = [0; 4096];
+    stream.write_all(GET).is_ok()
+        && stream.read(&mut response).is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
+}
+
+fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
+    server.counters().iter().map(|counters| of(counters)).sum()
+}
+
+#[test]
+fn a_full_house_closes_the_connection_that_has_rested_longest() {
+    with(&["limits.connections_max=4"], |_, server| {
+        let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
+        for stream in &mut streams {
+            assert!(is_answered(stream));
+            thread::sleep(Duration::from_millis(300)); // longer than a bucket of the timer wheel
+        }
+        // The first was used last now, so the second has rested longest.
+        assert!(is_answered(&mut streams[0]));
+        assert!(is_answered(&mut connect(server)));
+        assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
+        assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
+        for index in [0, 2, 3] {
+            assert!(is_answered(&mut streams[index]), "connection {index} is still served");
+        }
+    });
+}
+
+#[test]
+fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
+    with(&["limits.connections_max=2"], |_, server| {
+        let mut busy: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
+        for stream in &mut busy {
+            stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            stream.read_exact(&mut [0; 16]).unwrap();
+        }
+        let mut waiting = connect(server);
+        waiting.write_all(GET).unwrap();
+        waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let refused = waiting.read(&mut [0; 16]).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        drop(busy);
+        waiting.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut response = [0; 15];
+        waiting.read_exact(&mut response).unwrap();
+        assert_eq!(&response, b"HTTP/1.1 200 OK");
+        assert!(counter(server, |c| c.accept_pauses.get()) > 0);
+    });
+}
+
+#[test]
+fn a_head_that_trickles_is_answered_with_408() {
+    with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000"], |_, server| {
+        let mut stream = connect(server);
+        let mut response = Vec::new();
+        for byte in GET {
+            // A byte in 100 ms earns 1 ms.
+            let _ = stream.write_all(&[*byte]);
+            thread::sleep(Duration::from_millis(100));
+        }
+        let _ = stream.read_to_end(&mut response);
+        assert!(response.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&response));
+    });
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed() {
+    with(
+        &["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"],
+        |_, server| {
+            let (mut silent, mut idle) = (connect(server), connect(server));
+            assert!(is_answered(&mut idle));
+            assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+            assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
+            assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
+        },
+    );
+}
+
+#[test]
+fn a_reader_that_stalls_is_cut_off_and_others_are_served_meanwhile() {
+    with(&["timeouts.write_ms=500"], |_, server| {
+        let mut stalled = connect(server);
+        stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        stalled.read_exact(&mut [0; 16]).unwrap();
+        for _ in 0..200 {
+            assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+            if counter(server, |c| c.connections_expired.get()) == 1 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(25));
+        }
+        panic!("the stalled reader is still there");
+    });
+}
+
+/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every byte
+/// that comes is checked.
+#[test]
+fn bytes_are_right_among_clients_that_misbehave() {
+    with(&[], |_, server| {
+        let address = server.addresses()[0];
+        thread::scope(|scope| {
+            for client in 0..16_usize {
+                scope.spawn(move || {
+                    for round in 0..12 {
+                        let stream = TcpStream::connect(address).unwrap();
+                        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                        match (client + round) % 4 {
+                            0 => vanish(stream, round * 100_000),
+                            1 => garbage(stream),
+                            _ => ranges(stream, client * 7919 + round),
+                        }
+                    }
+                });
+            }
+        });
+        assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+        let gone = || counter(server, |c| c.connections_open.get()) == 0;
+        assert!((0..400).any(|_| gone() || {
+            thread::sleep(Duration::from_millis(25));
+            false
+        }));
+    });
+}
+
+fn vanish(mut stream: TcpStream, after: usize) {
+    stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut received = vec![0; after];
+    let _ = stream.read(&mut received);
+}
+
+fn garbage(mut stream: TcpStream) {
+    let _ = stream.write_all(&[0x16, 3, 1, 0, 200, 1, 0]);
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    assert!(response.starts_with(b"HTTP/1.1 400 "));
+}
+
+/// Asks for several ranges on one connection, and reads them in small pieces.
+fn ranges(mut stream: TcpStream, seed: usize) {
+    for step in 0..5 {
+        let start = seed.wrapping_mul(2_654_435_761).wrapping_add(step * 1_000_003) % 19_000_000;
+        let len = 1 + (seed * 31 + step * 200_003) % 900_000;
+        let request = format!(
+            "GET /large.bin HTTP/1.1\r\nHost: h\r\nRange: bytes={start}-{}\r\n\r\n",
+            start + len - 1
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 206 "), "{}", String::from_utf8_lossy(&head));
+        let mut body = vec![0; len];
+        for piece in body.chunks_mut(1 + seed % 50_000) {
+            stream.read_exact(piece).unwrap();
+        }
+        let wrong = (0..len).find(|&at| body[at] != pattern(start + at));
+        assert_eq!(wrong, None, "a wrong byte in {len} from {start}");
+    }
+}
