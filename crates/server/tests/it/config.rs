@@ -61,6 +61,10 @@ fn wrong_forms() {
         ("listen = \"8080\"", "1:10: listen must be a list, not \"8080\""),
         ("listen = []", "1:10: listen must be a list of addresses, not a list"),
         (
+            "listen = [\"8080\", \"127.0.0.1:8080\"]",
+            "1:19: 127.0.0.1:8080 is listed twice: keep one",
+        ),
+        (
             "listen = [\"here:80\"]",
             "1:11: \"here:80\" is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080",
         ),
