@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use os::epoll::{Epoll, Interest};
+use os::event::Wake;
 use session::Tick;
 
 /// Keys of listeners: above those of all connections.
@@ -16,9 +17,9 @@ const PAUSE_MS: u64 = 100;
 /// The listeners of one loop.
 pub(crate) struct Listeners {
     sockets: Vec<OwnedFd>,
-    /// Given up for a moment when descriptors run out, so that a connection can be turned away
-    /// instead of waiting for ever.
-    reserve: Option<OwnedFd>,
+    /// A descriptor that is given up for a moment when descriptors run out, so that a connection can
+    /// be turned away instead of waiting for ever.
+    reserve: Option<Wake>,
     /// Until when nothing is accepted.
     paused_until: Option<Tick>,
 }
@@ -37,8 +38,7 @@ pub(crate) enum Accepted {
 
 impl Listeners {
     pub(crate) fn new(sockets: Vec<OwnedFd>) -> Self {
-        let reserve = sockets.first().and_then(|socket| socket.try_clone().ok());
-        Self { sockets, reserve, paused_until: None }
+        Self { sockets, reserve: Wake::new().ok(), paused_until: None }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -113,7 +113,7 @@ impl Listeners {
         if let Ok((socket, _)) = os::socket::accept(listener.as_fd()) {
             let _ = os::send::send(socket.as_fd(), BUSY, false); // a courtesy: it may fail
         }
-        self.reserve = listener.try_clone().ok();
+        self.reserve = Wake::new().ok();
     }
 }
 
