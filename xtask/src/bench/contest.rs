@@ -26,6 +26,9 @@ const TRIAL: Duration = Duration::from_millis(300);
 /// 64 that were under way at the end are too many to leave out.
 const COUNTED_BY_BYTES_FROM: usize = 256 << 10;
 
+/// From this number on, opening the connections takes a good part of a window.
+const MANY_CONNECTIONS: usize = 1000;
+
 /// A server that used more than this share of a processor while it was not loaded is reported.
 const IDLE_SHARE_MAX: f64 = 0.01;
 
@@ -161,9 +164,11 @@ impl<'a> Contest<'a> {
     /// does not help either, the sample is void.
     fn window(&self, entrant: &mut Entrant) -> Result<(), String> {
         entrant.wake();
-        let window = self.bench.options.window;
+        let window = self.window_length();
         let answer_bytes = entrant.answer_bytes;
-        self.measure(&entrant.server, answer_bytes, self.warm_up())?;
+        if let Some(warm_up) = self.warm_up() {
+            self.measure(&entrant.server, answer_bytes, warm_up)?;
+        }
         let mut sample = self.measure(&entrant.server, answer_bytes, window)?;
         if sample.is_void() {
             sample = self.measure(&entrant.server, answer_bytes, window)?;
@@ -173,9 +178,19 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    fn warm_up(&self) -> Duration {
+    /// Opening thousands of connections takes a good part of a window, so it gets a longer one.
+    fn window_length(&self) -> Duration {
+        let window = self.bench.options.window;
+        if self.row.connections >= MANY_CONNECTIONS { window.mul_f64(1.5) } else { window }
+    }
+
+    /// None where a window opens its own thousands of connections: there is nothing to warm.
+    fn warm_up(&self) -> Option<Duration> {
+        if self.row.connections >= MANY_CONNECTIONS {
+            return None;
+        }
         let share = if self.row.subject == Subject::ManyFiles { 0.5 } else { 0.2 };
-        self.bench.options.window.mul_f64(share).max(Duration::from_millis(150))
+        Some(self.bench.options.window.mul_f64(share).max(Duration::from_millis(150)))
     }
 
     /// Loads a server for a while.
@@ -206,12 +221,13 @@ impl<'a> Contest<'a> {
         let slack = (self.row.connections * answer_bytes) as f64 + 0.01 * bytes_expected;
         let is_short = answer_bytes > 0 && (outcome.bytes - bytes_expected).abs() > slack;
         if !outcome.is_clean(self.row.connection) || is_short {
-            return Ok(Sample::VOID);
+            return Ok(Sample::void(format!("{outcome:?}")));
         }
         Ok(Sample {
             requests_per_s: requests / outcome.seconds,
             cpu_us: used_us / requests,
             late: outcome.late,
+            void: None,
         })
     }
 
@@ -242,13 +258,13 @@ impl Entrant {
     fn notes(&self) -> Vec<String> {
         let name = &self.result.name;
         let samples = &self.result.samples;
-        let void = samples.iter().filter(|sample| sample.is_void()).count();
+        let voids: Vec<&String> = samples.iter().filter_map(|s| s.void.as_ref()).collect();
         let late: u64 = samples.iter().map(|sample| sample.late).sum();
         let share = self.rested_cpu_ns as f64 / (self.rested_us.max(1) as f64 * 1000.0);
         // A moment of rest says nothing.
         let is_busy = self.rested_us > 500_000 && share > IDLE_SHARE_MAX;
         [
-            (void > 0, format!("{name}: {void} windows void, with errors or missing bytes")),
+            (!voids.is_empty(), format!("{name}: {} windows void: {voids:?}", voids.len())),
             (late > 0, format!("{name}: {late} answers took more than 2 seconds")),
             (is_busy, format!("{name} used {:.1} % of a processor while idle", share * 100.0)),
         ]

@@ -1,6 +1,6 @@
 //! The files that are served, made anew for each run from a fixed seed.
 
-use super::row::{ROWS, Subject};
+use super::row::{Row, Subject};
 use lab::Guard;
 use statistics::Generator;
 use std::fs;
@@ -16,6 +16,9 @@ const FILES_PER_FOLDER: usize = 100;
 const FILE_BYTES_MIN: usize = 1 << 10;
 const FILE_BYTES_MAX: usize = 7 << 10;
 
+/// The size of the file that idle connections have asked for.
+const IDLE_BYTES: usize = 1 << 10;
+
 /// A folder with everything that the bench needs; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Corpus {
@@ -25,14 +28,14 @@ pub(crate) struct Corpus {
 }
 
 impl Corpus {
-    /// Makes the files.
-    pub(crate) fn create() -> Result<Self, String> {
+    /// Makes the files for `rows`.
+    pub(crate) fn create(rows: &[&Row]) -> Result<Self, String> {
         let name = format!("ropewalk-bench-{}", std::process::id());
         let scratch = std::env::temp_dir().join(name);
         let guard =
             Guard::new("sleep 2; rm -rf \"$1\"", [&scratch]).map_err(|why| format!("sh: {why}"))?;
         let corpus = Self { scratch, _guard: guard };
-        corpus.fill().map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
+        corpus.fill(rows).map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
         Ok(corpus)
     }
 
@@ -50,7 +53,7 @@ impl Corpus {
     pub(crate) fn paths(subject: Subject) -> Vec<String> {
         match subject {
             Subject::OneFile(bytes) => vec![format!("/{bytes}.html")],
-            Subject::Idle => vec![format!("/{}.html", 1 << 10)],
+            Subject::Idle => vec![format!("/{IDLE_BYTES}.html")],
             Subject::ManyFiles => (0..FILES).map(many_path).collect(),
         }
     }
@@ -88,22 +91,16 @@ impl Corpus {
         self.write("many.lua", script.as_bytes())
     }
 
-    fn fill(&self) -> std::io::Result<()> {
+    fn fill(&self, rows: &[&Row]) -> std::io::Result<()> {
         let root = self.root();
         fs::create_dir_all(&root)?;
         let mut generator = Generator::new(1);
-        for row in ROWS {
-            if let Subject::OneFile(bytes) = row.subject {
-                fs::write(root.join(format!("{bytes}.html")), text(&mut generator, bytes))?;
+        for row in rows {
+            match row.subject {
+                Subject::OneFile(bytes) => write(&root, bytes, &mut generator)?,
+                Subject::Idle => write(&root, IDLE_BYTES, &mut generator)?,
+                Subject::ManyFiles => write_many(&root, &mut generator)?,
             }
-        }
-        for number in 0..FILES {
-            let path = root.join(many_path(number).trim_start_matches('/'));
-            if let (0, Some(folder)) = (number % FILES_PER_FOLDER, path.parent()) {
-                fs::create_dir_all(folder)?;
-            }
-            let bytes = FILE_BYTES_MIN + generator.below(FILE_BYTES_MAX - FILE_BYTES_MIN + 1);
-            fs::write(path, text(&mut generator, bytes))?;
         }
         Ok(())
     }
@@ -114,6 +111,22 @@ impl Drop for Corpus {
         // It lies in the folder for temporary files: what is left does no harm.
         let _ = fs::remove_dir_all(&self.scratch);
     }
+}
+
+fn write(root: &Path, bytes: usize, generator: &mut Generator) -> std::io::Result<()> {
+    fs::write(root.join(format!("{bytes}.html")), text(generator, bytes))
+}
+
+fn write_many(root: &Path, generator: &mut Generator) -> std::io::Result<()> {
+    for number in 0..FILES {
+        let path = root.join(many_path(number).trim_start_matches('/'));
+        if let (0, Some(folder)) = (number % FILES_PER_FOLDER, path.parent()) {
+            fs::create_dir_all(folder)?;
+        }
+        let bytes = FILE_BYTES_MIN + generator.below(FILE_BYTES_MAX - FILE_BYTES_MIN + 1);
+        fs::write(path, text(generator, bytes))?;
+    }
+    Ok(())
 }
 
 fn many_path(number: usize) -> String {

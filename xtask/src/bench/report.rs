@@ -15,21 +15,25 @@ const CONFIDENCE: f64 = 0.95;
 const SEED: u64 = 1;
 
 /// One window of one server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) requests_per_s: f64,
     /// Processor time of the server for each request, in microseconds.
     pub(crate) cpu_us: f64,
     /// Answers that took more than two seconds.
     pub(crate) late: u64,
+    /// Why it does not count, if it does not.
+    pub(crate) void: Option<String>,
 }
 
 impl Sample {
     /// A window that does not count.
-    pub(crate) const VOID: Self = Self { requests_per_s: f64::NAN, cpu_us: f64::NAN, late: 0 };
+    pub(crate) fn void(why: String) -> Self {
+        Self { requests_per_s: f64::NAN, cpu_us: f64::NAN, late: 0, void: Some(why) }
+    }
 
     pub(crate) fn is_void(&self) -> bool {
-        self.cpu_us.is_nan()
+        self.void.is_some()
     }
 }
 
@@ -134,8 +138,9 @@ pub(crate) fn print_row(result: &RowResult) {
     println!("\n### {}\n", result.row.title);
     print!("{}", markdown(&table));
     let caveat = result.contestants.iter().find_map(|contestant| contestant.caveat);
+    println!();
     for note in result.notes.iter().map(String::as_str).chain(caveat) {
-        println!("\nNote: {}.", note.trim().replace('\n', " / "));
+        println!("- {}.", note.trim().replace('\n', " / "));
     }
 }
 
@@ -258,7 +263,12 @@ mod tests {
     use super::*;
 
     fn contestant(cpu_us: &[f64]) -> Contestant {
-        let sample = |&cpu_us: &f64| Sample { requests_per_s: 1e6 / cpu_us, cpu_us, late: 0 };
+        let sample = |&cpu_us: &f64| Sample {
+            requests_per_s: 1e6 / cpu_us,
+            cpu_us,
+            late: 0,
+            void: cpu_us.is_nan().then(|| "an error".into()),
+        };
         Contestant {
             name: "it".into(),
             setting: "usual".into(),

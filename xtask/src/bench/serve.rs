@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let mut report = Report::default();
     let servers = find(&surroundings, options, &mut report)?;
     let client_cpu = usize::from(os::affinity::allowed_cpus().len() > 1);
-    let corpus = Corpus::create()?;
+    let corpus = Corpus::create(&options.rows)?;
     let bench = Bench { options, corpus, surroundings, servers, client_cpu };
     bench.rows(&mut report)?;
     report::print_end(&report);
