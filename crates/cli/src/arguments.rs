@@ -73,8 +73,8 @@ pub(crate) struct ServeArguments {
     set: Vec<String>,
 }
 
-const LISTEN_HELP: &str = "Where to listen; may be repeated: 8080 (this machine only), :8080 (everywhere), \
-                           127.0.0.1:8080, [::1]:8080";
+const LISTEN_HELP: &str = "Where to listen; may be repeated: \
+    8080 (this machine only), :8080 (everywhere), 127.0.0.1:8080, [::1]:8080";
 
 impl From<ServeArguments> for Arguments {
     fn from(typed: ServeArguments) -> Self {

@@ -22,7 +22,8 @@ use site::{Site, path};
 /// serves others between two of them.
 const LIST_CHUNK_BYTES: usize = 64 * 1024;
 
-/// A root that was replaced (a link to the current release that was switched) is noticed within this.
+/// A root that was replaced (a link to the current release that was switched) is noticed within
+/// this.
 const ROOT_CHECK_US: u64 = 1_000_000;
 
 /// Runs jobs.

@@ -1,9 +1,10 @@
 //! Every concurrency architecture as an engine. All drive the same [`session::Connection`]s, so a
 //! difference between two engines is a difference in concurrency and in nothing else.
 //!
-//! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are driven
-//! by it. An engine is one file with the same outline: its row (`SPEC`), `plan` (how many workers,
-//! whose listeners), `start`. What two or more engines share is in `parts`: no engine imports another.
+//! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are
+//! driven by it. An engine is one file with the same outline: its row (`SPEC`), `plan` (how many
+//! workers, whose listeners), `start`. What two or more engines share is in `parts`: no engine
+//! imports another.
 
 mod event_loop;
 mod event_loop_per_core;

@@ -116,7 +116,8 @@ impl<V: Send + Sync> Cache<V> {
     }
 
     /// How many entries have left the cache so far: evicted, replaced, removed or refused. When it
-    /// has changed, a first level may hold entries that it should drop ([`crate::FirstLevel::sweep`]).
+    /// has changed, a first level may hold entries that it should drop
+    /// ([`crate::FirstLevel::sweep`]).
     pub fn evictions(&self) -> u64 {
         self.departures.load(Ordering::Acquire)
     }

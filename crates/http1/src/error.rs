@@ -104,7 +104,8 @@ pub enum BodyError {
     ChunkSize,
     /// A chunk extension that is not `;name` or `;name=value`.
     Extension,
-    /// The extensions of one chunk are longer than [`EXTENSION_BYTES_MAX`](crate::EXTENSION_BYTES_MAX).
+    /// The extensions of one chunk are longer than
+    /// [`EXTENSION_BYTES_MAX`](crate::EXTENSION_BYTES_MAX).
     ExtensionTooLong,
     /// The data of a chunk is not followed by CRLF.
     ChunkEnd,

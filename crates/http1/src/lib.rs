@@ -3,7 +3,8 @@
 //! This crate is pure: it owns no socket, no clock and no buffer, and it allocates nothing while it
 //! reads. It is strict: what two implementations could read differently is an error, because a
 //! message that means one thing to a proxy and another to us is how requests are smuggled. It does
-//! not decide what a request is answered with; it only says which status an unreadable one deserves.
+//! not decide what a request is answered with; it only says which status an unreadable one
+//! deserves.
 //!
 //! - [`parse_head`] reads one request head from the front of a buffer.
 //! - [`BodySkipper`] finds the end of a body that nobody wants.

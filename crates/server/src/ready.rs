@@ -93,8 +93,8 @@ impl Descriptors {
         let wanted = (self.cache + self.connections) as u64;
         (wanted > limit).then(|| {
             format!(
-                "{} connections and {} cached files need more descriptors than the limit of {limit}: \
-                 raise it (ulimit -n, LimitNOFILE=) or expect pauses in accepting",
+                "{} connections and {} cached files need more descriptors than the limit of \
+                 {limit}: raise it (ulimit -n, LimitNOFILE=) or expect pauses in accepting",
                 self.connections, self.cache
             )
         })

@@ -1,7 +1,7 @@
 //! The connection: its states, and what moves it from one to the next.
 //!
-//! This file is the state machine: reading requests, going from one to the next, deadlines, closing.
-//! What a request is answered with is in `respond.rs`.
+//! This file is the state machine: reading requests, going from one to the next, deadlines,
+//! closing. What a request is answered with is in `respond.rs`.
 
 use std::net::SocketAddr;
 
@@ -279,7 +279,6 @@ impl Connection {
     /// The usual case: a whole request in one piece, parsed where it lies.
     #[inline]
     fn read_lent(&mut self, w: &mut Worker, bytes: &[u8]) {
-        self.head_began = w.now();
         match self.read_head(w, bytes, 0) {
             Ok(taken) if taken == bytes.len() => {}
             Ok(taken) => self.stash(w, &bytes[taken..]),
@@ -369,13 +368,14 @@ impl Connection {
         };
         exchange.skipped += taken as u64;
         exchange.consume(taken);
-        if skipper.is_done() {
-            exchange.skipped = 0;
-            return true;
-        }
+        // The limit comes first: whether a body is too long must not depend on how it was cut.
         if exchange.skipped > w.limits.unread_body_bytes_max {
             self.end(After::Linger);
             return false;
+        }
+        if skipper.is_done() {
+            exchange.skipped = 0;
+            return true;
         }
         exchange.skipper = Some(skipper);
         if self.state != State::Skipping {
@@ -494,7 +494,7 @@ impl Connection {
 
     fn stash(&mut self, w: &mut Worker, bytes: &[u8]) {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        exchange.input.extend_from_slice(bytes);
+        exchange.keep(bytes);
     }
 
     /// A response is prepared: send it.

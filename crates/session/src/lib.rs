@@ -1,8 +1,9 @@
 //! One client connection from its first byte to its close, without input or output.
 //!
-//! A [`Connection`] is a state machine. It says what to do next as an [`Op`]; whoever drives it does
-//! that and reports back. All engines drive the same connections, so a difference between two engines
-//! is a difference in concurrency and in nothing else. Calls, in the order a driver makes them:
+//! A [`Connection`] is a state machine. It says what to do next as an [`Op`]; whoever drives it
+//! does that and reports back. All engines drive the same connections, so a difference between two
+//! engines is a difference in concurrency and in nothing else. Calls, in the order a driver makes
+//! them:
 //!
 //! 1. [`Connection::next`]: what to do; the answer stays the same until one of the calls below.
 //! 2. `Op::Recv` → [`Connection::ingest`] with what arrived, empty at the end of the stream;
@@ -13,9 +14,9 @@
 //!
 //! Every call may come with another [`Worker`], and a `Connection` may move between threads.
 //!
-//! **Rules.** The bytes of an `Op` are the connection's own or a cache entry's and do not move until
-//! `sent`. The clock is an argument ([`Worker::set_time`]). A connection at rest holds no buffers.
-//! A request that hits the cache allocates nothing.
+//! **Rules.** The bytes of an `Op` are the connection's own or a cache entry's and do not move
+//! until `sent`. The clock is an argument ([`Worker::set_time`]). A connection at rest holds no
+//! buffers. A request that hits the cache allocates nothing.
 
 #![forbid(unsafe_code)]
 

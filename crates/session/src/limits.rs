@@ -10,8 +10,8 @@ pub struct Limits {
     /// After this many requests a connection is closed, so that load can move between workers.
     /// 0 means no limit.
     pub requests_per_connection_max: u32,
-    /// An unwanted request body up to this size is read and dropped to keep the connection; a larger
-    /// one is not worth its bytes.
+    /// An unwanted request body up to this size is read and dropped to keep the connection; a
+    /// larger one is not worth its bytes.
     pub unread_body_bytes_max: u64,
     /// More ranges than this in one request are ignored: each costs a part head of about 100 bytes.
     pub ranges_max: usize,

@@ -1,7 +1,7 @@
 //! What a request is answered with: from a head and a cache entry to bytes that are ready to send.
 //!
-//! Nothing here changes the state of the connection but through [`Connection::write`] (a response is
-//! ready), [`Connection::work`] (a job must run first) and [`Connection::break_off`].
+//! Nothing here changes the state of the connection but through [`Connection::write`] (a response
+//! is ready), [`Connection::work`] (a job must run first) and [`Connection::break_off`].
 
 use std::sync::Arc;
 
@@ -554,8 +554,8 @@ fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
 }
 
 /// Whether a browser is going to show the answer as a page: only then may an application's page
-/// stand in for a path that does not exist. A missing script answered with a page breaks the site in
-/// ways that are hard to find.
+/// stand in for a path that does not exist. A missing script answered with a page breaks the site
+/// in ways that are hard to find.
 fn is_navigation(head: &Head<'_>) -> bool {
     let Target::Path { path, .. } = head.target else { return false };
     if path::extension(path).is_some() {

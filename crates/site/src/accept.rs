@@ -1,8 +1,9 @@
 //! The `Accept` field: how much a client wants a media type (RFC 9110 §12.5.1). Parameters other
 //! than the weight are ignored: nothing served here has any that matter.
 
-/// How much a client wants `media_type` (`type/subtype` in lower case), in thousandths: the weight of
-/// the most specific range that matches it, 0 if none does. Without the field everything is wanted.
+/// How much a client wants `media_type` (`type/subtype` in lower case), in thousandths: the weight
+/// of the most specific range that matches it, 0 if none does. Without the field everything is
+/// wanted.
 #[must_use]
 pub fn weight<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> u16 {
     let mut best: Option<(u8, u16)> = None;
@@ -26,8 +27,8 @@ pub fn weight<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> u
     }
 }
 
-/// Whether the client names `media_type` itself and wants it: what tells a browser that opens a page
-/// from everything that accepts anything.
+/// Whether the client names `media_type` itself and wants it: what tells a browser that opens a
+/// page from everything that accepts anything.
 #[must_use]
 pub fn names<'v>(accept: impl Iterator<Item = &'v [u8]>, media_type: &str) -> bool {
     accept.flat_map(|line| line.split(|&byte| byte == b',')).any(|member| {

@@ -44,7 +44,8 @@ pub struct HostSettings {
     pub redirects: Vec<RedirectSettings>,
     /// Media types by file name extension, ahead of the built-in table.
     pub mime_types: BTreeMap<String, String>,
-    /// Files with a modification time of 0 or 1 s get an entity tag from their content up to this size.
+    /// Files with a modification time of 0 or 1 s get an entity tag from their content up to this
+    /// size.
     pub etag_hash_bytes_max: u64,
 }
 

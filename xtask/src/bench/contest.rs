@@ -128,7 +128,7 @@ impl<'a> Contest<'a> {
             servers.push(RunningServer::start(installed, setting, &self.launch)?);
         }
         let mut costs = vec![Vec::new(); settings.len()];
-        for _ in 0..TRIALS {
+        for _ in 0..TRIALS.min(self.bench.options.rounds.div_ceil(2)) {
             for (server, costs) in servers.iter().zip(&mut costs) {
                 costs.push(self.measure(server, 0, TRIAL)?.cpu_us);
             }

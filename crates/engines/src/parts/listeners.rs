@@ -1,4 +1,5 @@
-//! The listeners of one event loop: accepting with a gate, and what happens when descriptors run out.
+//! The listeners of one event loop: accepting with a gate, and what happens when descriptors run
+//! out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,8 +18,8 @@ const PAUSE_MS: u64 = 100;
 /// The listeners of one loop.
 pub(crate) struct Listeners {
     sockets: Vec<OwnedFd>,
-    /// A descriptor that is given up for a moment when descriptors run out, so that a connection can
-    /// be turned away instead of waiting for ever.
+    /// A descriptor that is given up for a moment when descriptors run out, so that a connection
+    /// can be turned away instead of waiting for ever.
     reserve: Option<Wake>,
     /// Until when nothing is accepted.
     paused_until: Option<Tick>,
@@ -103,8 +104,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns at
-    /// once that it is not served, and takes the reserve back.
+    /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns
+    /// at once that it is not served, and takes the reserve back.
     fn turn_one_away(&mut self, index: usize) {
         const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
                               Content-Length: 0\r\nConnection: close\r\n\r\n";

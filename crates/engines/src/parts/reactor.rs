@@ -1,8 +1,8 @@
 //! The event loop itself: one thread, one epoll set. Used by the engines of the event family; each
 //! says how many there are and what they share.
 //!
-//! Sockets are watched edge-triggered and added once; a connection that can be answered at once after
-//! it is accepted is never added at all.
+//! Sockets are watched edge-triggered and added once; a connection that can be answered at once
+//! after it is accepted is never added at all.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! A timer wheel with lazy entries: moving a deadline further away costs nothing, because an entry
 //! that comes up too early is put back where it belongs.
 //!
-//! It holds keys, not connections; whether a key that comes up still means something is the caller's
-//! to say. It has no clock.
+//! It holds keys, not connections; whether a key that comes up still means something is the
+//! caller's to say. It has no clock.
 
 use session::Tick;
 

@@ -6,7 +6,8 @@ use super::Policy;
 use super::list::List;
 use crate::slab::{NodeId, Slab};
 
-/// The clock's face as a queue: the hand is at its back, and to pass an entry is to put it in front.
+/// The clock's face as a queue: the hand is at its back, and to pass an entry is to put it in
+/// front.
 pub(super) struct Clock {
     face: List,
 }

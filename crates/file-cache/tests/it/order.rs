@@ -108,7 +108,10 @@ fn only_s3_fifo_resists_a_scan() {
 
 proptest! {
     #[test]
-    fn lru_is_the_naive_lru(requests in prop::collection::vec(0_u8..24, 0..400), capacity in 1_usize..20) {
+    fn lru_is_the_naive_lru(
+        requests in prop::collection::vec(0_u8..24, 0..400),
+        capacity in 1_usize..20,
+    ) {
         let cache = cache(Lru, entries(capacity));
         let mut model = VecDeque::new();
         for key in requests {

@@ -223,7 +223,10 @@ proptest! {
 
     #[test]
     fn a_damaged_body_ends_the_same_wherever_it_is_cut(
-        mut body in body(), place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 0..300_usize,
+        mut body in body(),
+        place in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in 0..300_usize,
     ) {
         let place = place.index(body.len());
         body[place] = byte;

@@ -22,7 +22,10 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_at_all(bytes in prop::collection::vec(any::<u8>(), 0..400), scanned in 0..500_usize) {
+    fn any_bytes_at_all(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        scanned in 0..500_usize,
+    ) {
         let _ = parse(&bytes, &SMALL);
         let _ = parse_head(&bytes, scanned, &HeadLimits::default());
     }
@@ -53,7 +56,8 @@ proptest! {
         lines.insert(host_at.index(lines.len()), format!("hOST: {host}\r\n"));
         let target = path.clone() + &query.as_ref().map_or(String::new(), |query| format!("?{query}"));
         let input = format!("{method} {target} HTTP/1.1\r\n{}\r\nrest", lines.concat());
-        let Ok(Parsed::Complete(head)) = parse_head(input.as_bytes(), 0, &HeadLimits::default()) else {
+        let parsed = parse_head(input.as_bytes(), 0, &HeadLimits::default());
+        let Ok(Parsed::Complete(head)) = parsed else {
             return Err(TestCaseError::fail(input));
         };
         prop_assert_eq!(head.len, input.len() - 4);

@@ -1,8 +1,8 @@
 //! Where workers hand full buffers to the writer and get empty ones back.
 //!
 //! A bounded queue. A worker never waits for the disk: when the queue is full, what it brings is
-//! dropped and counted. Buffers go round, so a request allocates nothing. The lock is held for a few
-//! instructions, once per buffer and not per line.
+//! dropped and counted. Buffers go round, so a request allocates nothing. The lock is held for a
+//! few instructions, once per buffer and not per line.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -4,6 +4,7 @@ mod config;
 mod conformance;
 mod documentation;
 mod freshness;
+mod in_memory;
 mod overload;
 mod serving;
 mod stopping;

@@ -131,8 +131,8 @@ fn a_reader_that_stalls_is_cut_off_and_others_are_served_meanwhile() {
     });
 }
 
-/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every byte
-/// that comes is checked.
+/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every
+/// byte that comes is checked.
 #[test]
 fn bytes_are_right_among_clients_that_misbehave() {
     with(&[], |_, server| {
