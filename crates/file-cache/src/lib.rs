@@ -13,7 +13,7 @@
 //! 2. `first.get(hash, key)`: nearly always the end of it.
 //! 3. `cache.get(hash, key)`, and on success `first.insert(slot)`.
 //! 4. On a miss, the caller makes the value and calls `cache.insert(..)`, then
-//! `first.insert(slot)`.
+//!    `first.insert(slot)`.
 //!
 //! Once every so often a worker calls `first.sweep(cache.evictions())`, so that its own table does
 //! not keep evicted entries, and their descriptors, alive. Whether an entry is still true is the

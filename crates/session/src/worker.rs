@@ -164,7 +164,9 @@ impl Worker {
         if let Some(log) = &mut self.log {
             log.flush();
         }
-        self.cache.first.sweep(self.cache.second.evictions());
+        // Evicted entries hold memory and descriptors until the last worker lets go of them.
+        let evictions = self.cache.second.evictions();
+        while !self.cache.first.sweep(evictions) {}
     }
 }
 
