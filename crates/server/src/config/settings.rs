@@ -47,7 +47,7 @@ impl Default for Settings {
             limits: LimitSettings::default(),
             timeouts: TimeoutSettings::default(),
             log: LogSettings::default(),
-            socket: SocketSettings { backlog: 4096, defer_accept_s: 0, steering: Steering::None },
+            socket: SocketSettings { backlog: 4096, defer_accept_s: 1, steering: Steering::None },
         }
     }
 }
