@@ -74,6 +74,23 @@ fn a_request_that_hits_the_cache_allocates_nothing() {
 }
 
 #[test]
+fn what_has_been_answered_is_not_kept() {
+    let request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (one, other) = request.as_bytes().split_at(10);
+    let straddling = [other, one].concat();
+    let mut pair = pair();
+    pair.send(one);
+    let mut send = || {
+        pair.received.clear();
+        pair.send(&straddling);
+    };
+    (0..100).for_each(|_| send());
+    let before = ALLOCATIONS.get();
+    (0..10_000).for_each(|_| send());
+    assert_eq!(ALLOCATIONS.get() - before, 0, "a buffer grows with every request");
+}
+
+#[test]
 fn the_counter_counts() {
     let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: h\r\nRange: bytes=0-0,3-3\r\n\r\n";
     let before = ALLOCATIONS.get();

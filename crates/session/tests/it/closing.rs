@@ -80,6 +80,19 @@ fn a_chunked_unwanted_body_is_read_up_to_the_limit() {
 }
 
 #[test]
+fn whether_a_body_is_too_long_does_not_depend_on_how_it_is_cut() {
+    let limits = || Limits { unread_body_bytes_max: 20, ..Limits::default() };
+    let head = b"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let bytes = [head, &b"5\r\nabcde\r\n".repeat(2)[..], b"0\r\n\r\n", GET].concat();
+    for size in [1, 7, 25, bytes.len()] {
+        let mut pair = pair_with(limits());
+        bytes.chunks(size).for_each(|piece| pair.send(piece));
+        assert_eq!(pair.statuses(), [200], "in pieces of {size}");
+        assert!(pair.is_shut, "in pieces of {size}");
+    }
+}
+
+#[test]
 fn an_expectation_with_a_body_gets_its_final_status_and_a_close() {
     let mut pair = pair();
     pair.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");

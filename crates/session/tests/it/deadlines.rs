@@ -37,6 +37,30 @@ fn a_head_of_a_byte_a_second_gets_408() {
 }
 
 #[test]
+fn the_first_head_is_timed_from_the_connection() {
+    let mut pair = pair();
+    pair.advance(9_000);
+    pair.send(b"GET ");
+    pair.advance(999);
+    assert!(!pair.is_shut);
+    pair.advance(10);
+    assert_eq!(pair.statuses(), [408]);
+}
+
+#[test]
+fn a_later_head_is_timed_from_its_first_byte() {
+    let mut pair = pair();
+    pair.send(GET);
+    pair.advance(50_000);
+    pair.received.clear();
+    pair.send(b"GET ");
+    pair.advance(9_999);
+    assert!(!pair.is_shut);
+    pair.advance(10);
+    assert_eq!(pair.statuses(), [408]);
+}
+
+#[test]
 fn a_head_above_the_minimum_rate_gets_more_time() {
     let mut pair = pair();
     pair.send(b"GET /big HTTP/1.1\r\nHost: h\r\n");
