@@ -247,7 +247,8 @@ impl Connection {
                 w.counters.connections_expired.add(1);
                 self.refuse(w, 408, "The request head took too long.");
             }
-            State::Waiting => {}
+            // An end that was decided stays what it is: a reset must not become an orderly close.
+            State::Waiting | State::Closed { .. } => {}
             State::Writing => {
                 w.counters.connections_expired.add(1);
                 self.state = State::Closed { reset: true };
@@ -480,7 +481,8 @@ impl Connection {
     }
 
     fn close_if_at_end(&mut self) {
-        if self.is_at_end && !matches!(self.phase(), Phase::Working | Phase::Writing) {
+        let is_busy = matches!(self.phase(), Phase::Working | Phase::Writing | Phase::Closed);
+        if self.is_at_end && !is_busy {
             self.state = State::Closed { reset: false };
         }
     }

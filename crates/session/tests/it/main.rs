@@ -3,5 +3,6 @@
 mod allocations;
 mod closing;
 mod deadlines;
+mod files;
 mod memory;
 mod splits;

@@ -1,65 +1,93 @@
 //! A client and a connection in memory, with a clock that the test turns and files made up by it.
 //! Also used by the fuzz target for sequences of operations.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use file_cache::{Budget, Cache, PolicyKind};
 use session::{
-    Connection, Counters, Done, Job, JobId, Limits, Op, Phase, Tick, Worker, WorkerParts,
+    Connection, Counters, Done, Job, JobId, Limits, ListCursor, Op, Phase, Tick, Worker,
+    WorkerParts,
 };
 use site::Site;
 use site::host::{HostSettings, Symlinks};
+use site::listing::Renderer;
 use site::resolve::{Files, Kind, Opened, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
 /// Files that exist only here. Directories are the prefixes of their names.
 pub(crate) struct MemoryFiles {
     files: BTreeMap<Vec<u8>, (Vec<u8>, i128)>,
-    /// Stands for every open file; its identity tells which.
+    /// Stands for every open file; its address tells which.
     null: FileRef,
+    /// Grows with every change: the modification time of files and directories.
+    now_ns: i128,
 }
 
 impl MemoryFiles {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
         const MODIFIED_NS: i128 = 1_000_000_000_000_000_000;
-        let entry = |(name, content): &(&str, &[u8])| {
-            (name.as_bytes().to_vec(), (content.to_vec(), MODIFIED_NS))
-        };
         let null = FileRef::new(File::open("/dev/null").expect("every Linux has it"));
-        Self { files: files.iter().map(entry).collect(), null }
+        let mut new = Self { files: BTreeMap::new(), null, now_ns: MODIFIED_NS };
+        files.iter().for_each(|(name, content)| new.put(name, content));
+        new
+    }
+
+    /// Replaces a file as a rename does: those who have it open keep the old one.
+    pub(crate) fn put(&mut self, name: &str, content: &[u8]) {
+        self.now_ns += 1_000_000_000;
+        self.files.insert(name.into(), (content.to_vec(), self.now_ns));
+    }
+
+    /// Cuts a file off at `len` bytes where it is, also for those who have it open.
+    pub(crate) fn truncate(&mut self, name: &str, len: usize) {
+        self.now_ns += 1_000_000_000;
+        let Some((content, modified_ns)) = self.files.get_mut(name.as_bytes()) else { return };
+        let before = identity_of_file(content.len(), *modified_ns);
+        content.truncate(len);
+        *modified_ns = self.now_ns;
+        let after = identity_of_file(content.len(), self.now_ns);
+        OPEN.with_borrow_mut(|open| {
+            for file in open.values_mut().filter(|file| file.identity == before) {
+                file.content.truncate(len);
+                file.identity = after;
+            }
+        });
     }
 
     fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
         if let Some((content, modified_ns)) = self.files.get(path) {
-            let inode = self.files.keys().position(|name| name == path).unwrap_or(0) as u64 + 1;
-            return Ok((Kind::Regular, identity(inode, content.len(), *modified_ns)));
+            return Ok((Kind::Regular, identity_of_file(content.len(), *modified_ns)));
         }
         let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
         if self.files.keys().any(|name| name.starts_with(&prefix)) {
-            return Ok((Kind::Directory, identity(0, path.len(), 0)));
+            let identity = identity_of_file(path.len(), self.now_ns);
+            return Ok((Kind::Directory, Identity { inode: 0, ..identity }));
         }
         Err(io::ErrorKind::NotFound.into())
     }
 }
 
-fn identity(inode: u64, len: usize, ns: i128) -> Identity {
+/// No two files were modified at the same time.
+fn identity_of_file(len: usize, ns: i128) -> Identity {
+    let inode = (ns / 1_000_000_000) as u64;
     Identity { device: 1, inode, len: len as u64, modified_ns: ns, changed_ns: ns }
 }
 
 impl Files for MemoryFiles {
     fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
-        let (kind, mut identity) = self.look(path)?;
-        // `read` gets only the file: a private descriptor whose number it can be told by.
+        let (kind, identity) = self.look(path)?;
         let file = FileRef::new(self.null.try_clone()?);
         if kind == Kind::Regular {
-            identity.device = 1;
+            let handle = Arc::downgrade(&file);
+            let content = self.files[path].0.clone();
             OPEN.with_borrow_mut(|open| {
-                let key = Arc::as_ptr(&file) as usize;
-                open.insert(key, (self.files[path].0.clone(), identity));
+                open.retain(|_, file| file.handle.strong_count() > 0);
+                open.insert(address(&file), OpenFile { handle, content, identity });
             });
         }
         Ok(Opened { file, kind, identity })
@@ -70,18 +98,33 @@ impl Files for MemoryFiles {
     }
 
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {
-        OPEN.with_borrow(|open| Ok(open[&(Arc::as_ptr(file) as usize)].0[..len].to_vec()))
+        OPEN.with_borrow(|open| Ok(open[&address(file)].content[..len].to_vec()))
     }
 
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
-        OPEN.with_borrow(|open| Ok(open[&(Arc::as_ptr(file) as usize)].1))
+        OPEN.with_borrow(|open| Ok(open[&address(file)].identity))
     }
 }
 
+/// What is behind a handle.
+struct OpenFile {
+    handle: Weak<File>,
+    content: Vec<u8>,
+    identity: Identity,
+}
+
 thread_local! {
-    /// Contents of open files by the address of their handle. Handles are few and short-lived.
-    static OPEN: std::cell::RefCell<std::collections::HashMap<usize, (Vec<u8>, Identity)>> =
-        std::cell::RefCell::default();
+    /// Open files by the address of their handle.
+    static OPEN: RefCell<HashMap<usize, OpenFile>> = RefCell::default();
+}
+
+fn address(file: &FileRef) -> usize {
+    Arc::as_ptr(file) as usize
+}
+
+/// How many files this thread has open.
+pub(crate) fn open_files() -> usize {
+    OPEN.with_borrow(|open| open.values().filter(|file| file.handle.strong_count() > 0).count())
 }
 
 /// One connection and the worker that serves it.
@@ -100,8 +143,10 @@ pub(crate) struct Pair {
     /// Whether jobs are kept until `finish_job`.
     pub(crate) holds_jobs: bool,
     pub(crate) held: Option<(JobId, Job)>,
+    pub(crate) files: MemoryFiles,
+    /// Longer bodies stay in files.
+    pub(crate) small_body_bytes_max: u64,
     site: Arc<Site>,
-    files: MemoryFiles,
     now: Tick,
     is_at_end: bool,
 }
@@ -112,6 +157,7 @@ impl Pair {
     pub(crate) fn new(files: MemoryFiles, limits: Limits) -> Self {
         let mut settings = HostSettings::new("/".into());
         settings.html_suffix = true;
+        settings.listing = true;
         let site = Arc::new(Site::new(vec![settings]).expect("good settings"));
         let counters = Arc::new(Counters::default());
         let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
@@ -138,8 +184,9 @@ impl Pair {
             window: usize::MAX,
             holds_jobs: false,
             held: None,
-            site,
             files,
+            small_body_bytes_max: u64::MAX,
+            site,
             now,
             is_at_end: false,
         }
@@ -150,6 +197,7 @@ impl Pair {
         self.connection.close(&mut self.worker);
         self.connection = Connection::new(&self.worker, PEER.parse().expect("an address"));
         self.received.clear();
+        self.held = None;
         (self.is_shut, self.closed, self.is_at_end) = (false, None, false);
     }
 
@@ -190,11 +238,19 @@ impl Pair {
                 let from_head = n.min(head.len());
                 self.received.extend_from_slice(&head[..from_head]);
                 self.received.extend_from_slice(&body[..n - from_head]);
-                self.window =
-                    self.window.saturating_sub(if self.window == usize::MAX { 0 } else { n });
-                self.connection.sent(&mut self.worker, n);
+                self.count_sent(n);
             }
-            Op::File { .. } => unreachable!("all bodies are in memory here"),
+            Op::File { .. } if self.window == 0 => return false,
+            Op::File { file, offset, len } => {
+                let n = OPEN.with_borrow(|open| {
+                    let content = &open[&address(file)].content;
+                    let rest = content.get(offset as usize..).unwrap_or_default();
+                    let n = rest.len().min(len as usize).min(self.window);
+                    self.received.extend_from_slice(&rest[..n]);
+                    n
+                });
+                self.count_sent(n);
+            }
             Op::Job => {
                 let (id, job) = self.connection.take_job();
                 self.held = Some((id, job));
@@ -215,6 +271,13 @@ impl Pair {
         true
     }
 
+    fn count_sent(&mut self, n: usize) {
+        if self.window != usize::MAX {
+            self.window -= n;
+        }
+        self.connection.sent(&mut self.worker, n);
+    }
+
     /// Runs the job that is held.
     pub(crate) fn finish_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
@@ -225,16 +288,47 @@ impl Pair {
             Job::Resolve { host, path, .. } => {
                 let host = self.site.host(host);
                 let ns = 1_700_000_000_000_000_000;
-                let entry = resolve(host, &path, &self.files, ns, u64::MAX);
+                let entry = resolve(host, &path, &self.files, ns, self.small_body_bytes_max);
                 Done::Resolved(entry.map(|entry| (path, entry)))
             }
-            Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(io::ErrorKind::Other.into())),
+            Job::List { path, format, .. } => {
+                let mut bytes = Vec::new();
+                let mut cursor = ListCursor {
+                    directory: FileRef::clone(&self.files.null),
+                    renderer: Renderer::new(format),
+                    names: Vec::new(),
+                    entries: Vec::new(),
+                    next: 0,
+                    path,
+                };
+                cursor.renderer.header(&cursor.path, &mut bytes);
+                Done::Listed(Ok((bytes, Some(Box::new(cursor)))))
+            }
+            Job::ListMore(cursor) => {
+                let mut bytes = Vec::new();
+                cursor.renderer.footer(&mut bytes);
+                Done::Listed(Ok((bytes, None)))
+            }
         };
+        self.job_done(id, done);
+    }
+
+    /// Has the job that is held fail.
+    pub(crate) fn fail_job(&mut self) {
+        let Some((id, job)) = self.held.take() else { return };
+        let error = io::ErrorKind::Other.into();
+        let done = match job {
+            Job::Resolve { .. } => Done::Resolved(Err(error)),
+            Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(error)),
+        };
+        self.job_done(id, done);
+    }
+
+    fn job_done(&mut self, id: JobId, done: Done) {
         self.connection.done(&mut self.worker, id, done);
-        if !self.holds_jobs {
-            return;
+        if self.holds_jobs {
+            self.drive();
         }
-        self.drive();
     }
 
     /// Lets time pass, and acts on the deadline if it has.

@@ -1,0 +1,112 @@
+//! Bodies from files, files that change, listings, jobs that fail.
+
+use session::{Limits, Phase};
+
+use crate::memory::{MemoryFiles, Pair, open_files};
+
+const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// A pair whose bodies stay in files.
+fn pair() -> Pair {
+    let files = [("a.txt", &b"0123456789"[..]), ("list/b.txt", b"b")];
+    let mut pair = Pair::new(MemoryFiles::new(&files), Limits::default());
+    pair.small_body_bytes_max = 0;
+    pair
+}
+
+fn text(pair: &Pair) -> String {
+    String::from_utf8_lossy(&pair.received).into_owned()
+}
+
+#[test]
+fn a_body_comes_from_its_file() {
+    let mut pair = pair();
+    pair.send(&GET.repeat(2));
+    assert_eq!(pair.statuses(), [200, 200]);
+    assert_eq!(text(&pair).matches("\r\n\r\n0123456789").count(), 2);
+    assert_eq!(pair.phase(), Phase::Idle);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
+    let mut pair = pair();
+    pair.window = 0;
+    pair.send(GET);
+    while !text(&pair).ends_with("\r\n\r\n01234") {
+        pair.window = 1;
+        pair.drive();
+    }
+    pair.files.truncate("a.txt", 7);
+    pair.window = usize::MAX;
+    pair.drive();
+    assert!(text(&pair).ends_with("\r\n\r\n0123456"), "{}", text(&pair));
+    assert_eq!(pair.closed, Some(true));
+    assert_eq!(pair.counters.bodies_cut_short.get(), 1);
+    pair.advance(60_000);
+    pair.finish();
+    assert_eq!(pair.closed, Some(true), "what happens later does not make it an orderly end");
+}
+
+#[test]
+fn a_changed_file_is_noticed_within_a_second() {
+    let mut pair = pair();
+    pair.send(GET);
+    pair.files.put("a.txt", b"new");
+    pair.advance(999);
+    pair.send(GET);
+    pair.advance(1);
+    pair.received.clear();
+    pair.send(GET);
+    assert!(text(&pair).ends_with("\r\n\r\nnew"), "{}", text(&pair));
+    assert_eq!(pair.counters.cache_hits.get(), 1);
+}
+
+#[test]
+fn a_listing_comes_in_chunks() {
+    let mut pair = pair();
+    pair.send(b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    pair.send(GET);
+    assert_eq!(pair.statuses(), [200, 200]);
+    assert!(text(&pair).contains("\r\n0\r\n\r\nHTTP/1.1 200"), "{}", text(&pair));
+}
+
+#[test]
+fn a_listing_for_an_old_client_ends_with_the_connection() {
+    let mut pair = pair();
+    pair.send(b"GET /list/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(pair.closed, Some(false));
+    assert!(text(&pair).contains("Connection: close"));
+}
+
+#[test]
+fn a_job_that_fails_is_a_matter_of_trying_again() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(GET);
+    pair.fail_job();
+    assert_eq!(pair.statuses(), [503]);
+    pair.send(GET);
+    pair.finish_job();
+    assert_eq!(pair.statuses(), [503, 200]);
+}
+
+#[test]
+fn a_listing_that_fails_half_way_ends_in_a_reset() {
+    let mut pair = pair();
+    pair.holds_jobs = true;
+    pair.send(b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    pair.finish_job();
+    pair.finish_job();
+    assert_eq!(pair.statuses(), [200]);
+    pair.fail_job();
+    assert_eq!(pair.closed, Some(true));
+}
+
+#[test]
+fn files_are_closed_with_what_used_them() {
+    let mut pair = pair();
+    pair.send(GET);
+    assert_eq!(open_files(), 1);
+    drop(pair);
+    assert_eq!(open_files(), 0);
+}
