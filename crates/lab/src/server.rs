@@ -183,7 +183,12 @@ fn spawn(
     cpu: usize,
     group: &Group,
 ) -> Result<Child, String> {
-    const ENTER: &str = r#"test -z "$1" || echo 0 > "$1"; shift; exec "$@""#;
+    // Servers that keep files open need more descriptors than files; all get as many as may be.
+    const ENTER: &str = r#"
+        test -z "$1" || echo 0 > "$1"
+        ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
+        shift
+        exec "$@""#;
     let command = process::pinned(cpu, &install::fill_all(&peer.start.command, values)?);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
