@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use file_cache::{Budget, Cache, PolicyKind};
 use session::{
@@ -127,6 +127,14 @@ pub(crate) fn open_files() -> usize {
     OPEN.with_borrow(|open| open.values().filter(|file| file.handle.strong_count() > 0).count())
 }
 
+/// One for all pairs: to compile its rules takes longer than most tests.
+static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
+    let mut settings = HostSettings::new("/".into());
+    settings.html_suffix = true;
+    settings.listing = true;
+    Arc::new(Site::new(vec![settings]).expect("good settings"))
+});
+
 /// One connection and the worker that serves it.
 pub(crate) struct Pair {
     pub(crate) worker: Worker,
@@ -155,10 +163,7 @@ pub(crate) const PEER: &str = "192.0.2.7:4711";
 
 impl Pair {
     pub(crate) fn new(files: MemoryFiles, limits: Limits) -> Self {
-        let mut settings = HostSettings::new("/".into());
-        settings.html_suffix = true;
-        settings.listing = true;
-        let site = Arc::new(Site::new(vec![settings]).expect("good settings"));
+        let site = Arc::clone(&SITE);
         let counters = Arc::new(Counters::default());
         let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
         let mut worker = Worker::new(WorkerParts {
