@@ -1,10 +1,10 @@
-//! Arbitrary sequences of what can happen to a connection: bytes in any pieces, windows of any size,
-//! jobs that take their time or fail, files that change, time that passes, ends at any moment. The
-//! connection never panics or spins, and what the client receives is always well-formed.
+//! Arbitrary sequences of what can happen to a connection: bytes in any pieces, windows of any
+//! size, jobs that take their time or fail, files that change, time that passes, ends at any
+//! moment. The connection never panics or spins, and what the client receives is well-formed.
 //!
 //! An input is read byte by byte, so that seeds can be written by hand: `@` to `_` send one of the
-//! [`FRAGMENTS`], small letters and digits do what [`Machine::control`] says, other characters below
-//! 0x80 are sent as they are, and a byte from 0x80 on sends so many of the bytes after it.
+//! [`FRAGMENTS`], digits open one of the [`WINDOWS`], small letters do what [`Machine::control`]
+//! says, a byte from 0x80 on sends so many of the bytes after it, and all others are sent.
 
 #![no_main]
 
@@ -256,8 +256,8 @@ fn shape(op: &Op<'_>) -> (&'static str, usize, usize) {
     }
 }
 
-/// For each request that `bytes` hold, whether it is a HEAD. What is broken or never completed counts
-/// as a last one, because it may be answered with an error.
+/// For each request that `bytes` hold, whether it is a HEAD. What is broken or never completed
+/// counts as a last one, because it may be answered with an error.
 fn requests(bytes: &[u8]) -> Vec<bool> {
     let mut heads = Vec::new();
     let mut rest = bytes;

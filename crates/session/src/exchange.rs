@@ -138,8 +138,8 @@ impl Exchange {
         &self.input[self.input_at..]
     }
 
-    /// Keeps received bytes. Those that are done with make room: a client whose every packet ends in
-    /// the middle of a request would otherwise have all that it ever sent kept.
+    /// Keeps received bytes. Those that are done with make room: a client whose every packet ends
+    /// in the middle of a request would otherwise have all that it ever sent kept.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         self.input.drain(..self.input_at);
         self.input_at = 0;
