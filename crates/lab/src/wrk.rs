@@ -49,7 +49,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether every request was answered well.
+    /// Whether the requests were answered well, but for a few.
     pub fn is_clean(&self, connection: Connection) -> bool {
         // A server may close as asked without repeating `Connection: close` (RFC 9112 section
         // 9.6 says it should); wrk then counts an error after each answer.
@@ -57,12 +57,16 @@ impl Outcome {
             Connection::KeepAlive => 0,
             Connection::Close => self.requests,
         };
+        let few_refused = self.not_successful as f64 <= REFUSED_SHARE_MAX * self.requests as f64;
         self.requests > 0
-            && self.not_successful == 0
+            && few_refused
             && self.other_errors == 0
             && self.read_errors <= closed_as_asked
     }
 }
+
+/// A window with more answers of failure than this share does not count.
+const REFUSED_SHARE_MAX: f64 = 0.01;
 
 /// A running wrk; killed when dropped.
 struct Wrk(Child);
@@ -204,7 +208,7 @@ Transfer/sec:    127.38MB
             (20, 301, 7)
         );
         assert_eq!((outcome.seconds, outcome.bytes), (90.0, 3072.0));
-        assert!(!outcome.is_clean(Connection::Close));
+        assert!(!outcome.is_clean(Connection::Close), "it has connections that failed to open");
     }
 
     #[test]
@@ -219,5 +223,13 @@ Transfer/sec:    127.38MB
         let outcome = Outcome { requests: 9, read_errors: 9, ..Outcome::default() };
         assert!(outcome.is_clean(Connection::Close));
         assert!(!outcome.is_clean(Connection::KeepAlive));
+    }
+
+    #[test]
+    fn a_few_refusals_are_let_pass() {
+        for (not_successful, expected) in [(0, true), (10, true), (11, false)] {
+            let outcome = Outcome { requests: 1000, not_successful, ..Outcome::default() };
+            assert_eq!(outcome.is_clean(Connection::KeepAlive), expected, "{not_successful}");
+        }
     }
 }

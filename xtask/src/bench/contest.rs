@@ -242,6 +242,7 @@ impl<'a> Contest<'a> {
             requests_per_s: requests / outcome.seconds,
             cpu_us: used_us / requests,
             late: outcome.late,
+            refused: outcome.not_successful,
             void: None,
         })
     }
@@ -274,12 +275,14 @@ impl Entrant {
         let name = &self.result.name;
         let samples = &self.result.samples;
         let voids: Vec<&String> = samples.iter().filter_map(|s| s.void.as_ref()).collect();
+        let refused: u64 = samples.iter().map(|sample| sample.refused).sum();
         let late: u64 = samples.iter().map(|sample| sample.late).sum();
         let share = self.rested_cpu_ns as f64 / (self.rested_us.max(1) as f64 * 1000.0);
         // A moment of rest says nothing.
         let is_busy = self.rested_us > 500_000 && share > IDLE_SHARE_MAX;
         [
             (!voids.is_empty(), format!("{name}: {} windows void: {voids:?}", voids.len())),
+            (refused > 0, format!("{name} answered {refused} requests with an error")),
             (late > 0, format!("{name}: {late} answers took more than 2 seconds")),
             (is_busy, format!("{name} used {:.1} % of a processor while idle", share * 100.0)),
         ]

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// How many files the row of many files has.
 const FILES: usize = 20_000;
 
+/// How many requests are drawn before they repeat.
+const DRAWS: usize = 2 * FILES;
+
 /// How many files lie in one folder.
 const FILES_PER_FOLDER: usize = 100;
 
@@ -70,10 +73,11 @@ impl Corpus {
         Ok(path)
     }
 
-    /// A wrk script that asks for the many files in a fixed random order, over and over.
+    /// A wrk script that asks for files drawn from the many, the same ones in every window. Drawn,
+    /// not dealt: going through all in turn would empty every cache that is a little too small.
     pub(crate) fn script(&self) -> Result<PathBuf, String> {
-        let mut paths = Self::paths(Subject::ManyFiles);
-        Generator::new(2).shuffle(&mut paths);
+        let mut generator = Generator::new(2);
+        let paths: Vec<String> = (0..DRAWS).map(|_| many_path(generator.below(FILES))).collect();
         let list = self.write("many.order", paths.join("\n").as_bytes())?;
         let script = format!(
             "local requests, at = {{}}, 0\n\

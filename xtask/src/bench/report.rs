@@ -22,6 +22,8 @@ pub(crate) struct Sample {
     pub(crate) cpu_us: f64,
     /// Answers that took more than two seconds.
     pub(crate) late: u64,
+    /// Answers other than 2xx and 3xx.
+    pub(crate) refused: u64,
     /// Why it does not count, if it does not.
     pub(crate) void: Option<String>,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Sample {
 impl Sample {
     /// A window that does not count.
     pub(crate) fn void(why: String) -> Self {
-        Self { requests_per_s: f64::NAN, cpu_us: f64::NAN, late: 0, void: Some(why) }
+        Self { requests_per_s: f64::NAN, cpu_us: f64::NAN, late: 0, refused: 0, void: Some(why) }
     }
 
     pub(crate) fn is_void(&self) -> bool {
@@ -267,6 +269,7 @@ mod tests {
             requests_per_s: 1e6 / cpu_us,
             cpu_us,
             late: 0,
+            refused: 0,
             void: cpu_us.is_nan().then(|| "an error".into()),
         };
         Contestant {
