@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use http1::{BodyFraming, BodySkipper, Method, Parsed, parse_head};
+use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Version, parse_head};
 use libfuzzer_sys::fuzz_target;
 use session::{Limits, Op, Phase};
 use testkit::response::parse_responses;
@@ -87,6 +87,8 @@ fuzz_target!(|input: &[u8]| {
 struct Machine {
     pair: Pair,
     sent: Vec<u8>,
+    /// Whether something happened that may keep a request from being answered.
+    is_disturbed: bool,
     /// Complete responses on earlier connections.
     received: u64,
 }
@@ -104,7 +106,7 @@ impl Machine {
         ]);
         let mut pair = Pair::new(files, limits());
         pair.small_body_bytes_max = 100;
-        Self { pair, sent: Vec::new(), received: 0 }
+        Self { pair, sent: Vec::new(), is_disturbed: false, received: 0 }
     }
 
     /// Performs one operation and returns what follows it in the input.
@@ -128,6 +130,7 @@ impl Machine {
 
     fn control<'i>(&mut self, letter: u8, after: &'i [u8]) -> &'i [u8] {
         let pair = &mut self.pair;
+        self.is_disturbed |= b"abcdefqsz".contains(&letter);
         match letter {
             b'h' => pair.holds_jobs = true,
             b'i' => {
@@ -192,7 +195,8 @@ impl Machine {
         self.pair.finish();
         assert!(self.pair.closed.is_some(), "the client has closed, the server has not");
         self.check_rest();
-        self.check_received();
+        let (received, due) = (self.check_received(), answers_due(&self.sent));
+        assert!(self.is_disturbed || received >= due, "{received} responses, but {due} are due");
         self.pair.connection.close(&mut self.pair.worker);
         assert_eq!(self.pair.connection.phase(), Phase::Closed);
         let counters = &self.pair.counters;
@@ -223,7 +227,8 @@ impl Machine {
 
     /// What the client received are well-formed responses, none of them uncalled for; unless the
     /// connection was reset or the client stopped reading, the last is complete.
-    fn check_received(&mut self) {
+    /// Returns how many they are.
+    fn check_received(&mut self) -> usize {
         let heads = requests(&self.sent);
         let is_over = self.pair.is_shut && self.pair.closed != Some(true);
         let received = &self.pair.received;
@@ -233,6 +238,7 @@ impl Machine {
         assert!(parsed.responses.iter().all(|response| response.status >= 200), "an interim one");
         assert!(count <= heads.len(), "{count} responses to {} requests", heads.len());
         self.received += count as u64;
+        count
     }
 }
 
@@ -275,4 +281,36 @@ fn requests(bytes: &[u8]) -> Vec<bool> {
         }
     }
     heads
+}
+
+/// How many requests of `bytes` must be answered whatever follows them: those up to the first that
+/// may end the connection.
+fn answers_due(bytes: &[u8]) -> usize {
+    let mut due = 0;
+    let mut rest = bytes;
+    while let Ok(Parsed::Complete(head)) = parse_head(rest, 0, &limits().head) {
+        due += 1;
+        if may_be_last(&head) || due == limits().requests_per_connection_max as usize {
+            break;
+        }
+        rest = &rest[head.len..];
+        if let BodyFraming::Length(len) = head.body {
+            let Some(after) = rest.get(len as usize..) else { break };
+            rest = after;
+        }
+    }
+    due
+}
+
+fn may_be_last(head: &Head<'_>) -> bool {
+    let has_large_body = match head.body {
+        BodyFraming::None => false,
+        BodyFraming::Length(len) => len > limits().unread_body_bytes_max,
+        BodyFraming::Chunked => true,
+    };
+    let is_plain = head.keep_alive && head.version == Version::Http11;
+    !is_plain
+        || has_large_body
+        || head.expectation != Expectation::None
+        || head.method == Method::Unknown
 }
