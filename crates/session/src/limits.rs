@@ -22,7 +22,7 @@ pub struct Limits {
     pub head_bytes_per_s_min: u64,
     /// How long a connection may rest between two requests.
     pub idle_ms: u64,
-    /// How long a client may take to accept the next [`WRITE_PROGRESS_BYTES_MIN`] bytes.
+    /// How long a client may take to accept the next 16 KiB.
     pub write_ms: u64,
     /// How long to wait for the client's close after ours, so that a reset does not destroy what it
     /// has not read (RFC 9112 §9.6).
