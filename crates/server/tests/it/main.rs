@@ -5,6 +5,7 @@ mod conformance;
 mod documentation;
 mod freshness;
 mod in_memory;
+mod listing;
 mod overload;
 mod serving;
 mod stopping;
