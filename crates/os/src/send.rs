@@ -4,6 +4,9 @@
 //! never here; nothing is repeated to make a short transfer whole. A send on a closed connection
 //! is an error (`BrokenPipe`), not a signal; for [`sendfile`], which has no flag for that, see
 //! [`crate::signals::raise_pipe_ignored`].
+//!
+//! `recv` and `send` go past the C library's functions of that name: those are cancellation points
+//! of POSIX threads, which in a process with several threads costs two locked instructions a call.
 
 use crate::call::{check_len, uninterrupted};
 use std::io::{self, IoSlice};
@@ -16,8 +19,10 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: pointer and length describe `buffer`, exclusively borrowed for the call; the
         // kernel writes at most that many bytes, and any bytes are valid u8s.
         check_len(unsafe {
-            libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
-        })
+            let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
+            let nobody: *mut libc::c_void = std::ptr::null_mut();
+            libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), pointer, len, 0, nobody, nobody)
+        } as libc::ssize_t)
     })
 }
 
@@ -28,8 +33,10 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usiz
         // SAFETY: pointer and length describe `bytes`, borrowed for the call; the kernel only
         // reads them.
         check_len(unsafe {
-            libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags(more))
-        })
+            let (pointer, len) = (bytes.as_ptr(), bytes.len());
+            let (socket, nobody) = (socket.as_raw_fd(), std::ptr::null::<libc::c_void>());
+            libc::syscall(libc::SYS_sendto, socket, pointer, len, flags(more), nobody, 0_usize)
+        } as libc::ssize_t)
     })
 }
 
