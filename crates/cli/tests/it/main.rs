@@ -1,7 +1,14 @@
-//! The command from the outside: what it prints, its exit status, and signals.
+//! The command from the outside: what it prints, its exit status, and signals; real clients, other
+//! servers, and machines that are short of something.
 
+mod clients;
+mod differential;
+mod limits;
+mod machine;
 mod printing;
+mod server_process;
 mod serving;
+mod where_it_runs;
 
 use std::process::{Command, Output};
 

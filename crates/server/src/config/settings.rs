@@ -97,7 +97,7 @@ pub struct CacheSettings {
 impl Default for CacheSettings {
     fn default() -> Self {
         Self {
-            small_body_bytes_max: 64 * KIB,
+            small_body_bytes_max: 32 * KIB,
             bytes_max: 256 * MIB,
             descriptors_max: None,
             entries_max: 100_000,
