@@ -1,0 +1,141 @@
+//! The conformance cases against the web servers of Debian and Ropewalk side by side: where
+//! Ropewalk stands alone, `explanations.toml` of the testkit says why that is right.
+//!
+//! Peers are configured in `peers/` beside this file, for completeness and not for speed.
+
+use std::path::Path;
+use std::thread;
+
+use lab::{Launch, Peer, RunningServer, Surroundings, Values};
+use testkit::case::Case;
+use testkit::differential::{Explanations, Participant, Row, compare, explanations, verify};
+use testkit::{Client, DocumentRoot, Suite};
+
+use crate::REPOSITORY;
+use crate::machine::{Temporary, in_ci, skip};
+use crate::server_process::ServerProcess;
+
+/// The peers, each with the version (or its beginning) that the explanations were written for:
+/// what others do in a corner case changes, and then the explanations want reading again.
+const PEERS: [(&str, &str); 4] = [
+    (include_str!("peers/nginx.toml"), "1.22."),
+    (include_str!("peers/apache.toml"), "2.4."),
+    (include_str!("peers/lighttpd.toml"), "1.4."),
+    (include_str!("peers/h2o.toml"), "2.2."),
+];
+
+/// With fewer, Ropewalk would stand alone wherever two peers differ.
+const PEERS_MIN: usize = 3;
+
+/// Most of the time passes in waiting for peers that answer nothing.
+const THREADS: usize = 8;
+
+#[test]
+fn lone_stands_are_explained() {
+    let root = DocumentRoot::temporary().unwrap();
+    let scratch = Temporary::new();
+    let peers = Peers::start(&root.site(), scratch.path());
+    if peers.servers.len() < PEERS_MIN {
+        return skip("the comparison with other servers", "three of nginx, apache2, lighttpd, h2o");
+    }
+    let ropewalk = ServerProcess::of(&root.site(), &[]);
+    let own = ("ropewalk".to_owned(), ropewalk.address());
+    let others = peers.servers.iter().map(|(name, server)| (name.clone(), server.address()));
+    let participants: Vec<Participant> = std::iter::once(own)
+        .chain(others)
+        .map(|(name, address)| Participant { name, client: Client::new(address) })
+        .collect();
+    let suite = Suite::load().unwrap();
+    // Debian's servers drop root's rights and Ropewalk keeps them: permissions are not compared.
+    let profile = &suite.profiles["default"];
+    let cases: Vec<&Case> = suite.cases_for(profile).filter(|case| !case.unprivileged).collect();
+    let explanations = explanations().unwrap();
+    // h2o opens a FIFO and waits for it with everybody else, so such cases come last.
+    let (last, first): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| is_trap(case));
+    let mut rows = compare_all(&participants, &first);
+    ask_again(&mut rows, &participants, &first, &explanations);
+    rows.extend(compare_all(&participants, &last));
+    judge(&rows, &explanations, peers.are_the_known_ones());
+}
+
+/// Those that are there.
+struct Peers {
+    servers: Vec<(String, RunningServer)>,
+    /// How many of them have the version that the explanations know.
+    known: usize,
+}
+
+impl Peers {
+    fn start(root: &Path, scratch: &Path) -> Self {
+        let mut peers = Self { servers: Vec::new(), known: 0 };
+        for (text, version) in PEERS {
+            let peer = Peer::parse(text).unwrap();
+            let launch = launch(root, scratch);
+            let Ok(installed) = peer.install(&launch.surroundings) else {
+                skip(&peer.name, &format!("apt-get install {}", peer.package));
+                continue;
+            };
+            peers.known += usize::from(installed.version.starts_with(version));
+            let server = RunningServer::start(&installed, &peer.settings[0], &launch);
+            let server = server.unwrap_or_else(|why| panic!("{}: {why}", peer.name));
+            peers.servers.push((format!("{} {}", peer.name, installed.version), server));
+        }
+        peers
+    }
+
+    fn are_the_known_ones(&self) -> bool {
+        self.known == PEERS.len()
+    }
+}
+
+fn launch(root: &Path, scratch: &Path) -> Launch {
+    let repository = Path::new(REPOSITORY).to_owned();
+    let target_dir = repository.join("target");
+    Launch {
+        surroundings: Surroundings { repository, target_dir, build: false },
+        root: root.to_owned(),
+        scratch: scratch.to_owned(),
+        workers: 1,
+        cpu: os::affinity::allowed_cpus()[0],
+        ready_path: "/probe.txt".into(),
+        workload: Values::new(),
+    }
+}
+
+fn is_trap(case: &Case) -> bool {
+    case.request.contains("/fifo")
+}
+
+fn compare_all(participants: &[Participant], cases: &[&Case]) -> Vec<Row> {
+    thread::scope(|scope| {
+        let chunks = cases.chunks(cases.len().div_ceil(THREADS));
+        let threads: Vec<_> =
+            chunks.map(|chunk| scope.spawn(|| compare(participants, chunk, "localhost"))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Silence is a matter of time: what comes as a surprise on a busy machine is asked once more, one
+/// case at a time.
+fn ask_again(
+    rows: &mut [Row],
+    participants: &[Participant],
+    cases: &[&Case],
+    explanations: &Explanations,
+) {
+    for (row, case) in rows.iter_mut().zip(cases) {
+        if row.stands_alone() != explanations.contains_key(&row.case) {
+            *row = compare(participants, &[*case], "localhost").remove(0);
+        }
+    }
+}
+
+/// With other peers than the known ones the findings are for reading only.
+fn judge(rows: &[Row], explanations: &Explanations, known: bool) {
+    let alone = rows.iter().filter(|row| row.stands_alone()).count();
+    println!("of {} cases Ropewalk stands alone in {alone}", rows.len());
+    let Err(problems) = verify(rows, explanations) else { return };
+    let text = format!("{} problems\n{}", problems.len(), problems.join("\n"));
+    assert!(!known && !in_ci(), "{text}");
+    skip(&format!("the verdict on lone stands ({text})"), "the versions of Debian 12");
+}

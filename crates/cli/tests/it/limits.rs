@@ -1,0 +1,142 @@
+//! Few descriptors and many clients: the server turns away or makes wait, and never ends, spins or
+//! forgets those it has.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::machine::Temporary;
+use crate::machine::skip;
+use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
+
+/// More than the kernel's buffers between a server and a client that does not read.
+const LARGE_LEN: usize = 30_000_000;
+
+fn site() -> Temporary {
+    let directory = Temporary::new();
+    directory.file("index.html", "<h1>Rope</h1>");
+    let large: Vec<u8> = (0..LARGE_LEN).map(pattern).collect();
+    directory.file("large.bin", large);
+    directory
+}
+
+fn pattern(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// By itself the server takes no more connections than descriptors allow. Told to take more, it
+/// meets the limit of the kernel.
+const TOO_MANY: &str = "limits.connections_max=100000";
+const AS_MANY_AS_FIT: &str = "limits.connections_max=auto";
+
+/// A server that may never have more than so many descriptors.
+fn start(descriptors: usize, site: &Temporary, engine: &str, setting: &str) -> ServerProcess {
+    let mut shell = Command::new("sh");
+    let limited = format!("ulimit -n {descriptors}; exec \"$@\"");
+    shell.args(["-c", &limited, "sh", ROPEWALK]);
+    ServerProcess::start(
+        serve(&mut shell, site.path()).args(["--engine", engine, "--set", setting]),
+    )
+}
+
+/// Opens connections that each ask for the page and stay open; returns how many were answered.
+fn crowd(server: &ServerProcess, count: usize) -> usize {
+    let mut streams = Vec::new();
+    let mut answered = 0;
+    for _ in 0..count {
+        let mut stream = server.connect();
+        match ask(&mut stream, "/") {
+            Some(200) => answered += 1,
+            None | Some(503) => {}
+            Some(status) => panic!("{status}"),
+        }
+        streams.push(stream);
+    }
+    answered
+}
+
+/// Opens more connections than there are descriptors; returns how many were answered. Once they
+/// are gone all is as it was.
+fn survives_a_crowd(descriptors: usize, clients: usize, engine: &str, setting: &str) -> usize {
+    let site = Temporary::new();
+    site.file("index.html", "<h1>Rope</h1>");
+    let mut server = start(descriptors, &site, engine, setting);
+    let answered = crowd(&server, clients);
+    assert!(server.is_running(), "{engine}, {setting}");
+    assert_eq!(server.status("/"), 200, "{engine}, {setting}");
+    server.stop();
+    answered
+}
+
+/// Connections that rest are closed for new ones, so that everybody is served.
+#[test]
+fn everybody_is_served_in_turn() {
+    const CLIENTS: usize = 2000;
+    if os::limits::raise_descriptor_limit().is_ok_and(|limit| limit < CLIENTS as u64 + 100) {
+        return skip("2000 clients", "more descriptors: raise ulimit -Hn");
+    }
+    for spec in engines::ENGINES {
+        let check = |descriptors: usize, clients: usize| {
+            let answered = survives_a_crowd(descriptors, clients, spec.name, AS_MANY_AS_FIT);
+            let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
+            assert!(all, "{}: {answered} of {clients} with {descriptors}", spec.name);
+        };
+        check(64, 300);
+        check(1024, CLIENTS);
+    }
+}
+
+/// In that state a file may not be opened either, so an answer may be 503.
+#[test]
+fn the_limit_of_the_kernel_is_survived() {
+    for spec in engines::ENGINES {
+        let answered = survives_a_crowd(64, 90, spec.name, TOO_MANY);
+        assert!(answered >= 30, "{}: {answered} of 90", spec.name);
+    }
+}
+
+#[test]
+fn downloads_go_on_while_there_is_no_descriptor_left() {
+    let site = site();
+    for spec in engines::ENGINES {
+        let mut server = start(64, &site, spec.name, TOO_MANY);
+        let mut downloads: Vec<Download> = (0..70).map(|_| Download::start(&server)).collect();
+        thread::sleep(Duration::from_millis(500)); // until buffers are full
+        let open = server.descriptors();
+        assert!(open >= 60, "{}: only {open} descriptors are in use", spec.name);
+        let before_ms = server.cpu_ms();
+        thread::sleep(Duration::from_secs(1));
+        let used_ms = server.cpu_ms() - before_ms;
+        assert!(used_ms < 300, "{}: {used_ms} ms of a second, with nothing to do", spec.name);
+        // The first are among those that were accepted.
+        for download in &mut downloads[..3] {
+            download.finish();
+        }
+        drop(downloads);
+        assert!(server.is_running(), "{}", spec.name);
+        assert_eq!(server.status("/"), 200, "{}", spec.name);
+        server.stop();
+    }
+}
+
+/// A client that has asked for the large file and reads when it is told to.
+struct Download(TcpStream);
+
+impl Download {
+    fn start(server: &ServerProcess) -> Self {
+        let mut stream = server.connect();
+        let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        Self(stream)
+    }
+
+    fn finish(&mut self) {
+        let mut response = Vec::with_capacity(LARGE_LEN + 1000);
+        self.0.read_to_end(&mut response).unwrap();
+        assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        let body = &response[response.len() - LARGE_LEN..];
+        assert!(body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)));
+    }
+}

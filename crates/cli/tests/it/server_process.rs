@@ -1,0 +1,149 @@
+//! `ropewalk serve` behind any command that becomes it, on a free port, ended with its owner.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lab::Guard;
+use testkit::{Client, Delivery, DocumentRoot, Suite, runner};
+
+use crate::REPOSITORY;
+
+pub(crate) const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+
+/// How long a client waits for anything before it takes the server to be stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+    /// What it printed after its first line, once it has ended.
+    lines: Option<JoinHandle<Vec<String>>>,
+    /// Ends the server if the tests are killed.
+    _guard: Guard,
+}
+
+impl ServerProcess {
+    /// A server of a directory with these further arguments.
+    pub(crate) fn of(directory: &Path, arguments: &[&str]) -> Self {
+        Self::start(serve(&mut Command::new(ROPEWALK), directory).args(arguments))
+    }
+
+    /// Starts `command`, which must end up as `ropewalk serve` in the same process.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.current_dir(REPOSITORY).spawn().unwrap();
+        let guard = Guard::new("kill -s KILL \"$1\"", [child.id().to_string()]).unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let address = address(&mut errors);
+        let lines = thread::spawn(move || errors.lines().map_while(Result::ok).collect());
+        Self { child, address, lines: Some(lines), _guard: guard }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The status of an answer to a GET, on a connection of its own.
+    pub(crate) fn status(&self, path: &str) -> u16 {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let client = Client { address: self.address, timeout: PATIENCE };
+        client.fetch(request.as_bytes()).unwrap_or_else(|why| panic!("{path}: {why}")).status
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// The processor time it has used, in milliseconds.
+    pub(crate) fn cpu_ms(&self) -> u64 {
+        const MS_PER_TICK: u64 = 10; // USER_HZ is 100 on every architecture of today
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        // proc_pid_stat(5): utime and stime are the fields 14 and 15, and the rest begins at 3.
+        let ticks = fields.split_whitespace().skip(14 - 3).take(2);
+        ticks.map(|field| field.parse::<u64>().unwrap()).sum::<u64>() * MS_PER_TICK
+    }
+
+    /// Stops it in order: what it printed since its first line.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        let kill = format!("kill -s TERM {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let status = self.child.wait().unwrap();
+        let lines = self.lines.take().unwrap().join().unwrap();
+        assert!(status.success(), "{status}: {lines:?}");
+        lines
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // It has ended unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Adds what every server here is told: to listen on a free port of this machine, and not to wait
+/// long for clients that a test has left open.
+pub(crate) fn serve<'c>(command: &'c mut Command, directory: &Path) -> &'c mut Command {
+    let always = ["--listen", "127.0.0.1:0", "--set", "timeouts.drain_ms=500"];
+    command.arg("serve").arg(directory).args(always)
+}
+
+/// Sends the cases of the default profile to a server of `root` that `command` becomes.
+/// `permissions_hold` is whether they do for the user that it runs as.
+pub(crate) fn conforms(mut command: Command, root: &DocumentRoot, permissions_hold: bool) {
+    let suite = Suite::load().unwrap();
+    let profile = &suite.profiles["default"];
+    let server = ServerProcess::start(serve(&mut command, &root.site()));
+    let client = Client::new(server.address());
+    let report = runner::run(&suite, profile, &client, permissions_hold, Delivery::Whole);
+    report.assert_passed("the default profile");
+    assert!(report.ran > 200, "only {} cases ran", report.ran);
+    server.stop();
+}
+
+/// The address in the start line; warnings may come before it.
+fn address(errors: &mut BufReader<ChildStderr>) -> SocketAddr {
+    let mut before = String::new();
+    for line in errors.lines().map_while(Result::ok) {
+        if let Some((_, rest)) = line.split_once(" at http://") {
+            let address = rest.split(' ').next().and_then(|address| address.parse().ok());
+            return address.unwrap_or_else(|| panic!("{line}"));
+        }
+        before.push_str(&line);
+    }
+    panic!("no start line: {before:?}");
+}
+
+/// Sends a request for `path` and reads the head of the answer: its status, or none if the server
+/// closed the connection instead.
+pub(crate) fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
+    let mut head = [0; 12];
+    // A write that fails is seen as a close by the read as well.
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    match stream.read_exact(&mut head) {
+        Ok(()) => std::str::from_utf8(&head[9..]).ok()?.parse().ok(),
+        Err(why) if why.kind() == ErrorKind::WouldBlock => panic!("no answer, no close"),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,116 @@
+//! Ordinary users, containers that refuse system calls, file systems in memory: what the server
+//! lacks there it does without, with the same answers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::DocumentRoot;
+
+use crate::REPOSITORY;
+use crate::machine::{Temporary, has, run, skip};
+use crate::server_process::{ROPEWALK, ServerProcess, conforms, serve};
+
+/// The user and group `nobody`: nothing belongs to it.
+const NOBODY: &str = "65534";
+
+/// The command as an ordinary user, who may not be able to reach the folder it was built in.
+fn as_ordinary_user(directory: &Temporary) -> Option<Command> {
+    let copy = directory.path().join("ropewalk");
+    std::fs::copy(ROPEWALK, &copy).unwrap();
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+    if !os::process::is_root() {
+        return Some(Command::new(copy));
+    }
+    has("setpriv", "util-linux").then(|| {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(copy);
+        setpriv
+    })
+}
+
+#[test]
+fn an_ordinary_user_is_enough() {
+    let directory = Temporary::new();
+    let Some(command) = as_ordinary_user(&directory) else { return };
+    conforms(command, &DocumentRoot::temporary().unwrap(), true);
+}
+
+#[test]
+fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
+    let directory = Temporary::new();
+    let Some(mut command) = as_ordinary_user(&directory) else { return };
+    let modes = [("open.txt", 0o644), ("closed.txt", 0o000), ("shut/inside.txt", 0o644)];
+    for (name, mode) in modes {
+        let file = directory.file(&format!("site/{name}"), name);
+        std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let site = directory.path().join("site");
+    std::fs::set_permissions(site.join("shut"), PermissionsExt::from_mode(0o000)).unwrap();
+    let server = ServerProcess::start(serve(&mut command, &site));
+    assert_eq!(server.status("/open.txt"), 200);
+    assert_eq!(server.status("/closed.txt"), 403);
+    assert_eq!(server.status("/shut/inside.txt"), 403);
+    server.stop();
+}
+
+/// What is refused, with the error number, and the item of `ropewalk doctor` that says so.
+const REFUSALS: [(&str, &str, &[&str]); 3] = [
+    ("EPERM", "openat2", &["openat2"]),
+    ("ENOSYS", "openat2,preadv2,io_uring_setup", &["openat2", "non-blocking reads", "io_uring"]),
+    ("EPERM", "preadv2,io_uring_setup", &["non-blocking reads", "io_uring"]),
+];
+
+/// The command under a filter that refuses these system calls.
+fn refused(error: &str, calls: &str) -> Option<Command> {
+    has("python3", "python3").then(|| {
+        let mut python = Command::new("python3");
+        python.args(["-c", include_str!("seccomp.py"), error, calls, ROPEWALK]);
+        python
+    })
+}
+
+#[test]
+fn refused_system_calls_change_no_answer() {
+    let root = DocumentRoot::temporary().unwrap();
+    for (error, calls, _) in REFUSALS {
+        let Some(command) = refused(error, calls) else { return };
+        conforms(command, &root, root.permissions_hold());
+    }
+}
+
+#[test]
+fn the_doctor_names_what_is_refused() {
+    let (_, plain, _) = run(doctor(&mut Command::new(ROPEWALK)));
+    for (error, calls, subjects) in REFUSALS {
+        let Some(mut command) = refused(error, calls) else { return };
+        let (ok, out, why) = run(doctor(&mut command));
+        assert!(ok, "{why}");
+        assert_eq!(out.lines().count(), plain.lines().count(), "a line for each item: {out}");
+        for line in out.lines() {
+            let is_refused = subjects.iter().any(|subject| line[5..].starts_with(subject));
+            let says_so = line.starts_with("note ") && line.contains("not ");
+            assert!(says_so || !is_refused, "{error} for {calls}: {line}");
+            assert!(is_refused || plain.contains(line), "{error} for {calls}: {line}");
+        }
+    }
+}
+
+fn doctor(command: &mut Command) -> &mut Command {
+    command.args(["doctor", "examples/site"]).current_dir(REPOSITORY)
+}
+
+#[test]
+fn a_root_in_memory_is_served_alike() {
+    let memory = Path::new("/dev/shm");
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    if !mounts
+        .lines()
+        .any(|line| line.starts_with("tmpfs /dev/shm ") || line.contains(" /dev/shm tmpfs "))
+    {
+        return skip("a root on tmpfs", "tmpfs at /dev/shm");
+    }
+    let directory = Temporary::below(memory);
+    let root = DocumentRoot::build(directory.path()).unwrap();
+    conforms(Command::new(ROPEWALK), &root, root.permissions_hold());
+}
