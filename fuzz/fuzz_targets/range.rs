@@ -29,6 +29,13 @@ fn model(value: &[u8], file_len: u64) -> Option<Vec<ByteRange>> {
     if members.is_empty() || members.len() > RANGES_MAX {
         return None;
     }
+    let is_suffix = |member: &&str| {
+        member.strip_prefix('-').and_then(number).is_some_and(|count| count > Some(0))
+    };
+    if file_len == 0 && members.iter().all(|m| bitmap(m, 0).is_some()) && members.iter().any(is_suffix)
+    {
+        return None;
+    }
     let maps: Vec<_> =
         members.iter().map(|member| bitmap(member, file_len)).collect::<Option<_>>()?;
     let union = (0..file_len as usize).map(|byte| maps.iter().any(|map| map[byte])).collect();

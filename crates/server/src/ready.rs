@@ -35,12 +35,21 @@ pub(crate) struct Descriptors {
 const DESCRIPTORS_RESERVED: u64 = 64;
 /// A worker's listeners, epoll set and wake-up call.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// With fewer, files cannot be opened while even a few clients are there.
+const DESCRIPTORS_MIN: u64 = 32;
 /// More connections than this on one machine nobody has; the limit of a container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
 
 /// Makes everything ready, or says in one line why not.
 pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, String> {
     let settings = &config.settings;
+    if machine.descriptors_max < DESCRIPTORS_MIN {
+        return Err(format!(
+            "the descriptor limit is {}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
+             LimitNOFILE=)",
+            machine.descriptors_max
+        ));
+    }
     let partitions = partitions::divide(&settings.partitions, machine)
         .map_err(|why| config.explain(partitions_key(settings), &why))?;
     let engine = engine_choice::choose(config, &partitions)?;

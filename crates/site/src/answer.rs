@@ -36,7 +36,7 @@ pub fn answer(head: &Head<'_>, file: &FileResource, now: i64, ranges_max: usize)
         return Answer::Whole(index);
     }
     let variant = file.variant(index);
-    match conditional::evaluate(head, &variant.validators(), now) {
+    match conditional::evaluate(head, &variant.validators()) {
         Verdict::Proceed => answer_range(head, file, index, now, ranges_max),
         Verdict::NotModified => Answer::NotModified(index),
         Verdict::PreconditionFailed => Answer::PreconditionFailed,

@@ -86,16 +86,16 @@ pub enum Verdict {
     PreconditionFailed,
 }
 
-/// Evaluates all preconditions but If-Range. `now` is Unix seconds.
+/// Evaluates all preconditions but If-Range.
 ///
 /// CONNECT, OPTIONS and TRACE have no representation to compare with, so that preconditions do
 /// not apply to them (section 13.2.1). The representation exists: a request that would be answered
 /// with 404 without its preconditions is answered so with them.
-pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>, now: i64) -> Verdict {
+pub fn evaluate(head: &Head<'_>, validators: &Validators<'_>) -> Verdict {
     match head.method {
         Method::Connect | Method::Options | Method::Trace => Verdict::Proceed,
-        Method::Get | Method::Head => decide(|name| head.values(name), true, validators, now),
-        _ => decide(|name| head.values(name), false, validators, now),
+        Method::Get | Method::Head => decide(|name| head.values(name), true, validators),
+        _ => decide(|name| head.values(name), false, validators),
     }
 }
 
@@ -121,7 +121,6 @@ fn decide<'v, L: Iterator<Item = &'v [u8]>>(
     lines: impl Fn(FieldName) -> L,
     is_read: bool,
     validators: &Validators<'_>,
-    now: i64,
 ) -> Verdict {
     let present = |name| {
         let mut lines = lines(name).peekable();
@@ -140,7 +139,7 @@ fn decide<'v, L: Iterator<Item = &'v [u8]>>(
         None => {
             is_read
                 && present(FieldName::IfModifiedSince)
-                    .is_some_and(|date| is_not_modified_since(date, validators.modified, now))
+                    .is_some_and(|date| is_not_modified_since(date, validators.modified))
         }
     };
     match (is_current, is_read) {
@@ -225,15 +224,10 @@ fn is_unmodified_since<'v>(lines: impl Iterator<Item = &'v [u8]>, modified: Opti
     dates.is_none_or(|(modified, date)| modified <= date)
 }
 
-/// Section 13.1.3: false if the date is not one or the file has none. A date in the future is not
-/// one either, as RFC 2616 had it and nginx and Apache do: it was not copied from a response of
-/// ours, and held for good it would hide every change up to then.
-fn is_not_modified_since<'v>(
-    lines: impl Iterator<Item = &'v [u8]>,
-    modified: Option<i64>,
-    now: i64,
-) -> bool {
-    let dates = modified.zip(only_date(lines).filter(|&date| date <= now));
+/// Section 13.1.3: false if the date is not one or the file has none. A date in the future is one
+/// like any other; that it should be ignored was a rule of RFC 2616.
+fn is_not_modified_since<'v>(lines: impl Iterator<Item = &'v [u8]>, modified: Option<i64>) -> bool {
+    let dates = modified.zip(only_date(lines));
     dates.is_some_and(|(modified, date)| modified <= date)
 }
 

@@ -75,7 +75,8 @@ impl Deref for RangeSet {
 /// - Units other than `bytes`, a list with one invalid member, and lists of more than
 ///   `ranges_max` members are ignored, as section 14.2 allows.
 /// - Members without a byte in the file are dropped; if all are, the request is unsatisfiable.
-///   That includes every range of an empty file: Content-Range cannot express an empty one.
+///   Of an empty file that is every range but a suffix, which is satisfiable (section 14.1.2); as
+///   Content-Range cannot express an empty range, it gets the whole file.
 /// - A number that does not fit 64 bits lies beyond the end of any file.
 /// - While there is at least one byte between any two ranges, the client's order is kept (section
 ///   15.3.7.2: it may have a reason). Where ranges overlap or touch, all are sorted and joined.
@@ -85,6 +86,7 @@ pub fn parse(value: &[u8], file_len: u64, ranges_max: usize) -> Ranges {
     let mut first = None;
     let mut more = Vec::new(); // allocates when there is a second range
     let mut members = 0;
+    let mut asks_for_an_empty_end = false;
     for member in list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
         if member.is_empty() {
             continue; // section 5.6.1.2: empty list elements are no elements
@@ -93,6 +95,7 @@ pub fn parse(value: &[u8], file_len: u64, ranges_max: usize) -> Ranges {
         let Some(spec) = Spec::parse(member).filter(|_| members <= ranges_max) else {
             return Ranges::Ignore;
         };
+        asks_for_an_empty_end |= file_len == 0 && matches!(spec, Spec::Suffix { len } if len > 0);
         let Some(range) = spec.within(file_len) else { continue };
         match first {
             None => first = Some(range),
@@ -100,7 +103,7 @@ pub fn parse(value: &[u8], file_len: u64, ranges_max: usize) -> Ranges {
         }
     }
     match first {
-        None if members == 0 => Ranges::Ignore,
+        None if members == 0 || asks_for_an_empty_end => Ranges::Ignore,
         None => Ranges::Unsatisfiable,
         Some(first) => settle(first, more, file_len),
     }
@@ -241,8 +244,14 @@ mod tests {
         check("bytes=99999999999999999999-", 1000, "416");
         check("bytes=0-", 0, "416");
         check("bytes=0-0", 0, "416");
-        check("bytes=-5", 0, "416");
         check("bytes=-0", 0, "416");
+    }
+
+    #[test]
+    fn an_empty_file_has_an_end() {
+        check("bytes=-5", 0, "ignore");
+        check("bytes=0-0,-1", 0, "ignore");
+        check("bytes=-5,x", 0, "ignore");
     }
 
     #[test]
@@ -368,6 +377,10 @@ mod tests {
             (first, last) => first.or(last).is_none(),
         };
         if members.is_empty() || members.iter().any(is_invalid) {
+            return "ignore".to_owned();
+        }
+        let is_suffix = |&(first, last): &Member| first.is_none() && last > Some(0);
+        if file == 0 && members.iter().any(is_suffix) {
             return "ignore".to_owned();
         }
         let maps: Vec<_> = members.iter().map(|&(a, b)| bytes_asked(a, b, file)).collect();

@@ -5,12 +5,14 @@ use std::os::fd::OwnedFd;
 
 use session::{Connection, Phase, Tick};
 
+use super::step::Ready;
 use super::wheel::Wheel;
 
 /// A connection and its socket.
 pub(crate) struct Slot {
     pub(crate) connection: Connection,
     pub(crate) socket: OwnedFd,
+    pub(crate) ready: Ready,
     /// When the slot's entry in the wheel comes up.
     scheduled: Tick,
     /// Whether the socket is in the epoll set.
@@ -41,6 +43,7 @@ impl Connections {
         let slot = Slot {
             connection,
             socket,
+            ready: Ready::default(),
             scheduled: Tick(u64::MAX),
             is_watched: false,
             is_queued: false,

@@ -33,7 +33,7 @@ pub(crate) enum Accepted {
     Nothing,
     /// The client has gone again: try the next.
     Gone,
-    /// No descriptors or memory; one client was turned away.
+    /// No descriptors or memory.
     Exhausted,
 }
 
@@ -60,10 +60,7 @@ impl Listeners {
         match os::socket::accept(socket.as_fd()) {
             Ok((socket, peer)) => Ok(Accepted::Connection(socket, peer)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Accepted::Nothing),
-            Err(error) if is_exhaustion(&error) => {
-                self.turn_one_away(index);
-                Ok(Accepted::Exhausted)
-            }
+            Err(error) if is_exhaustion(&error) => Ok(Accepted::Exhausted),
             // Errors of the connection, not of the listener: accept(2) lists them.
             Err(_) => Ok(Accepted::Gone),
         }
@@ -106,7 +103,7 @@ impl Listeners {
 
     /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns
     /// at once that it is not served, and takes the reserve back.
-    fn turn_one_away(&mut self, index: usize) {
+    pub(crate) fn turn_one_away(&mut self, index: usize) {
         const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
                               Content-Length: 0\r\nConnection: close\r\n\r\n";
         let Some(listener) = self.sockets.get(index) else { return };
@@ -119,7 +116,7 @@ impl Listeners {
 }
 
 /// Whether the process or the system is out of descriptors or memory.
-fn is_exhaustion(error: &io::Error) -> bool {
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

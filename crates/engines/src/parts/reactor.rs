@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use os::event::Wake;
-use session::{Connection, Tick, Worker};
+use session::{Connection, Done, Tick, Worker};
 
 use super::connections::Connections;
-use super::listeners::{Accepted, LISTENER_KEYS, Listeners};
-use super::step::{Ready, Step, step};
+use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
+use super::step::{Step, step};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
 use crate::{Engine, Start, WorkerStart};
@@ -83,16 +83,22 @@ impl Loops {
             abort: AtomicBool::new(false),
             wakes,
         });
-        let mut threads = Vec::new();
-        for (index, worker) in workers.into_iter().enumerate() {
+        // Made before any thread is: what is missing is said now, and nothing runs then.
+        let make = |(index, worker): (usize, WorkerStart)| {
             let (shared, runner) = (Arc::clone(&shared), Arc::clone(&start.runner));
-            let knobs = start.knobs.clone();
+            let cpu = worker.cpu;
+            Ok((cpu, Reactor::new(worker, runner, shared, index, &start.knobs)?))
+        };
+        let reactors: Vec<_> =
+            workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
+        let mut threads = Vec::new();
+        for (index, (cpu, reactor)) in reactors.into_iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("{name}-{index}"));
             threads.push(builder.spawn(move || {
-                if let Some(cpu) = worker.cpu {
+                if let Some(cpu) = cpu {
                     os::affinity::pin_thread(&[cpu])?;
                 }
-                Reactor::new(worker, runner, shared, index, &knobs)?.run()
+                reactor.run()
             })?);
         }
         Ok(Self { threads, shared })
@@ -204,8 +210,12 @@ impl Reactor {
     #[inline]
     fn handle(&mut self, event: Event) -> io::Result<()> {
         if event.key < LISTENER_KEYS {
-            let is_hung_up = event.hangup || event.error;
-            self.drive(event.key, Ready { is_drained: false, is_hung_up });
+            // An event of a connection that has gone meanwhile finds nothing.
+            if let Some(slot) = self.connections.get(event.key) {
+                slot.ready.is_drained &= !event.readable;
+                slot.ready.is_hung_up |= event.hangup || event.error;
+                self.drive(event.key);
+            }
             Ok(())
         } else if event.key == WAKE_KEY {
             self.shared.wakes[self.index].clear();
@@ -217,8 +227,8 @@ impl Reactor {
 
     /// Takes steps with one connection until it waits, yields or closes.
     #[inline]
-    fn drive(&mut self, key: u64, ready: Ready) {
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key, ready)));
+    fn drive(&mut self, key: u64) {
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key)));
         if driven.is_err() {
             // A bug met by one connection ends that connection. The panic has been printed.
             self.close(key);
@@ -226,7 +236,8 @@ impl Reactor {
     }
 
     #[inline]
-    fn drive_unguarded(&mut self, key: u64, mut ready: Ready) {
+    fn drive_unguarded(&mut self, key: u64) {
+        let mut file_bytes = self.file_chunk_bytes;
         loop {
             let Some(slot) = self.connections.get(key) else { return };
             let taken = step(
@@ -234,8 +245,8 @@ impl Reactor {
                 &mut slot.connection,
                 &mut self.worker,
                 &mut self.buffer,
-                &mut ready,
-                self.file_chunk_bytes,
+                &mut slot.ready,
+                &mut file_bytes,
             );
             match taken {
                 Step::More => {}
@@ -253,6 +264,10 @@ impl Reactor {
         let Some(slot) = self.connections.get(key) else { return };
         let (id, job) = slot.connection.take_job();
         let done = self.runner.run(job);
+        if matches!(&done, Done::Resolved(Err(error)) if is_exhaustion(error)) {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.evict();
+        }
         self.read_clock();
         if let Some(slot) = self.connections.get(key) {
             slot.connection.done(&mut self.worker, id, done);
@@ -287,7 +302,7 @@ impl Reactor {
         for key in std::mem::take(&mut self.yielded) {
             if let Some(slot) = self.connections.get(key) {
                 slot.is_queued = false;
-                self.drive(key, Ready::default());
+                self.drive(key);
             }
         }
     }
@@ -309,8 +324,7 @@ impl Reactor {
                 if attempt > 0 {
                     return Ok(());
                 }
-                self.evict();
-                if self.is_full() {
+                if !self.evict() || self.is_full() {
                     return self.pause();
                 }
             }
@@ -318,8 +332,10 @@ impl Reactor {
                 Accepted::Connection(socket, peer) => self.welcome(socket, peer),
                 Accepted::Nothing => return Ok(()),
                 Accepted::Gone => {}
+                // Who rests makes room for who comes; only when nobody rests is one turned away.
+                Accepted::Exhausted if self.evict() => {}
                 Accepted::Exhausted => {
-                    self.evict();
+                    self.listeners.turn_one_away(listener);
                     return self.pause();
                 }
             }
@@ -333,7 +349,7 @@ impl Reactor {
         self.worker.counters.connections_open.add(1);
         let connection = Connection::new(&self.worker, peer);
         let key = self.connections.insert(connection, socket);
-        self.drive(key, Ready::default());
+        self.drive(key);
     }
 
     fn is_full(&self) -> bool {
@@ -341,18 +357,16 @@ impl Reactor {
     }
 
     /// Closes the idle connection that has rested longest. Those that rested about as long are put
-    /// back to be next.
-    fn evict(&mut self) {
+    /// back to be next. Returns whether there was one.
+    fn evict(&mut self) -> bool {
         let mut rested = self.connections.take_least_recent();
         rested.sort_by_key(|&key| self.connections.get(key).and_then(|s| s.connection.deadline()));
-        for (index, key) in rested.into_iter().enumerate() {
-            if index > 0 {
-                self.connections.schedule(key);
-                continue;
-            }
-            self.worker.counters.connections_evicted.add(1);
-            self.close(key);
-        }
+        let mut rested = rested.into_iter();
+        let Some(first) = rested.next() else { return false };
+        rested.for_each(|key| self.connections.schedule(key));
+        self.worker.counters.connections_evicted.add(1);
+        self.close(first);
+        true
     }
 
     fn pause(&mut self) -> io::Result<()> {
@@ -368,7 +382,7 @@ impl Reactor {
         for key in self.connections.take_expired(now) {
             if let Some(slot) = self.connections.get(key) {
                 slot.connection.expire(&mut self.worker);
-                self.drive(key, Ready::default());
+                self.drive(key);
             }
         }
     }
@@ -389,7 +403,7 @@ impl Reactor {
             for key in self.connections.keys() {
                 if let Some(slot) = self.connections.get(key) {
                     slot.connection.drain();
-                    self.drive(key, Ready::default());
+                    self.drive(key);
                 }
             }
         }

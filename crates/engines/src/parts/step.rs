@@ -10,10 +10,12 @@ use session::{Connection, Op, Worker};
 /// costs less than a second vector element does in the kernel.
 const COALESCED_BYTES_MAX: usize = 4096;
 
-/// What is known about a socket's readiness, carried from step to step.
+/// What is known about a socket's readiness. Events of the socket make it ready, steps find out
+/// that it is not any more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ready {
-    /// The receive queue was empty after the last receive: another would only say so again.
+    /// The receive queue was empty after the last receive, and no event has come since: another
+    /// receive would only say so again.
     pub(crate) is_drained: bool,
     /// The peer has shut its side down: receive until the end shows, even from an empty queue.
     pub(crate) is_hung_up: bool,
@@ -36,7 +38,8 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// Takes one step. `buffer` is lent to receive into and to gather a response in.
+/// Takes one step. `buffer` is lent to receive into and to gather a response in; `file_bytes` is how
+/// much of a file may still be sent before others get a turn.
 #[inline]
 pub(crate) fn step(
     socket: BorrowedFd<'_>,
@@ -44,7 +47,7 @@ pub(crate) fn step(
     w: &mut Worker,
     buffer: &mut [u8],
     ready: &mut Ready,
-    file_chunk_bytes: u64,
+    file_bytes: &mut u64,
 ) -> Step {
     match connection.next() {
         Op::Recv => receive(socket, connection, w, buffer, ready),
@@ -53,11 +56,12 @@ pub(crate) fn step(
             let len = head.len() + body.len();
             after_send(connection, w, outcome, len)
         }
+        Op::File { .. } if *file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
-            let chunk = len.min(file_chunk_bytes);
+            let chunk = len.min(*file_bytes);
             // A chunk is bounded far below the size of memory.
             let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
-            after_sendfile(connection, w, outcome)
+            after_sendfile(connection, w, outcome, file_bytes)
         }
         Op::Job => Step::Job,
         Op::Wait => Step::JobOut,
@@ -140,11 +144,19 @@ fn after_send(
     }
 }
 
-fn after_sendfile(connection: &mut Connection, w: &mut Worker, outcome: io::Result<usize>) -> Step {
+/// Goes on until the turn is used up or the socket says `WouldBlock`: only that makes an event come
+/// when there is space again. A short count alone may have other reasons.
+fn after_sendfile(
+    connection: &mut Connection,
+    w: &mut Worker,
+    outcome: io::Result<usize>,
+    file_bytes: &mut u64,
+) -> Step {
     match outcome {
         Ok(n) => {
             connection.sent(w, n);
-            Step::Yield
+            *file_bytes -= n as u64;
+            Step::More
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
         Err(_) => Step::Closed,

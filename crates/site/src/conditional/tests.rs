@@ -14,7 +14,7 @@ const NOW: i64 = MODIFIED + 1000;
 const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
-const FUTURE: &str = "Sun, 06 Nov 2094 08:49:37 GMT";
+const FUTURE: &str = "Fri, 01 Jan 2100 00:00:00 GMT";
 
 const FILE: Validators<'static> = Validators { etag: Some(b"\"a\""), modified: Some(MODIFIED) };
 
@@ -22,7 +22,7 @@ fn verdict(method: &str, fields: &str, validators: &Validators<'_>) -> Verdict {
     let fields = fields.replace('\n', "\r\n");
     let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
     match parse_head(bytes.as_bytes(), 0, &HeadLimits::default()) {
-        Ok(Parsed::Complete(head)) => evaluate(&head, validators, NOW),
+        Ok(Parsed::Complete(head)) => evaluate(&head, validators),
         other => panic!("{bytes}: {other:?}"),
     }
 }
@@ -94,13 +94,11 @@ fn if_modified_since() {
     check_date(BEFORE, Proceed);
     check_date("Sunday, 06-Nov-94 08:49:37 GMT", NotModified);
     check_date("Sun Nov  6 08:49:37 1994", NotModified);
-    check_date(FUTURE, Proceed);
+    check_date(FUTURE, NotModified);
     check_date("yesterday", Proceed);
     check_date("", Proceed);
     check_date("784111777", Proceed);
     check_date(&format!("{SAME}, {SAME}"), Proceed);
-    check_date("Sun, 06 Nov 1994 09:06:17 GMT", NotModified); // now
-    check_date("Sun, 06 Nov 1994 09:06:18 GMT", Proceed);
 }
 
 #[test]
