@@ -32,8 +32,8 @@ fn model(value: &[u8], file_len: u64) -> Option<Vec<ByteRange>> {
     let is_suffix = |member: &&str| {
         member.strip_prefix('-').and_then(number).is_some_and(|count| count > Some(0))
     };
-    if file_len == 0 && members.iter().all(|m| bitmap(m, 0).is_some()) && members.iter().any(is_suffix)
-    {
+    let are_valid = members.iter().all(|member| bitmap(member, 0).is_some());
+    if file_len == 0 && are_valid && members.iter().any(is_suffix) {
         return None;
     }
     let maps: Vec<_> =

@@ -38,8 +38,8 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// Takes one step. `buffer` is lent to receive into and to gather a response in; `file_bytes` is how
-/// much of a file may still be sent before others get a turn.
+/// Takes one step. `buffer` is lent to receive into and to gather a response in; `file_bytes` is
+/// how much of a file may still be sent before others get a turn.
 #[inline]
 pub(crate) fn step(
     socket: BorrowedFd<'_>,
