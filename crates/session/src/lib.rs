@@ -26,6 +26,7 @@ mod counters;
 mod exchange;
 mod job;
 mod limits;
+mod partial;
 mod respond;
 mod worker;
 
