@@ -166,7 +166,7 @@ impl Connection {
             }
             Done::Resolved(Ok((path, entry))) => w.cache.insert(asked.host, &path, entry, now),
             Done::Resolved(Err(_)) | Done::Listed(_) => {
-                return self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n");
+                return self.unavailable(w);
             }
         };
         self.found(w, asked, purpose, &hit);
@@ -254,7 +254,7 @@ impl Connection {
         let Some(exchange) = &mut self.exchange else { return };
         let mut location = to.location.to_vec();
         if let Target::Path { query: Some(query), .. } = asked.head.target
-            && !location.contains(&b'?')
+            && !location.iter().any(|byte| b"?#".contains(byte))
         {
             location.push(b'?');
             location.extend_from_slice(query);
@@ -327,6 +327,11 @@ impl Connection {
         self.plain(w, status, "", error_fields(status));
     }
 
+    /// A job failed for a reason that passes.
+    fn unavailable(&mut self, w: &Worker) {
+        self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n");
+    }
+
     /// An error with a page of our own.
     fn plain(&mut self, w: &Worker, status: u16, reason: &str, fields: &[u8]) {
         let connection = self.connection_line();
@@ -359,8 +364,8 @@ impl Connection {
         let draft = &mut exchange.draft;
         draft.status = 200;
         let chunked = !draft.is_http10;
-        if !chunked {
-            self.after = After::Close;
+        if !chunked && self.after == After::KeepAlive {
+            self.after = After::Linger;
         }
         let mut head = start_head(w, &mut exchange.out, 200);
         head.field("Content-Type", format.content_type().as_bytes());
@@ -391,8 +396,15 @@ impl Connection {
     fn listed(&mut self, w: &mut Worker, outcome: ListOutcome) {
         let Some(exchange) = &mut self.exchange else { return };
         let Then::List(listing) = &mut exchange.then else { return };
-        let Ok((bytes, cursor)) = outcome else {
-            return self.break_off(w);
+        let (bytes, cursor) = match outcome {
+            Ok(listed) => listed,
+            // Nothing is sent yet: there is still time for an honest status.
+            Err(_) if exchange.draft.body_bytes == 0 => {
+                exchange.out.clear();
+                exchange.then = Then::Finish;
+                return self.unavailable(w);
+            }
+            Err(_) => return self.break_off(w),
         };
         exchange.draft.body_bytes += bytes.len() as u64;
         if listing.chunked {
@@ -400,7 +412,10 @@ impl Connection {
         } else {
             exchange.out.extend_from_slice(&bytes);
         }
-        listing.cursor = cursor;
+        match cursor {
+            Some(_) => listing.cursor = cursor,
+            None => exchange.then = Then::Finish,
+        }
         self.write(w);
     }
 

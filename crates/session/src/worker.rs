@@ -223,6 +223,7 @@ impl EntryCache {
         self.set_key(host, path);
         let hash = self.second.hash(&self.key);
         let (bytes, descriptors) = entry.cost();
+        let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
         let cost = file_cache::Cost { bytes, descriptors };
         let slot = self.second.insert(hash, &self.key, entry, cost, now.0);
         if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }

@@ -59,7 +59,11 @@ fn quality(parameter: &[u8]) -> Option<u16> {
         [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
         _ => return None,
     };
-    let mut thousandths = u16::from(whole.wrapping_sub(b'0')) * 1000;
+    let whole = whole.wrapping_sub(b'0');
+    if whole > 1 {
+        return None;
+    }
+    let mut thousandths = u16::from(whole) * 1000;
     let mut unit = 100;
     for digit in fraction {
         let digit = digit.wrapping_sub(b'0');
@@ -93,6 +97,8 @@ mod tests {
             (&["*/*;q=0, text/html"], 1000, 0),
             (&["text/html;q=1.5"], 1000, 0),
             (&["text/html;q=0.1234"], 1000, 0),
+            (&["text/html;q=z"], 1000, 0),
+            (&["text/html;q=2"], 1000, 0),
             (&["text/htmlx, xtext/html, text"], 0, 0),
         ] {
             assert_eq!(weight(lines(accept), "text/html"), html, "{accept:?}");

@@ -90,7 +90,7 @@ pub fn resolve(
 /// Whether everything an entry was made from is as it was.
 #[must_use]
 pub fn is_current(entry: &Entry, files: &dyn Files) -> bool {
-    let same = |w: &Witness| files.identity(&w.path).is_ok_and(|now| now == w.identity);
+    let same = |w: &Witness| files.identity(&w.path).ok() == w.identity;
     entry.is_settled() && entry.witnesses.iter().all(same)
 }
 
@@ -130,6 +130,8 @@ impl Lookup<'_> {
         };
         if matches!(resource, Resource::Missing | Resource::Forbidden) {
             self.witness_ancestor(relative);
+            // A link that leads nowhere is in none of the directories that may change that.
+            self.witness_failure(relative.strip_suffix(b"/").unwrap_or(relative));
         }
         Ok(resource)
     }
@@ -276,14 +278,21 @@ impl Lookup<'_> {
     fn open(&mut self, relative: &[u8]) -> io::Result<Found> {
         match self.files.open(relative, self.host.settings.symlinks) {
             Ok(opened) => {
-                self.witness(relative, opened.identity);
+                self.witness(relative, Some(opened.identity));
                 Ok(match opened.kind {
                     Kind::Regular => Found::File(opened),
                     Kind::Directory => Found::Directory,
                     Kind::Other => Found::Missing,
                 })
             }
-            Err(error) => classify(error),
+            Err(error) => {
+                // Names that are not there the directory stands for. What is there and refused may
+                // be allowed without a change of any directory.
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.witness_failure(relative);
+                }
+                classify(error)
+            }
         }
     }
 
@@ -291,22 +300,30 @@ impl Lookup<'_> {
     fn witness_parent(&mut self, relative: &[u8]) {
         let parent = parent(relative);
         if let Ok(identity) = self.files.identity(parent) {
-            self.witness(parent, identity);
+            self.witness(parent, Some(identity));
         }
     }
 
-    /// The nearest directory that exists stands for everything below it that does not.
+    /// The nearest directory that exists stands for everything below it that does not. The walk
+    /// begins at the root, so that a path of a thousand missing directories costs one look.
     fn witness_ancestor(&mut self, relative: &[u8]) {
-        let mut ancestor = relative.strip_suffix(b"/").unwrap_or(relative);
-        while !ancestor.is_empty() {
-            ancestor = parent(ancestor);
-            if let Ok(identity) = self.files.identity(ancestor) {
-                return self.witness(ancestor, identity);
+        let mut nearest = (&[][..], self.files.identity(&[]).ok());
+        for end in memchr::memchr_iter(b'/', relative) {
+            match self.files.identity(&relative[..end]) {
+                Ok(identity) => nearest = (&relative[..end], Some(identity)),
+                Err(_) => break,
             }
         }
+        self.witness(nearest.0, nearest.1);
     }
 
-    fn witness(&mut self, path: &[u8], identity: Identity) {
+    /// A path that could not be opened, and what can be seen of it all the same.
+    fn witness_failure(&mut self, relative: &[u8]) {
+        let identity = self.files.identity(relative).ok();
+        self.witness(relative, identity);
+    }
+
+    fn witness(&mut self, path: &[u8], identity: Option<Identity>) {
         if !self.witnesses.iter().any(|w| *w.path == *path) {
             self.witnesses.push(Witness { path: path.into(), identity });
         }
@@ -351,3 +368,90 @@ const ENXIO: i32 = 6;
 const ENODEV: i32 = 19;
 const ENAMETOOLONG: i32 = 36;
 const ELOOP: i32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+
+    use super::*;
+    use crate::host::{HostSettings, Site};
+
+    /// A root with one file, `f`, that may be unreadable. Counts what is looked at.
+    struct OneFile {
+        is_readable: Cell<bool>,
+        looks: Cell<usize>,
+    }
+
+    impl OneFile {
+        fn new(is_readable: bool) -> Self {
+            Self { is_readable: Cell::new(is_readable), looks: Cell::new(0) }
+        }
+
+        /// A change of mode changes the status-change time of the file and nothing else.
+        fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
+            self.looks.set(self.looks.get() + 1);
+            let changed_ns = i128::from(self.is_readable.get());
+            let of = |inode, changed_ns| Identity {
+                device: 1,
+                inode,
+                len: 0,
+                modified_ns: 5_000_000_000,
+                changed_ns,
+            };
+            match path {
+                b"" => Ok((Kind::Directory, of(1, 0))),
+                b"f" => Ok((Kind::Regular, of(2, changed_ns))),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        }
+    }
+
+    impl Files for OneFile {
+        fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
+            let (kind, identity) = self.look(path)?;
+            if kind == Kind::Regular && !self.is_readable.get() {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            Ok(Opened { file: FileRef::new(File::open("/dev/null")?), kind, identity })
+        }
+
+        fn identity(&self, path: &[u8]) -> io::Result<Identity> {
+            self.look(path).map(|(_, identity)| identity)
+        }
+
+        fn read(&self, _: &FileRef, _: usize) -> io::Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
+            self.identity(b"f")
+        }
+    }
+
+    fn resolved(path: &str, files: &OneFile) -> Entry {
+        let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
+        resolve(site.host(0), path.as_bytes(), files, 10_000_000_000, 1000).unwrap()
+    }
+
+    #[test]
+    fn a_change_of_mode_is_a_change() {
+        for (before, after) in [(false, true), (true, false)] {
+            let files = OneFile::new(before);
+            let entry = resolved("/f", &files);
+            assert_eq!(matches!(entry.resource, Resource::Forbidden), !before);
+            assert!(is_current(&entry, &files));
+            files.is_readable.set(after);
+            assert!(!is_current(&entry, &files), "readable before: {before}");
+        }
+    }
+
+    #[test]
+    fn a_long_path_to_nothing_costs_few_looks() {
+        let files = OneFile::new(true);
+        let entry = resolved(&"/a".repeat(4000), &files);
+        assert!(matches!(entry.resource, Resource::Missing));
+        assert!(files.looks.get() < 16, "{} looks", files.looks.get());
+        assert!(is_current(&entry, &files));
+    }
+}

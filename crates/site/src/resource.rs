@@ -103,8 +103,8 @@ pub enum Body {
 pub struct Witness {
     /// The path below the root, without a leading slash; empty for the root itself.
     pub path: Box<[u8]>,
-    /// What was there.
-    pub identity: Identity,
+    /// What was there, links followed; none if nothing could be seen.
+    pub identity: Option<Identity>,
 }
 
 /// What tells one state of a file from another.
@@ -129,8 +129,9 @@ impl Entry {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         const TIMESTAMP_RESOLUTION_NS: i128 = 2_000_000_000;
-        let settled =
-            |w: &Witness| w.identity.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns;
+        let settled = |w: &Witness| {
+            w.identity.is_none_or(|i| i.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns)
+        };
         self.witnesses.iter().all(settled)
     }
 

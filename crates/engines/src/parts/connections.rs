@@ -95,7 +95,7 @@ impl Connections {
         debug_assert_eq!(u64::from(*generation), key >> 32, "only living connections");
         let Some(slot) = slot else { return };
         let Some(deadline) = slot.connection.deadline() else { return };
-        if deadline < slot.scheduled {
+        if self.wheel.moment(deadline) < slot.scheduled {
             slot.scheduled = self.wheel.add(key, deadline);
         }
     }
@@ -121,7 +121,8 @@ impl Connections {
             let moment = due[0].1;
             found = self.sift(&mut due, |slot| {
                 let deadline = slot.connection.deadline();
-                slot.connection.phase() == Phase::Idle && deadline.is_some_and(|d| d <= moment)
+                let is_its_time = deadline.is_some_and(|d| d <= moment || Wheel::is_last(ahead));
+                slot.connection.phase() == Phase::Idle && is_its_time
             });
             skip = ahead + 1;
         }

@@ -88,8 +88,12 @@ impl Listeners {
         self.paused_until
     }
 
-    /// Closes all listeners.
-    pub(crate) fn close(&mut self) {
+    /// Closes all listeners. They are taken out of the set first: a socket that was inherited is
+    /// still open elsewhere, and would be reported for ever.
+    pub(crate) fn close(&mut self, epoll: &Epoll) {
+        for socket in &self.sockets {
+            let _ = epoll.remove(socket.as_fd()); // it is in the set since `watch`
+        }
         self.sockets.clear();
         self.paused_until = None;
     }

@@ -53,6 +53,16 @@ const WAKE_KEY: u64 = u64::MAX;
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones.
 const RECEIVE_BYTES: usize = 16 * 1024;
 
+/// Connections taken from a listener's queue before it is closed.
+const BACKLOG_MAX: usize = 4096;
+
+/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
+/// them, and always enough for one.
+const STEPS_PER_TURN: u32 = 256;
+
+/// What a job counts for in steps: it may have waited for a disk.
+const STEPS_PER_JOB: u32 = 64;
+
 /// Event loops that run, each in a thread.
 pub(crate) struct Loops {
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -238,6 +248,7 @@ impl Reactor {
     #[inline]
     fn drive_unguarded(&mut self, key: u64) {
         let mut file_bytes = self.file_chunk_bytes;
+        let mut steps = STEPS_PER_TURN;
         loop {
             let Some(slot) = self.connections.get(key) else { return };
             let taken = step(
@@ -249,10 +260,14 @@ impl Reactor {
                 &mut file_bytes,
             );
             match taken {
-                Step::More => {}
+                _ if steps == 0 => return self.queue(key),
+                Step::More => steps -= 1,
                 Step::Yield => return self.queue(key),
                 Step::Wait => return self.wait(key),
-                Step::Job => self.run_job(key),
+                Step::Job => {
+                    self.run_job(key);
+                    steps = steps.saturating_sub(STEPS_PER_JOB);
+                }
                 Step::JobOut => return, // this engine runs jobs on the spot: none is ever out
                 Step::Closed => return self.close(key),
             }
@@ -264,7 +279,11 @@ impl Reactor {
         let Some(slot) = self.connections.get(key) else { return };
         let (id, job) = slot.connection.take_job();
         let done = self.runner.run(job);
-        if matches!(&done, Done::Resolved(Err(error)) if is_exhaustion(error)) {
+        let error = match &done {
+            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
+            _ => None,
+        };
+        if error.is_some_and(is_exhaustion) {
             // This request is told to try again; the next ones are to find a descriptor.
             self.evict();
         }
@@ -393,10 +412,11 @@ impl Reactor {
         if self.is_accepting && told(&self.shared.stop_accepting) {
             self.is_accepting = false;
             for listener in 0..self.listeners.count() {
-                // Who waits in the queue would be reset by the close.
-                self.accept(listener, usize::MAX)?;
+                // Who waits in the queue would be reset by the close. It holds so many at most;
+                // more have come since.
+                self.accept(listener, BACKLOG_MAX)?;
             }
-            self.listeners.close();
+            self.listeners.close(&self.epoll);
         }
         if !self.is_draining && told(&self.shared.drain) {
             self.is_draining = true;

@@ -34,11 +34,20 @@ impl Wheel {
     /// Adds a key. Returns the moment at which it will come up, which identifies the entry: of
     /// several entries of one key only the one last added counts.
     pub(crate) fn add(&mut self, key: u64, deadline: Tick) -> Tick {
-        // A deadline comes up when its bucket is over, so never early.
-        let number = (bucket_of(deadline) + 1).clamp(self.cursor, self.cursor + BUCKETS - 1);
+        let number = self.number(deadline);
         self.buckets[(number % BUCKETS) as usize].push(Entry { key });
         self.len += 1;
         Tick(number << BUCKET_BITS)
+    }
+
+    /// When a key with that deadline would come up.
+    pub(crate) fn moment(&self, deadline: Tick) -> Tick {
+        Tick(self.number(deadline) << BUCKET_BITS)
+    }
+
+    /// Whether the `ahead`th bucket holds deadlines that lie beyond the wheel.
+    pub(crate) fn is_last(ahead: u64) -> bool {
+        ahead == BUCKETS - 1
     }
 
     /// Takes the keys out that have come up by `now`, with the moment of their entry.
@@ -68,6 +77,11 @@ impl Wheel {
     /// When the wheel wants to be looked at again; none while it is empty.
     pub(crate) fn next_look(&self) -> Option<Tick> {
         (self.len > 0).then_some(Tick(self.cursor << BUCKET_BITS))
+    }
+
+    /// A deadline comes up when its bucket is over, so never early.
+    fn number(&self, deadline: Tick) -> u64 {
+        (bucket_of(deadline) + 1).clamp(self.cursor, self.cursor + BUCKETS - 1)
     }
 
     fn take_bucket(&mut self, number: u64, due: &mut Vec<(u64, Tick)>) {

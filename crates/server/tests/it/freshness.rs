@@ -106,6 +106,18 @@ fn a_new_sibling_is_noticed() {
 }
 
 #[test]
+fn a_dangling_link_is_served_once_its_target_exists() {
+    for_every_engine(|directory, server| {
+        std::os::unix::fs::symlink("deep/er/c.txt", directory.path().join("site/link")).unwrap();
+        wait_for(server, "/link", |response| response.starts_with("HTTP/1.1 404 "));
+        thread::sleep(SETTLED);
+        get(server, "/link");
+        directory.file("site/deep/er/c.txt", "there");
+        wait_for(server, "/link", |response| response.ends_with("there"));
+    });
+}
+
+#[test]
 fn a_root_that_is_a_link_follows_it_to_the_next_release() {
     for spec in ENGINES {
         let directory = Temporary::new();

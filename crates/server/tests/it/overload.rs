@@ -46,7 +46,16 @@ fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
 
 #[test]
 fn a_full_house_closes_the_connection_that_has_rested_longest() {
-    with(&["limits.connections_max=4"], |_, server| {
+    full_house("timeouts.idle_ms=60000");
+}
+
+#[test]
+fn so_it_does_when_connections_may_rest_for_hours() {
+    full_house("timeouts.idle_ms=36000000");
+}
+
+fn full_house(idle: &str) {
+    with(&["limits.connections_max=4", idle], |_, server| {
         let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
         for stream in &mut streams {
             assert!(is_answered(stream));
@@ -128,6 +137,32 @@ fn a_reader_that_stalls_is_cut_off_and_others_are_served_meanwhile() {
             thread::sleep(Duration::from_millis(25));
         }
         panic!("the stalled reader is still there");
+    });
+}
+
+/// A client that sends requests faster than they are answered and reads all answers must not keep
+/// the loop to itself: others are served, and the server can be stopped.
+#[test]
+fn a_client_that_pipelines_without_end_leaves_room_for_others() {
+    with(&["timeouts.drain_ms=1000"], |_, server| {
+        let mut greedy = connect(server);
+        let mut reader = greedy.try_clone().unwrap();
+        let writer = thread::spawn(move || while greedy.write_all(&GET.repeat(1000)).is_ok() {});
+        let drain = thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 20];
+            for _ in 0..2000 {
+                match reader.read(&mut buffer) {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+            let _ = reader.shutdown(std::net::Shutdown::Both);
+        });
+        for _ in 0..50 {
+            assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+        }
+        drain.join().unwrap();
+        writer.join().unwrap();
     });
 }
 

@@ -74,6 +74,8 @@ fn a_listing_comes_in_chunks() {
 fn a_listing_for_an_old_client_ends_with_the_connection() {
     let mut pair = pair();
     pair.send(b"GET /list/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert!(pair.is_shut);
+    pair.finish();
     assert_eq!(pair.closed, Some(false));
     assert!(text(&pair).contains("Connection: close"));
 }
