@@ -271,12 +271,6 @@ impl Connection {
         }
     }
 
-    /// The bytes of the response under way that are still to be sent from a file or memory.
-    #[must_use]
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
     /// The usual case: a whole request in one piece, parsed where it lies.
     #[inline]
     fn read_lent(&mut self, w: &mut Worker, bytes: &[u8]) {

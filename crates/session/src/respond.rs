@@ -78,10 +78,10 @@ impl Connection {
         let Some(exchange) = &mut self.exchange else { return };
         let bytes = std::mem::take(&mut exchange.head);
         let (host, purpose) = (exchange.draft.host, exchange.purpose);
-        let limits = w.limits.clone();
+        let limits = w.limits.head;
         if let Done::Listed(outcome) = done {
             self.listed(w, outcome);
-        } else if let Ok(Parsed::Complete(head)) = http1::parse_head(&bytes, 0, &limits.head) {
+        } else if let Ok(Parsed::Complete(head)) = http1::parse_head(&bytes, 0, &limits) {
             let asked = Asked { bytes: &bytes, head: &head, host };
             self.resolved(w, asked, purpose, done);
         }

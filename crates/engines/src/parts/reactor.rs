@@ -156,7 +156,7 @@ struct Reactor {
     shared: Arc<Shared>,
     index: usize,
     buffer: Box<[u8]>,
-    /// Connections that yielded in the middle of a file.
+    /// Connections whose turn was used up: in the middle of a file, or of many requests.
     yielded: Vec<u64>,
     accepts_per_wake: usize,
     file_chunk_bytes: u64,
@@ -260,8 +260,7 @@ impl Reactor {
                 &mut file_bytes,
             );
             match taken {
-                _ if steps == 0 => return self.queue(key),
-                Step::More => steps -= 1,
+                Step::More => steps = steps.saturating_sub(1),
                 Step::Yield => return self.queue(key),
                 Step::Wait => return self.wait(key),
                 Step::Job => {
@@ -270,6 +269,9 @@ impl Reactor {
                 }
                 Step::JobOut => return, // this engine runs jobs on the spot: none is ever out
                 Step::Closed => return self.close(key),
+            }
+            if steps == 0 {
+                return self.queue(key);
             }
         }
     }
