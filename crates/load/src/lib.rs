@@ -1,0 +1,12 @@
+//! The load generator: arrivals, clients, what they measured, how it is reported.
+//!
+//! It drives any HTTP/1.1 server. What is asked for comes from `workload`; this crate decides when
+//! it is asked, over which connection, and what is learned from the replies.
+
+#![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod error_kind;
+pub mod measures;
+pub mod outcome;
+pub mod report;

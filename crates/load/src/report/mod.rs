@@ -1,0 +1,1 @@
+//! How an outcome is shown: one file for each form.

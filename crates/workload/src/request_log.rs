@@ -1,0 +1,103 @@
+//! A request log: sessions of requests with pauses, compact in memory.
+//!
+//! Requests that are alike are kept once, as templates; a session is a row of eight-byte words.
+//! Reading and writing of the formats is in the files beside this one.
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Template {
+    /// GET, HEAD, POST, …
+    pub method: Box<str>,
+    /// As it stands in the request line: path and query.
+    pub uri: Box<[u8]>,
+    /// The body of the request; mostly empty.
+    pub body: Box<[u8]>,
+    /// How long the body of the reply should be, if the log says so.
+    pub reply_bytes: Option<u64>,
+}
+
+/// One request of a session: eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    word: u64,
+}
+
+impl Request {
+    /// The longest pause that fits: 9.5 hours.
+    pub const PAUSE_US_MAX: u64 = (1 << 35) - 1;
+    /// How many templates a log may have.
+    pub const TEMPLATES_MAX: usize = 1 << 28;
+
+    /// `joins`: it is issued in the same burst as the request before it. `pause_us`: how long the
+    /// client waits after the burst that this request ends; it counts on the last of a burst only.
+    ///
+    /// # Panics
+    /// If a number is too large.
+    #[must_use]
+    pub fn new(template: usize, joins: bool, pause_us: u64) -> Self {
+        assert!(template < Self::TEMPLATES_MAX && pause_us <= Self::PAUSE_US_MAX);
+        Self { word: (template as u64) << 36 | u64::from(joins) << 35 | pause_us }
+    }
+
+    /// Which template.
+    #[must_use]
+    pub fn template(self) -> usize {
+        (self.word >> 36) as usize
+    }
+
+    /// Whether it belongs to the burst of the request before it.
+    #[must_use]
+    pub fn joins(self) -> bool {
+        self.word >> 35 & 1 == 1
+    }
+
+    /// The think time after it, if it is the last of its burst.
+    #[must_use]
+    pub fn pause_us(self) -> u64 {
+        self.word & Self::PAUSE_US_MAX
+    }
+}
+
+/// Sessions, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestLog {
+    templates: Vec<Template>,
+    requests: Vec<Request>,
+    /// Where each session ends in `requests`.
+    ends: Vec<u32>,
+    /// When each session began, from the first; empty if the log does not say.
+    starts_us: Vec<u64>,
+}
+
+impl RequestLog {
+    /// What is asked for, each once.
+    #[must_use]
+    pub fn templates(&self) -> &[Template] {
+        &self.templates
+    }
+
+    /// How many sessions.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many requests, of all sessions.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The requests of session `index`; at least one.
+    #[must_use]
+    pub fn session(&self, index: usize) -> &[Request] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.requests[start as usize..self.ends[index] as usize]
+    }
+
+    /// When session `index` began, counted from the log's first, if the log says so.
+    #[must_use]
+    pub fn start_us(&self, index: usize) -> Option<u64> {
+        self.starts_us.get(index).copied()
+    }
+}
