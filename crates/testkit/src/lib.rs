@@ -27,8 +27,10 @@ pub mod request;
 pub mod response;
 pub mod runner;
 pub mod template;
+mod temporary;
 
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
 pub use document_root::DocumentRoot;
 pub use template::Prepared;
+pub use temporary::Temporary;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use testkit::Temporary;
+
 use crate::REPOSITORY;
-use crate::machine::{Temporary, has, run};
+use crate::machine::{has, run};
 use crate::server_process::ServerProcess;
 
 /// A server of `examples/site`; `arguments` are further ones.

@@ -9,10 +9,10 @@ use std::thread;
 use lab::{Launch, Peer, RunningServer, Surroundings, Values};
 use testkit::case::Case;
 use testkit::differential::{Explanations, Participant, Row, compare, explanations, verify};
-use testkit::{Client, DocumentRoot, Suite};
+use testkit::{Client, DocumentRoot, Suite, Temporary};
 
 use crate::REPOSITORY;
-use crate::machine::{Temporary, in_ci, skip};
+use crate::machine::{in_ci, skip};
 use crate::server_process::ServerProcess;
 
 /// The peers, each with the version (or its beginning) that the explanations were written for:

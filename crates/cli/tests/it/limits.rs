@@ -7,7 +7,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::machine::Temporary;
+use testkit::Temporary;
+
 use crate::machine::skip;
 use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
 

@@ -1,10 +1,8 @@
-//! What the machine offers to tests: programs that may be absent, directories that vanish.
+//! What the machine offers to tests: programs that may be absent.
 //!
 //! What is absent is said where nobody can miss it, and counted; where `CI=true` it must be there.
 
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,38 +38,4 @@ pub(crate) fn run(command: &mut Command) -> (bool, String, String) {
     let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (status.success(), text(stdout), text(stderr))
-}
-
-/// A directory that everybody may read and that vanishes with its owner.
-pub(crate) struct Temporary(PathBuf);
-
-impl Temporary {
-    pub(crate) fn new() -> Self {
-        Self::below(&std::env::temp_dir())
-    }
-
-    pub(crate) fn below(parent: &Path) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("ropewalk-cli-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, contents).unwrap();
-        path
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::DocumentRoot;
+use testkit::{DocumentRoot, Temporary};
 
 use crate::REPOSITORY;
-use crate::machine::{Temporary, has, run, skip};
+use crate::machine::{has, run, skip};
 use crate::server_process::{ROPEWALK, ServerProcess, conforms, serve};
 
 /// The user and group `nobody`: nothing belongs to it.

@@ -2,8 +2,7 @@
 
 use server::config::{AccessForm, Arguments, Config};
 use site::host::Dotfiles;
-
-use crate::temporary::Temporary;
+use testkit::Temporary;
 
 /// Loads `text` as `ropewalk.toml`, with a host unless it has one, and further arguments.
 fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, String> {

@@ -6,9 +6,7 @@ use engines::ENGINES;
 use server::Server;
 use server::config::{Arguments, Config};
 use testkit::case::Profile;
-use testkit::{Client, Delivery, DocumentRoot, Suite, runner};
-
-use crate::temporary::Temporary;
+use testkit::{Client, Delivery, DocumentRoot, Suite, Temporary, runner};
 
 /// Runs all cases of all profiles against one engine.
 fn run(engine: &str, delivery: Delivery<'_>) {

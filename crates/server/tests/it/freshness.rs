@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use engines::ENGINES;
 use server::Server;
+use testkit::Temporary;
 
 use crate::serving::{connect, get, start, try_get};
-use crate::temporary::Temporary;
 
 /// Entries are looked at again after this many milliseconds.
 const REVALIDATE_MS: u64 = 200;

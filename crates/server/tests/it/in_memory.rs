@@ -17,9 +17,7 @@ use testkit::case::{Case, Profile};
 use testkit::check::check;
 use testkit::response::parse_responses;
 use testkit::template::EtagQuery;
-use testkit::{DocumentRoot, End, Prepared, Suite, Transcript};
-
-use crate::temporary::Temporary;
+use testkit::{DocumentRoot, End, Prepared, Suite, Temporary, Transcript};
 
 const THREADS: usize = 2;
 

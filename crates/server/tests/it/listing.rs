@@ -5,9 +5,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use engines::ENGINES;
+use testkit::Temporary;
 
 use crate::serving::{connect, get, start};
-use crate::temporary::Temporary;
 
 const ENTRIES: usize = 100_000;
 

@@ -9,4 +9,3 @@ mod listing;
 mod overload;
 mod serving;
 mod stopping;
-mod temporary;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use engines::ENGINES;
 use server::Server;
+use testkit::Temporary;
 
 use crate::serving::{connect, get, start};
-use crate::temporary::Temporary;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use engines::ENGINES;
 use server::Server;
 use server::config::{Arguments, Config};
-
-use crate::temporary::Temporary;
+use testkit::Temporary;
 
 /// A server of `directory` on a free port.
 pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {

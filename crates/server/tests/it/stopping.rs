@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use engines::ENGINES;
+use testkit::Temporary;
 
 use crate::serving::{connect, site, start};
-use crate::temporary::Temporary;
 
 /// More than the kernel's buffers of both ends hold, so that it cannot be sent at once.
 const LARGE_BYTES: u64 = 64 << 20;

@@ -1,0 +1,84 @@
+//! Directories that vanish with the test that made them. For tests only: what goes wrong is a
+//! panic. The tree that the conformance cases ask for is `document_root.rs`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An empty directory that everybody may read; it is removed when the value is dropped.
+#[derive(Debug)]
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A new directory under the system's temporary one.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a default that writes to a disk surprises")]
+    pub fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// A new directory in `parent`.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn below(parent: &Path) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("ropewalk-test-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // One that a killed process of the same number has left behind.
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+                Err(why) => panic!("{}: {why}", path.display()),
+            }
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file below the directory, and the directories that lead to it.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = made.and_then(|()| fs::write(&path, contents));
+        written.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        path
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // a test that fails has worse to tell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_empty_and_its_own_and_vanishes() {
+        let parent = Temporary::new();
+        let (one, other) = (Temporary::below(parent.path()), Temporary::below(parent.path()));
+        assert_ne!(one.path(), other.path());
+        assert_eq!(fs::read_dir(one.path()).unwrap().count(), 0);
+        let file = one.file("deep/below/file.txt", "content");
+        assert_eq!(fs::read_to_string(file).unwrap(), "content");
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists() && other.path().exists());
+    }
+}
