@@ -105,6 +105,53 @@ impl BodySkipper {
         Ok(taken)
     }
 
+    /// Takes the data at the front of `bytes`, as much of it as is there: an empty slice where
+    /// framing stands, which is taken up to the next data. Returns how many bytes were taken and
+    /// which of them are data.
+    ///
+    /// # Errors
+    ///
+    /// The chunked coding is broken; the connection is to be closed.
+    pub fn read<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, &'b [u8]), BodyError> {
+        let mut framing = 0;
+        while framing < bytes.len() && !self.is_done() && !self.is_in_data() {
+            framing += self.skip_run(&bytes[framing..])?;
+        }
+        if framing == bytes.len() || self.is_done() {
+            return Ok((framing, &[]));
+        }
+        let data = self.skip_run(&bytes[framing..])?;
+        Ok((framing + data, &bytes[framing..framing + data]))
+    }
+
+    /// How many bytes are data for sure, from here on.
+    pub fn data_ahead(&self) -> u64 {
+        match self.state {
+            State::Length(left) | State::Data(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// Takes `bytes` bytes of data that were received without being looked at.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than [`Self::data_ahead`].
+    pub fn pass(&mut self, bytes: u64) {
+        assert!(bytes <= self.data_ahead());
+        match &mut self.state {
+            State::Length(left) if *left > bytes => *left -= bytes,
+            State::Data(left) if *left > bytes => *left -= bytes,
+            State::Length(_) => self.state = State::Done,
+            State::Data(_) => self.state = State::DataCarriageReturn,
+            _ => {}
+        }
+    }
+
+    fn is_in_data(&self) -> bool {
+        matches!(self.state, State::Length(_) | State::Data(_))
+    }
+
     /// Takes a run of data, or one byte of framing. `bytes` is not empty.
     fn skip_run(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
         match self.state {

@@ -7,6 +7,7 @@
 //! deserves.
 //!
 //! - [`parse_head`] reads one request head from the front of a buffer.
+//! - [`parse_response_head`] reads one response head, as a client does.
 //! - [`BodySkipper`] finds the end of a body that nobody wants.
 //! - [`HeadWriter`] appends a response head to a buffer.
 //! - [`format_date`] and [`parse_date`] convert the dates of HTTP.
@@ -23,6 +24,7 @@ mod fields;
 mod head;
 mod limits;
 mod request_line;
+mod response;
 
 pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
 pub use date::{format_date, parse_date};
@@ -32,3 +34,4 @@ pub use fields::{FieldName, Values};
 pub use head::{BodyFraming, Expectation, Head, Parsed, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
 pub use request_line::{Method, Target, Version};
+pub use response::{ResponseBody, ResponseError, ResponseHead, parse_response_head};

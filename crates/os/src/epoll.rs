@@ -4,11 +4,12 @@
 //! and an event read earlier may name a descriptor that has been closed since. Telling such
 //! stale events from fresh ones (a generation number in the key) is the caller's business.
 
-use crate::call::check;
+use crate::call::{check, check_len};
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// A set of descriptors to wait for. May be shared: threads may add and wait at the same time.
 #[derive(Debug)]
@@ -78,6 +79,49 @@ impl Epoll {
         }
     }
 
+    /// As [`Self::wait`], to the microsecond where the kernel can (Linux 5.11), else rounded up to
+    /// milliseconds.
+    pub fn wait_us(&self, events: &mut EventBuffer, timeout_us: u64) -> io::Result<usize> {
+        if timeout_us == 0 || !precise_wait_available() {
+            let ms = u32::try_from(timeout_us.div_ceil(1000)).unwrap_or(u32::MAX);
+            return self.wait(events, Some(ms));
+        }
+        let capacity = i32::try_from(events.raw.len()).unwrap_or(i32::MAX);
+        events.filled = 0;
+        match self.wait_precisely(events.raw.as_mut_ptr(), capacity, timeout_us) {
+            Ok(count) => {
+                events.filled = count;
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `events` may be null if `capacity` is 0, which the kernel refuses.
+    fn wait_precisely(
+        &self,
+        events: *mut libc::epoll_event,
+        capacity: libc::c_int,
+        timeout_us: u64,
+    ) -> io::Result<usize> {
+        // The kernel's own layout of a timespec, which no C library changes on 64-bit machines.
+        let timeout = [(timeout_us / 1_000_000) as i64, (timeout_us % 1_000_000 * 1000) as i64];
+        // SAFETY: `events` points to `capacity` writable events by the callers here; `timeout` is
+        // live and only read; no signal mask is given.
+        check_len(unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.descriptor.as_raw_fd(),
+                events,
+                capacity,
+                timeout.as_ptr(),
+                std::ptr::null::<libc::c_void>(),
+                0_usize,
+            )
+        } as libc::ssize_t)
+    }
+
     fn control(
         &self,
         operation: libc::c_int,
@@ -98,6 +142,16 @@ impl Epoll {
         })?;
         Ok(())
     }
+}
+
+/// Whether the kernel has epoll_pwait2 and lets this process use it. Asked once.
+fn precise_wait_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        // No events asked for: EINVAL from a kernel that knows the call.
+        let asked = Epoll::new().map(|epoll| epoll.wait_precisely(std::ptr::null_mut(), 0, 1));
+        matches!(asked, Ok(Err(error)) if error.raw_os_error() == Some(libc::EINVAL))
+    })
 }
 
 impl AsFd for Epoll {
@@ -254,6 +308,16 @@ mod tests {
         let epoll = Epoll::new().unwrap();
         epoll.add(ours.as_fd(), interest, u64::MAX - 1).unwrap();
         (epoll, ours, theirs, EventBuffer::with_capacity(8))
+    }
+
+    #[test]
+    fn a_short_wait_is_short() {
+        let epoll = Epoll::new().unwrap();
+        let mut events = EventBuffer::with_capacity(4);
+        let before = crate::clock::now();
+        assert_eq!(epoll.wait_us(&mut events, 300).unwrap(), 0);
+        let elapsed_us = crate::clock::now() - before;
+        assert!((300..1_000_000).contains(&elapsed_us), "{elapsed_us} microseconds");
     }
 
     #[test]

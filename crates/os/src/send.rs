@@ -26,6 +26,20 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
+/// Takes at most `len` bytes that have arrived and drops them uncopied (MSG_TRUNC); returns how many.
+/// TCP only; 0 means the peer sends no more (or `len` is 0).
+pub fn recv_discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+    uninterrupted(|| {
+        // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket (tcp(7)),
+        // so that a null pointer is as good as any.
+        check_len(unsafe {
+            let nobody: *mut libc::c_void = std::ptr::null_mut();
+            let (socket, flags) = (socket.as_raw_fd(), libc::MSG_TRUNC);
+            libc::syscall(libc::SYS_recvfrom, socket, nobody, len, flags, nobody, nobody)
+        } as libc::ssize_t)
+    })
+}
+
 /// Sends a prefix of `bytes` and returns its length. `more`: further bytes follow at once, so
 /// that the last, partly filled packet may wait for them.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
@@ -133,6 +147,22 @@ mod tests {
         let mut bytes = vec![0; len];
         socket.read_exact(&mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn what_is_discarded_does_not_come_again() {
+        let (ours, mut theirs) = connected();
+        theirs.write_all(b"away, kept").unwrap();
+        thread::sleep(Duration::from_millis(10));
+        assert_eq!(recv_discard(ours.as_fd(), 6).unwrap(), 6);
+        let mut buffer = [0; 16];
+        assert_eq!(recv(ours.as_fd(), &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"kept");
+        let nothing = recv_discard(ours.as_fd(), 6).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(theirs);
+        thread::sleep(Duration::from_millis(10));
+        assert_eq!(recv_discard(ours.as_fd(), 6).unwrap(), 0);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! It does not move bytes (see [`crate::send`]) and knows no addresses but IPv4 and IPv6.
 
 mod address;
+mod connect;
 mod inherited;
 #[cfg(test)]
 mod tests;
 
+pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 
 use crate::call::{check, error, uninterrupted};

@@ -1,0 +1,219 @@
+//! Reading the head of a response, as a client does (RFC 9112, sections 4 and 6.3).
+//!
+//! As strict about where the message ends as the reading of requests is; of the fields only those
+//! that decide that, or whether the connection goes on, are looked at.
+
+use std::fmt;
+
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::{BodyFraming, FIELDS_MAX, Version, bytes::list};
+
+/// The head of one response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// Bytes of the head with its blank line.
+    pub len: usize,
+    /// 100 to 999.
+    pub status: u16,
+    /// 1.0 or 1.1.
+    pub version: Version,
+    /// Whether the server will take another request on this connection.
+    pub keep_alive: bool,
+    /// Where the body ends.
+    pub body: ResponseBody,
+}
+
+/// Where the body of a response ends (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseBody {
+    /// By a length or by chunks.
+    Framed(BodyFraming),
+    /// Where the connection does.
+    UntilClose,
+}
+
+/// Why bytes are no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseError {
+    /// Not a status line with fields behind it.
+    Syntax,
+    /// More fields than anybody sends.
+    TooManyFields,
+    /// A Content-Length that is no number, or two that differ.
+    ContentLength,
+    /// A coding other than chunked, or chunked and a length (a smuggled response).
+    TransferEncoding,
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Syntax => "not an HTTP/1 response head",
+            Self::TooManyFields => "more than 100 fields",
+            Self::ContentLength => "Content-Length is no number, or there are two",
+            Self::TransferEncoding => "unknown Transfer-Encoding, or one beside Content-Length",
+        })
+    }
+}
+
+/// Reads the head at the front of `bytes`, the response to a HEAD request if `to_head`. None if
+/// it is not complete. An interim response (1xx) is returned like any other, without body.
+///
+/// # Errors
+/// It is none, or its end could be read in two ways.
+pub fn parse_response_head(
+    bytes: &[u8],
+    to_head: bool,
+) -> Result<Option<ResponseHead>, ResponseError> {
+    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut fields);
+    let len = match response.parse(bytes) {
+        Ok(Status::Complete(len)) => len,
+        Ok(Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::TooManyFields),
+        Err(_) => return Err(ResponseError::Syntax),
+    };
+    let status = response.code.ok_or(ResponseError::Syntax)?;
+    let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let framing = Framing::of(response.headers)?;
+    let body = framing.body(status, to_head)?;
+    let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
+    let keep_alive = asked && body != ResponseBody::UntilClose;
+    Ok(Some(ResponseHead { len, status, version, keep_alive, body }))
+}
+
+/// The fields that matter here.
+#[derive(Default)]
+struct Framing {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Framing {
+    fn of(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
+        let mut framing = Self::default();
+        for field in fields {
+            // The length of the name tells most fields apart from these three.
+            match field.name.len() {
+                10 if field.name.eq_ignore_ascii_case("connection") => {
+                    framing.connection(field.value);
+                }
+                14 if field.name.eq_ignore_ascii_case("content-length") => {
+                    framing.content_length(field.value)?;
+                }
+                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    if framing.chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err(ResponseError::TransferEncoding);
+                    }
+                    framing.chunked = true;
+                }
+                _ => {}
+            }
+        }
+        Ok(framing)
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in list(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), ResponseError> {
+        let length = number(value).ok_or(ResponseError::ContentLength)?;
+        if self.length.replace(length).is_some_and(|before| before != length) {
+            return Err(ResponseError::ContentLength);
+        }
+        Ok(())
+    }
+
+    /// RFC 9112, section 6.3, for a client.
+    fn body(&self, status: u16, to_head: bool) -> Result<ResponseBody, ResponseError> {
+        if to_head || matches!(status, 100..=199 | 204 | 304) {
+            return Ok(ResponseBody::Framed(BodyFraming::None));
+        }
+        match (self.chunked, self.length) {
+            (true, None) => Ok(ResponseBody::Framed(BodyFraming::Chunked)),
+            (true, Some(_)) => Err(ResponseError::TransferEncoding),
+            (false, Some(length)) => Ok(ResponseBody::Framed(BodyFraming::Length(length))),
+            (false, None) => Ok(ResponseBody::UntilClose),
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 19 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH_5: ResponseBody = ResponseBody::Framed(BodyFraming::Length(5));
+    const NONE: ResponseBody = ResponseBody::Framed(BodyFraming::None);
+    const CHUNKED: ResponseBody = ResponseBody::Framed(BodyFraming::Chunked);
+
+    /// `fields` without the blank line.
+    #[track_caller]
+    fn check(status_line: &str, fields: &str, keep_alive: bool, body: ResponseBody) {
+        let head = format!("{status_line}\r\n{fields}\r\n");
+        let parsed = parse_response_head(format!("{head}body").as_bytes(), false);
+        let parsed = parsed.unwrap().expect("it is complete");
+        assert_eq!(parsed.len, head.len());
+        assert_eq!((parsed.keep_alive, parsed.body), (keep_alive, body));
+        for end in 0..head.len() {
+            assert_eq!(parse_response_head(&head.as_bytes()[..end], false), Ok(None), "{end}");
+        }
+    }
+
+    #[test]
+    fn where_the_body_ends_and_whether_the_connection_goes_on() {
+        let ok = "HTTP/1.1 200 OK";
+        check(ok, "Content-Length: 5\r\n", true, LENGTH_5);
+        check(ok, "content-length:5\r\nConnection: keep-alive, Close\r\n", false, LENGTH_5);
+        check(ok, "Transfer-Encoding: Chunked\r\n", true, CHUNKED);
+        check(ok, "Server: x\r\n", false, ResponseBody::UntilClose);
+        check(ok, "Content-Length: 5\r\nContent-Length: 5\r\n", true, LENGTH_5);
+        check("HTTP/1.0 200 OK", "Content-Length: 5\r\n", false, LENGTH_5);
+        let kept = "Connection: keep-alive\r\nContent-Length: 5\r\n";
+        check("HTTP/1.0 200 OK", kept, true, LENGTH_5);
+        check("HTTP/1.1 304 Not Modified", "Content-Length: 5\r\n", true, NONE);
+        check("HTTP/1.1 204 No Content", "", true, NONE);
+        check("HTTP/1.1 100 Continue", "", true, NONE);
+        check("HTTP/1.1 200 ", "Content-Length: 5\r\n", true, LENGTH_5);
+    }
+
+    #[test]
+    fn a_response_to_head_has_no_body() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(parse_response_head(head, true).unwrap().unwrap().body, NONE);
+    }
+
+    #[track_caller]
+    fn check_error(head: &str, expected: ResponseError) {
+        assert_eq!(parse_response_head(head.as_bytes(), false), Err(expected));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_an_error() {
+        let with = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        check_error("SSH-2.0-x\r\n\r\n", ResponseError::Syntax);
+        check_error(&with("Content-Length: -1"), ResponseError::ContentLength);
+        check_error(&with("Content-Length: 99999999999999999999"), ResponseError::ContentLength);
+        let two = "Content-Length: 1\r\nContent-Length: 2";
+        check_error(&with(two), ResponseError::ContentLength);
+        check_error(&with("Transfer-Encoding: gzip"), ResponseError::TransferEncoding);
+        let both = "Transfer-Encoding: chunked\r\nContent-Length: 2";
+        check_error(&with(both), ResponseError::TransferEncoding);
+        check_error(&with(&"A: b\r\n".repeat(101)), ResponseError::TooManyFields);
+    }
+}
