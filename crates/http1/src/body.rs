@@ -140,8 +140,7 @@ impl BodySkipper {
     pub fn pass(&mut self, bytes: u64) {
         assert!(bytes <= self.data_ahead());
         match &mut self.state {
-            State::Length(left) if *left > bytes => *left -= bytes,
-            State::Data(left) if *left > bytes => *left -= bytes,
+            State::Length(left) | State::Data(left) if *left > bytes => *left -= bytes,
             State::Length(_) => self.state = State::Done,
             State::Data(_) => self.state = State::DataCarriageReturn,
             _ => {}

@@ -234,3 +234,32 @@ proptest! {
         prop_assert_eq!(skip(BodyFraming::Chunked, &pieces(&body, cut)), whole);
     }
 }
+
+#[test]
+fn the_data_comes_out_whichever_way_it_is_cut() {
+    let coded = b"5;a=b\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n0\r\nT: x\r\n\r\nnext";
+    for piece in 1..=coded.len() {
+        let mut body = BodySkipper::new(BodyFraming::Chunked);
+        let (mut data, mut position) = (Vec::new(), 0);
+        while !body.is_done() {
+            let end = coded.len().min(position + piece);
+            let (taken, run) = body.read(&coded[position..end]).unwrap();
+            data.extend_from_slice(run);
+            position += taken;
+        }
+        assert_eq!((&*data, &coded[position..]), (&b"hello world"[..], &b"next"[..]));
+    }
+}
+
+#[test]
+fn data_may_be_passed_unseen() {
+    let mut body = BodySkipper::new(BodyFraming::Chunked);
+    assert_eq!(body.data_ahead(), 0);
+    assert_eq!(body.read(b"5\r\n").unwrap(), (3, &[][..]));
+    assert_eq!(body.data_ahead(), 5);
+    body.pass(2);
+    assert_eq!(body.data_ahead(), 3);
+    body.pass(3);
+    assert_eq!(body.read(b"\r\n0\r\n\r\n").unwrap(), (7, &[][..]));
+    assert!(body.is_done());
+}
