@@ -3,6 +3,11 @@
 //! Requests that are alike are kept once, as templates; a session is a row of eight-byte words.
 //! Reading and writing of the formats is in the files beside this one.
 
+mod builder;
+mod templates;
+
+pub use builder::{BuildError, Builder};
+
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
@@ -14,6 +19,14 @@ pub struct Template {
     pub body: Box<[u8]>,
     /// How long the body of the reply should be, if the log says so.
     pub reply_bytes: Option<u64>,
+}
+
+impl Template {
+    /// A GET of `uri`, without a body, whose reply may have any length.
+    #[must_use]
+    pub fn get(uri: &[u8]) -> Self {
+        Self { method: "GET".into(), uri: uri.into(), body: Box::default(), reply_bytes: None }
+    }
 }
 
 /// One request of a session: eight bytes.
@@ -56,6 +69,11 @@ impl Request {
     pub fn pause_us(self) -> u64 {
         self.word & Self::PAUSE_US_MAX
     }
+
+    /// The same, of another template.
+    fn with_template(self, template: usize) -> Self {
+        Self::new(template, self.joins(), self.pause_us())
+    }
 }
 
 /// Sessions, in order.
@@ -70,6 +88,12 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
+    /// Builds one, request by request.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// What is asked for, each once.
     #[must_use]
     pub fn templates(&self) -> &[Template] {
