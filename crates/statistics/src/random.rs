@@ -30,6 +30,11 @@ impl Generator {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
+    /// A number between 0 and 1, neither included: the middles of 2^52 equal parts.
+    pub fn unit(&mut self) -> f64 {
+        ((self.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
     /// Puts `items` into a random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
@@ -61,6 +66,15 @@ mod tests {
             seen[generator.below(6)] += 1;
         }
         assert!(seen.iter().all(|&n| (850..1150).contains(&n)), "{seen:?}");
+    }
+
+    #[test]
+    fn units_are_spread_and_never_an_end() {
+        let mut generator = Generator::new(7);
+        let units: Vec<f64> = (0..10_000).map(|_| generator.unit()).collect();
+        assert!(units.iter().all(|&unit| 0.0 < unit && unit < 1.0));
+        let mean = units.iter().sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
     }
 
     #[test]
