@@ -4,7 +4,9 @@
 //! Reading and writing of the formats is in the files beside this one.
 
 mod builder;
+mod decimal;
 mod templates;
+pub mod wsesslog;
 
 pub use builder::{BuildError, Builder};
 

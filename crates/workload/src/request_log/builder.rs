@@ -131,7 +131,7 @@ impl Builder {
             return;
         }
         let session = self.ends.len();
-        if start_us.is_some() != !self.starts_us.is_empty() && session > 0 {
+        if session > 0 && start_us.is_some() == self.starts_us.is_empty() {
             // Whether this one lacks it or the first does: the culprit is named.
             let session = if start_us.is_some() { session - 1 } else { session };
             return self.fail(BuildError::NoStart { session });
