@@ -6,7 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+// mod client;
 pub mod error_kind;
 pub mod measures;
 pub mod outcome;
+pub mod plan;
 pub mod report;
+// pub mod run;
+// mod starts;

@@ -1,0 +1,431 @@
+//! Beginning and ending sessions, issuing requests, opening and closing connections.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use os::epoll::Interest;
+use workload::request_log::Request;
+
+use super::slot::{Phase, Slot};
+use super::timers::NEVER;
+use super::{AFTER_FAILURE_US, Clients, NO_SESSION};
+use crate::error_kind::ErrorKind;
+use crate::plan::{ConnectionUse, Model, Target};
+
+const READ: Interest = Interest::READ.with(Interest::RDHUP).with(Interest::EDGE);
+
+impl Clients<'_> {
+    /// Begins a session on a slot that is free.
+    pub(super) fn begin(&mut self, session: u64, intended_us: u64) {
+        let id = self.take_slot(self.target_of(session));
+        let timed = matches!(self.plan.model, Model::Open(_));
+        self.begin_on(id, session, intended_us, timed);
+    }
+
+    /// Begins the next session of a closed run on the slot of the last.
+    pub(super) fn begin_next(&mut self, id: u32) {
+        let next = self.starts.next();
+        match next {
+            Some((session, _)) if self.now_us < self.recorder.window.to_us => {
+                self.begin_on(id, session, self.now_us, false);
+            }
+            _ => self.release(id),
+        }
+    }
+
+    fn begin_on(&mut self, id: u32, session: u64, intended_us: u64, timed: bool) {
+        let measured = self.recorder.window.contains(intended_us);
+        let length = self.requests(session).len();
+        self.recorder.session_due(self.now_us, measured);
+        if measured {
+            self.recorder.session_started(length);
+        }
+        self.sessions += 1;
+        let slot = &mut self.slots[id as usize];
+        slot.session = session;
+        slot.session_us = intended_us;
+        slot.session_measured = measured;
+        slot.session_failed = false;
+        (slot.position, slot.issued, slot.replies) = (0, 0, 0);
+        self.issue(id, intended_us, timed);
+    }
+
+    /// A slot without session, with a connection to `target` if one is kept.
+    fn take_slot(&mut self, target: usize) -> u32 {
+        if let Some(id) = self.kept[target].pop().or_else(|| self.free.pop()) {
+            return id;
+        }
+        self.slots.push(Slot::new());
+        u32::try_from(self.slots.len() - 1).expect("descriptors are numbered by i32")
+    }
+
+    /// Issues the next request of the session, or the rest of a burst whose first reply has come.
+    /// `timed`: its time was waited for.
+    pub(super) fn issue(&mut self, id: u32, intended_us: u64, timed: bool) {
+        let measured = self.recorder.window.contains(intended_us);
+        let slot = &self.slots[id as usize];
+        let requests = self.requests(slot.session);
+        let count = match self.plan.connection_use {
+            ConnectionUse::Request => 1,
+            _ => group(&requests[slot.issued as usize..]),
+        };
+        let group = &requests[slot.issued as usize..][..count];
+        if timed && measured {
+            self.recorder.lag(intended_us, self.now_us);
+        }
+        if measured {
+            self.recorder.issued(self.now_us, group, requests.len());
+        }
+        self.in_flight += count as u64;
+        let slot = &mut self.slots[id as usize];
+        slot.issued += count as u32;
+        slot.measured = measured;
+        slot.intended_us = intended_us;
+        slot.issued_us = self.now_us;
+        slot.expect_reply();
+        if slot.is_usable() { self.send(id) } else { self.connect(id) }
+    }
+
+    /// Opens a connection and sends what is issued as soon as it is there, which over the
+    /// loopback interface is at once.
+    fn connect(&mut self, id: u32) {
+        self.close(id);
+        let slot = &self.slots[id as usize];
+        let (session, measured) = (slot.session, slot.measured);
+        if measured {
+            self.recorder.connection_tried();
+        }
+        let started_us = os::clock::now();
+        let address = self.plan.targets[self.target_of(session)].address;
+        let socket = match os::socket::connect_start(address, self.source_of(session)) {
+            Ok(socket) => socket,
+            Err(why) => return self.fail(id, of_connect(&why)),
+        };
+        self.open += 1;
+        self.compose(id);
+        let slot = &mut self.slots[id as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.connected_us = started_us;
+        slot.connection_replies = 0;
+        (slot.peer_closed, slot.keep_alive) = (false, true);
+        slot.phase = Phase::Connecting;
+        let sent = os::send::send(socket.as_fd(), &self.text, false);
+        slot.socket = Some(socket);
+        match sent {
+            Ok(sent) => {
+                self.connected(id);
+                self.handed_over(id, sent, READ);
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                self.set_deadline(id, started_us + self.plan.connect_timeout_us);
+                self.handed_over(id, 0, READ.with(Interest::WRITE));
+            }
+            Err(why) => self.fail(id, of_connect(&why)),
+        }
+    }
+
+    /// The connection is made.
+    fn connected(&mut self, id: u32) {
+        self.now_us = os::clock::now();
+        let slot = &mut self.slots[id as usize];
+        let took_us = self.now_us.saturating_sub(slot.connected_us);
+        slot.connected_us = self.now_us;
+        if slot.measured {
+            self.recorder.connection_made(took_us, self.open);
+        }
+        // The reply's time begins when the request can be sent; the corrected one began before.
+        slot.issued_us = self.now_us;
+    }
+
+    /// Of the request in `text`, `sent` bytes are on their way over a new connection.
+    fn handed_over(&mut self, id: u32, sent: usize, interest: Interest) {
+        let slot = &mut self.slots[id as usize];
+        let key = key(id, slot.generation);
+        let waits_for_room = sent < self.text.len();
+        slot.watches_room = waits_for_room;
+        let interest = if waits_for_room { READ.with(Interest::WRITE) } else { interest };
+        let socket = slot.socket.as_ref().expect("it has just been opened");
+        if let Err(why) = self.epoll.add(socket.as_fd(), interest, key) {
+            return self.fail(id, of_system(&why));
+        }
+        self.sent(id, sent);
+    }
+
+    /// Sends what is issued over the connection that is there.
+    fn send(&mut self, id: u32) {
+        self.compose(id);
+        let slot = &self.slots[id as usize];
+        let socket = slot.socket.as_ref().expect("the connection is usable");
+        match os::send::send(socket.as_fd(), &self.text, false) {
+            Ok(sent) => self.sent(id, sent),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.sent(id, 0),
+            Err(why) => self.fail(id, of_system(&why)),
+        }
+    }
+
+    /// Of the request in `text`, `sent` bytes are on their way.
+    fn sent(&mut self, id: u32, sent: usize) {
+        if self.slots[id as usize].measured {
+            self.recorder.sent(sent);
+        }
+        let deadline_us = self.now_us + self.plan.timeout_us;
+        let slot = &mut self.slots[id as usize];
+        let is_connecting = slot.phase == Phase::Connecting && sent == 0;
+        if sent < self.text.len() {
+            slot.unsent.clear();
+            slot.unsent.extend_from_slice(&self.text[sent..]);
+        }
+        if is_connecting {
+            return;
+        }
+        slot.phase = if sent < self.text.len() { Phase::Sending } else { Phase::Waiting };
+        let must_watch = slot.phase == Phase::Sending && !slot.watches_room;
+        self.set_deadline(id, deadline_us);
+        if must_watch {
+            self.watch_room(id);
+        }
+    }
+
+    /// Has the epoll set tell of room to send, and once more of what is there to read.
+    pub(super) fn watch_room(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        slot.watches_room = true;
+        let socket = slot.socket.as_ref().expect("a request is under way on it");
+        let interest = READ.with(Interest::WRITE);
+        let watched = self.epoll.modify(socket.as_fd(), interest, key(id, slot.generation));
+        if let Err(why) = watched {
+            self.fail(id, of_system(&why));
+        }
+    }
+
+    /// There is room, or the connection is made or has failed: sends the rest.
+    pub(super) fn send_rest(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        let Some(socket) = &slot.socket else { return };
+        let was_connecting = slot.phase == Phase::Connecting;
+        match os::send::send(socket.as_fd(), &slot.unsent, false) {
+            Ok(sent) => {
+                slot.unsent.drain(..sent);
+                slot.phase = if slot.unsent.is_empty() { Phase::Waiting } else { Phase::Sending };
+                if slot.measured {
+                    self.recorder.sent(sent);
+                }
+                if was_connecting {
+                    self.connected(id);
+                    self.set_deadline(id, self.now_us + self.plan.timeout_us);
+                }
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) if was_connecting => self.fail(id, of_connect(&why)),
+            Err(why) => self.fail(id, of_system(&why)),
+        }
+    }
+
+    /// Puts the text of the requests that are issued into `text`.
+    fn compose(&mut self, id: u32) {
+        let slot = &self.slots[id as usize];
+        let requests = self.requests(slot.session);
+        let target = &self.plan.targets[self.target_of(slot.session)];
+        let close = self.plan.connection_use == ConnectionUse::Request;
+        self.text.clear();
+        for request in &requests[slot.position as usize..slot.issued as usize] {
+            let template = &self.plan.log.templates()[request.template()];
+            let text = &mut self.text;
+            text.extend_from_slice(template.method.as_bytes());
+            text.push(b' ');
+            text.extend_from_slice(&template.uri);
+            write_fields(text, target, &template.body, close);
+        }
+    }
+
+    fn source_of(&self, session: u64) -> Option<IpAddr> {
+        let sources = &self.plan.sources;
+        sources.get((session % sources.len().max(1) as u64) as usize).copied()
+    }
+
+    /// All requests under way are answered: what comes next?
+    pub(super) fn go_on(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        (slot.phase, slot.deadline_us) = (Phase::Thinking, NEVER);
+        let requests = {
+            let session = slot.session;
+            self.requests(session)
+        };
+        let slot = &mut self.slots[id as usize];
+        let done = slot.position as usize;
+        if requests.get(done).is_some_and(|next| next.joins()) {
+            return self.issue_now(id);
+        }
+        if done == requests.len() && !self.plan.model.is_endless() {
+            return self.end_session(id);
+        }
+        if done == requests.len() {
+            (slot.position, slot.issued) = (0, 0);
+        }
+        match requests[done - 1].pause_us() {
+            0 => self.issue_now(id),
+            pause_us => {
+                let at_us = self.now_us + pause_us;
+                self.wakes.arm(id, at_us, &mut slot.armed_wake);
+            }
+        }
+    }
+
+    fn issue_now(&mut self, id: u32) {
+        if self.now_us < self.recorder.window.to_us {
+            self.issue(id, self.now_us, false);
+        }
+    }
+
+    fn end_session(&mut self, id: u32) {
+        self.sessions -= 1;
+        let slot = &self.slots[id as usize];
+        if slot.session_measured {
+            let length = self.requests(slot.session).len();
+            self.recorder.session_ended(slot, length, self.now_us);
+        }
+        if self.plan.connection_use == ConnectionUse::Session {
+            self.close(id);
+        }
+        match self.plan.model {
+            Model::Closed { .. } if self.slots[id as usize].session_failed => self.rest(id),
+            Model::Closed { .. } => self.begin_next(id),
+            Model::Open(_) => self.release(id),
+        }
+    }
+
+    /// A client of a closed run recovers from a failure.
+    fn rest(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        (slot.session, slot.phase, slot.deadline_us) = (NO_SESSION, Phase::Thinking, NEVER);
+        self.wakes.arm(id, self.now_us + AFTER_FAILURE_US, &mut slot.armed_wake);
+    }
+
+    /// The slot is for others to take.
+    fn release(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        (slot.phase, slot.deadline_us) = (Phase::Free, NEVER);
+        let keeps = self.plan.connection_use == ConnectionUse::Keep && slot.is_usable();
+        let session = slot.session;
+        if keeps && session != NO_SESSION {
+            let target = self.target_of(session);
+            self.kept[target].push(id);
+        } else {
+            self.close(id);
+            self.free.push(id);
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, id: u32, at_us: u64) {
+        let slot = &mut self.slots[id as usize];
+        slot.deadline_us = at_us;
+        self.deadlines.arm(id, at_us, &mut slot.armed_deadline);
+    }
+
+    pub(super) fn time_out(&mut self, id: u32) {
+        let kind = match self.slots[id as usize].phase {
+            Phase::Connecting => ErrorKind::TimeoutConnecting,
+            Phase::Sending => ErrorKind::TimeoutSending,
+            Phase::Waiting => ErrorKind::TimeoutWaiting,
+            Phase::Receiving => ErrorKind::TimeoutReceiving,
+            Phase::Free | Phase::Thinking => return,
+        };
+        self.fail(id, kind);
+    }
+
+    /// The requests under way have failed, and with them the connection and the session.
+    pub(super) fn fail(&mut self, id: u32, kind: ErrorKind) {
+        let slot = &self.slots[id as usize];
+        let requests = self.requests(slot.session);
+        let (measured, first) = (slot.measured, slot.position as usize);
+        let under_way = &requests[first..slot.issued as usize];
+        for (index, request) in under_way.iter().enumerate() {
+            let got = if index == 0 { slot.body_bytes } else { 0 };
+            let expected = &self.plan.expected[request.template()];
+            if measured {
+                self.recorder.failed(kind, expected, got, self.now_us);
+            }
+        }
+        if slot.session_measured && !self.plan.model.is_endless() {
+            self.recorder.abandoned((requests.len() - slot.issued as usize) as u64);
+        }
+        if slot.session_measured && kind.is_timeout() {
+            self.recorder.session_timed_out(requests.len());
+        }
+        self.in_flight -= under_way.len() as u64;
+        self.close(id);
+        let slot = &mut self.slots[id as usize];
+        slot.position = slot.issued;
+        slot.session_failed = true;
+        self.end_session(id);
+    }
+
+    /// Closes the slot's connection if it has one.
+    pub(super) fn close(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        slot.held.clear();
+        slot.unsent.clear();
+        let Some(socket) = slot.socket.take() else { return };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.open -= 1;
+        if slot.connection_replies > 0 && slot.session_measured {
+            let lifetime_us = self.now_us.saturating_sub(slot.connected_us);
+            self.recorder.connection_closed(lifetime_us);
+        }
+        drop(socket);
+    }
+}
+
+/// What an event of a slot's connection is told by.
+fn key(id: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(id)
+}
+
+/// How many of the requests are issued together: the first of a burst alone, the others after it.
+fn group(requests: &[Request]) -> usize {
+    match requests {
+        [first, ..] if first.joins() => {
+            requests.iter().position(|request| !request.joins()).unwrap_or(requests.len())
+        }
+        _ => 1,
+    }
+}
+
+fn write_fields(text: &mut Vec<u8>, target: &Target, body: &[u8], close: bool) {
+    text.extend_from_slice(&target.fields);
+    if close {
+        text.extend_from_slice(b"Connection: close\r\n");
+    }
+    if !body.is_empty() {
+        text.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+    }
+    text.extend_from_slice(b"\r\n");
+    text.extend_from_slice(body);
+}
+
+fn of_connect(why: &io::Error) -> ErrorKind {
+    match why.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
+        io::ErrorKind::TimedOut => ErrorKind::TimeoutConnecting,
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            ErrorKind::Unreachable
+        }
+        _ => of_system(why),
+    }
+}
+
+pub(super) fn of_system(why: &io::Error) -> ErrorKind {
+    /// The process or the machine has no descriptor left.
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match why.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
+        io::ErrorKind::AddrNotAvailable => ErrorKind::OutOfPorts,
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            ErrorKind::Unreachable
+        }
+        _ if matches!(why.raw_os_error(), Some(EMFILE | ENFILE)) => ErrorKind::OutOfDescriptors,
+        _ => ErrorKind::Other,
+    }
+}

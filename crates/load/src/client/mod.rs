@@ -1,0 +1,262 @@
+//! The clients of one thread: an event loop that starts sessions when they are due, sends their
+//! requests and reads the replies.
+//!
+//! Nothing waits for anything but the kernel: a slow server delays its own replies and no other
+//! session's start.
+
+mod issue;
+mod receive;
+mod record;
+mod slot;
+mod timers;
+
+use std::io;
+
+use os::epoll::{Epoll, EventBuffer};
+use workload::request_log::Request;
+
+pub(crate) use record::Window;
+use record::Recorder;
+use slot::{Phase, Slot};
+use timers::{NEVER, Timers};
+
+use crate::measures::{Interval, Measures};
+use crate::plan::{Model, Plan};
+use crate::run::Shared;
+
+/// Bytes received at once.
+const RECEIVE_BYTES: usize = 128 * 1024;
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+/// Sessions or requests begun in a row before replies get a turn.
+const STARTS_PER_TURN: usize = 32;
+/// How soon it is noticed that the run is to be broken off.
+const LOOK_US: u64 = 50_000;
+/// How long a client of a closed run waits after a failure, so that a server that refuses is not
+/// asked a hundred thousand times a second.
+const AFTER_FAILURE_US: u64 = 10_000;
+
+/// Which sessions begin, and when.
+pub(crate) trait Starts: Iterator<Item = (u64, u64)> + Send {}
+impl<T: Iterator<Item = (u64, u64)> + Send> Starts for T {}
+
+/// Takes ended intervals.
+pub(crate) type Progress = Box<dyn Fn(Interval) + Send>;
+
+/// What a thread is given.
+pub(crate) struct Assignment {
+    /// Numbers of sessions with their intended times, by the clock of the run.
+    pub(crate) starts: Box<dyn Starts>,
+    /// Of a closed run: how many clients.
+    pub(crate) clients: usize,
+    pub(crate) window: Window,
+    /// Where ended intervals go.
+    pub(crate) progress: Progress,
+}
+
+/// See above.
+pub(crate) struct Clients<'p> {
+    plan: &'p Plan,
+    shared: &'p Shared,
+    epoll: Epoll,
+    slots: Vec<Slot>,
+    /// Slots without session and connection.
+    free: Vec<u32>,
+    /// Slots without session but, mostly, with a connection, by target.
+    kept: Vec<Vec<u32>>,
+    wakes: Timers,
+    deadlines: Timers,
+    starts: std::iter::Peekable<Box<dyn Starts>>,
+    /// Clients of a closed run that have not begun.
+    clients_left: usize,
+    recorder: Recorder<'p>,
+    progress: Progress,
+    now_us: u64,
+    /// Requests under way.
+    in_flight: u64,
+    /// Sessions under way.
+    sessions: u64,
+    /// Connections open.
+    open: u64,
+    buffer: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl<'p> Clients<'p> {
+    pub(crate) fn new(plan: &'p Plan, shared: &'p Shared, work: Assignment) -> io::Result<Self> {
+        Ok(Self {
+            plan,
+            shared,
+            epoll: Epoll::new()?,
+            slots: Vec::new(),
+            free: Vec::new(),
+            kept: vec![Vec::new(); plan.targets.len()],
+            wakes: Timers::default(),
+            deadlines: Timers::default(),
+            starts: work.starts.peekable(),
+            clients_left: work.clients,
+            recorder: Recorder::new(plan, work.window),
+            progress: work.progress,
+            now_us: os::clock::now(),
+            in_flight: 0,
+            sessions: 0,
+            open: 0,
+            buffer: vec![0; RECEIVE_BYTES],
+            text: Vec::new(),
+        })
+    }
+
+    /// Runs to the end and returns what was measured.
+    pub(crate) fn run(mut self) -> io::Result<Measures> {
+        let mut events = EventBuffer::with_capacity(EVENTS);
+        loop {
+            self.now_us = os::clock::now();
+            if self.shared.is_stopped() || self.is_over() {
+                break;
+            }
+            if let Some(interval) = self.recorder.turn(self.now_us, self.in_flight, self.open) {
+                (self.progress)(interval.clone());
+            }
+            self.begin_due();
+            self.wake_due();
+            self.give_up_due();
+            let timeout_us = self.idle_us();
+            if self.epoll.wait_us(&mut events, timeout_us)? > 0 {
+                for event in events.iter() {
+                    self.on_event(event);
+                }
+            }
+        }
+        Ok(self.finish())
+    }
+
+    /// How long nothing will be due.
+    fn idle_us(&mut self) -> u64 {
+        let now_us = os::clock::now();
+        let begin = match self.plan.model {
+            Model::Closed { .. } if self.clients_left > 0 => self.start_us(),
+            Model::Closed { .. } => NEVER,
+            Model::Open(_) => self.starts.peek().map_or(NEVER, |(_, at_us)| *at_us),
+        };
+        let due = begin
+            .min(self.wakes.next_us())
+            .min(self.deadlines.next_us())
+            .min(self.recorder.next_turn_us())
+            .min(self.recorder.window.to_us.max(now_us + 1));
+        due.saturating_sub(now_us).min(LOOK_US)
+    }
+
+    /// When the run begins: its warm-up.
+    fn start_us(&self) -> u64 {
+        self.recorder.window.from_us - self.plan.warm_up_us
+    }
+
+    /// Begins the sessions that are due.
+    fn begin_due(&mut self) {
+        for _ in 0..STARTS_PER_TURN {
+            let session = match self.plan.model {
+                Model::Closed { .. } => self.next_client(),
+                Model::Open(_) => self.next_due(),
+            };
+            match session {
+                Some((session, intended_us)) => self.begin(session, intended_us),
+                None => return,
+            }
+        }
+    }
+
+    /// The next session of an open run if it is due and in the run.
+    fn next_due(&mut self) -> Option<(u64, u64)> {
+        let last_us = self.now_us.min(self.recorder.window.to_us - 1);
+        self.starts.next_if(|(_, at_us)| *at_us <= last_us)
+    }
+
+    /// The first session of a client of a closed run that has not begun.
+    fn next_client(&mut self) -> Option<(u64, u64)> {
+        if self.clients_left == 0 || self.now_us < self.start_us() {
+            return None;
+        }
+        self.clients_left -= 1;
+        self.starts.next().map(|(session, _)| (session, self.now_us))
+    }
+
+    /// Issues what think times have held back until now.
+    fn wake_due(&mut self) {
+        for _ in 0..STARTS_PER_TURN {
+            let Some((at_us, id)) = self.wakes.take_due(self.now_us) else { return };
+            let slot = &mut self.slots[id as usize];
+            if slot.armed_wake != at_us {
+                continue;
+            }
+            slot.armed_wake = NEVER;
+            match slot.phase {
+                Phase::Thinking if slot.session == NO_SESSION => self.begin_next(id),
+                Phase::Thinking if at_us < self.recorder.window.to_us => {
+                    self.issue(id, at_us, true);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Fails what has taken too long.
+    fn give_up_due(&mut self) {
+        while let Some((at_us, id)) = self.deadlines.take_due(self.now_us) {
+            let slot = &mut self.slots[id as usize];
+            if slot.armed_deadline != at_us {
+                continue;
+            }
+            slot.armed_deadline = NEVER;
+            if slot.deadline_us <= self.now_us {
+                self.time_out(id);
+            } else if slot.deadline_us != NEVER {
+                let deadline_us = slot.deadline_us;
+                self.deadlines.arm(id, deadline_us, &mut slot.armed_deadline);
+            }
+        }
+    }
+
+    /// Whether nothing more will happen that is measured.
+    fn is_over(&mut self) -> bool {
+        if self.in_flight > 0 {
+            return false;
+        }
+        if self.now_us >= self.recorder.window.to_us {
+            // What was due before the end is issued, however late.
+            return self.wakes.next_us() >= self.recorder.window.to_us && self.no_start_is_due();
+        }
+        self.sessions == 0 && self.starts.peek().is_none()
+    }
+
+    fn no_start_is_due(&mut self) -> bool {
+        let end_us = self.recorder.window.to_us;
+        match self.plan.model {
+            Model::Closed { .. } => true,
+            Model::Open(_) => self.starts.peek().is_none_or(|(_, at_us)| *at_us >= end_us),
+        }
+    }
+
+    /// What is under way is left alone.
+    fn finish(mut self) -> Measures {
+        let unfinished = |slot: &&Slot| {
+            slot.phase != Phase::Free && slot.session != NO_SESSION && slot.session_measured
+        };
+        for _ in self.slots.iter().filter(unfinished) {
+            self.recorder.session_unfinished();
+        }
+        self.recorder.finish(self.in_flight, self.open)
+    }
+
+    /// The requests of a session.
+    fn requests(&self, session: u64) -> &'p [Request] {
+        let log = &self.plan.log;
+        log.session((session % log.sessions() as u64) as usize)
+    }
+
+    fn target_of(&self, session: u64) -> usize {
+        (session % self.plan.targets.len() as u64) as usize
+    }
+}
+
+/// A client of a closed run between two sessions.
+const NO_SESSION: u64 = u64::MAX;

@@ -1,0 +1,317 @@
+//! Reading replies: heads, bodies, whether they are what they should be.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use http1::{BodySkipper, ResponseBody};
+use os::epoll::Event;
+
+use super::Clients;
+use super::issue::of_system;
+use super::slot::{Phase, Reply};
+use crate::error_kind::ErrorKind;
+use crate::plan::{Expected, ExpectedBody, Verify};
+
+/// Bodies of which more than this is still to come are received without being copied, unless
+/// their bytes are looked at.
+const DISCARD_MIN: u64 = 16 * 1024;
+/// Received and dropped at once, so that other clients get a turn.
+const DISCARD_MAX: u64 = 4 << 20;
+/// Calls in a row for one client, however much there is to read.
+const CALLS_MAX: usize = 16;
+
+/// What came of reading once.
+enum Read {
+    /// So many bytes, in the buffer. `drained`: and there were no more.
+    Bytes { count: usize, drained: bool },
+    /// So many bytes of the body, not in the buffer.
+    Discarded { count: usize, drained: bool },
+    /// None yet.
+    Nothing,
+    /// The server has closed its side.
+    End,
+    Failed(ErrorKind),
+}
+
+impl Clients<'_> {
+    pub(super) fn on_event(&mut self, event: Event) {
+        let id = event.key as u32;
+        let slot = &mut self.slots[id as usize];
+        if slot.generation != (event.key >> 32) as u32 || slot.socket.is_none() {
+            return;
+        }
+        let waits_for_room = matches!(slot.phase, Phase::Connecting | Phase::Sending);
+        if waits_for_room && (event.writable || event.error || event.hangup) {
+            let generation = slot.generation;
+            self.send_rest(id);
+            if self.slots[id as usize].generation != generation {
+                return;
+            }
+        }
+        let ends = event.hangup || event.error;
+        // No further request goes out on it, whatever is still to be read.
+        self.slots[id as usize].peer_closed |= ends;
+        if event.readable || ends {
+            self.receive(id, ends);
+        }
+    }
+
+    /// Reads until nothing is left. `ends`: the server has closed its side.
+    fn receive(&mut self, id: u32, ends: bool) {
+        let generation = self.slots[id as usize].generation;
+        for _ in 0..CALLS_MAX {
+            let drained = match self.read(id) {
+                Read::Bytes { count, drained } => {
+                    self.take_buffer(id, count);
+                    drained
+                }
+                Read::Discarded { count, drained } => {
+                    self.pass(id, count);
+                    drained
+                }
+                Read::Nothing => return,
+                Read::End => return self.on_end(id),
+                Read::Failed(kind) => return self.on_broken(id, kind),
+            };
+            // Without an end the next bytes will be told of, and there are none yet.
+            if self.slots[id as usize].generation != generation || drained && !ends {
+                return;
+            }
+        }
+        // An edge is told once: what is left is asked for again when others have had their turn.
+        self.watch_room(id);
+    }
+
+    fn read(&mut self, id: u32) -> Read {
+        let slot = &self.slots[id as usize];
+        let Some(socket) = &slot.socket else { return Read::Nothing };
+        let ahead = match &slot.reply {
+            Reply::Framed(body) if !self.looks_at_bytes(id) => body.data_ahead(),
+            _ => 0,
+        };
+        let discards = ahead > DISCARD_MIN;
+        let (room, received) = if discards {
+            let room = ahead.min(DISCARD_MAX) as usize;
+            (room, os::send::recv_discard(socket.as_fd(), room))
+        } else {
+            (self.buffer.len(), os::send::recv(socket.as_fd(), &mut self.buffer))
+        };
+        match received {
+            Ok(0) => Read::End,
+            Ok(count) if discards => Read::Discarded { count, drained: count < room },
+            Ok(count) => Read::Bytes { count, drained: count < room },
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Read::Nothing,
+            Err(why) => Read::Failed(of_system(&why)),
+        }
+    }
+
+    fn looks_at_bytes(&self, id: u32) -> bool {
+        let slot = &self.slots[id as usize];
+        self.plan.verify == Verify::Bytes
+            && slot.status == 200
+            && !matches!(self.expected(id).body, ExpectedBody::Unknown)
+    }
+
+    /// What the reply that is being read should be.
+    fn expected(&self, id: u32) -> &Expected {
+        let slot = &self.slots[id as usize];
+        let request = self.requests(slot.session)[slot.position as usize];
+        &self.plan.expected[request.template()]
+    }
+
+    /// Takes the first `count` bytes of the buffer, behind what was held back.
+    fn take_buffer(&mut self, id: u32, count: usize) {
+        self.now_us = os::clock::now();
+        let buffer = std::mem::take(&mut self.buffer);
+        if self.slots[id as usize].held.is_empty() {
+            self.take(id, &buffer[..count]);
+        } else {
+            let mut held = std::mem::take(&mut self.slots[id as usize].held);
+            held.extend_from_slice(&buffer[..count]);
+            self.take(id, &held);
+        }
+        self.buffer = buffer;
+    }
+
+    /// Takes bytes of replies: none, one or several.
+    fn take(&mut self, id: u32, mut bytes: &[u8]) {
+        let generation = self.slots[id as usize].generation;
+        while !bytes.is_empty() {
+            let slot = &mut self.slots[id as usize];
+            if slot.in_flight() == 0 {
+                // Nobody has asked for these bytes; whoever asks next gets another connection.
+                slot.peer_closed = true;
+                return;
+            }
+            if slot.first_byte_us == 0 {
+                slot.first_byte_us = self.now_us;
+                slot.phase = Phase::Receiving;
+            }
+            let taken = match slot.reply {
+                Reply::Head => self.take_head(id, bytes),
+                Reply::Framed(_) => self.take_framed(id, bytes),
+                Reply::UntilClose => self.take_body(id, bytes).then_some(bytes.len()),
+            };
+            let Some(taken) = taken else { return };
+            bytes = &bytes[taken..];
+            if self.slots[id as usize].generation != generation {
+                return;
+            }
+        }
+    }
+
+    /// Takes a head, or keeps a piece of one. None: there is nothing more to take.
+    fn take_head(&mut self, id: u32, bytes: &[u8]) -> Option<usize> {
+        /// A longer head is not worth waiting for.
+        const HEAD_MAX: usize = 64 * 1024;
+        let slot = &self.slots[id as usize];
+        let request = self.requests(slot.session)[slot.position as usize];
+        let to_head = &*self.plan.log.templates()[request.template()].method == "HEAD";
+        let head = match http1::parse_response_head(bytes, to_head) {
+            Ok(Some(head)) => head,
+            Ok(None) if bytes.len() < HEAD_MAX => {
+                self.slots[id as usize].held = bytes.to_vec();
+                return None;
+            }
+            Ok(None) | Err(_) => {
+                self.fail(id, ErrorKind::BadReply);
+                return None;
+            }
+        };
+        if (100..200).contains(&head.status) {
+            return Some(head.len);
+        }
+        let slot = &mut self.slots[id as usize];
+        (slot.status, slot.keep_alive) = (head.status, head.keep_alive);
+        if slot.measured {
+            self.recorder.overhead(head.len, 0);
+        }
+        match head.body {
+            ResponseBody::UntilClose => slot.reply = Reply::UntilClose,
+            ResponseBody::Framed(framing) => {
+                let body = BodySkipper::new(framing);
+                let is_done = body.is_done();
+                slot.reply = Reply::Framed(body);
+                if is_done {
+                    self.complete(id);
+                }
+            }
+        }
+        Some(head.len)
+    }
+
+    fn take_framed(&mut self, id: u32, bytes: &[u8]) -> Option<usize> {
+        let slot = &mut self.slots[id as usize];
+        let Reply::Framed(body) = &mut slot.reply else { return None };
+        let Ok((taken, data)) = body.read(bytes) else {
+            self.fail(id, ErrorKind::BadReply);
+            return None;
+        };
+        let is_done = body.is_done();
+        if slot.measured && taken > data.len() {
+            self.recorder.overhead(0, taken - data.len());
+        }
+        if !data.is_empty() && !self.take_body(id, data) {
+            return None;
+        }
+        if is_done {
+            self.complete(id);
+        }
+        Some(taken)
+    }
+
+    /// Takes bytes of the body; false if one of them is wrong.
+    fn take_body(&mut self, id: u32, data: &[u8]) -> bool {
+        let offset = self.slots[id as usize].body_bytes;
+        self.slots[id as usize].body_bytes += data.len() as u64;
+        if !self.looks_at_bytes(id) {
+            return true;
+        }
+        let Err(wrong) = self.expected(id).body.check(offset, data) else { return true };
+        let slot = &self.slots[id as usize];
+        let request = self.requests(slot.session)[slot.position as usize];
+        let uri = String::from_utf8_lossy(&self.plan.log.templates()[request.template()].uri);
+        let target = &self.plan.targets[self.target_of(slot.session)];
+        self.shared.found_bad(format!(
+            "wrong byte: {uri} from {}, byte {} is {:#04x} instead of {:#04x} \
+             (status {}, {} bytes read)",
+            target.address, wrong.offset, wrong.got, wrong.expected, slot.status, slot.body_bytes
+        ));
+        self.fail(id, ErrorKind::BadBytes);
+        false
+    }
+
+    /// So many bytes of the body were received without being looked at.
+    fn pass(&mut self, id: u32, count: usize) {
+        self.now_us = os::clock::now();
+        let slot = &mut self.slots[id as usize];
+        let Reply::Framed(body) = &mut slot.reply else { return };
+        body.pass(count as u64);
+        slot.body_bytes += count as u64;
+        if body.is_done() {
+            self.complete(id);
+        }
+    }
+
+    /// The reply is complete: is it good?
+    fn complete(&mut self, id: u32) {
+        let slot = &self.slots[id as usize];
+        let requests = self.requests(slot.session);
+        let template = requests[slot.position as usize].template();
+        let expected = &self.plan.expected[template];
+        let has_body = &*self.plan.log.templates()[template].method != "HEAD";
+        let wrong_length = self.plan.verify != Verify::None
+            && slot.status == 200
+            && has_body
+            && expected.bytes.is_some_and(|bytes| bytes != slot.body_bytes);
+        let fault = match slot.status {
+            200..=399 if wrong_length => Some(ErrorKind::BadLength),
+            200..=399 => None,
+            _ => Some(ErrorKind::BadStatus),
+        };
+        if slot.measured {
+            self.recorder.status(slot.status);
+            match fault {
+                None => self.recorder.reply(slot, expected, requests.len(), self.now_us),
+                Some(kind) => self.recorder.failed(kind, expected, slot.body_bytes, self.now_us),
+            }
+        }
+        self.in_flight -= 1;
+        let slot = &mut self.slots[id as usize];
+        slot.position += 1;
+        slot.session_failed |= fault.is_some();
+        slot.replies += u32::from(fault.is_none());
+        slot.connection_replies += 1;
+        if slot.in_flight() == 0 {
+            self.go_on(id);
+        } else if slot.keep_alive {
+            slot.expect_reply();
+            slot.phase = Phase::Waiting;
+        } else {
+            self.fail(id, ErrorKind::ClosedEarly);
+        }
+    }
+
+    /// The server has closed its side.
+    fn on_end(&mut self, id: u32) {
+        let slot = &mut self.slots[id as usize];
+        slot.peer_closed = true;
+        if slot.in_flight() == 0 {
+            return self.close(id);
+        }
+        match slot.reply {
+            Reply::UntilClose => self.complete(id),
+            Reply::Framed(_) => self.fail(id, ErrorKind::ShortBody),
+            Reply::Head => self.fail(id, ErrorKind::ClosedEarly),
+        }
+    }
+
+    /// Receiving failed.
+    fn on_broken(&mut self, id: u32, kind: ErrorKind) {
+        if self.slots[id as usize].in_flight() == 0 {
+            self.close(id);
+        } else {
+            self.fail(id, kind);
+        }
+    }
+}

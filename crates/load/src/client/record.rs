@@ -1,0 +1,215 @@
+//! What one thread measures. Everything is given its time; what lies outside the window is left
+//! out here and nowhere else.
+
+use hdrhistogram::Histogram;
+use workload::request_log::Request;
+
+use super::slot::Slot;
+use crate::error_kind::ErrorKind;
+use crate::measures::{Interval, Measures, SESSION_LENGTH_MAX};
+use crate::plan::{Expected, Plan};
+
+/// The measured window, by the clock of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Its first microsecond.
+    pub(crate) from_us: u64,
+    /// The first microsecond behind it.
+    pub(crate) to_us: u64,
+}
+
+impl Window {
+    pub(crate) fn contains(&self, at_us: u64) -> bool {
+        (self.from_us..self.to_us).contains(&at_us)
+    }
+}
+
+/// Counts, and cuts time into intervals.
+pub(super) struct Recorder<'p> {
+    plan: &'p Plan,
+    pub(super) measures: Measures,
+    pub(super) window: Window,
+    interval: Interval,
+    interval_end_us: u64,
+}
+
+impl<'p> Recorder<'p> {
+    pub(super) fn new(plan: &'p Plan, window: Window) -> Self {
+        let interval_end_us = window.from_us + plan.interval_us;
+        Self {
+            plan,
+            measures: Measures::default(),
+            window,
+            interval: Interval::default(),
+            interval_end_us,
+        }
+    }
+
+    /// Ends the interval if its time is over; what is returned is ended and new.
+    pub(super) fn turn(&mut self, now_us: u64, in_flight: u64, open: u64) -> Option<&Interval> {
+        if now_us < self.interval_end_us {
+            return None;
+        }
+        self.interval_end_us += self.plan.interval_us;
+        self.interval.in_flight = in_flight;
+        self.interval.connections = open;
+        self.measures.series.push(std::mem::take(&mut self.interval));
+        self.measures.series.last()
+    }
+
+    /// When the interval ends.
+    pub(super) fn next_turn_us(&self) -> u64 {
+        self.interval_end_us
+    }
+
+    /// Ends the last interval, whole or not, unless nothing was seen in it.
+    pub(super) fn finish(mut self, in_flight: u64, open: u64) -> Measures {
+        let seen = self.interval.requests + self.interval.replies + self.interval.errors;
+        if seen > 0 {
+            self.interval.in_flight = in_flight;
+            self.interval.connections = open;
+            self.measures.series.push(self.interval);
+        }
+        self.measures
+    }
+
+    pub(super) fn session_due(&mut self, now_us: u64, measured: bool) {
+        if measured {
+            self.measures.counts.sessions_due += 1;
+        }
+        if now_us >= self.window.from_us {
+            self.interval.sessions_due += 1;
+        }
+    }
+
+    pub(super) fn session_started(&mut self, requests: usize) {
+        self.measures.counts.sessions_started += 1;
+        self.measures.lengths[requests.min(SESSION_LENGTH_MAX)].sessions += 1;
+    }
+
+    /// A measured session is over; `now_us` is when.
+    pub(super) fn session_ended(&mut self, slot: &Slot, requests: usize, now_us: u64) {
+        let counts = &mut self.measures.counts;
+        let lifetime_us = now_us.saturating_sub(slot.session_us);
+        if slot.session_failed {
+            counts.sessions_failed += 1;
+            self.measures.times.session_failed.saturating_record(lifetime_us);
+        } else {
+            counts.sessions_completed += 1;
+            self.measures.times.session.saturating_record(lifetime_us);
+            self.measures.lengths[requests.min(SESSION_LENGTH_MAX)].completed += 1;
+        }
+        self.measures.replies_per_session[(slot.replies as usize).min(SESSION_LENGTH_MAX)] += 1;
+    }
+
+    pub(super) fn session_unfinished(&mut self) {
+        self.measures.counts.sessions_unfinished += 1;
+    }
+
+    /// How late something timed was.
+    pub(super) fn lag(&mut self, intended_us: u64, now_us: u64) {
+        self.measures.times.lag.saturating_record(now_us.saturating_sub(intended_us));
+    }
+
+    pub(super) fn issued(&mut self, now_us: u64, requests: &[Request], length: usize) {
+        for request in requests {
+            let expected = &self.plan.expected[request.template()];
+            let row = &mut self.measures.files[usize::from(expected.kind)];
+            row.requests += 1;
+            row.bytes_asked += expected.bytes.unwrap_or(0);
+        }
+        let count = requests.len() as u64;
+        self.measures.counts.requests += count;
+        self.measures.lengths[length.min(SESSION_LENGTH_MAX)].requests += count;
+        if now_us >= self.window.from_us {
+            self.interval.requests += count;
+        }
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.measures.counts.bytes_sent += bytes as u64;
+    }
+
+    pub(super) fn connection_tried(&mut self) {
+        self.measures.counts.connections_tried += 1;
+    }
+
+    pub(super) fn connection_made(&mut self, took_us: u64, open: u64) {
+        let counts = &mut self.measures.counts;
+        counts.connections += 1;
+        counts.connections_open_max = counts.connections_open_max.max(open);
+        self.measures.times.connect.saturating_record(took_us);
+    }
+
+    pub(super) fn connection_closed(&mut self, lifetime_us: u64) {
+        self.measures.counts.connection_time_us += lifetime_us;
+        self.measures.times.connection.saturating_record(lifetime_us);
+    }
+
+    /// Bytes of heads and framing, measured or not: they are counted where they are read.
+    pub(super) fn overhead(&mut self, head: usize, framing: usize) {
+        self.measures.counts.head_bytes += head as u64;
+        self.measures.counts.framing_bytes += framing as u64;
+    }
+
+    /// A measured reply is complete, whatever it is worth.
+    pub(super) fn status(&mut self, status: u16) {
+        let digit = usize::from(status / 100);
+        self.measures.counts.status[if digit <= 5 { digit } else { 0 }] += 1;
+    }
+
+    /// A measured reply is complete and good.
+    pub(super) fn reply(&mut self, slot: &Slot, expected: &Expected, length: usize, now_us: u64) {
+        let corrected_us = now_us.saturating_sub(slot.intended_us);
+        let uncorrected_us = now_us.saturating_sub(slot.issued_us);
+        let times = &mut self.measures.times;
+        record(&mut times.corrected, corrected_us);
+        record(&mut times.uncorrected, uncorrected_us);
+        record(&mut times.first_byte, slot.first_byte_us.saturating_sub(slot.issued_us));
+        record(&mut self.interval.times, corrected_us);
+        self.interval.replies += 1;
+        self.interval.body_bytes += slot.body_bytes;
+        let counts = &mut self.measures.counts;
+        counts.replies += 1;
+        counts.body_bytes += slot.body_bytes;
+        let in_time = self.plan.latency_target_us.is_none_or(|target| corrected_us <= target);
+        counts.replies_in_time += u64::from(in_time);
+        let row = &mut self.measures.files[usize::from(expected.kind)];
+        row.replies += 1;
+        row.bytes_got += slot.body_bytes;
+        row.time_us += uncorrected_us;
+        let row = &mut self.measures.lengths[length.min(SESSION_LENGTH_MAX)];
+        row.replies += 1;
+        row.bytes_got += slot.body_bytes;
+    }
+
+    /// A measured request failed after `got` bytes of the body of its reply.
+    pub(super) fn failed(&mut self, kind: ErrorKind, expected: &Expected, got: u64, now_us: u64) {
+        self.measures.errors.add(kind);
+        self.measures.counts.body_bytes += got;
+        let row = &mut self.measures.files[usize::from(expected.kind)];
+        row.timeouts += u64::from(kind.is_timeout());
+        let short = matches!(kind, ErrorKind::ShortBody | ErrorKind::TimeoutReceiving)
+            || kind == ErrorKind::BadLength && expected.bytes.is_some_and(|bytes| got < bytes);
+        row.truncated += u64::from(short);
+        row.bytes_got += got;
+        if now_us >= self.window.from_us {
+            self.interval.errors += 1;
+            self.interval.body_bytes += got;
+        }
+    }
+
+    /// A timeout ended a measured session of that many requests.
+    pub(super) fn session_timed_out(&mut self, length: usize) {
+        self.measures.lengths[length.min(SESSION_LENGTH_MAX)].timeouts += 1;
+    }
+
+    /// Requests of a failed session that will never be issued.
+    pub(super) fn abandoned(&mut self, requests: u64) {
+        self.measures.counts.requests_abandoned += requests;
+    }
+}
+
+fn record(histogram: &mut Histogram<u64>, value_us: u64) {
+    histogram.saturating_record(value_us);
+}

@@ -1,0 +1,215 @@
+//! What a run is to do, resolved: addresses, sessions, times. Made from what was typed; nothing in
+//! it is checked again.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use workload::content::{Content, Mismatch};
+use workload::request_log::RequestLog;
+
+use crate::measures::OTHER;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Session k goes to target k modulo their number.
+    pub targets: Vec<Target>,
+    /// Session k comes from source k modulo their number; none: the system chooses.
+    pub sources: Vec<IpAddr>,
+    /// What is asked for. Session k replays session k modulo their number.
+    pub log: Arc<RequestLog>,
+    /// What the replies should be, for each template of the log.
+    pub expected: Arc<[Expected]>,
+    /// When sessions start.
+    pub model: Model,
+    /// Which requests share a connection.
+    pub connection_use: ConnectionUse,
+    /// What is looked at.
+    pub verify: Verify,
+    /// How long a whole reply may take from the sending of its request, in microseconds.
+    pub timeout_us: u64,
+    /// How long connecting may take, in microseconds.
+    pub connect_timeout_us: u64,
+    /// Replies within it are goodput, in microseconds.
+    pub latency_target_us: Option<u64>,
+    /// The generator's own lag may not exceed it at the 99th percentile, in microseconds.
+    pub lag_bound_us: u64,
+    /// Time before the measured window, in microseconds.
+    pub warm_up_us: u64,
+    /// Length of the measured window in microseconds; none: until all sessions are over.
+    pub duration_us: Option<u64>,
+    /// No more sessions than these.
+    pub sessions_max: Option<u64>,
+    /// Length of an interval of the time series, in microseconds.
+    pub interval_us: u64,
+    /// Threads of this process.
+    pub threads: usize,
+    /// The CPU of each thread, in turn; empty: the scheduler's choice.
+    pub cpus: Vec<usize>,
+    /// Which generator this is, from 0, and of how many.
+    pub share: (u32, u32),
+    /// When all generators start, in microseconds since 1970; none: now.
+    pub start_unix_us: Option<u64>,
+    /// Seeds the arrival process.
+    pub seed: u64,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// As typed, for reports.
+    pub url: String,
+    /// What follows the URI in each request: version, Host and other fields, blank line left out.
+    pub fields: Vec<u8>,
+}
+
+/// When sessions start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// So many clients (of all generators), each begins its next session when its last is over.
+    Closed {
+        /// How many.
+        clients: u64,
+        /// Whether a session begins anew after its last request, on the same connection.
+        endless: bool,
+    },
+    /// At intended times, whatever becomes of earlier sessions.
+    Open(Process),
+}
+
+/// An arrival process.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Process {
+    /// Evenly spaced under a schedule of sessions per second.
+    Constant(f64),
+    /// Poisson under a schedule of sessions per second.
+    Poisson(f64),
+    /// As the log says, so many times as fast.
+    Trace(f64),
+}
+
+/// Which requests share a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionUse {
+    /// Those of a session.
+    Session,
+    /// None does.
+    Request,
+    /// Any: a session takes a connection that is free, and leaves it for others.
+    Keep,
+}
+
+/// What is looked at in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Its status, and that it is complete.
+    None,
+    /// Its length too.
+    Length,
+    /// Every byte.
+    Bytes,
+}
+
+/// What the reply to a template should be.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// The length of its body.
+    pub bytes: Option<u64>,
+    /// What is in it.
+    pub body: ExpectedBody,
+    /// Its row of the fairness table.
+    pub kind: u8,
+}
+
+/// The bytes of a reply.
+#[derive(Clone, Debug, Default)]
+pub enum ExpectedBody {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// Those of a file of a file set.
+    Derived(Content),
+    /// A copy.
+    Stored(Arc<[u8]>),
+}
+
+impl Expected {
+    /// Of a reply of which nothing is known but, perhaps, its length.
+    #[must_use]
+    pub fn other(bytes: Option<u64>) -> Self {
+        Self { bytes, body: ExpectedBody::Unknown, kind: OTHER as u8 }
+    }
+}
+
+impl ExpectedBody {
+    /// Compares bytes of a body that begin at `offset`.
+    ///
+    /// # Errors
+    /// The first that differs; with a copy, bytes behind its end differ from nothing: the length
+    /// is checked elsewhere.
+    pub fn check(&self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Derived(content) => content.check(offset, bytes),
+            Self::Stored(copy) => check_copy(copy, offset, bytes),
+        }
+    }
+}
+
+fn check_copy(copy: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+    let expected = usize::try_from(offset).ok().and_then(|start| copy.get(start..)).unwrap_or(&[]);
+    let len = expected.len().min(bytes.len());
+    if expected[..len] == bytes[..len] {
+        return Ok(());
+    }
+    let differs = |index: &usize| expected[*index] != bytes[*index];
+    let at = (0..len).find(differs).expect("they are not equal");
+    Err(Mismatch { offset: offset + at as u64, expected: expected[at], got: bytes[at] })
+}
+
+impl Model {
+    /// The name under which it is reported.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Closed { .. } => "closed",
+            Self::Open(Process::Constant(_)) => "constant",
+            Self::Open(Process::Poisson(_)) => "poisson",
+            Self::Open(Process::Trace(_)) => "trace",
+        }
+    }
+}
+
+impl Model {
+    /// Whether a session begins anew after its last request.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Self::Closed { endless: true, .. })
+    }
+}
+
+impl ConnectionUse {
+    /// The name under which it is typed and reported.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Request => "request",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+impl Verify {
+    /// The name under which it is typed and reported.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Length => "length",
+            Self::Bytes => "bytes",
+        }
+    }
+}

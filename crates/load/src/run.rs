@@ -1,0 +1,230 @@
+//! One run: threads that start at one instant, what they measured put together.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use crate::client::{Assignment, Clients, Window};
+use crate::error_kind::ErrorKind;
+use crate::measures::{Interval, Measures};
+use crate::outcome::{Outcome, Setting};
+use crate::plan::Plan;
+use crate::starts;
+
+/// Time for all threads to be ready before the first session.
+const GET_READY_US: u64 = 20_000;
+
+/// Looks on while a run goes on.
+pub trait Watch {
+    /// An interval has ended in all threads; `seconds` of the run have passed.
+    fn on_interval(&mut self, seconds: f64, interval: &Interval);
+    /// Asked about twenty times a second: is the run to be broken off?
+    fn wants_to_stop(&mut self) -> bool;
+}
+
+/// What the threads of a run share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    stop: AtomicBool,
+    bad: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// Whether the run is to be broken off.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the first wrong reply and ends the run.
+    pub(crate) fn found_bad(&self, what: String) {
+        let mut bad = self.bad.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        bad.get_or_insert(what);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does what `plan` says. The outcome says how good it is; `setting` is passed on to it.
+///
+/// # Errors
+/// One line: what the generator itself lacked.
+pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
+    let shared = Shared::default();
+    let (start_us, started_unix_us) = start_of(plan)?;
+    let cpu_before = os::process::cpu_times();
+    let from_us = start_us + plan.warm_up_us;
+    let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
+    let window = Window { from_us, to_us };
+    let (parts, interrupted) = in_threads(plan, &shared, start_us, window, watch)?;
+    let ended_us = os::clock::now();
+    let cpu_after = os::process::cpu_times();
+    let mut measures = Measures::default();
+    parts.iter().for_each(|part| measures.merge(part));
+    let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let broken_off = interrupted || first_bad.is_some();
+    let end_us = if broken_off || to_us == u64::MAX { ended_us.min(to_us) } else { to_us };
+    let micros = |before: Duration, after: Duration| after.saturating_sub(before).as_micros() as u64;
+    Ok(Outcome {
+        setting,
+        window_us: end_us.saturating_sub(from_us).max(1),
+        started_unix_us: started_unix_us + plan.warm_up_us,
+        interval_us: plan.interval_us,
+        cpu_us: (micros(cpu_before.0, cpu_after.0), micros(cpu_before.1, cpu_after.1)),
+        void: void_reasons(plan, &measures),
+        measures,
+        first_bad,
+        interrupted,
+    })
+}
+
+/// When the run begins, by the clock of the run and since 1970.
+fn start_of(plan: &Plan) -> Result<(u64, u64), String> {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    let now_us = os::clock::now();
+    let unix_us = seconds as u64 * 1_000_000 + u64::from(nanoseconds) / 1000;
+    let Some(start_unix_us) = plan.start_unix_us else {
+        return Ok((now_us + GET_READY_US, unix_us + GET_READY_US));
+    };
+    match start_unix_us.checked_sub(unix_us) {
+        Some(wait_us) => Ok((now_us + wait_us, start_unix_us)),
+        None => {
+            let late = (unix_us - start_unix_us) as f64 / 1e6;
+            Err(format!("--start-at: that was {late:.3} s ago: start all generators earlier"))
+        }
+    }
+}
+
+type Parts = (Vec<Measures>, bool);
+
+fn in_threads(
+    plan: &Plan,
+    shared: &Shared,
+    start_us: u64,
+    window: Window,
+    watch: &mut dyn Watch,
+) -> Result<Parts, String> {
+    std::thread::scope(|scope| {
+        let (progress, intervals) = channel();
+        let mut threads = Vec::new();
+        for thread in 0..plan.threads {
+            let work = assignment(plan, thread, start_us, window, &progress)?;
+            let spawned = std::thread::Builder::new()
+                .name(format!("load-{thread}"))
+                .spawn_scoped(scope, move || clients(plan, shared, thread, work));
+            threads.push(spawned.map_err(|why| {
+                shared.stop.store(true, Ordering::Relaxed);
+                format!("cannot start thread {thread}: {why}")
+            })?);
+        }
+        drop(progress);
+        let interrupted = look_on(plan, shared, &intervals, watch);
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let parts = threads.into_iter().map(join).collect::<Result<Vec<_>, String>>()?;
+        Ok((parts, interrupted))
+    })
+}
+
+fn assignment(
+    plan: &Plan,
+    thread: usize,
+    start_us: u64,
+    window: Window,
+    progress: &Sender<(usize, Interval)>,
+) -> Result<Assignment, String> {
+    let starts = starts::of_thread(plan, thread, start_us)?;
+    let progress = progress.clone();
+    let progress = Box::new(move |interval| {
+        // Nobody may be listening any more; the interval is in the measures too.
+        let _ = progress.send((thread, interval));
+    });
+    Ok(Assignment { starts, clients: starts::clients_of_thread(plan, thread), window, progress })
+}
+
+fn clients(
+    plan: &Plan,
+    shared: &Shared,
+    thread: usize,
+    work: Assignment,
+) -> Result<Measures, String> {
+    let prepare = || {
+        if !plan.cpus.is_empty() {
+            os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;
+        }
+        os::process::set_precise_timers()?;
+        Clients::new(plan, shared, work)
+    };
+    let outcome = prepare().and_then(Clients::run);
+    outcome.map_err(|why| {
+        shared.stop.store(true, Ordering::Relaxed);
+        format!("thread {thread} of the generator failed: {why}")
+    })
+}
+
+/// Passes ended intervals on until all threads have ended. Whether the run was broken off.
+fn look_on(
+    plan: &Plan,
+    shared: &Shared,
+    intervals: &Receiver<(usize, Interval)>,
+    watch: &mut dyn Watch,
+) -> bool {
+    const TURN: Duration = Duration::from_millis(50);
+    let mut waiting: Vec<VecDeque<Interval>> = vec![VecDeque::new(); plan.threads];
+    let mut ended = 0_u32;
+    let mut interrupted = false;
+    loop {
+        match intervals.recv_timeout(TURN) {
+            Ok((thread, interval)) => waiting[thread].push_back(interval),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return interrupted,
+        }
+        while let Some(interval) = take_merged(&mut waiting) {
+            ended += 1;
+            let seconds = f64::from(ended) * plan.interval_us as f64 / 1e6;
+            watch.on_interval(seconds, &interval);
+        }
+        if !interrupted && watch.wants_to_stop() {
+            interrupted = true;
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The next interval of all threads together, once each has ended it.
+fn take_merged(waiting: &mut [VecDeque<Interval>]) -> Option<Interval> {
+    if waiting.iter().any(VecDeque::is_empty) {
+        return None;
+    }
+    let mut parts = waiting.iter_mut().filter_map(VecDeque::pop_front);
+    let first = parts.next()?;
+    Some(parts.fold(first, |mut sum, part| {
+        sum.merge(&part);
+        sum
+    }))
+}
+
+/// Why the run says nothing about the server.
+fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let lag = &measures.times.lag;
+    let p99_us = lag.value_at_quantile(0.99);
+    if !lag.is_empty() && p99_us > plan.lag_bound_us {
+        reasons.push(format!(
+            "the generator itself was late: its lag is {:.3} ms at the 99th percentile, \
+             more than the {:.3} ms allowed",
+            p99_us as f64 / 1e3,
+            plan.lag_bound_us as f64 / 1e3
+        ));
+    }
+    let own = |kind: &ErrorKind| kind.is_own() && measures.errors.get(*kind) > 0;
+    for kind in ErrorKind::ALL.into_iter().filter(own) {
+        let count = measures.errors.get(kind);
+        reasons.push(format!("the generator itself failed: {kind}, {count} times"));
+    }
+    if measures.counts.requests == 0 {
+        reasons.push("no request was due within the measured window".into());
+    }
+    reasons
+}
