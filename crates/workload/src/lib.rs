@@ -6,5 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod content;
+pub mod describe;
+pub mod distribution;
 pub mod fileset;
+pub mod fit;
+pub mod generate;
+pub mod mix;
+pub mod model;
+pub mod popularity;
 pub mod request_log;
+pub mod session_length;
+pub mod working_set;
