@@ -9,7 +9,8 @@
 use std::io;
 
 use crate::knobs::{Knob, KnobValues};
-use crate::parts::reactor::{self, Loops};
+use crate::parts::loops::Loops;
+use crate::parts::reactor;
 use crate::{Engine, EngineSpec, Plan, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {

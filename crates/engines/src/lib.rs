@@ -99,12 +99,16 @@ pub trait Engine: Send {
     /// Closes every connection now.
     fn abort(&mut self);
 
+    /// Which worker ended against its will, and why, in one line; none while all is well. The
+    /// others run on until they are told to stop.
+    fn failure(&self) -> Option<&str>;
+
     /// Whether all workers have ended.
     fn is_finished(&self) -> bool;
 
     /// Waits for all workers to end.
     ///
     /// # Errors
-    /// What ended a worker against its will.
+    /// [`Engine::failure`].
     fn join(self: Box<Self>) -> io::Result<()>;
 }

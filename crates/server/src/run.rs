@@ -10,7 +10,8 @@ use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
 /// Serves until SIGTERM or SIGINT; the second of them cuts connections off. SIGUSR1 reopens the
-/// access log.
+/// access log. A worker that fails stops the others as a signal does: what is left of a server
+/// would look whole and leave some clients waiting for ever.
 ///
 /// # Errors
 /// One line: why it could not start, or why it ended by itself.
@@ -18,7 +19,9 @@ pub fn run(config: &Config) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|why| format!("cannot receive signals: {why}"))?;
     let server = Server::start(config)?;
     report(server.description());
-    wait_for_stop(&server, &mut signals)?;
+    if let Some(why) = wait_for_stop(&server, &mut signals)? {
+        report(&format!("a worker failed: {why}"));
+    }
     let patience = Duration::from_millis(config.settings.timeouts.drain_ms);
     report(&format!("stopping: connections have {} s to finish", patience.as_secs_f64()));
     let summary = server.stop(patience, || is_impatient(&mut signals))?;
@@ -26,20 +29,23 @@ pub fn run(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-fn wait_for_stop(server: &Server, signals: &mut Signals) -> Result<(), String> {
-    /// How soon it is noticed that all workers have ended by themselves.
+/// Waits for a signal to stop, or for a worker to fail: then which, and why.
+fn wait_for_stop(server: &Server, signals: &mut Signals) -> Result<Option<String>, String> {
+    /// How soon it is noticed that a worker has failed.
     const LOOK_MS: u32 = 1000;
     loop {
         let signal =
             signals.next(LOOK_MS).map_err(|why| format!("cannot wait for signals: {why}"))?;
         match signal {
-            Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
+            Some(Signal::Terminate | Signal::Interrupt) => return Ok(None),
             Some(Signal::User1) => reopen_log(server),
             Some(Signal::Hangup) => {
                 report("SIGHUP: the configuration cannot be reloaded: restart instead");
             }
-            _ if server.is_finished() => return Err("all workers have ended".into()),
             _ => {}
+        }
+        if let Some(why) = server.failure() {
+            return Ok(Some(why.into()));
         }
     }
 }

@@ -60,8 +60,12 @@ impl Server {
         let log = Log::open(&settings.log)?;
         let description = describe(settings, &ready, &listeners.addresses);
         let addresses = listeners.addresses.clone();
-        let mut assembly =
-            Assembly { settings, ready: &ready, log: log.as_ref(), counters: vec![] };
+        let mut assembly = Assembly {
+            settings,
+            ready: &ready,
+            log: log.as_ref(),
+            counters: vec![],
+        };
         let partitions = assembly.partitions(listeners)?;
         let counters = assembly.counters;
         let start = Start {
@@ -100,10 +104,11 @@ impl Server {
         self.log.as_ref().map(Log::reopener)
     }
 
-    /// Whether all workers have ended, which before a stop is a failure.
+    /// Which worker has ended against its will, and why; none while all is well. The others serve
+    /// on until they are stopped.
     #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.engine.is_finished()
+    pub fn failure(&self) -> Option<&str> {
+        self.engine.failure()
     }
 
     /// Stops accepting, lets responses finish for at most `patience`, and cuts off the rest.

@@ -11,8 +11,18 @@ import struct
 import sys
 
 NUMBERS = {
-    "x86_64": {"openat2": 437, "io_uring_setup": 425, "preadv2": 327},
-    "aarch64": {"openat2": 437, "io_uring_setup": 425, "preadv2": 286},
+    "x86_64": {
+        "openat2": 437,
+        "io_uring_setup": 425,
+        "preadv2": 327,
+        "sched_setaffinity": 203,
+    },
+    "aarch64": {
+        "openat2": 437,
+        "io_uring_setup": 425,
+        "preadv2": 286,
+        "sched_setaffinity": 122,
+    },
 }
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 LOAD_WORD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF, see linux/bpf_common.h

@@ -79,6 +79,19 @@ fn refused_system_calls_change_no_answer() {
     }
 }
 
+/// Without it a server would be left that listens and does not answer.
+#[test]
+fn a_worker_that_fails_is_one_line_and_status_1() {
+    let Some(mut command) = refused("EPERM", "sched_setaffinity") else { return };
+    let directory = Temporary::new();
+    let pinned = ["--set", "engine.name=event-loop", "--set", "partitions.cpus=[\"0\"]"];
+    let (ok, _, lines) = run(serve(command.current_dir(REPOSITORY), directory.path()).args(pinned));
+    let why = "a worker failed: event-loop-0: cannot stay on CPU 0: ";
+    assert!(!ok && lines.contains(&format!("\nropewalk: {why}")), "{lines}");
+    assert!(lines.contains("\nropewalk: stopping: "), "{lines}");
+    assert!(lines.lines().last().unwrap().starts_with(&format!("ropewalk: {why}")), "{lines}");
+}
+
 #[test]
 fn the_doctor_names_what_is_refused() {
     let (_, plain, _) = run(doctor(&mut Command::new(ROPEWALK)));

@@ -2,6 +2,7 @@
 
 pub(crate) mod connections;
 pub(crate) mod listeners;
+pub(crate) mod loops;
 pub(crate) mod reactor;
 pub(crate) mod step;
 pub(crate) mod wheel;

@@ -1,5 +1,5 @@
 //! The event loop itself: one thread, one epoll set. Used by the engines of the event family; each
-//! says how many there are and what they share.
+//! says how many there are. Threads and what loops share are in `loops.rs`.
 //!
 //! Sockets are watched edge-triggered and added once; a connection that can be answered at once
 //! after it is accepted is never added at all.
@@ -9,19 +9,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
-use os::event::Wake;
 use session::{Connection, Done, Tick, Worker};
 
 use super::connections::Connections;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
+use super::loops::Shared;
 use super::step::{Step, step};
+use crate::WorkerStart;
 use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
-use crate::{Engine, Start, WorkerStart};
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",
@@ -63,90 +62,8 @@ const STEPS_PER_TURN: u32 = 256;
 /// What a job counts for in steps: it may have waited for a disk.
 const STEPS_PER_JOB: u32 = 64;
 
-/// Event loops that run, each in a thread.
-pub(crate) struct Loops {
-    threads: Vec<JoinHandle<io::Result<()>>>,
-    shared: Arc<Shared>,
-}
-
-/// What the loops of one engine share.
-struct Shared {
-    open: AtomicUsize,
-    connections_max: usize,
-    stop_accepting: AtomicBool,
-    drain: AtomicBool,
-    abort: AtomicBool,
-    wakes: Vec<Wake>,
-}
-
-impl Loops {
-    /// Starts a thread for each worker.
-    pub(crate) fn start(name: &'static str, start: Start) -> io::Result<Self> {
-        let workers: Vec<WorkerStart> =
-            start.partitions.into_iter().flat_map(|partition| partition.workers).collect();
-        let wakes = workers.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
-        let shared = Arc::new(Shared {
-            open: AtomicUsize::new(0),
-            connections_max: start.connections_max,
-            stop_accepting: AtomicBool::new(false),
-            drain: AtomicBool::new(false),
-            abort: AtomicBool::new(false),
-            wakes,
-        });
-        // Made before any thread is: what is missing is said now, and nothing runs then.
-        let make = |(index, worker): (usize, WorkerStart)| {
-            let (shared, runner) = (Arc::clone(&shared), Arc::clone(&start.runner));
-            let cpu = worker.cpu;
-            Ok((cpu, Reactor::new(worker, runner, shared, index, &start.knobs)?))
-        };
-        let reactors: Vec<_> =
-            workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
-        let mut threads = Vec::new();
-        for (index, (cpu, reactor)) in reactors.into_iter().enumerate() {
-            let builder = std::thread::Builder::new().name(format!("{name}-{index}"));
-            threads.push(builder.spawn(move || {
-                if let Some(cpu) = cpu {
-                    os::affinity::pin_thread(&[cpu])?;
-                }
-                reactor.run()
-            })?);
-        }
-        Ok(Self { threads, shared })
-    }
-
-    fn tell(&self, flag: &AtomicBool) {
-        flag.store(true, Ordering::Release);
-        self.shared.wakes.iter().for_each(Wake::notify);
-    }
-}
-
-impl Engine for Loops {
-    fn stop_accepting(&mut self) {
-        self.tell(&self.shared.stop_accepting);
-    }
-
-    fn drain(&mut self) {
-        self.tell(&self.shared.drain);
-    }
-
-    fn abort(&mut self) {
-        self.tell(&self.shared.abort);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
-    }
-
-    fn join(self: Box<Self>) -> io::Result<()> {
-        for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("an event loop panicked"))??;
-        }
-        Ok(())
-    }
-}
-
 /// One event loop.
-struct Reactor {
+pub(crate) struct Reactor {
     epoll: Epoll,
     events: EventBuffer,
     listeners: Listeners,
@@ -165,7 +82,7 @@ struct Reactor {
 }
 
 impl Reactor {
-    fn new(
+    pub(crate) fn new(
         start: WorkerStart,
         runner: Arc<Runner>,
         shared: Arc<Shared>,
@@ -197,7 +114,7 @@ impl Reactor {
     }
 
     /// Turns until everything has ended.
-    fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(mut self) -> io::Result<()> {
         loop {
             let timeout = self.timeout_ms();
             self.epoll.wait(&mut self.events, timeout)?;
