@@ -99,6 +99,10 @@ pub trait Engine: Send {
     /// Closes every connection now.
     fn abort(&mut self);
 
+    /// Has workers that sleep let go of what has left the cache meanwhile. A worker that is busy
+    /// does so by itself.
+    fn keep_house(&self);
+
     /// Which worker ended against its will, and why, in one line; none while all is well. The
     /// others run on until they are told to stop.
     fn failure(&self) -> Option<&str>;

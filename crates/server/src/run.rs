@@ -17,9 +17,9 @@ use crate::signals::Signals;
 /// One line: why it could not start, or why it ended by itself.
 pub fn run(config: &Config) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|why| format!("cannot receive signals: {why}"))?;
-    let server = Server::start(config)?;
+    let mut server = Server::start(config)?;
     report(server.description());
-    if let Some(why) = wait_for_stop(&server, &mut signals)? {
+    if let Some(why) = wait_for_stop(&mut server, &mut signals)? {
         report(&format!("a worker failed: {why}"));
     }
     let patience = Duration::from_millis(config.settings.timeouts.drain_ms);
@@ -30,8 +30,8 @@ pub fn run(config: &Config) -> Result<(), String> {
 }
 
 /// Waits for a signal to stop, or for a worker to fail: then which, and why.
-fn wait_for_stop(server: &Server, signals: &mut Signals) -> Result<Option<String>, String> {
-    /// How soon it is noticed that a worker has failed.
+fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<String>, String> {
+    /// How soon it is noticed that a worker has failed, or sleeps on what it should let go of.
     const LOOK_MS: u32 = 1000;
     loop {
         let signal =
@@ -47,6 +47,7 @@ fn wait_for_stop(server: &Server, signals: &mut Signals) -> Result<Option<String
         if let Some(why) = server.failure() {
             return Ok(Some(why.into()));
         }
+        server.keep_house();
     }
 }
 

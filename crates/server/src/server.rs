@@ -25,6 +25,10 @@ pub struct Server {
     description: String,
     log: Option<Log>,
     counters: Vec<Arc<Counters>>,
+    /// The second level of each partition.
+    caches: Vec<Arc<Cache<Entry>>>,
+    /// What had left them when workers were last told of it.
+    evictions_told: u64,
 }
 
 /// What a server did while it ran.
@@ -65,9 +69,10 @@ impl Server {
             ready: &ready,
             log: log.as_ref(),
             counters: vec![],
+            caches: vec![],
         };
         let partitions = assembly.partitions(listeners)?;
-        let counters = assembly.counters;
+        let Assembly { counters, caches, .. } = assembly;
         let start = Start {
             partitions,
             runner: Arc::new(runner),
@@ -77,7 +82,7 @@ impl Server {
         let spec = ready.engine.spec;
         let engine =
             (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
-        Ok(Self { engine, addresses, description, log, counters })
+        Ok(Self { engine, addresses, description, log, counters, caches, evictions_told: 0 })
     }
 
     /// Where it listens.
@@ -109,6 +114,15 @@ impl Server {
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.engine.failure()
+    }
+
+    /// Wakes workers if something has left the cache since the last call: one that sleeps may have
+    /// it open still. Call it about once a second.
+    pub fn keep_house(&mut self) {
+        let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
+        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+            self.engine.keep_house();
+        }
     }
 
     /// Stops accepting, lets responses finish for at most `patience`, and cuts off the rest.
@@ -160,6 +174,7 @@ struct Assembly<'a> {
     ready: &'a Ready,
     log: Option<&'a Log>,
     counters: Vec<Arc<Counters>>,
+    caches: Vec<Arc<Cache<Entry>>>,
 }
 
 impl Assembly<'_> {
@@ -187,6 +202,7 @@ impl Assembly<'_> {
         let partitions = self.ready.partitions.len();
         let descriptors = self.ready.descriptors.cache;
         let cache = ready::cache(self.settings, descriptors, partitions, plan.workers);
+        self.caches.push(Arc::clone(&cache));
         let cpu = |index: usize| match partition.cpus.len() {
             0 => None,
             count => Some(partition.cpus[index % count]),

@@ -160,7 +160,9 @@ impl Worker {
         }
     }
 
-    fn keep_house(&mut self) {
+    /// Hands log records over and lets go of entries that have left the cache. A worker does so by
+    /// itself when [`Worker::set_time`] is called; one that sleeps must be told now and then.
+    pub fn keep_house(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
         }

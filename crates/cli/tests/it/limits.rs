@@ -122,6 +122,58 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
     }
 }
 
+/// A worker that nobody asks anything must let go of the files that others have pushed out of the
+/// cache, and then sleep.
+#[test]
+fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
+    const CACHED: usize = 64;
+    const OTHERS: usize = 300;
+    let site = Temporary::new();
+    (0..CACHED + OTHERS).for_each(|number| drop(site.file(&format!("{number}.txt"), "rope")));
+    let settings = [
+        "engine.name=event-loop-per-core",
+        "engine.knobs.workers=2",
+        "cache.small_body_bytes_max=0",
+        "cache.policy=lru",
+        &format!("cache.descriptors_max={CACHED}"),
+        // Timers of connections that have gone wake nobody for long.
+        "timeouts.idle_ms=1000",
+        "timeouts.head_ms=1000",
+    ];
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let server = ServerProcess::of(site.path(), &settings.collect::<Vec<_>>());
+    let bound = server.descriptors() + CACHED;
+    for _ in 0..30 {
+        get_all(&server, 0..CACHED); // over so many connections that both workers have seen them
+    }
+    thread::sleep(Duration::from_millis(2000)); // until both sleep; the next lines wake one
+    get_all(&server, CACHED..CACHED + OTHERS);
+    thread::sleep(Duration::from_millis(2500));
+    let open = server.descriptors();
+    assert!(open <= bound, "{open} descriptors are open instead of {bound}");
+    let before = server.worker_sleeps();
+    assert!(before > 0);
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(server.worker_sleeps(), before, "nobody has a reason to wake up");
+    server.stop();
+}
+
+/// Gets files by number over one connection.
+fn get_all(server: &ServerProcess, numbers: std::ops::Range<usize>) {
+    let mut stream = server.connect();
+    for number in numbers {
+        let request = format!("GET /{number}.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nrope") {
+            let mut piece = [0; 1024];
+            let n = stream.read(&mut piece).unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&response));
+            response.extend_from_slice(&piece[..n]);
+        }
+    }
+}
+
 /// A client that has asked for the large file and reads when it is told to.
 struct Download(TcpStream);
 

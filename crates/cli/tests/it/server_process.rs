@@ -73,6 +73,22 @@ impl ServerProcess {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
+    /// How often its workers have gone to sleep.
+    pub(crate) fn worker_sleeps(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap();
+        let workers = tasks.map(|task| task.unwrap().path()).filter(|task| {
+            let name = read(task, "comm");
+            engines::ENGINES.iter().any(|spec| name.starts_with(&spec.name[..10]))
+        });
+        let sleeps = workers.map(|task| {
+            let status = read(&task, "status");
+            let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        });
+        sleeps.sum()
+    }
+
     /// The processor time it has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         const MS_PER_TICK: u64 = 10; // USER_HZ is 100 on every architecture of today

@@ -100,6 +100,11 @@ impl Engine for Loops {
         self.tell(&self.shared.abort);
     }
 
+    /// A loop that is woken lets go of what it need not hold.
+    fn keep_house(&self) {
+        self.wake();
+    }
+
     fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
     }

@@ -146,6 +146,8 @@ impl Reactor {
             Ok(())
         } else if event.key == WAKE_KEY {
             self.shared.wakes[self.index].clear();
+            // Others may have evicted what this one has not asked for in a while.
+            self.worker.keep_house();
             Ok(())
         } else {
             self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake)

@@ -128,6 +128,7 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
 fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_of([(None, false); 2]);
     let mut loops = Box::new(Loops::start("test", start).unwrap());
+    loops.keep_house();
     loops.stop_accepting();
     loops.drain();
     wait_until(|| loops.is_finished());
