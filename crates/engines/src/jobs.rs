@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
-use session::{Done, Job, ListCursor, ListFormat, ListName};
+use session::{Done, Job, ListCursor, ListFormat, ListName, ListingPermit};
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::resolve::{Files, Kind, Opened, is_current, resolve};
@@ -66,8 +66,8 @@ impl Runner {
                     }
                 }
             }
-            Job::List { host, path, format } => {
-                Done::Listed(self.list(host, &path, format).and_then(list_more))
+            Job::List { host, path, format, permit } => {
+                Done::Listed(self.list(host, &path, format, permit).and_then(list_more))
             }
             Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
         }
@@ -80,7 +80,13 @@ impl Runner {
     }
 
     /// Opens a directory, and reads and sorts its names.
-    fn list(&self, host: usize, path: &[u8], format: ListFormat) -> io::Result<Box<ListCursor>> {
+    fn list(
+        &self,
+        host: usize,
+        path: &[u8],
+        format: ListFormat,
+        permit: ListingPermit,
+    ) -> io::Result<Box<ListCursor>> {
         let root = self.roots[host].current();
         let settings = self.site.host(host).settings();
         let symlinks = symlinks(settings.symlinks);
@@ -93,6 +99,7 @@ impl Runner {
             names: Vec::new(),
             entries: Vec::new(),
             next: 0,
+            permit,
         });
         let directory = FileRef::clone(&cursor.directory);
         let mut reader = read_directory(directory.as_fd())?;
@@ -238,7 +245,7 @@ fn name(names: &[u8], entry: ListName) -> &[u8] {
 /// Renders the next chunk of a listing.
 fn list_more(mut cursor: Box<ListCursor>) -> io::Result<(Vec<u8>, Option<Box<ListCursor>>)> {
     let mut bytes = Vec::with_capacity(LIST_CHUNK_BYTES + 1024);
-    let ListCursor { directory, renderer, names, entries, next, path } = &mut *cursor;
+    let ListCursor { directory, renderer, names, entries, next, path, .. } = &mut *cursor;
     if *next == 0 {
         renderer.header(path, &mut bytes);
     }

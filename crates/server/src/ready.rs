@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engines::Plan;
 use file_cache::{Budget, Cache};
-use session::Limits;
+use session::{Limits, Listings};
 use site::Site;
 use site::resource::Entry;
 
@@ -16,6 +16,7 @@ use crate::partitions::{self, Machine, Partition};
 pub(crate) struct Ready {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) listings: Arc<Listings>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) engine: EngineChoice,
     /// The workers of each partition.
@@ -27,6 +28,8 @@ pub(crate) struct Ready {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) cache: usize,
+    /// Listings under way, each with its directory; 0 where nothing is listed.
+    pub(crate) listings: usize,
     pub(crate) connections: usize,
 }
 
@@ -37,6 +40,9 @@ const DESCRIPTORS_RESERVED: u64 = 64;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// With fewer, files cannot be opened while even a few clients are there.
 const DESCRIPTORS_MIN: u64 = 32;
+/// Listings under way unless the settings say otherwise. One of 100,000 names holds 2 MB or more,
+/// but only while its client is slow to read: a directory of 400 names is listed at once.
+const LISTINGS_USUAL: u64 = 64;
 /// More connections than this on one machine nobody has; the limit of a container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
 
@@ -58,10 +64,12 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     check_steering(&partitions, &plans, settings)
         .map_err(|why| config.explain("socket.steering", &why))?;
     let workers = plans.iter().map(|plan| plan.workers as u64).sum();
+    let descriptors = Descriptors::divide(settings, machine.descriptors_max, workers);
     Ok(Ready {
         site: Arc::new(Site::new(settings.hosts.clone())?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
-        descriptors: Descriptors::divide(settings, machine.descriptors_max, workers),
+        listings: Listings::new(descriptors.listings),
+        descriptors,
         partitions,
         engine,
         plans,
@@ -90,21 +98,30 @@ impl Descriptors {
     fn divide(settings: &Settings, limit: u64, workers: u64) -> Self {
         let cache = settings.cache.descriptors_max.unwrap_or(limit / 2);
         let cache = cache.min(settings.cache.entries_max);
-        let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache;
+        let listings = match settings.hosts.iter().any(|host| host.listing) {
+            true => settings.limits.listings_max.unwrap_or(LISTINGS_USUAL.min(limit / 8)),
+            false => 0,
+        };
+        let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache + listings;
         // Under a tiny limit some connections must be possible all the same.
         let left = limit.saturating_sub(reserved).max(limit / 8).clamp(1, CONNECTIONS_MAX);
         let connections = settings.limits.connections_max.unwrap_or(left);
-        Self { cache: cache as usize, connections: connections as usize }
+        Self {
+            cache: cache as usize,
+            listings: listings as usize,
+            connections: connections as usize,
+        }
     }
 
     /// A line for operators whose numbers do not fit together.
     pub(crate) fn warning(self, limit: u64) -> Option<String> {
-        let wanted = (self.cache + self.connections) as u64;
+        let wanted = (self.cache + self.listings + self.connections) as u64;
         (wanted > limit).then(|| {
             format!(
-                "{} connections and {} cached files need more descriptors than the limit of \
-                 {limit}: raise it (ulimit -n, LimitNOFILE=) or expect pauses in accepting",
-                self.connections, self.cache
+                "{} connections, {} cached files and {} listings need more descriptors than the \
+                 limit of {limit}: raise it (ulimit -n, LimitNOFILE=) or expect pauses in \
+                 accepting",
+                self.connections, self.cache, self.listings
             )
         })
     }
@@ -153,6 +170,8 @@ fn partitions_key(settings: &Settings) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use site::host::HostSettings;
+
     use super::*;
 
     #[test]
@@ -164,11 +183,14 @@ mod tests {
 
     #[test]
     fn descriptors() {
-        let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
+        let divide = |change: &dyn Fn(&mut Settings), limit| {
             let mut settings = Settings::default();
             change(&mut settings);
-            let expected = Descriptors { cache, connections };
-            assert_eq!(Descriptors::divide(&settings, limit, 2), expected, "{limit}");
+            Descriptors::divide(&settings, limit, 2)
+        };
+        let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
+            let expected = Descriptors { cache, listings: 0, connections };
+            assert_eq!(divide(change, limit), expected, "{limit}");
         };
         check(&|_| (), 1024, 512, 432);
         check(&|_| (), 20_000, 10_000, 9_920);
@@ -177,5 +199,18 @@ mod tests {
         check(&|s| s.cache.descriptors_max = Some(0), 1024, 0, 944);
         check(&|s| s.limits.connections_max = Some(5000), 1024, 512, 5000);
         check(&|s| s.cache.entries_max = 0, 1024, 0, 944);
+        let check = |listings_max, limit, listings, connections| {
+            let list = |settings: &mut Settings| {
+                let mut host = HostSettings::new("/".into());
+                host.listing = true;
+                settings.hosts.push(host);
+                settings.limits.listings_max = listings_max;
+            };
+            let expected = Descriptors { cache: limit as usize / 2, listings, connections };
+            assert_eq!(divide(&list, limit), expected, "{limit}");
+        };
+        check(None, 1024, 64, 368);
+        check(None, 64, 8, 8);
+        check(Some(10), 1024, 10, 422);
     }
 }

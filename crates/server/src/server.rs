@@ -223,6 +223,7 @@ impl Assembly<'_> {
         Worker::new(WorkerParts {
             site: Arc::clone(&self.ready.site),
             limits: Arc::clone(&self.ready.limits),
+            listings: Arc::clone(&self.ready.listings),
             cache: Arc::clone(cache),
             first_level_slots_max: settings.first_level_slots_max as usize,
             revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),

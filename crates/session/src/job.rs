@@ -10,6 +10,8 @@ use file_cache::Slot;
 use site::listing::Renderer;
 use site::resource::{Entry, FileRef};
 
+use crate::listings::ListingPermit;
+
 /// Which job of a connection an answer belongs to: a number that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobId(pub u32);
@@ -34,6 +36,8 @@ pub enum Job {
         path: Box<[u8]>,
         /// In which format.
         format: ListFormat,
+        /// Its place among the listings under way, kept for as long as the directory is open.
+        permit: ListingPermit,
     },
     /// Go on with a listing.
     ListMore(Box<ListCursor>),
@@ -68,6 +72,8 @@ pub struct ListCursor {
     pub entries: Vec<ListName>,
     /// The first entry that was not rendered yet.
     pub next: usize,
+    /// Its place among the listings under way.
+    pub permit: ListingPermit,
 }
 
 /// One name of a listing, as bytes `start..start + len` of all names.

@@ -327,7 +327,7 @@ impl Connection {
         self.plain(w, status, "", error_fields(status));
     }
 
-    /// A job failed for a reason that passes.
+    /// A job failed, or may not begin, for a reason that passes.
     fn unavailable(&mut self, w: &Worker) {
         self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n");
     }
@@ -356,6 +356,7 @@ impl Connection {
     }
 
     fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) {
+        let Some(permit) = w.listings.begin() else { return self.unavailable(w) };
         let format = list_format(asked.head);
         // A key is the host's index in four bytes and the canonical path.
         let path = hit.key()[4..].into();
@@ -388,7 +389,7 @@ impl Connection {
         exchange.then = Then::List(Box::new(Listing { cursor: None, chunked }));
         exchange.head.clear();
         exchange.head.extend_from_slice(asked.bytes);
-        exchange.job = Some(Job::List { host: asked.host, path, format });
+        exchange.job = Some(Job::List { host: asked.host, path, format, permit });
         self.work();
     }
 

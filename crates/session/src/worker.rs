@@ -11,6 +11,7 @@ use crate::access_log::AccessLog;
 use crate::counters::Counters;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
+use crate::listings::Listings;
 
 /// A moment in microseconds of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +37,8 @@ pub struct WorkerParts {
     pub site: Arc<Site>,
     /// The bounds of every connection.
     pub limits: Arc<Limits>,
+    /// The listings under way, counted for all workers of a server together.
+    pub listings: Arc<Listings>,
     /// The second level of the cache, shared by the workers of a partition.
     pub cache: Arc<Cache<Entry>>,
     /// Bound on the worker's own first level.
@@ -54,6 +57,7 @@ pub struct WorkerParts {
 pub struct Worker {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) listings: Arc<Listings>,
     pub(crate) cache: EntryCache,
     pub(crate) log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
@@ -84,6 +88,7 @@ impl Worker {
         Self {
             site: parts.site,
             limits: parts.limits,
+            listings: parts.listings,
             cache: EntryCache {
                 first: FirstLevel::new(parts.first_level_slots_max),
                 second: parts.cache,

@@ -50,6 +50,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     number("limits.fields_max", 1..=256, |s| &mut s.limits.fields_max),
     bytes("limits.unread_body_bytes_max", 0..=GIB, |s| &mut s.limits.unread_body_bytes_max),
     number("limits.ranges_max", 1..=1000, |s| &mut s.limits.ranges_max),
+    number_or("limits.listings_max", "auto", 1..=MIB, |s| &mut s.limits.listings_max),
     number("timeouts.head_ms", 1..=DAY_MS, |s| &mut s.timeouts.head_ms),
     number("timeouts.head_bytes_per_s_min", 1..=MIB, |s| &mut s.timeouts.head_bytes_per_s_min),
     number("timeouts.idle_ms", 1..=DAY_MS, |s| &mut s.timeouts.idle_ms),

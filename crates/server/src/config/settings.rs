@@ -125,6 +125,8 @@ pub struct LimitSettings {
     pub unread_body_bytes_max: u64,
     /// Ranges in one request.
     pub ranges_max: u64,
+    /// Listings under way at a time; none means a number that no descriptor limit minds.
+    pub listings_max: Option<u64>,
 }
 
 impl Default for LimitSettings {
@@ -137,6 +139,7 @@ impl Default for LimitSettings {
             fields_max: 100,
             unread_body_bytes_max: 64 * KIB,
             ranges_max: 100,
+            listings_max: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use engines::jobs::Runner;
 use file_cache::{Budget, Cache};
 use server::config::{Arguments, Config, Settings};
-use session::{Connection, Counters, Limits, Op, Phase, Tick, Worker, WorkerParts};
+use session::{Connection, Counters, Limits, Listings, Op, Phase, Tick, Worker, WorkerParts};
 use site::Site;
 use testkit::case::{Case, Profile};
 use testkit::check::check;
@@ -114,6 +114,7 @@ impl InMemory {
         let mut worker = Worker::new(WorkerParts {
             site,
             limits: Arc::new(limits(settings)),
+            listings: Listings::new(1),
             cache: Arc::new(Cache::new(cache.policy, budget, 4)),
             first_level_slots_max: 1024,
             revalidate_us: u64::MAX,

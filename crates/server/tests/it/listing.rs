@@ -1,10 +1,12 @@
 //! Listings of directories that are large.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use engines::ENGINES;
+use server::Server;
 use testkit::Temporary;
 
 use crate::serving::{connect, get, start};
@@ -22,15 +24,11 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
     }
     for spec in ENGINES {
         let engine = format!("engine.name={}", spec.name);
-        let server = start(&directory, &[&engine, "host.listing=true", "partitions.cpus=[\"0\"]"]);
+        let cpus = "partitions.cpus=[\"0\"]";
+        let server =
+            start(&directory, &[&engine, "host.listing=true", "limits.listings_max=2", cpus]);
         // Somebody who never reads on must not keep others from being served.
-        let mut stalled = connect(&server);
-        std::io::Write::write_all(
-            &mut stalled,
-            b"GET /many/ HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n",
-        )
-        .unwrap();
-        stalled.read_exact(&mut [0; 100]).unwrap();
+        let mut stalled = vec![begin(&server)];
         let page = get(&server, "/many/");
         let names = page.match_indices("href=\"./").map(|(at, _)| &page[at + 8..at + 18]);
         let mut expected = 0;
@@ -39,7 +37,23 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
             expected += 1;
         }
         assert_eq!(expected, ENTRIES);
+        // A second one leaves no place for a third.
+        stalled.push(begin(&server));
+        let refusal = get(&server, "/many/");
+        assert!(refusal.starts_with("HTTP/1.1 503 "), "{refusal}");
+        assert!(refusal.contains("\r\nRetry-After: 1\r\n"), "{refusal}");
         drop(stalled);
+        let again = || get(&server, "/many/").starts_with("HTTP/1.1 200 OK\r\n");
+        assert!((0..100).any(|_| again()), "{}: their places are free again", spec.name);
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
     }
+}
+
+/// A client that reads the beginning of a listing and no more.
+fn begin(server: &Server) -> TcpStream {
+    let mut stream = connect(server);
+    let request = b"GET /many/ HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n";
+    stream.write_all(request).unwrap();
+    stream.read_exact(&mut [0; 100]).unwrap();
+    stream
 }

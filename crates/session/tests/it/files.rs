@@ -1,8 +1,8 @@
 //! Bodies from files, files that change, listings, jobs that fail.
 
-use session::{Limits, Phase};
+use session::{Connection, Limits, Phase};
 
-use crate::memory::{MemoryFiles, Pair, open_files};
+use crate::memory::{MemoryFiles, PEER, Pair, open_files};
 
 const GET: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -68,6 +68,30 @@ fn a_listing_comes_in_chunks() {
     pair.send(GET);
     assert_eq!(pair.statuses(), [200, 200]);
     assert!(text(&pair).contains("\r\n0\r\n\r\nHTTP/1.1 200"), "{}", text(&pair));
+}
+
+/// Here only one may be under way. Its place is free again when all is listed, and also when its
+/// connection is closed in the middle.
+#[test]
+fn a_listing_too_many_is_told_to_try_again() {
+    let mut pair = pair();
+    let get = b"GET /list/ HTTP/1.1\r\nHost: h\r\n\r\n";
+    pair.window = 10;
+    pair.send(get);
+    let other = Connection::new(&pair.worker, PEER.parse().unwrap());
+    let mut first = std::mem::replace(&mut pair.connection, other);
+    pair.window = usize::MAX;
+    pair.received.clear();
+    for _ in 0..2 {
+        pair.send(get);
+    }
+    assert_eq!(pair.statuses(), [503, 503]);
+    assert_eq!(text(&pair).matches("Retry-After: 1\r\n").count(), 2, "{}", text(&pair));
+    first.close(&mut pair.worker);
+    for _ in 0..3 {
+        pair.send(get);
+    }
+    assert_eq!(pair.statuses(), [503, 503, 200, 200, 200]);
 }
 
 #[test]

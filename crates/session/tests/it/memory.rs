@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use file_cache::{Budget, Cache, PolicyKind};
 use session::{
-    Connection, Counters, Done, Job, JobId, Limits, ListCursor, Op, Phase, Tick, Worker,
+    Connection, Counters, Done, Job, JobId, Limits, ListCursor, Listings, Op, Phase, Tick, Worker,
     WorkerParts,
 };
 use site::Site;
@@ -159,6 +159,9 @@ pub(crate) struct Pair {
     is_at_end: bool,
 }
 
+/// A place that is not given back fails the next listing.
+const LISTINGS_MAX: usize = 1;
+
 pub(crate) const PEER: &str = "192.0.2.7:4711";
 
 impl Pair {
@@ -169,6 +172,7 @@ impl Pair {
         let mut worker = Worker::new(WorkerParts {
             site: Arc::clone(&site),
             limits: Arc::new(limits),
+            listings: Listings::new(LISTINGS_MAX),
             cache: Arc::new(Cache::new(PolicyKind::S3Fifo, budget, 1)),
             first_level_slots_max: 256,
             revalidate_us: 1_000_000,
@@ -296,7 +300,7 @@ impl Pair {
                 let entry = resolve(host, &path, &self.files, ns, self.small_body_bytes_max);
                 Done::Resolved(entry.map(|entry| (path, entry)))
             }
-            Job::List { path, format, .. } => {
+            Job::List { path, format, permit, .. } => {
                 let mut bytes = Vec::new();
                 let mut cursor = ListCursor {
                     directory: FileRef::clone(&self.files.null),
@@ -305,6 +309,7 @@ impl Pair {
                     entries: Vec::new(),
                     next: 0,
                     path,
+                    permit,
                 };
                 cursor.renderer.header(&cursor.path, &mut bytes);
                 Done::Listed(Ok((bytes, Some(Box::new(cursor)))))

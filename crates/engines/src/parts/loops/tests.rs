@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use file_cache::{Budget, Cache, PolicyKind};
-use session::{AccessLog, Counters, Limits, Record, Worker, WorkerParts};
+use session::{AccessLog, Counters, Limits, Listings, Record, Worker, WorkerParts};
 use site::Site;
 use site::host::HostSettings;
 
@@ -57,6 +57,7 @@ fn start_of(workers: impl IntoIterator<Item = (Option<usize>, bool)>) -> (Start,
         let worker = Worker::new(WorkerParts {
             site: Arc::clone(&site),
             limits: Arc::new(Limits::default()),
+            listings: Listings::new(1),
             cache: Arc::clone(&cache),
             first_level_slots_max: 4,
             revalidate_us: u64::MAX,
