@@ -26,8 +26,8 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// Takes at most `len` bytes that have arrived and drops them uncopied (MSG_TRUNC); returns how many.
-/// TCP only; 0 means the peer sends no more (or `len` is 0).
+/// Takes at most `len` bytes that have arrived and drops them uncopied (MSG_TRUNC); returns how
+/// many. TCP only; 0 means the peer sends no more (or `len` is 0).
 pub fn recv_discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     uninterrupted(|| {
         // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket (tcp(7)),
