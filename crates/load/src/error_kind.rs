@@ -83,6 +83,44 @@ impl ErrorKind {
         }
     }
 
+    /// The kind of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What happened, and what the user can do about it where it is theirs to mend.
+    #[must_use]
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Refused => "nothing listens there, or its backlog was full: is the server up?",
+            Self::Unreachable => "no way to the target: check address, route and firewall",
+            Self::Reset => "the connection was reset: the server broke off, or was overwhelmed",
+            Self::ClosedEarly => {
+                "the server closed before it answered: its idle timeout, or its \
+                limit of requests on a connection"
+            }
+            Self::TimeoutConnecting => {
+                "not connected in time: an overloaded server, a full \
+                backlog, a firewall that drops"
+            }
+            Self::TimeoutSending => "the server did not read the request in time",
+            Self::TimeoutWaiting => "no byte of the reply in time",
+            Self::TimeoutReceiving => "the reply began and was not complete in time",
+            Self::ShortBody => "the connection ended within a body",
+            Self::BadLength => "a body of the wrong length: does the log belong to this file set?",
+            Self::BadBytes => "a body with wrong bytes: does the server serve the right files?",
+            Self::BadStatus => "not the status that was expected: see the counts of status",
+            Self::BadReply => "what came is not HTTP/1",
+            Self::OutOfPorts => {
+                "this machine ran out of local ports: give more source addresses, \
+                keep connections alive, or widen net.ipv4.ip_local_port_range"
+            }
+            Self::OutOfDescriptors => "this process ran out of descriptors: raise `ulimit -n`",
+            Self::Other => "the system refused something else",
+        }
+    }
+
     /// Whether the client gave up waiting: what the papers' tables call a timeout.
     #[must_use]
     pub fn is_timeout(self) -> bool {
@@ -123,7 +161,7 @@ impl ErrorCounts {
     /// Adds what another counted.
     pub fn merge(&mut self, other: &Self) {
         for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
-            *ours += theirs;
+            *ours = ours.saturating_add(theirs);
         }
     }
 
@@ -141,11 +179,38 @@ impl ErrorCounts {
     /// All together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Those that occurred, in the order of [`ErrorKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ErrorKind, u64)> + '_ {
         ErrorKind::ALL.into_iter().map(|kind| (kind, self.get(kind))).filter(|(_, n)| *n > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_read_back() {
+        for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index, "the order of ALL is that of the variants");
+            assert_eq!(ErrorKind::of_name(kind.name()), Some(kind));
+        }
+        assert_eq!(ErrorKind::of_name("refused "), None);
+    }
+
+    #[test]
+    fn merged_counts_are_sums() {
+        let mut ours = ErrorCounts::default();
+        ours.add(ErrorKind::Reset);
+        let mut theirs = ErrorCounts::default();
+        theirs.set(ErrorKind::Reset, 2);
+        theirs.set(ErrorKind::Other, 5);
+        ours.merge(&theirs);
+        let all: Vec<_> = ours.iter().collect();
+        assert_eq!(all, [(ErrorKind::Reset, 3), (ErrorKind::Other, 5)]);
+        assert_eq!(ours.total(), 8);
     }
 }

@@ -1,10 +1,12 @@
 //! What was measured: by one thread, one generator, or many. Merging is exact: counts are added,
-//! histograms are added bucket by bucket.
+//! histograms are added bucket by bucket. What the numbers mean for a reader is not said here but
+//! in `outcome` and `report`.
 //!
 //! A request belongs to the measures if its intended time lies in the measured window; its reply
 //! is awaited even when the window has ended.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::error_kind::ErrorCounts;
 
@@ -23,8 +25,15 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are constants")
 }
 
+/// An empty histogram for an interval of the series: the same bounds at two digits, so that a run
+/// of an hour needs 26 KiB for each second and not 170.
+#[must_use]
+pub fn interval_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000, 2).expect("the bounds are constants")
+}
+
 /// Everything that was measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Measures {
     /// Totals.
     pub counts: Counts,
@@ -44,7 +53,8 @@ pub struct Measures {
 }
 
 /// Totals over the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Sessions whose intended start lay in the window.
     pub sessions_due: u64,
@@ -88,7 +98,7 @@ pub struct Counts {
 }
 
 /// Distributions, in microseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Times {
     /// Whole reply, from the time at which the request should have been sent: the intended
     /// arrival of a session's first request, for later ones completion plus think time.
@@ -110,7 +120,8 @@ pub struct Times {
 }
 
 /// One kind of file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FileRow {
     /// Requests issued.
     pub requests: u64,
@@ -129,7 +140,8 @@ pub struct FileRow {
 }
 
 /// Sessions of one length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LengthRow {
     /// Sessions started.
     pub sessions: u64,
@@ -147,12 +159,14 @@ pub struct LengthRow {
 
 /// One interval (a second, unless asked otherwise) of the time series. Events are put into the
 /// interval in which they occur.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
     /// Sessions that were to start in it.
     pub sessions_due: u64,
     /// Requests issued in it.
     pub requests: u64,
+    /// Sessions that got the last of their replies in it.
+    pub sessions_completed: u64,
     /// Good replies that were completed in it.
     pub replies: u64,
     /// Requests that failed in it.
@@ -165,6 +179,134 @@ pub struct Interval {
     pub connections: u64,
     /// Corrected times of the replies completed in it, in microseconds.
     pub times: Histogram<u64>,
+}
+
+impl Measures {
+    /// Adds what another thread or generator measured over the same window.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.errors.merge(&other.errors);
+        self.times.merge(&other.times);
+        merge_rows(&mut self.files, &other.files, FileRow::merge);
+        merge_rows(&mut self.lengths, &other.lengths, LengthRow::merge);
+        merge_rows(&mut self.replies_per_session, &other.replies_per_session, add);
+        merge_rows(&mut self.series, &other.series, Interval::merge);
+    }
+}
+
+/// Row by row; where only `other` has a row it is taken as it is.
+fn merge_rows<T: Clone>(rows: &mut Vec<T>, other: &[T], merge: fn(&mut T, &T)) {
+    rows.iter_mut().zip(other).for_each(|(row, other)| merge(row, other));
+    rows.extend_from_slice(other.get(rows.len()..).unwrap_or_default());
+}
+
+/// Counts that were read from a file may be anything: they stop at the largest.
+fn add(sum: &mut u64, other: &u64) {
+    *sum = sum.saturating_add(*other);
+}
+
+/// Bucket by bucket. A value beyond the bounds cannot come from [`histogram`]; were there one, it
+/// would be counted at the upper bound.
+fn add_histogram(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
+    if sum.add(other).is_err() {
+        for bucket in other.iter_recorded() {
+            sum.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
+        }
+    }
+}
+
+/// `add` for each of the named fields.
+macro_rules! add_fields {
+    ($add:ident, $sum:ident, $other:ident: $($field:ident),* $(,)?) => {
+        $( $add(&mut $sum.$field, &$other.$field); )*
+    };
+}
+
+impl Counts {
+    /// Adds what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
+            sessions_failed, sessions_unfinished, requests, replies, replies_in_time,
+            requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
+            connections_tried, connections, connections_open_max, connection_time_us, retries);
+        self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));
+    }
+
+    /// Replies of any worth, whole enough to have a status.
+    #[must_use]
+    pub fn replies_of_any_status(&self) -> u64 {
+        self.status.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+impl Times {
+    /// Adds what another recorded.
+    pub fn merge(&mut self, other: &Self) {
+        add_fields!(add_histogram, self, other: corrected, uncorrected, first_byte, connect,
+            connection, lag, session, session_failed);
+    }
+
+    /// Each with its name in JSON, in the order in which they are reported.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, &Histogram<u64>); 8] {
+        [
+            ("corrected", &self.corrected),
+            ("uncorrected", &self.uncorrected),
+            ("first_byte", &self.first_byte),
+            ("connect", &self.connect),
+            ("connection", &self.connection),
+            ("lag", &self.lag),
+            ("session", &self.session),
+            ("session_failed", &self.session_failed),
+        ]
+    }
+}
+
+impl FileRow {
+    /// Adds what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        add_fields!(add, self, other: requests, replies, timeouts, truncated, bytes_asked,
+            bytes_got, time_us);
+    }
+
+    /// Timeouts for a hundred requests; 0 if there was none.
+    #[must_use]
+    pub fn timeout_percent(&self) -> f64 {
+        percent(self.timeouts, self.requests)
+    }
+
+    /// Mean response time in milliseconds; 0 if there was no reply.
+    #[must_use]
+    pub fn mean_ms(&self) -> f64 {
+        if self.replies == 0 { 0.0 } else { self.time_us as f64 / self.replies as f64 / 1e3 }
+    }
+}
+
+impl LengthRow {
+    /// Adds what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        add_fields!(add, self, other: sessions, completed, timeouts, requests, replies,
+            bytes_got);
+    }
+
+    /// Sessions of a hundred that a timeout ended; 0 if there was none.
+    #[must_use]
+    pub fn timeout_percent(&self) -> f64 {
+        percent(self.timeouts, self.sessions)
+    }
+}
+
+impl Interval {
+    /// Adds what another saw in the same interval.
+    pub fn merge(&mut self, other: &Self) {
+        add_fields!(add, self, other: sessions_due, sessions_completed, requests, replies, errors,
+            body_bytes, in_flight, connections);
+        add_histogram(&mut self.times, &other.times);
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 impl Default for Measures {
@@ -200,13 +342,92 @@ impl Default for Interval {
     fn default() -> Self {
         Self {
             sessions_due: 0,
+            sessions_completed: 0,
             requests: 0,
             replies: 0,
             errors: 0,
             body_bytes: 0,
             in_flight: 0,
             connections: 0,
-            times: histogram(),
+            times: interval_histogram(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error_kind::ErrorKind;
+
+    fn one(value_us: u64) -> Measures {
+        let mut measures = Measures::default();
+        measures.counts.requests = 1;
+        measures.counts.status[2] = 1;
+        measures.errors.add(ErrorKind::Reset);
+        measures.times.corrected.record(value_us).unwrap();
+        measures.files[3].time_us = value_us;
+        measures.lengths[7].sessions = 1;
+        measures.replies_per_session[7] = 1;
+        measures
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        let mut sum = one(1_000);
+        sum.merge(&one(2_000_000));
+        assert_eq!((sum.counts.requests, sum.counts.status), (2, [0, 0, 2, 0, 0, 0]));
+        assert_eq!(sum.errors.get(ErrorKind::Reset), 2);
+        assert_eq!(sum.files[3].time_us, 2_001_000);
+        assert_eq!((sum.lengths[7].sessions, sum.replies_per_session[7]), (2, 2));
+        let mut together = histogram();
+        together.record(1_000).unwrap();
+        together.record(2_000_000).unwrap();
+        assert_eq!(sum.times.corrected, together);
+    }
+
+    #[test]
+    fn series_are_aligned_by_index() {
+        let interval = |replies| Interval { replies, in_flight: 1, ..Interval::default() };
+        let (mut short, mut long) = (Measures::default(), Measures::default());
+        short.series = vec![interval(1)];
+        long.series = vec![interval(10), interval(20)];
+        let mut swapped = long.clone();
+        swapped.merge(&short);
+        short.merge(&long);
+        let replies: Vec<_> = short.series.iter().map(|interval| interval.replies).collect();
+        assert_eq!(replies, [11, 20]);
+        assert_eq!(short.series[0].in_flight, 2);
+        assert_eq!(short, swapped);
+    }
+
+    #[test]
+    fn every_count_is_merged() {
+        // A field that the list in `merge` lacks would keep its 1 instead of becoming 2.
+        fn twice<T: Serialize>(one: &T, two: &T) {
+            let numbers = |value: &T| serde_json::to_string(value).unwrap();
+            assert_eq!(numbers(one).replace('1', "2"), numbers(two));
+        }
+        fn ones<T: Serialize + for<'de> Deserialize<'de>>(empty: &T) -> T {
+            let text = serde_json::to_string(empty).unwrap().replace('0', "1");
+            serde_json::from_str(&text).unwrap()
+        }
+        let (counts, file) = (ones(&Counts::default()), ones(&FileRow::default()));
+        let length = ones(&LengthRow::default());
+        let (mut counts_2, mut file_2, mut length_2) = (counts, file, length);
+        counts_2.merge(&counts);
+        file_2.merge(&file);
+        length_2.merge(&length);
+        twice(&counts, &counts_2);
+        twice(&file, &file_2);
+        twice(&length, &length_2);
+    }
+
+    #[test]
+    fn a_value_beyond_the_bounds_is_counted() {
+        let mut far = Histogram::new_with_bounds(1, 36_000_000_000, 3).unwrap();
+        far.record(20_000_000_000).unwrap();
+        let mut sum = histogram();
+        add_histogram(&mut sum, &far);
+        assert_eq!(sum.len(), 1);
     }
 }
