@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
-// mod client;
+mod client;
 pub mod error_kind;
+pub mod expected;
 pub mod measures;
 pub mod outcome;
 pub mod plan;
 pub mod report;
-// pub mod run;
-// mod starts;
+pub mod run;
+mod starts;
+pub mod target;

@@ -64,7 +64,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let broken_off = interrupted || first_bad.is_some();
     let end_us = if broken_off || to_us == u64::MAX { ended_us.min(to_us) } else { to_us };
-    let micros = |before: Duration, after: Duration| after.saturating_sub(before).as_micros() as u64;
+    let micros =
+        |before: Duration, after: Duration| after.saturating_sub(before).as_micros() as u64;
     Ok(Outcome {
         setting,
         window_us: end_us.saturating_sub(from_us).max(1),

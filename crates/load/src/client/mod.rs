@@ -15,8 +15,8 @@ use std::io;
 use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
-pub(crate) use record::Window;
 use record::Recorder;
+pub(crate) use record::Window;
 use slot::{Phase, Slot};
 use timers::{NEVER, Timers};
 

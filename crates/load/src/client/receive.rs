@@ -23,9 +23,15 @@ const CALLS_MAX: usize = 16;
 /// What came of reading once.
 enum Read {
     /// So many bytes, in the buffer. `drained`: and there were no more.
-    Bytes { count: usize, drained: bool },
+    Bytes {
+        count: usize,
+        drained: bool,
+    },
     /// So many bytes of the body, not in the buffer.
-    Discarded { count: usize, drained: bool },
+    Discarded {
+        count: usize,
+        drained: bool,
+    },
     /// None yet.
     Nothing,
     /// The server has closed its side.

@@ -1,0 +1,165 @@
+//! What the replies to a log's requests should be: from the names of file sets, from the log, or
+//! from copies of the files.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use workload::fileset::File;
+use workload::request_log::{RequestLog, Template};
+
+use crate::measures::OTHER;
+use crate::plan::{Expected, ExpectedBody, Verify};
+
+/// Copies are held in memory; more than this is too much to ask.
+const COPIES_MAX: u64 = 2 << 30;
+
+/// For each template of `log`, what its reply should be. `files`: a directory with copies.
+///
+/// # Errors
+/// One line: a reply that is to be verified and of which nothing is known.
+pub fn of_log(
+    log: &RequestLog,
+    verify: Verify,
+    files: Option<&Path>,
+) -> Result<Vec<Expected>, String> {
+    let mut copies = Copies { root: files, read: HashMap::new(), bytes: 0 };
+    log.templates().iter().map(|template| of_template(template, verify, &mut copies)).collect()
+}
+
+fn of_template(
+    template: &Template,
+    verify: Verify,
+    copies: &mut Copies<'_>,
+) -> Result<Expected, String> {
+    let path = path_of(&template.uri);
+    let file = File::locate(path);
+    let kind = file.map_or(OTHER, |file| file.kind()) as u8;
+    if &*template.method != "GET" {
+        return Ok(Expected { kind, ..Expected::default() });
+    }
+    let bytes = template.reply_bytes.or(file.map(|file| file.bytes()));
+    if verify == Verify::None {
+        return Ok(Expected { bytes, body: ExpectedBody::Unknown, kind });
+    }
+    if let Some(copy) = copies.get(path)? {
+        let bytes = Some(copy.len() as u64);
+        return Ok(Expected { bytes, body: ExpectedBody::Stored(copy), kind });
+    }
+    let body = match file {
+        Some(file) if verify == Verify::Bytes => ExpectedBody::Derived(file.content()),
+        None if verify == Verify::Bytes => {
+            let uri = String::from_utf8_lossy(&template.uri);
+            return Err(format!(
+                "--verify bytes: {uri} is no file of a file set: give --files DIR with a copy of \
+                 what it should be"
+            ));
+        }
+        _ => ExpectedBody::Unknown,
+    };
+    Ok(Expected { bytes, body, kind })
+}
+
+/// The path of a URI, without its query.
+fn path_of(uri: &[u8]) -> &[u8] {
+    uri.split(|byte| *byte == b'?').next().unwrap_or(uri)
+}
+
+/// Files read so far.
+struct Copies<'r> {
+    root: Option<&'r Path>,
+    read: HashMap<Vec<u8>, Arc<[u8]>>,
+    bytes: u64,
+}
+
+impl Copies<'_> {
+    /// The copy of what is under `path`, if there is a directory of copies.
+    fn get(&mut self, path: &[u8]) -> Result<Option<Arc<[u8]>>, String> {
+        let Some(root) = self.root else { return Ok(None) };
+        if let Some(copy) = self.read.get(path) {
+            return Ok(Some(Arc::clone(copy)));
+        }
+        let relative = decode(path).filter(|relative| !relative.split('/').any(|s| s == ".."));
+        let shown = String::from_utf8_lossy(path);
+        let relative = relative.ok_or_else(|| format!("--files: {shown} is no plain path"))?;
+        let mut file = root.join(relative.trim_start_matches('/'));
+        if relative.ends_with('/') {
+            file.push("index.html");
+        }
+        let copy = fs::read(&file).map_err(|why| {
+            format!("--files: no copy of {shown}: {}: {why}", file.display())
+        })?;
+        self.bytes += copy.len() as u64;
+        if self.bytes > COPIES_MAX {
+            return Err(format!("--files: the copies are more than {} GiB", COPIES_MAX >> 30));
+        }
+        let copy: Arc<[u8]> = copy.into();
+        self.read.insert(path.to_vec(), Arc::clone(&copy));
+        Ok(Some(copy))
+    }
+}
+
+/// Percent-decodes a path; none if what comes out is not text.
+fn decode(path: &[u8]) -> Option<String> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut bytes = path.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || (*bytes.next()? as char).to_digit(16);
+        decoded.push((digit()? << 4 | digit()?) as u8);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(uris: &[&str]) -> RequestLog {
+        let mut builder = RequestLog::builder();
+        for uri in uris {
+            let template = builder.intern_get(uri.as_bytes());
+            builder.push_known(template, false, 0);
+        }
+        builder.end_session();
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn names_of_file_sets_say_what_is_in_them() {
+        let log = log(&["/x/dir00001/class1_2?q", "/size77"]);
+        let expected = of_log(&log, Verify::Bytes, None).unwrap();
+        assert_eq!((expected[0].bytes, expected[0].kind), (Some(3072), 11));
+        assert!(matches!(expected[0].body, ExpectedBody::Derived(_)));
+        assert_eq!(expected[1].bytes, Some(77));
+    }
+
+    #[test]
+    fn what_nobody_knows_cannot_be_verified() {
+        let log = log(&["/index.html"]);
+        let error = of_log(&log, Verify::Bytes, None).unwrap_err();
+        assert!(error.contains("/index.html") && error.contains("--files"), "{error}");
+        let expected = of_log(&log, Verify::Length, None).unwrap();
+        assert_eq!((expected[0].bytes, usize::from(expected[0].kind)), (None, OTHER));
+    }
+
+    #[test]
+    fn copies_are_found_under_decoded_names() {
+        let directory = testkit::Temporary::new();
+        fs::write(directory.path().join("a b"), "copy").unwrap();
+        fs::write(directory.path().join("index.html"), "home").unwrap();
+        let expected =
+            of_log(&log(&["/a%20b", "/"]), Verify::Bytes, Some(directory.path())).unwrap();
+        let bodies: Vec<_> = expected.iter().map(|expected| &expected.body).collect();
+        assert!(matches!(bodies[0], ExpectedBody::Stored(copy) if &**copy == b"copy"));
+        assert!(matches!(bodies[1], ExpectedBody::Stored(copy) if &**copy == b"home"));
+        let error = of_log(&log(&["/absent"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        assert!(error.contains("no copy of /absent"), "{error}");
+        let error = of_log(&log(&["/../x"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        assert!(error.contains("no plain path"), "{error}");
+    }
+}

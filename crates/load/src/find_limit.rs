@@ -1,0 +1,1 @@
+//! The search for the highest rate that a server bears under conditions.

@@ -1,0 +1,352 @@
+//! What a user asks for, as typed, and how it becomes a plan. Everything that can be wrong with it
+//! is found here, before anything is sent.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use workload::request_log::{RequestLog, wsesslog};
+
+use crate::expected;
+use crate::outcome::Setting;
+use crate::plan::{ConnectionUse, Model, Plan, Process, Target, Verify};
+use crate::schedule::Schedule;
+use crate::target::Url;
+use crate::units::{Duration, parse_duration};
+
+/// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
+const CLIENTS: u64 = 64;
+/// How long a run takes that has no other end.
+const DURATION_US: u64 = 10_000_000;
+/// The papers' timeout (Radhakrishnan section 3.5.1).
+const TIMEOUT_US: u64 = 10_000_000;
+/// Bound on the generator's own lag at the 99th percentile, unless said otherwise.
+const LAG_BOUND_US: u64 = 10_000;
+
+/// The arrival process, as typed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly spaced.
+    #[default]
+    Constant,
+    /// Poisson.
+    Poisson,
+    /// As the log says.
+    Trace,
+}
+
+/// What can be typed. Durations and rates are texts: they are read here.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Servers, with paths if there is no log.
+    pub urls: Vec<String>,
+    /// A request log in httperf's format.
+    pub log: Option<PathBuf>,
+    /// Think time where the log has none.
+    pub default_think: Option<String>,
+    /// Closed: how many clients.
+    pub clients: Option<u64>,
+    /// Open: sessions per second.
+    pub rate: Option<String>,
+    /// Open: requests per second, divided by the mean length of a session.
+    pub request_rate: Option<String>,
+    /// Open: which process.
+    pub arrivals: Option<Arrivals>,
+    /// Trace: so many times as fast.
+    pub speed: Option<f64>,
+    /// Length of the measured window.
+    pub duration: Option<String>,
+    /// Time before it.
+    pub warm_up: Option<String>,
+    /// No more sessions than these.
+    pub sessions: Option<u64>,
+    /// Which requests share a connection.
+    pub connection_use: Option<ConnectionUse>,
+    /// Whole-reply timeout.
+    pub timeout: Option<String>,
+    /// Connect timeout.
+    pub connect_timeout: Option<String>,
+    /// Host of every request.
+    pub host: Option<String>,
+    /// Further fields of every request.
+    pub headers: Vec<String>,
+    /// Local addresses.
+    pub sources: Vec<String>,
+    /// What is looked at in replies.
+    pub verify: Option<Verify>,
+    /// A directory with copies of what the replies should be.
+    pub files: Option<PathBuf>,
+    /// Goodput's target.
+    pub latency_target: Option<String>,
+    /// The most lag at the 99th percentile.
+    pub lag_bound: Option<String>,
+    /// Length of an interval of the series.
+    pub interval: Option<String>,
+    /// Threads.
+    pub threads: Option<usize>,
+    /// CPUs to pin them to.
+    pub cpus: Option<String>,
+    /// `I/N`: generator I (from 1) of N.
+    pub share: Option<String>,
+    /// When to start: seconds since 1970.
+    pub start_at: Option<String>,
+    /// Seeds the arrival process.
+    pub seed: u64,
+    /// The command line, for the report.
+    pub command: String,
+}
+
+impl Options {
+    /// The plan, and what is said of it in reports.
+    ///
+    /// # Errors
+    /// One line: which option is wrong, how, and what to do.
+    pub fn resolve(&self) -> Result<(Plan, Setting), String> {
+        let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        if urls.is_empty() {
+            return Err("no server is named: ropewalk load http://host:port/path".into());
+        }
+        let log = self.request_log(&urls)?;
+        let targets = urls
+            .iter()
+            .map(|url| url.resolve(self.host.as_deref(), &self.headers))
+            .collect::<Result<Vec<_>, _>>()?;
+        let model = self.model(&log)?;
+        let verify = self.verify.unwrap_or(Verify::Length);
+        let plan = Plan {
+            sources: self.sources(&targets)?,
+            targets,
+            expected: expected::of_log(&log, verify, self.files.as_deref())?.into(),
+            connection_use: self.connection_use.unwrap_or(match self.log {
+                Some(_) => ConnectionUse::Session,
+                None => ConnectionUse::Keep,
+            }),
+            verify,
+            timeout_us: duration("--timeout", self.timeout.as_deref(), TIMEOUT_US)?,
+            connect_timeout_us: duration(
+                "--connect-timeout",
+                self.connect_timeout.as_deref(),
+                TIMEOUT_US,
+            )?,
+            latency_target_us: optional("--latency-target", self.latency_target.as_deref())?,
+            lag_bound_us: duration("--lag-bound", self.lag_bound.as_deref(), LAG_BOUND_US)?,
+            warm_up_us: duration("--warm-up", self.warm_up.as_deref(), 0)?,
+            duration_us: self.duration(&model, &log)?,
+            sessions_max: self.sessions_max(&model, &log),
+            interval_us: duration("--interval", self.interval.as_deref(), 1_000_000)?,
+            threads: self.threads()?,
+            cpus: self.cpus()?,
+            share: self.share()?,
+            start_unix_us: self.start_at()?,
+            seed: self.seed,
+            log: Arc::new(log),
+            model,
+        };
+        plan.check()?;
+        let setting = self.setting(&plan);
+        Ok((plan, setting))
+    }
+
+    fn request_log(&self, urls: &[Url]) -> Result<RequestLog, String> {
+        let Some(path) = &self.log else { return log_of_urls(urls) };
+        if let Some(url) = urls.iter().find(|url| !matches!(&*url.path, "" | "/")) {
+            return Err(format!(
+                "{}: with --log the URL names a server only; its path comes from the log",
+                url.typed
+            ));
+        }
+        let think_us = duration("--default-think", self.default_think.as_deref(), 0)?;
+        let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let log = wsesslog::read_parallel(&bytes, think_us, threads)
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+        match log.sessions() {
+            0 => Err(format!("{}: there is no request in it", path.display())),
+            _ => Ok(log),
+        }
+    }
+
+    fn model(&self, log: &RequestLog) -> Result<Model, String> {
+        let speed = self.speed.unwrap_or(1.0);
+        if self.speed.is_some() && self.arrivals != Some(Arrivals::Trace) {
+            return Err("--speed is for --arrivals trace".into());
+        }
+        match (self.arrivals, self.schedule(log)?) {
+            (Some(Arrivals::Trace), None) if log.start_us(0).is_none() => {
+                Err("--arrivals trace: the log does not say when its sessions began; \
+                     `ropewalk log import` writes logs that do"
+                    .into())
+            }
+            (Some(Arrivals::Trace), None) if !(speed.is_finite() && speed > 0.0) => {
+                Err("--speed: give a number above 0".into())
+            }
+            (Some(Arrivals::Trace), None) => Ok(Model::Open(Process::Trace(speed))),
+            (Some(Arrivals::Trace), Some(_)) => Err("--arrivals trace has its own rate: \
+                                                     leave --rate out, or set --speed"
+                .into()),
+            (Some(_), None) => Err("--arrivals: at which --rate?".into()),
+            (None, None) => {
+                let clients = self.clients.unwrap_or(CLIENTS);
+                let endless = self.log.is_none() && self.sessions.is_none();
+                Ok(Model::Closed { clients, endless })
+            }
+            (_, Some(_)) if self.clients.is_some() => Err("--connections is for closed runs and \
+                                                           --rate for open ones: leave one out"
+                .into()),
+            (Some(Arrivals::Poisson), Some(rate)) => Ok(Model::Open(Process::Poisson(rate))),
+            (_, Some(rate)) => Ok(Model::Open(Process::Constant(rate))),
+        }
+    }
+
+    /// Sessions per second.
+    fn schedule(&self, log: &RequestLog) -> Result<Option<Schedule>, String> {
+        let read = |option: &str, text: &str| {
+            text.parse::<Schedule>().map_err(|why| format!("{option} {text}: {why}"))
+        };
+        match (&self.rate, &self.request_rate) {
+            (Some(_), Some(_)) => Err("--rate and --request-rate: leave one out".into()),
+            (Some(rate), None) => read("--rate", rate).map(Some),
+            (None, Some(rate)) => {
+                let mean_length = log.requests() as f64 / log.sessions() as f64;
+                Ok(Some(read("--request-rate", rate)?.scaled(1.0 / mean_length)))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// An end for runs that have none of their own.
+    fn duration(&self, model: &Model, log: &RequestLog) -> Result<Option<u64>, String> {
+        let typed = optional("--duration", self.duration.as_deref())?;
+        let of_model = match model {
+            Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => rate.duration_us(),
+            _ => None,
+        };
+        let has_end = self.sessions.is_some()
+            || matches!(model, Model::Open(Process::Trace(_)))
+            || self.log.is_some() && log.sessions() > 0;
+        Ok(match (typed, of_model) {
+            (Some(typed), _) => Some(typed),
+            (None, Some(of_model)) => Some(of_model),
+            (None, None) if has_end => None,
+            (None, None) => Some(DURATION_US),
+        })
+    }
+
+    /// A log is replayed once, unless there is another end.
+    fn sessions_max(&self, model: &Model, log: &RequestLog) -> Option<u64> {
+        let once = self.log.is_some() && self.duration.is_none();
+        let is_trace = matches!(model, Model::Open(Process::Trace(_)));
+        let all = (once || is_trace).then_some(log.sessions() as u64);
+        self.sessions.or(all)
+    }
+
+    fn sources(&self, targets: &[Target]) -> Result<Vec<IpAddr>, String> {
+        let mut sources = Vec::new();
+        for typed in &self.sources {
+            let source: IpAddr = typed
+                .parse()
+                .map_err(|_| format!("--source {typed}: give an IP address of this machine"))?;
+            if let Some(target) = targets.iter().find(|t| t.address.is_ipv4() != source.is_ipv4()) {
+                return Err(format!(
+                    "--source {source}: {} is reached at {}, of the other IP version",
+                    target.url, target.address
+                ));
+            }
+            sources.push(source);
+        }
+        Ok(sources)
+    }
+
+    fn threads(&self) -> Result<usize, String> {
+        match self.threads {
+            Some(0) => Err("--threads: at least 1".into()),
+            Some(threads) => Ok(threads),
+            None => Ok(self.cpus()?.len().max(1)),
+        }
+    }
+
+    fn cpus(&self) -> Result<Vec<usize>, String> {
+        let Some(typed) = &self.cpus else { return Ok(Vec::new()) };
+        let allowed = os::affinity::allowed_cpus();
+        let mut cpus = Vec::new();
+        for part in typed.split(',') {
+            let wrong = || format!("--cpus {typed}: give numbers and ranges such as 1,4-7");
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first: usize = first.trim().parse().map_err(|_| wrong())?;
+            let last: usize = last.trim().parse().map_err(|_| wrong())?;
+            if let Some(cpu) = (first..=last.min(first + 4096)).find(|cpu| !allowed.contains(cpu)) {
+                return Err(format!("--cpus {typed}: CPU {cpu} is not there or not allowed"));
+            }
+            cpus.extend(first..=last);
+        }
+        if cpus.is_empty() { Err(format!("--cpus {typed}: it names none")) } else { Ok(cpus) }
+    }
+
+    fn share(&self) -> Result<(u32, u32), String> {
+        let Some(typed) = &self.share else { return Ok((0, 1)) };
+        let parsed = typed.split_once('/').and_then(|(index, of)| {
+            let (index, of): (u32, u32) = (index.parse().ok()?, of.parse().ok()?);
+            (1 <= index && index <= of).then_some((index - 1, of))
+        });
+        parsed.ok_or_else(|| format!("--share {typed}: give I/N, the I-th of N generators"))
+    }
+
+    fn start_at(&self) -> Result<Option<u64>, String> {
+        let Some(typed) = &self.start_at else { return Ok(None) };
+        let seconds: Option<f64> = typed.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
+        let seconds = seconds.ok_or_else(|| {
+            format!("--start-at {typed}: give seconds since 1970, such as $(date -d '+10 sec' +%s)")
+        })?;
+        Ok(Some((seconds * 1e6) as u64))
+    }
+
+    fn setting(&self, plan: &Plan) -> Setting {
+        Setting {
+            command: self.command.clone(),
+            targets: plan.targets.iter().map(|target| target.url.clone()).collect(),
+            arrivals: plan.model.name().to_owned(),
+            rate: match &plan.model {
+                Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => rate.to_string(),
+                _ => String::new(),
+            },
+            connections: match plan.model {
+                Model::Closed { clients, .. } => Some(clients),
+                Model::Open(_) => None,
+            },
+            connection_use: plan.connection_use.name().to_owned(),
+            verify: plan.verify.name().to_owned(),
+            timeout_us: plan.timeout_us,
+            connect_timeout_us: plan.connect_timeout_us,
+            latency_target_us: plan.latency_target_us,
+            lag_bound_us: plan.lag_bound_us,
+            seed: plan.seed,
+            log: self.log.as_ref().map(|path| path.display().to_string()),
+            share: vec![plan.share.0],
+            generators: plan.share.1,
+            threads: plan.threads as u32,
+            descriptors_max: os::limits::descriptor_limit().unwrap_or(0),
+        }
+    }
+}
+
+/// A session of one request for each URL: session k goes to the k-th target with its own path.
+fn log_of_urls(urls: &[Url]) -> Result<RequestLog, String> {
+    let mut builder = RequestLog::builder();
+    for url in urls {
+        let path = if url.path.is_empty() { "/" } else { &url.path };
+        let template = builder.intern_get(path.as_bytes());
+        builder.push_known(template, false, 0);
+        builder.end_session();
+    }
+    builder.finish().map_err(|why| why.to_string())
+}
+
+fn duration(option: &str, typed: Option<&str>, default_us: u64) -> Result<u64, String> {
+    Ok(optional(option, typed)?.unwrap_or(default_us))
+}
+
+fn optional(option: &str, typed: Option<&str>) -> Result<Option<u64>, String> {
+    let Some(typed) = typed else { return Ok(None) };
+    parse_duration(typed).map(Some).map_err(|why| format!("{option} {typed}: {why}"))
+}

@@ -1,0 +1,168 @@
+//! Targets: URLs as typed, resolved to addresses and to the fields that every request carries.
+
+use std::net::ToSocketAddrs;
+
+use crate::plan::Target;
+
+/// A URL taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// As typed.
+    pub typed: String,
+    /// Name or address, IPv6 without brackets.
+    pub host: String,
+    /// 80 if not typed.
+    pub port: u16,
+    /// As the Host field has it.
+    pub authority: String,
+    /// Path and query, from the slash on; empty if not typed.
+    pub path: String,
+}
+
+impl Url {
+    /// Reads `http://host[:port][/path]`; `http://` may be left out.
+    ///
+    /// # Errors
+    /// One line: what is wrong with it.
+    pub fn parse(typed: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{typed}: {why}; a URL is http://host[:port][/path]");
+        let rest = match typed.split_once("://") {
+            None => typed,
+            Some(("http", rest)) => rest,
+            Some(("https", _)) => return Err(wrong("TLS is not supported")),
+            Some(_) => return Err(wrong("the scheme is not http")),
+        };
+        let split = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(split);
+        let (path, _fragment) = path.split_once('#').unwrap_or((path, ""));
+        let slash = if path.starts_with('?') { "/" } else { "" };
+        if let Some(bad) = rest.chars().find(|c| c.is_control() || *c == ' ' || *c == '@') {
+            return Err(wrong(&format!("{bad:?} cannot be in it")));
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                let port = port.parse().ok().filter(|port| *port > 0);
+                (host, port.ok_or_else(|| wrong("the port is not 1 to 65535"))?)
+            }
+            _ => (authority, 80),
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if bare.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        if bare == host && host.contains(':') {
+            return Err(wrong("an IPv6 address stands in brackets"));
+        }
+        Ok(Self {
+            typed: typed.to_owned(),
+            host: bare.to_owned(),
+            port,
+            authority: authority.to_owned(),
+            path: format!("{slash}{path}"),
+        })
+    }
+
+    /// Looks the host up and puts together what every request carries. `host`: instead of its own
+    /// name; `fields`: further ones, `Name: value`.
+    ///
+    /// # Errors
+    /// One line: why it cannot be.
+    pub fn resolve(&self, host: Option<&str>, fields: &[String]) -> Result<Target, String> {
+        let addresses = (&*self.host, self.port).to_socket_addrs();
+        let mut addresses = addresses.map_err(|why| format!("{}: {why}", self.typed))?;
+        let address = addresses.next().ok_or_else(|| format!("{}: no address", self.typed))?;
+        let host = host.unwrap_or(&self.authority);
+        let mut text = " HTTP/1.1\r\n".to_owned();
+        if !fields.iter().any(|field| is_named(field, "host")) {
+            text += &format!("Host: {host}\r\n");
+        }
+        for field in fields {
+            check_field(field)?;
+            text += &format!("{field}\r\n");
+        }
+        Ok(Target { address, url: self.typed.clone(), fields: text.into_bytes() })
+    }
+}
+
+fn is_named(field: &str, name: &str) -> bool {
+    field.split_once(':').is_some_and(|(typed, _)| typed.trim().eq_ignore_ascii_case(name))
+}
+
+/// What would change where the message ends is not the user's to say.
+fn check_field(field: &str) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("--header {field:?}: {why}"));
+    let Some((name, value)) = field.split_once(':') else {
+        return wrong("a header is 'Name: value'");
+    };
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_token) {
+        return wrong("this is no name of a header");
+    }
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        return wrong("its value has a control character");
+    }
+    for framing in ["content-length", "transfer-encoding", "connection"] {
+        if name.eq_ignore_ascii_case(framing) {
+            return wrong("the generator sets it itself (see --connection)");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(typed: &str, host: &str, port: u16, authority: &str, path: &str) {
+        let url = Url::parse(typed).unwrap();
+        assert_eq!(
+            (&*url.host, url.port, &*url.authority, &*url.path),
+            (host, port, authority, path)
+        );
+    }
+
+    #[test]
+    fn urls() {
+        check("http://a.example:81/b?c", "a.example", 81, "a.example:81", "/b?c");
+        check("a.example", "a.example", 80, "a.example", "");
+        check("127.0.0.1:8080", "127.0.0.1", 8080, "127.0.0.1:8080", "");
+        check("http://[::1]:8080/x#part", "::1", 8080, "[::1]:8080", "/x");
+        check("http://[::1]/", "::1", 80, "[::1]", "/");
+        check("http://a?b=c", "a", 80, "a", "/?b=c");
+    }
+
+    #[track_caller]
+    fn check_error(typed: &str, part: &str) {
+        let error = Url::parse(typed).unwrap_err();
+        assert!(error.contains(part) && error.starts_with(typed), "{error}");
+    }
+
+    #[test]
+    fn urls_that_are_none() {
+        check_error("https://a/", "TLS");
+        check_error("ftp://a/", "scheme");
+        check_error("http://a:0/", "port");
+        check_error("http://a:http/", "port");
+        check_error("http://", "host");
+        check_error("::1", "brackets");
+        check_error("http://a/b c", "' '");
+        check_error("http://user@a/", "'@'");
+    }
+
+    #[test]
+    fn fields_of_a_target() {
+        let url = Url::parse("http://127.0.0.1:81/").unwrap();
+        let text = |host, fields: &[&str]| {
+            let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
+            url.resolve(host, &fields).map(|target| String::from_utf8(target.fields).unwrap())
+        };
+        assert_eq!(text(None, &[]).unwrap(), " HTTP/1.1\r\nHost: 127.0.0.1:81\r\n");
+        let both = text(Some("b.example"), &["Accept: */*"]).unwrap();
+        assert_eq!(both, " HTTP/1.1\r\nHost: b.example\r\nAccept: */*\r\n");
+        assert_eq!(text(None, &["host: c"]).unwrap(), " HTTP/1.1\r\nhost: c\r\n");
+        for bad in ["x", ": y", "a b: c", "Content-Length: 3", "A: b\r\nC: d"] {
+            assert!(text(None, &[bad]).unwrap_err().contains("--header"), "{bad}");
+        }
+    }
+}
