@@ -8,6 +8,7 @@ mod directory;
 mod open;
 mod read;
 mod root;
+mod space;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -17,4 +18,5 @@ pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
 pub use open::openat2_available;
 pub use read::{NowaitRead, advise_will_need, read_at, read_at_nowait};
 pub use root::{Root, Symlinks};
+pub use space::Space;
 pub use status::{FileKind, FileStatus};

@@ -1,0 +1,67 @@
+//! How much room a file system has left (statvfs).
+
+use crate::call::{check, uninterrupted};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The room on a file system that a process without privileges may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// Files take whole blocks of this many bytes.
+    pub block_bytes: u64,
+    /// How many files more there can be. None: the file system makes room for them as needed.
+    pub free_files: Option<u64>,
+}
+
+impl Space {
+    /// Of the file system that an open file or directory is on.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut raw = MaybeUninit::<libc::statvfs>::zeroed();
+        let raw = uninterrupted(|| {
+            // SAFETY: the pointer is to a live, writable statvfs of this frame, and the call
+            // writes at most that one struct. The struct is all integers, so zeroes are a valid
+            // value even if the call wrote nothing.
+            let (returned, raw) = unsafe {
+                let returned = libc::fstatvfs(file.as_raw_fd(), raw.as_mut_ptr());
+                (returned, raw.assume_init())
+            };
+            check(returned).map(|_| raw)
+        })?;
+        // Blocks are counted in fragments (statvfs(3)), which some file systems leave at 0.
+        let block_bytes = if raw.f_frsize == 0 { raw.f_bsize } else { raw.f_frsize };
+        Ok(Self {
+            free_bytes: raw.f_bavail.saturating_mul(block_bytes),
+            block_bytes: block_bytes.max(1),
+            free_files: (raw.f_files != 0).then_some(raw.f_favail),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::process::Command;
+
+    #[test]
+    fn agrees_with_df() {
+        let directory = std::env::temp_dir();
+        let space = Space::of(File::open(&directory).unwrap().as_fd()).unwrap();
+        let df = Command::new("df").args(["-B1", "--output=avail"]).arg(directory).output();
+        let text = String::from_utf8(df.unwrap().stdout).unwrap();
+        let available: u64 = text.lines().nth(1).unwrap().trim().parse().unwrap();
+        // Other programs write and delete meanwhile.
+        assert!(space.free_bytes.abs_diff(available) < 4 << 30, "{space:?}, df {available}");
+        assert!(space.block_bytes.is_power_of_two(), "{space:?}");
+    }
+
+    #[test]
+    fn a_file_system_without_files_has_no_room() {
+        let proc = Space::of(File::open("/proc").unwrap().as_fd()).unwrap();
+        assert_eq!((proc.free_bytes, proc.free_files), (0, None));
+    }
+}
