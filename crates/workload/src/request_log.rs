@@ -5,6 +5,7 @@
 
 mod builder;
 mod decimal;
+mod index;
 mod templates;
 pub mod wsesslog;
 

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::index::BATCH;
 use super::templates::TemplateTable;
 use super::{Request, RequestLog, Template};
 
@@ -12,7 +13,7 @@ use super::{Request, RequestLog, Template};
 pub enum BuildError {
     /// More requests than 32 bits can count.
     TooManyRequests,
-    /// More than [`Request::TEMPLATES_MAX`] different requests.
+    /// More than [`Request::TEMPLATES_MAX`] different requests, or more than 4 GiB of them.
     TooManyTemplates,
     /// A pause above [`Request::PAUSE_US_MAX`].
     PauseTooLong {
@@ -36,7 +37,11 @@ impl fmt::Display for BuildError {
         match self {
             Self::TooManyRequests => write!(out, "more than {} requests", u32::MAX),
             Self::TooManyTemplates => {
-                write!(out, "more than {} different requests", Request::TEMPLATES_MAX)
+                write!(
+                    out,
+                    "more than {} different requests, or 4 GiB of them",
+                    Request::TEMPLATES_MAX
+                )
             }
             Self::PauseTooLong { pause_us } => write!(
                 out,
@@ -77,14 +82,22 @@ pub struct Builder {
 impl Builder {
     /// The index of `template`, which is kept if no equal one is.
     pub fn intern(&mut self, template: Template) -> usize {
-        let known = self.templates.find(&template).or_else(|| self.templates.add(template));
-        self.known_or_full(known)
+        let known = self.templates.find_or_add(template);
+        known.unwrap_or_else(|| {
+            self.fail(BuildError::TooManyTemplates);
+            0 // the table is full, so there is one; nothing is added any more
+        })
     }
 
-    /// The index of a GET of `uri` with nothing else, without allocating if it is known.
-    pub fn intern_get(&mut self, uri: &[u8]) -> usize {
-        let known = self.templates.find_or_add_get(uri);
-        self.known_or_full(known)
+    /// The indices of GETs of `uris`, at most [`BATCH`], without an allocation for those that are
+    /// known. A batch hides the time that each lookup waits for memory.
+    #[inline]
+    pub(super) fn intern_gets(&mut self, uris: &[&[u8]]) -> [u32; BATCH] {
+        let mut found = [0; BATCH];
+        if self.templates.find_or_add_gets(uris, &mut found).is_none() {
+            self.fail(BuildError::TooManyTemplates);
+        }
+        found
     }
 
     /// Adds a request to the session under way. The first of a session joins nothing, whatever
@@ -229,13 +242,6 @@ impl Builder {
         }
     }
 
-    fn known_or_full(&mut self, known: Option<usize>) -> usize {
-        known.unwrap_or_else(|| {
-            self.fail(BuildError::TooManyTemplates);
-            0 // the table is full, so there is one
-        })
-    }
-
     fn fail(&mut self, error: BuildError) {
         self.error.get_or_insert(error);
     }
@@ -271,7 +277,8 @@ mod tests {
         builder.push(Template { method: "HEAD".into(), ..get("/a") }, false, 4);
         builder.push(Template { body: b"x"[..].into(), ..get("/a") }, false, 5);
         builder.push(Template { reply_bytes: Some(7), ..get("/a") }, false, 6);
-        assert_eq!(builder.intern_get(b"/b"), 1);
+        assert_eq!(builder.intern(get("/b")), 1);
+        assert_eq!(builder.intern_gets(&[b"/b", b"/a"])[..2], [1, 0]);
         let log = builder.finish().unwrap();
         let templates: Vec<usize> = log.session(0).iter().map(|r| r.template()).collect();
         assert_eq!(templates, [0, 1, 0, 2, 3, 4]);

@@ -137,7 +137,7 @@ const fn is_space(byte: u8) -> bool {
 fn is_method(bytes: &[u8]) -> bool {
     let begins = |known: &&str| bytes.starts_with(known.as_bytes()) && bytes.len() > known.len();
     let capitals = bytes.iter().all(u8::is_ascii_uppercase);
-    capitals && !bytes.is_empty() && !METHODS.iter().any(|known| begins(known))
+    capitals && !bytes.is_empty() && !METHODS.iter().any(begins)
 }
 
 #[cfg(test)]

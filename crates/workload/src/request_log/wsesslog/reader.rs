@@ -5,6 +5,7 @@ use std::str;
 use super::contents::{self, Contents};
 use super::{LogError, Notes, is_method, is_space};
 use crate::request_log::decimal;
+use crate::request_log::index::BATCH;
 use crate::request_log::{Builder, RequestLog, Template};
 
 /// The words of the University of Waterloo's line before a session.
@@ -18,9 +19,11 @@ pub(super) fn read(bytes: &[u8], default_think_us: u64) -> Result<(Builder, Note
         line_start: 0,
         line: 0,
         default_think_us,
+        is_between_sessions: true,
         burst_pause_us: default_think_us,
         start_line: None,
         reply_bytes: None,
+        waiting: Vec::with_capacity(BATCH),
         builder: RequestLog::builder(),
         notes: Notes::default(),
     };
@@ -28,6 +31,7 @@ pub(super) fn read(bytes: &[u8], default_think_us: u64) -> Result<(Builder, Note
         reader.line()?;
     }
     reader.end_session()?;
+    reader.settle()?;
     Ok((reader.builder, reader.notes))
 }
 
@@ -39,14 +43,27 @@ struct Reader<'b> {
     line_start: usize,
     line: u64,
     default_think_us: u64,
+    is_between_sessions: bool,
     /// The pause after the burst under way, as far as it is known.
     burst_pause_us: u64,
     /// The line of a `#@ start=` whose session has not begun.
     start_line: Option<u64>,
     /// From a `#@ reply_bytes=` whose request has not come, with its line.
     reply_bytes: Option<(u64, u64)>,
+    /// What was read but not yet told to the builder.
+    waiting: Vec<Waiting<'b>>,
     builder: Builder,
     notes: Notes,
+}
+
+/// A plain GET.
+struct Waiting<'b> {
+    uri: &'b [u8],
+    joins: bool,
+    pause_us: u64,
+    line: u64,
+    /// The line that ended the session after it.
+    ended: Option<u64>,
 }
 
 /// What may stand behind a URI.
@@ -72,23 +89,41 @@ impl<'b> Reader<'b> {
             return self.end_session();
         }
         let uri = self.token()?;
-        let is_first = self.builder.is_between_sessions();
-        if is_first && uri == b"session" && self.session_line() {
+        if self.is_between_sessions && uri == b"session" && self.session_line() {
             return Ok(());
         }
-        if is_first || !leads {
+        if self.is_between_sessions || !leads {
             self.burst_pause_us = self.default_think_us;
         }
+        let line = self.line;
         let is_plain = self.plain_rest();
-        let template = if is_plain && self.reply_bytes.is_none() {
-            self.builder.intern_get(uri)
-        } else {
-            let arguments = if is_plain { Arguments::default() } else { self.arguments()? };
-            self.template(uri, arguments)
-        };
-        self.builder.push_known(template, leads, self.burst_pause_us);
+        self.is_between_sessions = false;
         self.start_line = None;
-        self.check_builder()
+        if !is_plain || self.reply_bytes.is_some() {
+            let arguments = if is_plain { Arguments::default() } else { self.arguments()? };
+            return self.request(uri, leads, arguments);
+        }
+        let pause_us = self.burst_pause_us;
+        self.waiting.push(Waiting { uri, joins: leads, pause_us, line, ended: None });
+        if self.waiting.len() == BATCH { self.settle() } else { Ok(()) }
+    }
+
+    /// Tells the builder what waits.
+    fn settle(&mut self) -> Result<(), LogError> {
+        let mut uris = [&b""[..]; BATCH];
+        for (uri, waiting) in uris.iter_mut().zip(&self.waiting) {
+            *uri = waiting.uri;
+        }
+        let templates = self.builder.intern_gets(&uris[..self.waiting.len()]);
+        for (waiting, template) in self.waiting.drain(..).zip(templates) {
+            self.builder.push_known(template as usize, waiting.joins, waiting.pause_us);
+            check(&self.builder, waiting.line)?;
+            if let Some(line) = waiting.ended {
+                self.builder.end_session();
+                check(&self.builder, line)?;
+            }
+        }
+        Ok(())
     }
 
     /// The rest of nearly all lines: nothing, or a think time in plain decimals.
@@ -109,14 +144,23 @@ impl<'b> Reader<'b> {
         true
     }
 
-    fn template(&mut self, uri: &[u8], arguments: Arguments<'b>) -> usize {
+    /// A request that is more than a plain GET.
+    fn request(
+        &mut self,
+        uri: &[u8],
+        joins: bool,
+        arguments: Arguments<'b>,
+    ) -> Result<(), LogError> {
+        self.settle()?;
         let announced = self.reply_bytes.take().map(|(bytes, _)| bytes);
-        self.builder.intern(Template {
+        let template = Template {
             method: arguments.method.unwrap_or("GET").into(),
             uri: uri.into(),
             body: arguments.body.into(),
             reply_bytes: arguments.reply_bytes.or(announced),
-        })
+        };
+        self.builder.push(template, joins, self.burst_pause_us);
+        check(&self.builder, self.line)
     }
 
     /// Reads to the end of the line.
@@ -207,11 +251,12 @@ impl<'b> Reader<'b> {
     }
 
     fn start(&mut self, value: &[u8], position: usize) -> Result<(), LogError> {
-        if !self.builder.is_between_sessions() {
+        if !self.is_between_sessions {
             return Err(self.error(position, "start= stands within a session, not before it"));
         }
         let start_us = decimal::us(value)
             .ok_or_else(|| self.error(position, format!("{} is no start time", shown(value))))?;
+        self.settle()?; // the builder means the session after the last it knows
         self.builder.start_us(start_us);
         self.start_line = Some(self.line);
         Ok(())
@@ -224,8 +269,13 @@ impl<'b> Reader<'b> {
             let message = format!("no {what} follows what is said of it");
             return Err(LogError { line, column: 1, message });
         }
+        self.is_between_sessions = true;
+        if let Some(last) = self.waiting.last_mut() {
+            last.ended.get_or_insert(self.line);
+            return Ok(());
+        }
         self.builder.end_session();
-        self.check_builder()
+        check(&self.builder, self.line)
     }
 
     /// The rest of a line that begins with `session`, if it is one of those before a session.
@@ -282,13 +332,14 @@ impl<'b> Reader<'b> {
         let column = (position - self.line_start) as u64 + 1;
         LogError { line: self.line, column, message: message.into() }
     }
+}
 
-    #[inline]
-    fn check_builder(&self) -> Result<(), LogError> {
-        match self.builder.error() {
-            None => Ok(()),
-            Some(error) => Err(self.error(self.line_start, error.to_string())),
-        }
+/// The builder's error, if there is one since `line`.
+#[inline]
+fn check(builder: &Builder, line: u64) -> Result<(), LogError> {
+    match builder.error() {
+        None => Ok(()),
+        Some(error) => Err(LogError { line, column: 1, message: error.to_string() }),
     }
 }
 
