@@ -26,6 +26,7 @@ pub mod multipart;
 pub mod request;
 pub mod response;
 pub mod runner;
+pub mod scripted;
 pub mod template;
 mod temporary;
 
