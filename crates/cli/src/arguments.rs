@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use server::config::Arguments;
 
+use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
+
 /// A web server for static files.
 ///
 /// Ropewalk serves a directory over HTTP/1.1. How it shares the work among CPUs is a choice: its
@@ -31,6 +33,9 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Print the effective configuration, each key with its origin, or say what is wrong with it
     Check(ServeArguments),
+    /// Write, check or repair the files that load is generated for
+    #[command(after_help = FILESET_HELP, arg_required_else_help = true)]
+    Fileset(FilesetArguments),
     /// List the engines and their knobs
     Engines,
     /// Say what this machine lacks and what it costs

@@ -3,6 +3,8 @@
 
 mod arguments;
 mod engines_table;
+mod fileset_arguments;
+mod fileset_command;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,6 +38,7 @@ fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(arguments) => serve(&arguments.into()),
         Command::Check(arguments) => check(&arguments.into()),
+        Command::Fileset(arguments) => fileset_command::execute(&arguments),
         Command::Engines => print(&engines_table::table()),
         Command::Doctor { directory } => doctor(&directory),
     }

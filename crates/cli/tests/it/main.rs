@@ -3,6 +3,7 @@
 
 mod clients;
 mod differential;
+mod fileset;
 mod limits;
 mod machine;
 mod printing;

@@ -1,0 +1,72 @@
+//! What can be typed after `ropewalk fileset`, with its help.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use fileset::size;
+use workload::fileset::PRESETS;
+
+pub(crate) const FILESET_HELP: &str = "\
+A set has directories of 36 files each (SPECweb99), 102 bytes to 900 KiB, or single files. What
+is in a file follows from its name, so that `ropewalk load --verify bytes` needs no copy.
+
+What is there and right is left alone, what is not of the set is never touched. After an
+interruption the same command goes on where it was.
+
+Sizes: 51200, 50KB, 50KiB, 3.3GB; K is 1024 either way.
+
+Exit status: 0 success, 1 it could not be done, or --check found faults, 2 wrong usage.
+
+Examples:
+  ropewalk fileset --list
+  ropewalk fileset /srv/files --preset small
+  ropewalk fileset /srv/files --connections 1000     as many files as SPECweb99 has for this load
+  ropewalk fileset /srv/files --single 1KB --single 50KB
+  ropewalk fileset /srv/files --preset small --check --verify";
+
+#[derive(Args)]
+pub(crate) struct FilesetArguments {
+    /// Where the files are or shall be
+    #[arg(value_name = "DIR", required_unless_present = "list")]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// How many threads write; all CPUs by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Read every byte of the files that are there, not only their lengths and samples
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Write nothing; say what is missing or wrong
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Which set.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Choice {
+    /// A set of the literature: see --list
+    #[arg(long, value_name = "NAME", value_parser = preset_names())]
+    pub(crate) preset: Option<String>,
+    /// So many directories
+    #[arg(long, value_name = "N")]
+    pub(crate) directories: Option<u64>,
+    /// As many directories as have no more bytes than this
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) bytes: Option<u64>,
+    /// As many directories as SPECweb99 has for that many connections
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<u64>,
+    /// One file of this size; may be repeated
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) single: Vec<u64>,
+    /// List the presets: their files, bytes and where they are from
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+fn preset_names() -> PossibleValuesParser {
+    PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().into()
+}
