@@ -347,7 +347,7 @@ impl Clients<'_> {
                 self.recorder.failed(kind, expected, got, self.now_us);
             }
         }
-        if slot.session_measured && !self.plan.model.is_endless() {
+        if measured && !self.plan.model.is_endless() {
             self.recorder.abandoned((requests.len() - slot.issued as usize) as u64);
         }
         if slot.session_measured && kind.is_timeout() {

@@ -133,16 +133,20 @@ impl<'p> Clients<'p> {
     /// How long nothing will be due.
     fn idle_us(&mut self) -> u64 {
         let now_us = os::clock::now();
+        let end_us = self.recorder.window.to_us;
         let begin = match self.plan.model {
             Model::Closed { .. } if self.clients_left > 0 => self.start_us(),
             Model::Closed { .. } => NEVER,
             Model::Open(_) => self.starts.peek().map_or(NEVER, |(_, at_us)| *at_us),
         };
-        let due = begin
-            .min(self.wakes.next_us())
-            .min(self.deadlines.next_us())
-            .min(self.recorder.next_turn_us())
-            .min(self.recorder.window.to_us.max(now_us + 1));
+        let due = [
+            if begin < end_us { begin } else { NEVER },
+            if now_us < end_us { end_us } else { NEVER },
+            self.wakes.next_us(),
+            self.deadlines.next_us(),
+            self.recorder.next_turn_us(),
+        ];
+        let due = due.into_iter().min().unwrap_or(NEVER);
         due.saturating_sub(now_us).min(LOOK_US)
     }
 
@@ -162,6 +166,7 @@ impl<'p> Clients<'p> {
                 Some((session, intended_us)) => self.begin(session, intended_us),
                 None => return,
             }
+            self.now_us = os::clock::now();
         }
     }
 
@@ -193,6 +198,7 @@ impl<'p> Clients<'p> {
                 Phase::Thinking if slot.session == NO_SESSION => self.begin_next(id),
                 Phase::Thinking if at_us < self.recorder.window.to_us => {
                     self.issue(id, at_us, true);
+                    self.now_us = os::clock::now();
                 }
                 _ => {}
             }

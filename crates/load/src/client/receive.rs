@@ -10,7 +10,7 @@ use super::Clients;
 use super::issue::of_system;
 use super::slot::{Phase, Reply};
 use crate::error_kind::ErrorKind;
-use crate::plan::{Expected, ExpectedBody, Verify};
+use crate::plan::{ConnectionUse, Expected, ExpectedBody, Verify};
 
 /// Bodies of which more than this is still to come are received without being copied, unless
 /// their bytes are looked at.
@@ -187,8 +187,10 @@ impl Clients<'_> {
         if (100..200).contains(&head.status) {
             return Some(head.len);
         }
+        // A server may keep a connection that it was asked to close.
+        let keeps = self.plan.connection_use != ConnectionUse::Request;
         let slot = &mut self.slots[id as usize];
-        (slot.status, slot.keep_alive) = (head.status, head.keep_alive);
+        (slot.status, slot.keep_alive) = (head.status, head.keep_alive && keeps);
         if slot.measured {
             self.recorder.overhead(head.len, 0);
         }
