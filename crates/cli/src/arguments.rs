@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use server::config::Arguments;
 
 use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
+use crate::log_arguments::LogCommand;
 
 /// A web server for static files.
 ///
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     /// Write, check or repair the files that load is generated for
     #[command(after_help = FILESET_HELP, arg_required_else_help = true)]
     Fileset(FilesetArguments),
+    /// Generate, describe and import request logs: what clients ask for
+    #[command(subcommand)]
+    Log(LogCommand),
     /// List the engines and their knobs
     Engines,
     /// Say what this machine lacks and what it costs

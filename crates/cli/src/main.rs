@@ -5,6 +5,9 @@ mod arguments;
 mod engines_table;
 mod fileset_arguments;
 mod fileset_command;
+mod log_arguments;
+mod log_command;
+mod whole_file;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,6 +41,7 @@ fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(arguments) => serve(&arguments.into()),
         Command::Check(arguments) => check(&arguments.into()),
+        Command::Log(command) => log_command::execute(command),
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
         Command::Engines => print(&engines_table::table()),
         Command::Doctor { directory } => doctor(&directory),

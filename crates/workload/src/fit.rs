@@ -214,17 +214,18 @@ impl fmt::Display for Fit {
 /// One line.
 impl fmt::Display for Agreement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { cell, expected, actual } = &self.largest_difference;
-        let (actual, expected) = (100.0 * actual, 100.0 * expected);
-        write!(out, "largest difference {actual:.3} % for {expected:.3} % ({cell})")?;
-        if let Some(relative) = &self.largest_relative_difference {
-            let percent = 100.0 * (relative.actual / relative.expected - 1.0);
-            write!(out, ", relative {percent:+.1} % ({})", relative.cell)?;
-        }
         if let (Some(statistic), Some(degrees), Some(p)) =
             (self.chi_square, self.degrees_of_freedom, self.p_value)
         {
-            write!(out, ", chi-square {statistic:.1} of {degrees}, p = {p:.3}")?;
+            let p = if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") };
+            write!(out, "{p} (chi-square {statistic:.1} of {degrees}); ")?;
+        }
+        let Difference { cell, expected, actual } = &self.largest_difference;
+        let (actual, expected) = (100.0 * actual, 100.0 * expected);
+        write!(out, "furthest off: {cell} {actual:.3} % for {expected:.3} %")?;
+        if let Some(relative) = &self.largest_relative_difference {
+            let percent = 100.0 * (relative.actual / relative.expected - 1.0);
+            write!(out, ", relatively {} {percent:+.1} %", relative.cell)?;
         }
         writeln!(out)
     }

@@ -91,7 +91,7 @@ pub static MODEL_PRESETS: &[ModelPreset] = &[
     },
     ModelPreset {
         name: "geneves",
-        about: "680 directories, else the same: both papers used the same kind of logs",
+        about: "680 directories, else the same",
         directories: 680,
         lengths: "surge-6",
         think: INACTIVE,
@@ -99,7 +99,7 @@ pub static MODEL_PRESETS: &[ModelPreset] = &[
     },
     ModelPreset {
         name: "spec99",
-        about: "680 directories, SPECweb99's sessions, no pauses",
+        about: "680 directories, SPECweb99's sessions (mean 2.7), no pauses",
         directories: 680,
         lengths: "spec99",
         think: NO_THINK,
@@ -107,7 +107,7 @@ pub static MODEL_PRESETS: &[ModelPreset] = &[
     },
     ModelPreset {
         name: "brecht",
-        about: "680 directories, sessions of 1 or of 5 to 15, no pauses: Brecht's log generator",
+        about: "680 directories, sessions of 1 or of 5 to 15 (mean 7.3), no pauses",
         directories: 680,
         lengths: "brecht-15",
         think: NO_THINK,

@@ -37,18 +37,10 @@ struct Range {
 
 /// Names for lengths, what they stand for, and where they come from.
 pub const PRESETS: &[(&str, &str, &str)] = &[
-    (
-        "surge-6",
-        "1..6",
-        "at most six requests, as in Radhakrishnan's logs, of which no more is known",
-    ),
-    ("brecht-15", "1@30,5..15@70", "the lengths of Brecht's log generator, mean 7.3"),
+    ("surge-6", "1..6", "as in Radhakrishnan's logs, of which only the maximum is known; mean 3.5"),
+    ("brecht-15", "1@30,5..15@70", "Brecht's log generator; mean 7.3"),
     // s * 10 / (s * 10 + (1 - s)) = 0.7 for the share s = 7/37 of sessions that are kept alive.
-    (
-        "spec99",
-        "1@30,5..15@7",
-        "SPECweb99: 70 % of the requests in sessions of 10 on average, mean 2.7",
-    ),
+    ("spec99", "1@30,5..15@7", "SPECweb99: 70 % of requests in sessions of 10; mean 2.7"),
 ];
 
 impl Lengths {

@@ -5,6 +5,7 @@ mod clients;
 mod differential;
 mod fileset;
 mod limits;
+mod log;
 mod machine;
 mod printing;
 mod server_process;

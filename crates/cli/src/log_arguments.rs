@@ -1,0 +1,148 @@
+//! What can be typed after `ropewalk log`, with its help. The values are read in `log_command`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use workload::model::MODEL_PRESETS;
+use workload::session_length;
+
+/// Standard input or output in the place of a file.
+pub(crate) const DASH: &str = "-";
+
+#[derive(Subcommand)]
+pub(crate) enum LogCommand {
+    /// Generate sessions of requests: what clients of a file set ask for
+    #[command(after_help = generate_help())]
+    Generate(Box<GenerateArguments>),
+    /// Write a log that asks for every file of a set once, in one session, to warm caches
+    #[command(after_help = PRIME_HELP)]
+    Prime(PrimeArguments),
+    /// Say what is in a log, and how far it is from the distribution it should have
+    #[command(after_help = DESCRIBE_HELP)]
+    Describe(DescribeArguments),
+}
+
+/// Presets from their tables, then what cannot be told in a line for each option.
+fn generate_help() -> String {
+    let presets: String = MODEL_PRESETS
+        .iter()
+        .map(|preset| format!("  {:<13}  {}\n", preset.name, preset.about))
+        .collect();
+    let lengths: String = session_length::PRESETS
+        .iter()
+        .map(|(name, stands_for, about)| format!("  {name:<9}  {stands_for:<13}  {about}\n"))
+        .collect();
+    format!("Presets, which every other option overrides:\n{presets}\nLengths:\n{lengths}{FORMS}")
+}
+
+const FORMS: &str = "  or 7, 5..15, LENGTHS@WEIGHT,LENGTHS@WEIGHT, geometric:P, any distribution
+
+Distributions:
+  constant:VALUE, uniform:LOW,HIGH, exponential:MEAN, pareto:LOW,ALPHA, weibull:SHAPE,SCALE,
+  each with ,max=N if it shall have a ceiling; a number alone is a constant
+
+The file is in httperf's --wsesslog format. It begins with the options that made it and with how
+far it is from its distribution. The same options and seed give the same log on every machine.
+
+Examples:
+  ropewalk log generate --preset radhakrishnan --sessions 100000 --output sessions.log
+  ropewalk log generate --single 51200 --lengths 1 --requests 1000 --output -
+  ropewalk log generate --preset surge --lengths geometric:0.1 --seed 7 --output surge.log";
+
+const PRIME_HELP: &str = "\
+Examples:
+  ropewalk log prime --directories 680 --output prime.log";
+
+const DESCRIBE_HELP: &str = "\
+The distribution to compare with is the one that --directories, --alpha and --classes name, else
+the one that the head of the file names, else SPECweb99's over the directories that occur.
+
+Examples:
+  ropewalk log describe sessions.log
+  ropewalk log describe access.sessions.log --json";
+
+#[derive(Args)]
+pub(crate) struct GenerateArguments {
+    /// The model to start from
+    #[arg(long, value_name = "NAME", default_value = "geneves")]
+    pub(crate) preset: String,
+    #[command(flatten)]
+    pub(crate) mix: MixArguments,
+    /// Deal classes from shuffled decks of 1,000 with their exact shares, as SPECweb99 does
+    #[arg(long, conflicts_with = "single")]
+    pub(crate) deck: bool,
+    /// Ask for one file only, sizeBYTES
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["directories", "alpha", "classes"])]
+    pub(crate) single: Option<String>,
+    /// Requests of a session
+    #[arg(long, value_name = "LENGTHS")]
+    pub(crate) lengths: Option<String>,
+    /// Seconds between one page and the next (inactive off-time)
+    #[arg(long, value_name = "DISTRIBUTION")]
+    pub(crate) think: Option<String>,
+    /// Seconds between a page and its embedded objects (active off-time)
+    #[arg(long, value_name = "DISTRIBUTION")]
+    pub(crate) active_think: Option<String>,
+    /// Embedded objects of a page, asked for in one burst; none: every page is one file
+    #[arg(long, value_name = "DISTRIBUTION")]
+    pub(crate) pages: Option<String>,
+    /// The path at which the file set is served
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub(crate) prefix: String,
+    /// How many sessions
+    #[arg(long, value_name = "N", conflicts_with_all = ["requests", "within"])]
+    pub(crate) sessions: Option<String>,
+    /// How many requests
+    #[arg(long, value_name = "N", conflicts_with = "within")]
+    pub(crate) requests: Option<String>,
+    /// Until classes, files and popular directories are so close to their shares (default: 0.1)
+    #[arg(long, value_name = "PART")]
+    pub(crate) within: Option<String>,
+    /// Another seed gives another log of the same model
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: String,
+    /// Where to write it; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct MixArguments {
+    /// Directories of the SPECweb99 file set
+    #[arg(long, value_name = "N")]
+    pub(crate) directories: Option<String>,
+    /// Exponent of Zipf's law over the directories: 1 is SPECweb99's, 0 is uniform
+    #[arg(long, value_name = "X")]
+    pub(crate) alpha: Option<String>,
+    /// Shares of the four classes: 0.35,0.5,0.14,0.01 is SPECweb99's
+    #[arg(long, value_name = "A,B,C,D")]
+    pub(crate) classes: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct PrimeArguments {
+    /// Directories of the SPECweb99 file set
+    #[arg(long, value_name = "N", required_unless_present = "single")]
+    pub(crate) directories: Option<String>,
+    /// The file sizeBYTES in the place of directories
+    #[arg(long, value_name = "BYTES", conflicts_with = "directories")]
+    pub(crate) single: Option<String>,
+    /// The path at which the file set is served
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub(crate) prefix: String,
+    /// Where to write it; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct DescribeArguments {
+    /// The log, in httperf's --wsesslog format; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) mix: MixArguments,
+    /// For programs: JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

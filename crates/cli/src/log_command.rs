@@ -1,0 +1,290 @@
+//! `ropewalk log`: request logs are generated, described and imported.
+//!
+//! What a log is and how it is made is `workload`'s business; here options are read and files
+//! written.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::str::FromStr;
+use std::thread::available_parallelism;
+
+use workload::describe::{describe, guess_target};
+use workload::distribution::Distribution;
+use workload::fileset::{CLASSES, DIRECTORIES_MAX, FileSet};
+use workload::generate::{Extent, GenerateError, generate, prime};
+use workload::mix::Mix;
+use workload::model::{Files, MODEL_PRESETS, Model, ModelPreset, Pages};
+use workload::request_log::RequestLog;
+use workload::request_log::wsesslog::{self, WriteError};
+
+use crate::log_arguments::{
+    DASH, DescribeArguments, GenerateArguments, LogCommand, MixArguments, PrimeArguments,
+};
+use crate::{Failure, print, whole_file};
+
+/// How far a generated log may be from its distribution if nobody says how long it is.
+const WITHIN: f64 = 0.1;
+/// A larger exponent leaves nothing but the first directory.
+const ALPHA_MAX: f64 = 20.0;
+/// Seconds before embedded objects for a preset without pages: SURGE's mean, as the papers have it.
+const ACTIVE_THINK: Distribution = Distribution::constant(0.343);
+/// What the first line of a generated log's head begins with.
+const MADE_BY: &str = "ropewalk log generate ";
+/// As much of a log as is searched for that line.
+const HEAD_BYTES: usize = 4096;
+
+pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
+    match command {
+        LogCommand::Generate(arguments) => generate_log(&arguments),
+        LogCommand::Prime(arguments) => prime_log(&arguments),
+        LogCommand::Describe(arguments) => describe_log(&arguments),
+    }
+}
+
+fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
+    let model = model(arguments)?;
+    let (extent, extent_typed) = extent(arguments)?;
+    let seed: u64 = whole("--seed", &arguments.seed, 0, u64::MAX)?;
+    let log = generate(&model, extent, seed).map_err(cannot_generate)?;
+    let target = match &model.files {
+        Files::Spec(mix) => Some(mix),
+        Files::Single(_) => None,
+    };
+    let head = format!(
+        "{MADE_BY}{model} {extent_typed} --seed {seed}\n{}\n{}",
+        expectations(&model),
+        describe(&log, target)
+    );
+    write_log(&log, &head, &arguments.output)
+}
+
+/// What the model says of the numbers that follow in the description.
+fn expectations(model: &Model) -> String {
+    let Model { lengths, think, pages, .. } = model;
+    let mut line = format!("model: mean session length {:.2}", lengths.mean());
+    line += &format!(", mean pause between pages {:.3} s", think.mean());
+    if let Some(Pages { embedded, active_think }) = pages {
+        line += &format!(
+            ", {:.2} objects in a page after {:.3} s",
+            embedded.mean_of_counts(),
+            active_think.mean()
+        );
+    }
+    line
+}
+
+fn prime_log(arguments: &PrimeArguments) -> Result<(), Failure> {
+    let PrimeArguments { directories, single, prefix, output } = arguments;
+    let set = match (directories, single) {
+        (Some(directories), _) => FileSet::directories(u64::from(directory_count(directories)?)),
+        (None, Some(bytes)) => FileSet::singles(&[single_bytes(bytes)?]),
+        (None, None) => FileSet::singles(&[]), // clap requires one of the two
+    };
+    let set = set.map_err(|why| Failure::Usage(why.to_string()))?;
+    let log = prime(&set, &mounted_at(prefix)?).map_err(cannot_generate)?;
+    let head = format!("every file once\n{}", describe(&log, None));
+    write_log(&log, &head, output)
+}
+
+fn describe_log(arguments: &DescribeArguments) -> Result<(), Failure> {
+    let bytes = read(&arguments.file)?;
+    let threads = available_parallelism().map_or(1, usize::from);
+    let log = wsesslog::read_parallel(&bytes, 0, threads)
+        .map_err(|why| Failure::Usage(format!("{}: {why}", arguments.file.display())))?;
+    let target = target(&arguments.mix, &bytes, &log)?;
+    let description = describe(&log, target.as_ref());
+    if arguments.json { print(&description.to_json()) } else { print(&description.to_string()) }
+}
+
+/// The mix to compare with: typed, or of the head of the file, or guessed.
+fn target(typed: &MixArguments, bytes: &[u8], log: &RequestLog) -> Result<Option<Mix>, Failure> {
+    let start = mix_in_head(bytes).or_else(|| guess_target(log));
+    let is_typed = typed.directories.is_some() || typed.alpha.is_some() || typed.classes.is_some();
+    match start {
+        Some(start) => override_mix(&start, typed).map(Some),
+        None if is_typed => override_mix(&Mix::spec99(1), typed).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The mix that the head of a generated log names.
+fn mix_in_head(bytes: &[u8]) -> Option<Mix> {
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+    let line = head.split(|&byte| byte == b'\n').find_map(|line| {
+        std::str::from_utf8(line).ok()?.strip_prefix("# ")?.strip_prefix(MADE_BY)
+    })?;
+    let words: Vec<&str> = line.split(' ').collect();
+    let value = |flag: &str| {
+        let position = words.iter().position(|word| *word == flag)?;
+        words.get(position + 1).map(|word| (*word).to_owned())
+    };
+    let typed = MixArguments {
+        directories: Some(value("--directories")?),
+        alpha: value("--alpha"),
+        classes: value("--classes"),
+    };
+    override_mix(&Mix::spec99(1), &typed).ok()
+}
+
+fn model(arguments: &GenerateArguments) -> Result<Model, Failure> {
+    let GenerateArguments { single, lengths, think, pages, active_think, .. } = arguments;
+    let mut model = preset(&arguments.preset)?.model();
+    model.prefix = mounted_at(&arguments.prefix)?;
+    if let Files::Spec(mix) = &mut model.files {
+        *mix = Mix { deck: arguments.deck, ..override_mix(mix, &arguments.mix)? };
+    }
+    if let Some(bytes) = single {
+        model.files = Files::Single(single_bytes(bytes)?);
+    }
+    if let Some(lengths) = lengths {
+        model.lengths = parsed("--lengths", lengths)?;
+    }
+    if let Some(think) = think {
+        model.think = parsed("--think", think)?;
+    }
+    let preset_active = model.pages.map_or(ACTIVE_THINK, |pages| pages.active_think);
+    match pages.as_deref() {
+        Some("none") => model.pages = None,
+        Some(embedded) => {
+            model.pages = Some(Pages::new(parsed("--pages", embedded)?, preset_active));
+        }
+        None => {}
+    }
+    match (active_think, &mut model.pages) {
+        (Some(typed), Some(pages)) => pages.active_think = parsed("--active-think", typed)?,
+        (Some(_), None) => {
+            let why =
+                "--active-think: it precedes embedded objects, and there are none: add --pages";
+            return Err(Failure::Usage(why.into()));
+        }
+        (None, _) => {}
+    }
+    Ok(model)
+}
+
+fn preset(name: &str) -> Result<&'static ModelPreset, Failure> {
+    ModelPreset::find(name).ok_or_else(|| {
+        let names: Vec<&str> = MODEL_PRESETS.iter().map(|preset| preset.name).collect();
+        Failure::Usage(format!("--preset {name}: unknown; there are {}", names.join(", ")))
+    })
+}
+
+fn override_mix(mix: &Mix, typed: &MixArguments) -> Result<Mix, Failure> {
+    let mut mix = mix.clone();
+    if let Some(directories) = &typed.directories {
+        mix.directories = directory_count(directories)?;
+    }
+    if let Some(alpha) = &typed.alpha {
+        mix.alpha = number("--alpha", alpha, 0.0, ALPHA_MAX)?;
+    }
+    if let Some(classes) = &typed.classes {
+        mix.classes = class_weights(classes)?;
+    }
+    Ok(mix)
+}
+
+fn class_weights(typed: &str) -> Result<[f64; CLASSES], Failure> {
+    let weights: Vec<f64> = typed
+        .split(',')
+        .map(|weight| number("--classes", weight, 0.0, 1e9))
+        .collect::<Result<_, _>>()?;
+    match <[f64; CLASSES]>::try_from(weights) {
+        Ok(weights) if weights.iter().any(|&weight| weight > 0.0) => Ok(weights),
+        _ => Err(Failure::Usage(format!(
+            "--classes {typed}: write the weights of the four classes, not all 0: \
+             0.35,0.5,0.14,0.01"
+        ))),
+    }
+}
+
+fn extent(arguments: &GenerateArguments) -> Result<(Extent, String), Failure> {
+    let GenerateArguments { sessions, requests, within, .. } = arguments;
+    let count = |flag, typed| whole(flag, typed, 1, u64::from(u32::MAX));
+    let extent = match (sessions, requests, within) {
+        (Some(sessions), ..) => Extent::Sessions(count("--sessions", sessions)?),
+        (_, Some(requests), _) => Extent::Requests(count("--requests", requests)?),
+        (.., Some(within)) => Extent::Within(number("--within", within, 0.001, 1.0)?),
+        _ => Extent::Within(WITHIN),
+    };
+    let typed = match extent {
+        Extent::Sessions(count) => format!("--sessions {count}"),
+        Extent::Requests(count) => format!("--requests {count}"),
+        Extent::Within(part) => format!("--within {part}"),
+    };
+    Ok((extent, typed))
+}
+
+/// The prefix of every URI: without a slash at its end.
+fn mounted_at(typed: &str) -> Result<String, Failure> {
+    let prefix = typed.trim_end_matches('/');
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+    if prefix.is_empty() || prefix.starts_with('/') && prefix.bytes().all(plain) {
+        return Ok(prefix.to_owned());
+    }
+    let why = "write a path that begins with a slash, in the form that URIs have";
+    Err(Failure::Usage(format!("--prefix {typed:?}: {why}")))
+}
+
+fn directory_count(typed: &str) -> Result<u32, Failure> {
+    let count = whole("--directories", typed, 1, u64::from(DIRECTORIES_MAX))?;
+    Ok(count as u32) // at most DIRECTORIES_MAX
+}
+
+fn single_bytes(typed: &str) -> Result<u64, Failure> {
+    whole("--single", typed, 0, workload::fileset::SINGLE_BYTES_MAX)
+}
+
+fn whole(flag: &str, typed: &str, min: u64, max: u64) -> Result<u64, Failure> {
+    match typed.parse::<u64>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => {
+            Err(Failure::Usage(format!("{flag} {typed}: write a whole number from {min} to {max}")))
+        }
+    }
+}
+
+fn number(flag: &str, typed: &str, min: f64, max: f64) -> Result<f64, Failure> {
+    match typed.parse::<f64>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(Failure::Usage(format!("{flag} {typed}: write a number from {min} to {max}"))),
+    }
+}
+
+fn parsed<T: FromStr<Err = String>>(flag: &str, typed: &str) -> Result<T, Failure> {
+    typed.parse().map_err(|why| Failure::Usage(format!("{flag} {why}")))
+}
+
+fn cannot_generate(why: GenerateError) -> Failure {
+    Failure::Usage(format!("no such log: {why}"))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == DASH {
+        io::stdin().read_to_end(&mut bytes).map(drop)
+    } else {
+        fs::read(path).map(|read| bytes = read)
+    };
+    match read {
+        Ok(()) => Ok(bytes),
+        Err(why) => Err(Failure::Usage(format!("FILE: cannot read {}: {why}", path.display()))),
+    }
+}
+
+/// Writes a log with its head and says on standard output what it wrote, unless that is the log.
+fn write_log(log: &RequestLog, head: &str, output: &Path) -> Result<(), Failure> {
+    if output.as_os_str() == DASH {
+        let mut out = io::stdout().lock();
+        let written = wsesslog::write(log, &mut out, head);
+        return match written.and_then(|()| Ok(out.flush()?)) {
+            // A reader that has seen enough (`| head`) is no failure.
+            Err(WriteError::Io(why)) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(why) => Err(Failure::Operation(format!("cannot print: {why}"))),
+            Ok(()) => Ok(()),
+        };
+    }
+    whole_file::write(output, |file| wsesslog::write(log, file, head))
+        .map_err(|why| Failure::Operation(format!("cannot write {}: {why}", output.display())))?;
+    print(&format!("{}: {head}", output.display()))
+}
