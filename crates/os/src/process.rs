@@ -53,11 +53,21 @@ pub fn set_precise_timers() -> io::Result<()> {
 
 /// The processor time of the process so far, in user mode and in system mode.
 pub fn cpu_times() -> (Duration, Duration) {
+    cpu_times_of(libc::RUSAGE_SELF)
+}
+
+/// The processor time of the children that have been waited for, and of theirs, in user mode and
+/// in system mode. Read before and after one `wait` it tells what that child alone has used.
+pub fn cpu_times_of_children() -> (Duration, Duration) {
+    cpu_times_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_times_of(whom: libc::c_int) -> (Duration, Duration) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame, which is all integers, so
     // that zeroes are a valid value even if the call wrote nothing.
     let (returned, usage) = unsafe {
-        let returned = libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        let returned = libc::getrusage(whom, usage.as_mut_ptr());
         (returned, usage.assume_init())
     };
     assert_eq!(returned, 0, "getrusage fails only for bad arguments");
@@ -96,6 +106,15 @@ mod tests {
         let total = crate::clock::cpu_time_process();
         assert!(user + system > Duration::ZERO);
         assert!((user + system).abs_diff(total) < Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_child_counts_once_it_has_been_waited_for() {
+        let count = "n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done";
+        let (user_before, system_before) = cpu_times_of_children();
+        std::process::Command::new("sh").args(["-c", count]).status().unwrap();
+        let (user, system) = cpu_times_of_children();
+        assert!(user + system > user_before + system_before + Duration::from_millis(1));
     }
 
     #[test]
