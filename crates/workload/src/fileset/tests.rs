@@ -155,7 +155,10 @@ fn single_files_are_each_there_once() {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_read_again(index in any::<prop::sample::Index>(), bytes in 0..SINGLE_BYTES_MAX) {
+    fn what_is_shown_is_read_again(
+        index in any::<prop::sample::Index>(),
+        bytes in 0..SINGLE_BYTES_MAX,
+    ) {
         let set = FileSet::directories(u64::from(DIRECTORIES_MAX)).unwrap();
         let file = set.file(index.index(set.files() as usize) as u64).unwrap();
         prop_assert!(set.contains(file));
@@ -172,7 +175,9 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_located_is_the_end_of_the_path(path in "(/?(dir[0-9]{4,6}|class[0-9]_[0-9]|size[0-9]{0,3})){1,3}") {
+    fn whatever_is_located_is_the_end_of_the_path(
+        path in "(/?(dir[0-9]{4,6}|class[0-9]_[0-9]|size[0-9]{0,3})){1,3}",
+    ) {
         if let Some(file) = File::locate(path.as_bytes()) {
             prop_assert!(path.ends_with(file.path().as_str()));
         }
