@@ -3,14 +3,15 @@
 //! A [`Peer`] is read from a file (`peers/NAME.toml`), found on the machine ([`Peer::install`]),
 //! and started under one of its settings ([`RunningServer`]) in a control group ([`Group`]) of its
 //! own, so that the processor time of all its processes counts, those included that live for a
-//! moment only. Servers are driven from outside ([`wrk`], [`http`]) and observed from outside
-//! ([`memory`]): nothing here is linked with a server, ours included.
+//! moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and observed from
+//! outside ([`memory`]): nothing here is linked with a server, ours included.
 //!
 //! Which servers to compare, and how often, is decided by the callers. Errors are sentences for
 //! the person at the terminal; there is nothing a program could do about them.
 
 #![forbid(unsafe_code)]
 
+pub mod client;
 mod group;
 mod guard;
 pub mod http;

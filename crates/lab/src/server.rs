@@ -101,6 +101,12 @@ impl RunningServer {
         self.first_byte_us
     }
 
+    /// Asks it to stop and returns everything it has printed, its last words included.
+    pub fn stop(mut self) -> String {
+        self.end();
+        self.printed()
+    }
+
     fn wait_until_ready(&mut self, within_ms: u64, start: u64, path: &str) -> Result<(), String> {
         loop {
             let answer = http::connect(self.address)
@@ -124,18 +130,19 @@ impl RunningServer {
     }
 
     fn complaint(&self, what: &str) -> String {
-        let printed: String = ["output.log", "error.log"]
+        format!("it does not serve ({what}): {}", process::last_lines(&self.printed()))
+    }
+
+    fn printed(&self) -> String {
+        ["output.log", "error.log"]
             .iter()
             .filter_map(|name| fs::read_to_string(self.work_dir.join(name)).ok())
-            .collect();
-        format!("it does not serve ({what}): {}", process::last_lines(&printed))
+            .collect()
     }
-}
 
-impl Drop for RunningServer {
     /// Asks it to stop, then kills what is left of its group. Nothing here can be answered to, so
     /// errors are ignored.
-    fn drop(&mut self) {
+    fn end(&mut self) {
         process::signal(&self.stop.signal, &[self.child.id()]);
         let begun_us = os::clock::now();
         while matches!(self.child.try_wait(), Ok(None)) {
@@ -146,6 +153,15 @@ impl Drop for RunningServer {
             thread::sleep(Duration::from_millis(2));
         }
         self.group.kill();
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        // Once it has ended and been waited for its number may be another's.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end();
+        }
         let _ = fs::remove_dir_all(&self.work_dir);
     }
 }

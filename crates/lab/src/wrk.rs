@@ -5,10 +5,9 @@
 //! it has counted so far. Closed loop: each connection waits for its answer, so its rates say what
 //! a server costs and not how it behaves under more load than it can bear.
 
+use crate::client::Client;
 use crate::http::Connection;
-use crate::process;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -46,6 +45,8 @@ pub struct Outcome {
     pub other_errors: u64,
     /// Answers that took more than 2 seconds; they count as requests all the same.
     pub late: u64,
+    /// The processor time that wrk itself used.
+    pub cpu: Duration,
 }
 
 impl Outcome {
@@ -68,37 +69,22 @@ impl Outcome {
 /// A window with more answers of failure than this share does not count.
 const REFUSED_SHARE_MAX: f64 = 0.01;
 
-/// A running wrk; killed when dropped.
-struct Wrk(Child);
-
-impl Drop for Wrk {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// How long wrk may take to report after it has been interrupted.
+const REPORT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs wrk, with one thread.
 ///
 /// # Errors
 /// When it is not installed, or prints something unknown.
 pub fn run(load: &Load<'_>) -> Result<Outcome, String> {
-    let command = process::pinned(load.cpu, &arguments(load));
-    let mut wrk = Command::new(&command[0])
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map(Wrk)
-        .map_err(|why| format!("{}: {why}", command[0]))?;
+    let wrk = Client::start(load.cpu, &arguments(load))?;
     thread::sleep(load.duration);
-    process::signal("INT", &[wrk.0.id()]);
-    let output = read_all(&mut wrk.0)?;
-    parse(&output).ok_or_else(|| {
-        format!("wrk (apt-get install wrk) did not report: {}", process::last_lines(&output))
-    })
+    wrk.interrupt();
+    let finished = wrk.finish(REPORT_WITHIN)?;
+    let outcome = parse(&finished.output).ok_or_else(|| {
+        format!("wrk (apt-get install wrk) did not report: {}", finished.complaint())
+    })?;
+    Ok(Outcome { cpu: finished.cpu, ..outcome })
 }
 
 fn arguments(load: &Load<'_>) -> Vec<String> {
@@ -115,19 +101,6 @@ fn arguments(load: &Load<'_>) -> Vec<String> {
     }
     arguments.push(load.url.to_owned());
     arguments
-}
-
-fn read_all(child: &mut Child) -> Result<String, String> {
-    let mut text = String::new();
-    // wrk's report is shorter than a pipe's buffer, so the order of the two does not matter.
-    if let Some(mut stdout) = child.stdout.take() {
-        std::io::Read::read_to_string(&mut stdout, &mut text).map_err(|why| why.to_string())?;
-    }
-    if let Some(mut stderr) = child.stderr.take() {
-        std::io::Read::read_to_string(&mut stderr, &mut text).map_err(|why| why.to_string())?;
-    }
-    child.wait().map_err(|why| why.to_string())?;
-    Ok(text)
 }
 
 fn parse(report: &str) -> Option<Outcome> {

@@ -1,0 +1,174 @@
+//! Load generators as processes: started on one processor, ended in time, and what they used.
+//!
+//! The processor time is that of the process itself, from the kernel's account of children that
+//! have been waited for; so it is right only while one thread here waits for children at a time.
+
+use crate::process;
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// How often a client is looked at while it runs: rarely enough not to be in its way.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A generator that runs; killed when dropped.
+#[derive(Debug)]
+pub struct Client {
+    child: Child,
+    program: String,
+}
+
+/// A generator that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Everything it printed, to either stream.
+    pub output: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The processor time it used, from its start to its end, in user and in system mode.
+    pub cpu: Duration,
+    /// The most memory that was seen resident, in bytes; 0 if it ended before it was looked at.
+    pub resident_bytes_max: u64,
+}
+
+impl Client {
+    /// Starts `command` on one processor. It may print no more than fits a pipe (64 KiB).
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(cpu: usize, command: &[String]) -> Result<Self, String> {
+        let pinned = process::pinned(cpu, command);
+        let child = Command::new(&pinned[0])
+            .args(&pinned[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|why| format!("{}: {why}", pinned[0]))?;
+        Ok(Self { child, program: command.first().cloned().unwrap_or_default() })
+    }
+
+    /// Sends SIGINT, after which most generators report what they have counted so far.
+    pub fn interrupt(&self) {
+        process::signal("INT", &[self.child.id()]);
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it has not ended `within` this time; it is then killed.
+    pub fn finish(mut self, within: Duration) -> Result<Finished, String> {
+        let explain = |why| format!("cannot wait for a process: {why}");
+        let begun_us = os::clock::now();
+        let mut resident_bytes_max = 0;
+        loop {
+            resident_bytes_max = resident_bytes_max.max(resident_bytes_max_of(self.child.id()));
+            // The kernel adds a child to the account when it is waited for: here, and alone.
+            let before = cpu_of_children();
+            if let Some(status) = self.child.try_wait().map_err(explain)? {
+                let cpu = cpu_of_children().saturating_sub(before);
+                return Ok(Finished { output: self.output(), status, cpu, resident_bytes_max });
+            }
+            if u128::from(os::clock::now() - begun_us) > within.as_micros() {
+                return Err(format!("{} did not end within {within:?}", self.program));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn output(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // Both ends of a pipe whose writer is gone can be read; what cannot is not there.
+        if let Some(mut stdout) = self.child.stdout.take() {
+            let _ = stdout.read_to_end(&mut bytes);
+        }
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// What it printed, if it succeeded.
+    ///
+    /// # Errors
+    /// The end of what it printed, if it did not.
+    pub fn into_output(self) -> Result<String, String> {
+        if self.status.success() { Ok(self.output) } else { Err(self.complaint()) }
+    }
+
+    /// How it ended, and its last words.
+    pub fn complaint(&self) -> String {
+        format!("{}: {}", self.status, process::last_lines(&self.output))
+    }
+}
+
+fn cpu_of_children() -> Duration {
+    let (user, system) = os::process::cpu_times_of_children();
+    user + system
+}
+
+/// The high-water mark of a process's resident memory; 0 when it cannot be read (any more).
+fn resident_bytes_max_of(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.unwrap_or(0_u64) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str) -> Client {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        Client::start(0, &command).expect("there is a shell")
+    }
+
+    #[test]
+    fn output_status_and_memory_are_told() {
+        let client = start("echo out; echo err >&2; sleep 0.1; exit 3");
+        let finished = client.finish(Duration::from_secs(20)).expect("it ends");
+        assert_eq!((finished.output.as_str(), finished.status.code()), ("out\nerr\n", Some(3)));
+        assert!(finished.resident_bytes_max > 100_000, "{finished:?}");
+        assert!(finished.into_output().expect_err("it failed").ends_with("out\nerr"));
+    }
+
+    #[test]
+    fn processor_time_is_not_waiting_time() {
+        let busy = start("n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done");
+        let busy = busy.finish(Duration::from_secs(60)).expect("it ends");
+        let idle = start("sleep 0.2").finish(Duration::from_secs(60)).expect("it ends");
+        assert!(busy.cpu > idle.cpu, "{busy:?} {idle:?}");
+        assert!(busy.cpu > Duration::from_millis(10), "{busy:?}");
+    }
+
+    #[test]
+    fn a_client_that_does_not_end_is_killed() {
+        let client = start("exec sleep 60");
+        let pid = client.child.id();
+        let why = client.finish(Duration::from_millis(50)).expect_err("it sleeps");
+        assert_eq!(why, "sh did not end within 50ms");
+        assert!(fs::metadata(format!("/proc/{pid}")).is_err());
+    }
+
+    #[test]
+    fn an_interrupt_arrives() {
+        let client = start("trap 'echo enough; exit' INT; echo; sleep 0.3; sleep 60");
+        thread::sleep(Duration::from_millis(100));
+        client.interrupt();
+        let finished = client.finish(Duration::from_secs(20)).expect("it ends");
+        assert_eq!(finished.output.trim(), "enough");
+    }
+}
