@@ -14,5 +14,7 @@ pub mod outcome;
 pub mod plan;
 pub mod report;
 pub mod run;
+pub mod schedule;
 mod starts;
 pub mod target;
+pub mod units;

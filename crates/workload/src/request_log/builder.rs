@@ -89,6 +89,11 @@ impl Builder {
         })
     }
 
+    /// As [`intern`](Self::intern), of a GET of `uri` without a body.
+    pub fn intern_get(&mut self, uri: &[u8]) -> usize {
+        self.intern(Template::get(uri))
+    }
+
     /// The indices of GETs of `uris`, at most [`BATCH`], without an allocation for those that are
     /// known. A batch hides the time that each lookup waits for memory.
     #[inline]
@@ -277,7 +282,7 @@ mod tests {
         builder.push(Template { method: "HEAD".into(), ..get("/a") }, false, 4);
         builder.push(Template { body: b"x"[..].into(), ..get("/a") }, false, 5);
         builder.push(Template { reply_bytes: Some(7), ..get("/a") }, false, 6);
-        assert_eq!(builder.intern(get("/b")), 1);
+        assert_eq!(builder.intern_get(b"/b"), 1);
         assert_eq!(builder.intern_gets(&[b"/b", b"/a"])[..2], [1, 0]);
         let log = builder.finish().unwrap();
         let templates: Vec<usize> = log.session(0).iter().map(|r| r.template()).collect();
