@@ -113,10 +113,10 @@ impl ErrorKind {
             Self::BadStatus => "not the status that was expected: see the counts of status",
             Self::BadReply => "what came is not HTTP/1",
             Self::OutOfPorts => {
-                "this machine ran out of local ports: give more source addresses, \
-                keep connections alive, or widen net.ipv4.ip_local_port_range"
+                "no local port was left: give more source addresses, keep \
+                connections alive, or widen net.ipv4.ip_local_port_range"
             }
-            Self::OutOfDescriptors => "this process ran out of descriptors: raise `ulimit -n`",
+            Self::OutOfDescriptors => "no descriptor was left: raise the limit with `ulimit -n`",
             Self::Other => "the system refused something else",
         }
     }

@@ -10,6 +10,7 @@ mod client;
 pub mod error_kind;
 pub mod expected;
 pub mod measures;
+pub mod merge;
 pub mod outcome;
 pub mod plan;
 pub mod report;

@@ -1,9 +1,22 @@
-//! The outcome of a run: what was asked for, what was measured, whether it can be trusted.
+//! The outcome of a run: what was asked for, what was measured, whether it can be trusted; and the
+//! figures by which a run is judged. How they are shown is `report`'s.
 
-use crate::measures::Measures;
+use serde::{Deserialize, Serialize};
+
+use crate::measures::{FILE_KINDS, FileRow, Measures, OTHER, SINGLE};
+
+/// The exit status of a run without errors.
+pub const EXIT_SUCCESS: u8 = 0;
+/// The exit status of a run in which the target failed at least one request.
+pub const EXIT_TARGET_ERRORS: u8 = 1;
+/// The exit status of a run that says nothing about the target.
+pub const EXIT_VOID: u8 = 3;
+
+/// A kind of file with fewer requests is left out of the spread: one timeout would be above 1 %.
+pub const SPREAD_REQUESTS_MIN: u64 = 100;
 
 /// A run of one generator, or of several merged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// What the run was.
     pub setting: Setting,
@@ -26,8 +39,9 @@ pub struct Outcome {
 }
 
 /// What a run was, as far as its reader needs it. Generators of one run agree in all of it but
-/// `command`.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// `command`, `share`, `threads` and `descriptors_max`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Setting {
     /// The command line.
     pub command: String,
@@ -55,12 +69,245 @@ pub struct Setting {
     pub seed: u64,
     /// The request log's path.
     pub log: Option<String>,
-    /// How many generators the run has and which ones this outcome holds.
+    /// Which generators this outcome holds, from 0, in ascending order.
     pub share: Vec<u32>,
-    /// How many generators the run has.
+    /// How many generators the run has; 0 means one.
     pub generators: u32,
     /// Threads, of all generators held.
     pub threads: u32,
-    /// The open-file limit that was in force, for hints.
+    /// The open-file limit that was in force, for hints; the lowest of the generators held.
     pub descriptors_max: u64,
+}
+
+/// How differently the kinds of file fared: the one figure of fairness.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The largest timeout percentage less the smallest, in percentage points.
+    pub points: f64,
+    /// The kind of file with the largest, and it.
+    pub largest: (usize, f64),
+    /// The kind of file with the smallest, and it.
+    pub smallest: (usize, f64),
+    /// How many kinds were compared.
+    pub kinds: usize,
+    /// How many kinds were asked for, but fewer than [`SPREAD_REQUESTS_MIN`] times.
+    pub left_out: usize,
+}
+
+impl Outcome {
+    /// Puts the outcomes of the generators of one run together. The result does not depend on
+    /// their order.
+    ///
+    /// # Errors
+    /// One line, if they are not of one run, or if a generator's share is there twice.
+    pub fn merge(outcomes: Vec<Self>) -> Result<Self, String> {
+        crate::merge::merge(outcomes)
+    }
+
+    /// The generators, from 0, whose outcomes are not in this one.
+    #[must_use]
+    pub fn missing_shares(&self) -> Vec<u32> {
+        let share = &self.setting.share;
+        // One outcome that names no share is a whole run.
+        let of = if share.is_empty() { 0 } else { self.setting.generators };
+        (0..of).filter(|index| !share.contains(index)).collect()
+    }
+
+    /// One line for each missing share, counted from 1 as people do.
+    pub fn incomplete(&self) -> impl Iterator<Item = String> + '_ {
+        let of = self.setting.generators;
+        let line = move |index| format!("incomplete: share {} of {of} is missing", index + 1);
+        self.missing_shares().into_iter().map(line)
+    }
+
+    /// Requests of which something is known: replies, errors, and those that were never issued
+    /// because an earlier one of their session failed.
+    #[must_use]
+    pub fn requests_due(&self) -> u64 {
+        let counts = &self.measures.counts;
+        counts
+            .replies
+            .saturating_add(self.measures.errors.total())
+            .saturating_add(counts.requests_abandoned)
+    }
+
+    /// The part of the requests due that got a good reply, 0 to 1; 0 if none was due.
+    #[must_use]
+    pub fn served_share(&self) -> f64 {
+        share(self.measures.counts.replies, self.requests_due())
+    }
+
+    /// The part of the requests due that failed, 0 to 1, those never issued not counted.
+    #[must_use]
+    pub fn error_share(&self) -> f64 {
+        share(self.measures.errors.total(), self.requests_due())
+    }
+
+    /// The part of the good replies that came within the latency target, 0 to 1.
+    #[must_use]
+    pub fn in_time_share(&self) -> f64 {
+        share(self.measures.counts.replies_in_time, self.measures.counts.replies)
+    }
+
+    /// Length of the measured window in seconds.
+    #[must_use]
+    pub fn window_s(&self) -> f64 {
+        self.window_us as f64 / 1e6
+    }
+
+    /// Requests due each second.
+    #[must_use]
+    pub fn offered_rate(&self) -> f64 {
+        self.per_second(self.requests_due())
+    }
+
+    /// Good replies each second.
+    #[must_use]
+    pub fn throughput(&self) -> f64 {
+        self.per_second(self.measures.counts.replies)
+    }
+
+    /// Good replies within the latency target each second; all good replies if there is none.
+    #[must_use]
+    pub fn goodput(&self) -> f64 {
+        self.per_second(self.measures.counts.replies_in_time)
+    }
+
+    /// `count` over the window.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        if self.window_us == 0 { 0.0 } else { count as f64 / self.window_s() }
+    }
+
+    /// How differently the kinds of file fared; none if no kind was asked for often enough.
+    #[must_use]
+    pub fn fairness_spread(&self) -> Option<Spread> {
+        let kinds = self.measures.files.iter().enumerate().filter(|(kind, _)| *kind != OTHER);
+        spread(kinds.filter(|(_, row)| row.requests > 0))
+    }
+
+    /// 0 for success, 1 if the target failed a request, 3 if the run says nothing about it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if !self.void.is_empty() {
+            EXIT_VOID
+        } else if self.measures.errors.total() > 0 {
+            EXIT_TARGET_ERRORS
+        } else {
+            EXIT_SUCCESS
+        }
+    }
+}
+
+/// The name of a row of [`Measures::files`].
+#[must_use]
+pub fn file_kind_name(kind: usize) -> String {
+    match kind {
+        SINGLE => "single".into(),
+        OTHER => "other".into(),
+        _ => format!("class{}_{}", kind / 9, kind % 9),
+    }
+}
+
+/// The row of that name.
+#[must_use]
+pub fn file_kind_of_name(name: &str) -> Option<usize> {
+    (0..FILE_KINDS).find(|kind| file_kind_name(*kind) == name)
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn spread<'m>(rows: impl Iterator<Item = (usize, &'m FileRow)>) -> Option<Spread> {
+    let (mut compared, mut left_out) = (Vec::new(), 0);
+    for (kind, row) in rows {
+        if row.requests < SPREAD_REQUESTS_MIN {
+            left_out += 1;
+        } else {
+            compared.push((kind, row.timeout_percent()));
+        }
+    }
+    // Of equals the first, so that the same numbers give the same words.
+    let first = *compared.first()?;
+    let (mut largest, mut smallest) = (first, first);
+    for &candidate in &compared {
+        if candidate.1 > largest.1 {
+            largest = candidate;
+        }
+        if candidate.1 < smallest.1 {
+            smallest = candidate;
+        }
+    }
+    let points = largest.1 - smallest.1;
+    Some(Spread { points, largest, smallest, kinds: compared.len(), left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error_kind::ErrorKind;
+    use crate::report::sample;
+
+    #[test]
+    fn rates_are_over_the_window() {
+        let mut outcome = sample::empty();
+        outcome.window_us = 2_000_000;
+        outcome.measures.counts.replies = 90;
+        outcome.measures.counts.replies_in_time = 45;
+        outcome.measures.counts.requests_abandoned = 6;
+        outcome.measures.errors.set(ErrorKind::Reset, 4);
+        assert_eq!(outcome.requests_due(), 100);
+        assert_eq!((outcome.served_share(), outcome.error_share()), (0.9, 0.04));
+        assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 45.0));
+        assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.5, 0.5));
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_happened_divides_by_nothing() {
+        let mut outcome = sample::empty();
+        outcome.window_us = 0;
+        let figures = [
+            outcome.served_share(),
+            outcome.error_share(),
+            outcome.in_time_share(),
+            outcome.offered_rate(),
+            outcome.throughput(),
+        ];
+        assert_eq!(figures, [0.0; 5]);
+        assert_eq!(outcome.fairness_spread(), None);
+    }
+
+    #[test]
+    fn the_exit_status_tells_success_errors_and_void() {
+        let mut outcome = sample::empty();
+        assert_eq!(outcome.exit_code(), 0);
+        outcome.measures.errors.add(ErrorKind::BadStatus);
+        assert_eq!(outcome.exit_code(), 1);
+        outcome.void.push("late".into());
+        assert_eq!(outcome.exit_code(), 3);
+    }
+
+    #[test]
+    fn the_spread_compares_kinds_with_enough_requests() {
+        let row = |requests, timeouts| FileRow { requests, timeouts, ..FileRow::default() };
+        let mut outcome = sample::empty();
+        let files = &mut outcome.measures.files;
+        files[0] = row(1000, 10);
+        files[1] = row(100, 0);
+        files[35] = row(200, 7);
+        files[34] = row(99, 99); // too few
+        files[OTHER] = row(1000, 1000); // no kind of file
+        let spread = outcome.fairness_spread().unwrap();
+        assert_eq!((spread.points, spread.largest, spread.smallest), (3.5, (35, 3.5), (1, 0.0)));
+        assert_eq!((spread.kinds, spread.left_out), (3, 1));
+    }
+
+    #[test]
+    fn names_of_files_read_back() {
+        for kind in 0..FILE_KINDS {
+            assert_eq!(file_kind_of_name(&file_kind_name(kind)), Some(kind));
+        }
+        assert_eq!(file_kind_name(13), "class1_4");
+    }
 }

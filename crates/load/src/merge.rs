@@ -1,0 +1,262 @@
+//! Outcomes of several generators become one. Everything is added exactly: there are no means of
+//! means. What does not belong together is refused, with what differs and by how much.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::outcome::{Outcome, Setting};
+use crate::report::json;
+
+/// How far apart the windows of generators of one run may begin and end: clocks of different hosts
+/// that are kept by NTP differ by less, and the series are aligned no better than this.
+pub const WINDOW_TOLERANCE_US: u64 = 100_000;
+
+/// Reads outcomes written by `report::json` and merges them.
+///
+/// # Errors
+/// One line: a file that cannot be read or is no outcome, or outcomes that are not of one run.
+pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, String> {
+    let read = |path: &P| {
+        let name = path.as_ref().display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|why| format!("{name}: {why}"))?;
+        let outcome = json::parse(&text).map_err(|why| format!("{name}: {why}"))?;
+        Ok(Labelled { name, outcome })
+    };
+    merge_labelled(paths.iter().map(read).collect::<Result<_, String>>()?)
+}
+
+/// See [`Outcome::merge`].
+pub(crate) fn merge(outcomes: Vec<Outcome>) -> Result<Outcome, String> {
+    let label = |outcome: Outcome| Labelled { name: share_names(&outcome.setting), outcome };
+    merge_labelled(outcomes.into_iter().map(label).collect())
+}
+
+/// An outcome and what it is called in messages.
+struct Labelled {
+    name: String,
+    outcome: Outcome,
+}
+
+fn merge_labelled(mut outcomes: Vec<Labelled>) -> Result<Outcome, String> {
+    // In the order of their shares, so that the order in which they are given does not matter.
+    for Labelled { outcome, .. } in &mut outcomes {
+        outcome.setting.share.sort_unstable();
+    }
+    outcomes.sort_by(|a, b| a.outcome.setting.share.cmp(&b.outcome.setting.share));
+    let mut outcomes = outcomes.into_iter();
+    let first = outcomes.next().ok_or("there is nothing to merge")?;
+    if outcomes.len() > 0 {
+        refuse_shareless(&first)?;
+    }
+    let (mut sum, mut names) = (first.outcome, vec![first.name]);
+    for Labelled { name, outcome } in outcomes {
+        let fits = check(&sum, &outcome);
+        fits.map_err(|why| {
+            format!("{} and {name} do not belong together: {why}", names.join(", "))
+        })?;
+        add(&mut sum, outcome);
+        names.push(name);
+    }
+    Ok(sum)
+}
+
+/// A whole run has no part to play in another.
+fn refuse_shareless(first: &Labelled) -> Result<(), String> {
+    if first.outcome.setting.share.is_empty() {
+        let name = &first.name;
+        return Err(format!("{name} is a whole run: only the shares of one run can be merged"));
+    }
+    Ok(())
+}
+
+fn add(sum: &mut Outcome, other: Outcome) {
+    let setting = &mut sum.setting;
+    setting.share.extend(other.setting.share);
+    setting.share.sort_unstable();
+    setting.threads = setting.threads.saturating_add(other.setting.threads);
+    setting.descriptors_max = setting.descriptors_max.min(other.setting.descriptors_max);
+    // Windows that begin together end together; of an interrupted run the longest counts.
+    sum.window_us = sum.window_us.max(other.window_us);
+    sum.started_unix_us = sum.started_unix_us.min(other.started_unix_us);
+    sum.cpu_us.0 = sum.cpu_us.0.saturating_add(other.cpu_us.0);
+    sum.cpu_us.1 = sum.cpu_us.1.saturating_add(other.cpu_us.1);
+    sum.measures.merge(&other.measures);
+    for reason in other.void {
+        if !sum.void.contains(&reason) {
+            sum.void.push(reason);
+        }
+    }
+    sum.first_bad = sum.first_bad.take().or(other.first_bad);
+    sum.interrupted |= other.interrupted;
+}
+
+fn check(sum: &Outcome, other: &Outcome) -> Result<(), String> {
+    check_settings(&sum.setting, &other.setting)?;
+    if let Some(twice) = other.setting.share.iter().find(|&index| sum.setting.share.contains(index))
+    {
+        let of = other.setting.generators;
+        return Err(format!("both hold share {} of {of}", u64::from(*twice) + 1));
+    }
+    if sum.interval_us != other.interval_us {
+        let (ours, theirs) = (sum.interval_us, other.interval_us);
+        return Err(format!("intervals of {ours} us and {theirs} us"));
+    }
+    let apart_us = sum.started_unix_us.abs_diff(other.started_unix_us);
+    if apart_us > WINDOW_TOLERANCE_US {
+        return Err(too_far("begin", apart_us));
+    }
+    // They begin together, so the difference of their lengths is that of their ends.
+    let apart_us = sum.window_us.abs_diff(other.window_us);
+    if apart_us > WINDOW_TOLERANCE_US && !sum.interrupted && !other.interrupted {
+        return Err(too_far("end", apart_us));
+    }
+    Ok(())
+}
+
+fn too_far(what: &str, apart_us: u64) -> String {
+    let (apart_s, allowed_s) = (apart_us as f64 / 1e6, WINDOW_TOLERANCE_US as f64 / 1e6);
+    format!("their windows {what} {apart_s:.3} s apart, and {allowed_s:.3} s is allowed")
+}
+
+/// What generators of one run may differ in.
+const MAY_DIFFER: [&str; 4] = ["command", "share", "threads", "descriptors_max"];
+
+/// Compared as JSON, so that a field that is added to the setting is compared too.
+fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {
+    let fields = |setting| match serde_json::to_value(setting) {
+        Ok(Value::Object(fields)) => fields,
+        _ => unreachable!("a struct of numbers and strings is a JSON object"),
+    };
+    let theirs = fields(theirs);
+    for (field, ours) in fields(ours) {
+        let theirs = &theirs[&field];
+        if ours != *theirs && !MAY_DIFFER.contains(&field.as_str()) {
+            return Err(format!("`{field}` is {ours} in one and {theirs} in the other"));
+        }
+    }
+    Ok(())
+}
+
+fn share_names(setting: &Setting) -> String {
+    let names: Vec<_> =
+        setting.share.iter().map(|index| (u64::from(*index) + 1).to_string()).collect();
+    match names.len() {
+        0 => "an outcome without a share".into(),
+        1 => format!("share {}", names[0]),
+        _ => format!("shares {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn part(index: u32) -> Outcome {
+        sample::random(u64::from(index) + 1, index, 3)
+    }
+
+    #[test]
+    fn any_order_and_any_grouping_give_the_same() {
+        let all = Outcome::merge(vec![part(0), part(1), part(2)]).unwrap();
+        assert!(Outcome::merge(vec![part(2), part(0), part(1)]).unwrap() == all);
+        let later = Outcome::merge(vec![part(2), part(1)]).unwrap();
+        assert!(Outcome::merge(vec![later, part(0)]).unwrap() == all);
+        assert_eq!(all.setting.share, [0, 1, 2]);
+        assert_eq!((all.setting.threads, all.setting.command), (6, part(0).setting.command));
+        assert_eq!(all.cpu_us.0, part(0).cpu_us.0 + part(1).cpu_us.0 + part(2).cpu_us.0);
+    }
+
+    #[test]
+    fn a_missing_share_is_reported() {
+        let sum = Outcome::merge(vec![part(2), part(0)]).unwrap();
+        assert_eq!(sum.missing_shares(), [1]);
+        let lines: Vec<_> = sum.incomplete().collect();
+        assert_eq!(lines, ["incomplete: share 2 of 3 is missing"]);
+        assert_eq!(sample::empty().incomplete().count(), 0, "a whole run lacks nothing");
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        fn check(change: fn(&mut Outcome), expected: &str) {
+            let mut other = part(1);
+            other.interrupted = false;
+            change(&mut other);
+            let mut first = part(0);
+            first.interrupted = false;
+            assert_eq!(Outcome::merge(vec![first, other]).unwrap_err(), expected);
+        }
+        check(
+            |other| other.setting.share = vec![0],
+            "share 1 and share 1 do not belong together: both hold share 1 of 3",
+        );
+        check(
+            |other| other.setting.rate = "700".into(),
+            "share 1 and share 2 do not belong together: \
+             `rate` is \"600\" in one and \"700\" in the other",
+        );
+        check(
+            |other| other.setting.latency_target_us = None,
+            "share 1 and share 2 do not belong together: \
+             `latency_target_us` is 50000 in one and null in the other",
+        );
+        check(
+            |other| other.started_unix_us += 2_500_000,
+            "share 1 and share 2 do not belong together: \
+             their windows begin 2.500 s apart, and 0.100 s is allowed",
+        );
+        check(
+            |other| other.window_us += 100_001,
+            "share 1 and share 2 do not belong together: \
+             their windows end 0.100 s apart, and 0.100 s is allowed",
+        );
+        check(
+            |other| other.interval_us = 500_000,
+            "share 1 and share 2 do not belong together: intervals of 1000000 us and 500000 us",
+        );
+    }
+
+    #[test]
+    fn what_may_differ_does_not_hinder() {
+        let mut other = part(1);
+        other.setting.descriptors_max = 1024;
+        other.setting.threads = 16;
+        other.started_unix_us += WINDOW_TOLERANCE_US;
+        other.interrupted = true;
+        other.window_us /= 2;
+        other.void = vec!["late".into()];
+        let sum = Outcome::merge(vec![part(0), other]).unwrap();
+        assert_eq!((sum.setting.descriptors_max, sum.setting.threads), (1024, 18));
+        assert_eq!(sum.started_unix_us, part(0).started_unix_us);
+        assert_eq!((sum.window_us, sum.interrupted), (part(0).window_us, true));
+        assert_eq!(sum.void, ["late"]);
+    }
+
+    #[test]
+    fn there_must_be_shares_to_merge() {
+        assert_eq!(Outcome::merge(vec![]).unwrap_err(), "there is nothing to merge");
+        let whole = Outcome::merge(vec![sample::empty(), part(0)]).unwrap_err();
+        assert!(whole.starts_with("an outcome without a share is a whole run"), "{whole}");
+    }
+
+    #[test]
+    fn files_are_merged_and_named() {
+        let folder = std::env::temp_dir().join(format!("ropewalk-merge-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths = ["a.json", "b.json"].map(|name| folder.join(name));
+        for (path, index) in paths.iter().zip(0..) {
+            std::fs::write(path, json::write(&part(index))).unwrap();
+        }
+        let expected = Outcome::merge(vec![part(0), part(1)]).unwrap();
+        assert!(merge_files(&paths).unwrap() == expected);
+        let twice = merge_files(&[&paths[0], &paths[0]]).unwrap_err();
+        assert!(twice.contains("a.json") && twice.contains("both hold share 1 of 3"), "{twice}");
+        std::fs::write(&paths[1], "{}").unwrap();
+        let damaged = merge_files(&paths).unwrap_err();
+        assert!(damaged.contains("b.json: not an outcome"), "{damaged}");
+        std::fs::remove_dir_all(&folder).unwrap();
+        let absent = merge_files(&paths).unwrap_err();
+        assert!(absent.contains("a.json: No such file"), "{absent}");
+    }
+}

@@ -1,0 +1,292 @@
+//! The summary at a terminal: about thirty lines for a person who has never seen one. It is not
+//! made for programs, and its wording may change at any time; they have `json`.
+
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
+
+use super::{fairness, format};
+use crate::error_kind::ErrorKind;
+use crate::outcome::{Outcome, Setting};
+
+/// Lines are not longer, unless a word is.
+const COLUMNS: usize = 100;
+
+/// Writes the summary of `outcome`.
+#[must_use]
+pub fn render(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    if !outcome.void.is_empty() {
+        text.push_str(
+            "VOID: this run says nothing about the server. The reasons are at the end.\n\n",
+        );
+    }
+    run(&mut text, outcome);
+    text.push('\n');
+    rates(&mut text, outcome);
+    text.push('\n');
+    times(&mut text, outcome);
+    text.push('\n');
+    errors(&mut text, outcome);
+    generator(&mut text, outcome);
+    endings(&mut text, outcome);
+    text
+}
+
+/// A line with its label. Everything stands in the same column.
+fn line(text: &mut String, label: &str, what: &str) {
+    wrapped(text, &format!("{label:<14}"), what);
+}
+
+/// `what` behind `label`, in lines that fit a terminal as far as its words let them.
+fn wrapped(text: &mut String, label: &str, what: &str) {
+    let indent = label.chars().count();
+    let mut column = indent;
+    text.push_str(label);
+    for (index, word) in what.split(' ').enumerate() {
+        let len = word.chars().count();
+        if index > 0 && column + 1 + len > COLUMNS {
+            // Writing to a string does not fail, here and below.
+            let _ = write!(text, "\n{:indent$}", "");
+            column = indent;
+        } else if index > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+}
+
+fn run(text: &mut String, outcome: &Outcome) {
+    let setting = &outcome.setting;
+    line(text, "Run", &setting.command);
+    line(text, "", &arrivals(setting));
+    let from = http1::format_date((outcome.started_unix_us / 1_000_000).cast_signed());
+    let from = String::from_utf8_lossy(&from);
+    let plural =
+        |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let generators = match setting.share.len() as u32 {
+        0 | 1 if setting.generators <= 1 => plural(1, "generator"),
+        held => format!("{held} of {}", plural(setting.generators, "generator")),
+    };
+    let threads = plural(setting.threads, "thread");
+    let verified = match setting.verify.as_str() {
+        "bytes" => "every byte verified",
+        "length" => "lengths verified",
+        _ => "bodies not verified",
+    };
+    let window = format::duration(outcome.window_us);
+    line(text, "", &format!("{window} from {from}; {generators}, {threads}; {verified}"));
+}
+
+fn arrivals(setting: &Setting) -> String {
+    let what = match (&setting.log, setting.connection_use.as_str()) {
+        (Some(log), "session") => format!("the sessions of {log}, a connection each"),
+        (Some(log), "request") => format!("the sessions of {log}, a connection for each request"),
+        (Some(log), _) => format!("the sessions of {log}, connections shared"),
+        (None, "request") => "requests, a connection each".into(),
+        (None, _) => "requests, connections kept".into(),
+    };
+    let when = match setting.arrivals.as_str() {
+        "closed" => {
+            let clients = format::count(setting.connections.unwrap_or(0));
+            format!("closed: {clients} clients, each goes on when it has its answer")
+        }
+        "trace" => "open: as the log's times say".into(),
+        how => format!("open: {how} arrivals, {} a second", setting.rate),
+    };
+    format!("{when}; {what}")
+}
+
+fn rates(text: &mut String, outcome: &Outcome) {
+    let counts = &outcome.measures.counts;
+    let errors = outcome.measures.errors.total();
+    let count = format::count;
+    let sessions = format!(
+        "{} due, {} started, {} completed, {} failed, {} unfinished",
+        count(counts.sessions_due),
+        count(counts.sessions_started),
+        count(counts.sessions_completed),
+        count(counts.sessions_failed),
+        count(counts.sessions_unfinished)
+    );
+    line(text, "Sessions", &sessions);
+    let requests = format!(
+        "{} due: {} served ({}), {} failed ({}), {} given up unsent",
+        count(outcome.requests_due()),
+        count(counts.replies),
+        format::percent(outcome.served_share()),
+        count(errors),
+        format::percent(outcome.error_share()),
+        count(counts.requests_abandoned)
+    );
+    line(text, "Requests", &requests);
+    let bytes_per_s = outcome.per_second(counts.body_bytes);
+    let rates = format!(
+        "{} requests/s offered, {} served; bodies {}/s ({:.1} Mbit/s)",
+        format::rate(outcome.offered_rate()),
+        format::rate(outcome.throughput()),
+        format::bytes(bytes_per_s),
+        bytes_per_s * 8e-6
+    );
+    line(text, "Rates", &rates);
+    if let Some(target_us) = outcome.setting.latency_target_us {
+        let goodput = format!(
+            "{} replies/s within {} ({} of the replies)",
+            format::rate(outcome.goodput()),
+            format::duration(target_us),
+            format::percent(outcome.in_time_share())
+        );
+        line(text, "Goodput", &goodput);
+    }
+}
+
+fn times(text: &mut String, outcome: &Outcome) {
+    const HEADS: [&str; 7] = ["mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    let times = &outcome.measures.times;
+    let mut row = |label: &str, cells: [String; 7]| {
+        let cells = cells.iter().fold(String::new(), |mut row, cell| {
+            let _ = write!(row, "{cell:>10}");
+            row
+        });
+        let _ = writeln!(text, "{label:<14}{cells}");
+    };
+    row("Times [ms]", HEADS.map(String::from));
+    row("  corrected", cells(&times.corrected));
+    row("  uncorrected", cells(&times.uncorrected));
+    row("  first byte", cells(&times.first_byte));
+    row("  connect", cells(&times.connect));
+    row("  own lag", cells(&times.lag));
+    text.push_str(
+        "  Corrected times begin when a request was due, uncorrected ones when it was sent: where \
+         they\n  differ, requests had to wait before they were sent, and users would have felt the \
+         corrected ones.\n",
+    );
+}
+
+fn cells(times: &Histogram<u64>) -> [String; 7] {
+    let quantile = |quantile| format::quantile_ms(times, quantile);
+    let mean = if times.is_empty() { "-".into() } else { format::ms(times.mean()) };
+    let max = quantile(1.0);
+    [mean, quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999), quantile(0.9999), max]
+}
+
+fn errors(text: &mut String, outcome: &Outcome) {
+    let errors = &outcome.measures.errors;
+    if errors.total() == 0 {
+        line(text, "Errors", "none");
+    } else {
+        let share = format::percent(outcome.error_share());
+        let total = format::count(errors.total());
+        line(text, "Errors", &format!("{total}, {share} of the requests due"));
+    }
+    for (kind, count) in errors.iter() {
+        let hint = hint(kind, &outcome.setting);
+        let label = format!("  {:<18} {:>10}  ", kind.name(), format::count(count));
+        wrapped(text, &label, &hint);
+    }
+    statuses(text, outcome);
+    if let Some(bad) = &outcome.first_bad {
+        line(text, "First wrong", bad);
+    }
+}
+
+/// Only if there is another than 2xx.
+fn statuses(text: &mut String, outcome: &Outcome) {
+    let status = &outcome.measures.counts.status;
+    let counted = |digit: &usize| status[*digit] > 0;
+    if (0..status.len()).filter(|digit| *digit != 2).any(|digit| counted(&digit)) {
+        let name = |digit: usize| match digit {
+            0 => format!("other {}", format::count(status[0])),
+            _ => format!("{digit}xx {}", format::count(status[digit])),
+        };
+        let named: Vec<_> = [1, 2, 3, 4, 5, 0].into_iter().filter(counted).map(name).collect();
+        line(text, "Status", &named.join(", "));
+    }
+}
+
+/// The kind's hint, with the figure that the user set.
+fn hint(kind: ErrorKind, setting: &Setting) -> String {
+    let figure = match kind {
+        ErrorKind::TimeoutConnecting => format::duration(setting.connect_timeout_us),
+        _ if kind.is_timeout() => format::duration(setting.timeout_us),
+        ErrorKind::OutOfDescriptors => format!("it was {}", setting.descriptors_max),
+        _ => return kind.hint().into(),
+    };
+    format!("{} ({figure})", kind.hint())
+}
+
+fn generator(text: &mut String, outcome: &Outcome) {
+    let counts = &outcome.measures.counts;
+    let connections = format!(
+        "{} tried, {} made, at most {} at a time",
+        format::count(counts.connections_tried),
+        format::count(counts.connections),
+        format::count(counts.connections_open_max)
+    );
+    line(text, "Connections", &connections);
+    let (user_us, system_us) = outcome.cpu_us;
+    let cpu_us = user_us.saturating_add(system_us);
+    let each = if counts.requests == 0 { 0.0 } else { cpu_us as f64 / counts.requests as f64 };
+    let bound_us = outcome.setting.lag_bound_us;
+    let lag_us = outcome.measures.times.lag.value_at_quantile(0.99);
+    let generator = format!(
+        "{:.1} us of CPU a request ({:.2} CPUs); own lag p99 {} ms, allowed {} ms",
+        each,
+        cpu_us as f64 / outcome.window_us.max(1) as f64,
+        format::ms(lag_us as f64),
+        format::ms(bound_us as f64)
+    );
+    line(text, "Generator", &generator);
+    if lag_us > bound_us {
+        let hint = "the generator was late: give it more threads, CPUs that nothing else uses, \
+                    or share the run among more generators";
+        line(text, "", hint);
+    }
+    if let Some(fairness) = fairness::spread_line(outcome) {
+        line(text, "Fairness", &fairness);
+    }
+}
+
+fn endings(text: &mut String, outcome: &Outcome) {
+    if outcome.interrupted {
+        text.push_str("\nInterrupted: these are the results so far.\n");
+    }
+    for missing in outcome.incomplete() {
+        let _ = writeln!(text, "\n{}{}", missing[..1].to_uppercase(), &missing[1..]);
+    }
+    if !outcome.void.is_empty() {
+        text.push_str("\nVOID: THIS RUN SAYS NOTHING ABOUT THE SERVER\n");
+        for reason in &outcome.void {
+            wrapped(text, "  ", reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn golden() {
+        sample::check_golden("summary.txt", &render(&sample::run()));
+        sample::check_golden("summary_void.txt", &render(&sample::void()));
+        let mut closed = sample::empty();
+        closed.setting.arrivals = "closed".into();
+        closed.setting.connections = Some(64);
+        sample::check_golden("summary_empty.txt", &render(&closed));
+    }
+
+    #[test]
+    fn the_sample_fits_a_terminal() {
+        let text = render(&sample::run());
+        assert!(text.lines().count() <= 30, "{}", text.lines().count());
+        for line in text.lines().chain(render(&sample::void()).lines()) {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+    }
+}
