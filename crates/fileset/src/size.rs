@@ -81,7 +81,7 @@ mod tests {
         check("1.5MB", Some(3 << 19));
         check("3.3GB", Some(3_543_348_019));
         check("2TiB", Some(2 << 40));
-        check("16777215.9TB", Some(18_446_743_973_758_258_380));
+        check("16777215.9TB", Some(18_446_743_963_758_388_838));
 
         check("", None);
         check("KB", None);
