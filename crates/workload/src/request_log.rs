@@ -3,6 +3,7 @@
 //! Requests that are alike are kept once, as templates; a session is a row of eight-byte words.
 //! Reading and writing of the formats is in the files beside this one.
 
+pub mod access_log;
 mod builder;
 mod decimal;
 mod index;

@@ -1,0 +1,87 @@
+//! A line of JSON: ours, Caddy's, nginx's as it is usually set up, and what resembles them.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::{Format, Line, ncsa, time};
+use crate::request_log::decimal;
+
+/// The names under which a fact is found, in the object or in its `request`; the first that is
+/// there counts. Not among them is nginx's `bytes_sent`, which counts the head as well.
+const TIME: &[&str] =
+    &["time", "ts", "timestamp", "@timestamp", "time_iso8601", "msec", "time_local"];
+const CLIENT: &[&str] =
+    &["peer", "client_ip", "remote_ip", "remote_addr", "client", "clientip", "remote_host"];
+const METHOD: &[&str] = &["method", "request_method", "verb"];
+const TARGET: &[&str] = &["target", "uri", "request_uri", "url", "path"];
+const STATUS: &[&str] = &["status", "status_code", "response"];
+const BYTES: &[&str] = &["bytes", "size", "body_bytes_sent", "body_bytes"];
+const AGENT: &[&str] = &["user_agent", "http_user_agent", "agent", "userAgent"];
+
+/// Reads a line; or says why not.
+pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
+    let value: Value = serde_json::from_slice(line).map_err(|_| "not JSON")?;
+    let time = find(&value, TIME).ok_or("no time")?;
+    let status = find(&value, STATUS).and_then(number);
+    let (method, uri) = match (find(&value, METHOD), find(&value, TARGET)) {
+        (Some(Value::String(method)), Some(Value::String(uri))) => {
+            (method.clone(), uri.clone().into_bytes())
+        }
+        _ => {
+            let request = value.get("request").and_then(Value::as_str).ok_or("no request")?;
+            ncsa::split_request(request.as_bytes())?
+        }
+    };
+    Ok(Line {
+        format: Format::Json,
+        client: find(&value, CLIENT).and_then(client).unwrap_or_default(),
+        agent: agent(&value).unwrap_or_default().as_bytes().to_vec().into(),
+        unix_us: unix_us(time).ok_or("the time cannot be read")?,
+        method,
+        uri,
+        status: status
+            .and_then(|status| u16::try_from(status).ok())
+            .ok_or("the status is no number")?,
+        bytes: find(&value, BYTES).and_then(number),
+    })
+}
+
+fn find<'v>(value: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    let request = value.get("request");
+    names.iter().find_map(|name| value.get(name).or_else(|| request?.get(name)))
+}
+
+fn agent(value: &Value) -> Option<&str> {
+    let caddy = || value.pointer("/request/headers/User-Agent/0");
+    find(value, AGENT).or_else(caddy)?.as_str()
+}
+
+/// An address; its port would make a client of each connection.
+fn client(value: &Value) -> Option<Cow<'static, [u8]>> {
+    let text = value.as_str()?;
+    let address = text.parse::<SocketAddr>().map(|address| address.ip().to_string());
+    Some(address.unwrap_or_else(|_| text.to_owned()).into_bytes().into())
+}
+
+/// A number, also one in quotes.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => decimal::whole(text.as_bytes()),
+        _ => None,
+    }
+}
+
+/// Text in one of two formats, or seconds since 1970.
+fn unix_us(value: &Value) -> Option<u64> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    let bytes = text.as_bytes();
+    let seconds = || decimal::us(bytes).filter(|&us| us < 253_402_300_800_000_000); // year 10,000
+    time::iso(bytes).or_else(|| time::ncsa(bytes)).or_else(seconds)
+}
