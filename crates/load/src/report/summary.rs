@@ -87,7 +87,8 @@ fn arrivals(setting: &Setting) -> String {
         (Some(log), "session") => format!("the sessions of {log}, a connection each"),
         (Some(log), "request") => format!("the sessions of {log}, a connection for each request"),
         (Some(log), _) => format!("the sessions of {log}, connections shared"),
-        (None, "request") => "requests, a connection each".into(),
+        (None, "session") if setting.arrivals == "closed" => "requests, connections kept".into(),
+        (None, "session" | "request") => "requests, a connection each".into(),
         (None, _) => "requests, connections kept".into(),
     };
     let when = match setting.arrivals.as_str() {
