@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use server::config::Arguments;
 
 use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
+use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
 
 /// A web server for static files.
@@ -40,6 +41,9 @@ pub(crate) enum Command {
     /// Generate, describe and import request logs: what clients ask for
     #[command(subcommand)]
     Log(LogCommand),
+    /// Drive a web server and say how it bore it
+    #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
+    Load(Box<LoadArguments>),
     /// List the engines and their knobs
     Engines,
     /// Say what this machine lacks and what it costs

@@ -62,9 +62,9 @@ pub(crate) struct RunArguments {
     /// Stop after so many sessions (requests, without --log)
     #[arg(long, value_name = "N")]
     sessions: Option<u64>,
-    /// Host of every request instead of the URL's
+    /// Virtual host instead of the URL's; of several, sessions take turns
     #[arg(long, value_name = "NAME")]
-    host: Option<String>,
+    host: Vec<String>,
     /// A header for every request; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<String>,
@@ -217,7 +217,7 @@ impl LoadArguments {
             connection_use: run.connection.map(Into::into),
             timeout: run.timeout,
             connect_timeout: run.connect_timeout,
-            host: run.host,
+            hosts: run.host,
             headers: run.header,
             sources: run.source,
             verify: run.verify.map(Into::into),

@@ -20,6 +20,9 @@ pub(crate) enum LogCommand {
     /// Say what is in a log, and how far it is from the distribution it should have
     #[command(after_help = DESCRIBE_HELP)]
     Describe(DescribeArguments),
+    /// Make sessions of a web server's access log, to replay the traffic of real users
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArguments),
 }
 
 /// Presets from their tables, then what cannot be told in a line for each option.
@@ -60,6 +63,16 @@ the one that the head of the file names, else SPECweb99's over the directories t
 Examples:
   ropewalk log describe sessions.log
   ropewalk log describe access.sessions.log --json";
+
+const IMPORT_HELP: &str = "\
+Read are the common and combined formats (Apache, nginx, Ropewalk) and JSON lines (Ropewalk, Caddy,
+nginx). A session is what one client, by address and user agent, asks for without a longer silence.
+The pause after a request lasts until the client's next one. Only GET and HEAD are replayed; what
+was left out is counted by reason.
+
+Examples:
+  ropewalk log import /var/log/nginx/access.log --output users.log
+  ropewalk log import access.json --session-gap 10m --think-max 60s --bursts --output users.log";
 
 #[derive(Args)]
 pub(crate) struct GenerateArguments {
@@ -145,4 +158,29 @@ pub(crate) struct DescribeArguments {
     /// For programs: JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ImportArguments {
+    /// The access log; - is standard input
+    #[arg(value_name = "ACCESS_LOG")]
+    pub(crate) file: PathBuf,
+    /// What it must be, if not whatever its first good line is: common, combined, json or auto
+    #[arg(long, value_name = "FORM", default_value = "auto")]
+    pub(crate) format: String,
+    /// A client that is silent for longer begins a new session
+    #[arg(long, value_name = "DURATION", default_value = "30m")]
+    pub(crate) session_gap: String,
+    /// Longer pauses within a session are shortened to this
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) think_max: Option<String>,
+    /// Images, scripts and styles within a second after a page are one burst with it
+    #[arg(long)]
+    pub(crate) bursts: bool,
+    /// Leave out what was not answered with 2xx or 304
+    #[arg(long)]
+    pub(crate) good_only: bool,
+    /// Where to write it; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
 }

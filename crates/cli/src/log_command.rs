@@ -9,6 +9,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::thread::available_parallelism;
 
+use load::units::parse_duration;
 use workload::describe::{describe, guess_target};
 use workload::distribution::Distribution;
 use workload::fileset::{CLASSES, DIRECTORIES_MAX, FileSet};
@@ -16,10 +17,12 @@ use workload::generate::{Extent, GenerateError, generate, prime};
 use workload::mix::Mix;
 use workload::model::{Files, MODEL_PRESETS, Model, ModelPreset, Pages};
 use workload::request_log::RequestLog;
+use workload::request_log::access_log::{Format, ImportOptions, import};
 use workload::request_log::wsesslog::{self, WriteError};
 
 use crate::log_arguments::{
-    DASH, DescribeArguments, GenerateArguments, LogCommand, MixArguments, PrimeArguments,
+    DASH, DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments,
+    PrimeArguments,
 };
 use crate::{Failure, print, whole_file};
 
@@ -39,6 +42,7 @@ pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
         LogCommand::Generate(arguments) => generate_log(&arguments),
         LogCommand::Prime(arguments) => prime_log(&arguments),
         LogCommand::Describe(arguments) => describe_log(&arguments),
+        LogCommand::Import(arguments) => import_log(&arguments),
     }
 }
 
@@ -95,6 +99,52 @@ fn describe_log(arguments: &DescribeArguments) -> Result<(), Failure> {
     let target = target(&arguments.mix, &bytes, &log)?;
     let description = describe(&log, target.as_ref());
     if arguments.json { print(&description.to_json()) } else { print(&description.to_string()) }
+}
+
+fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
+    let ImportArguments { file, format, session_gap, think_max, .. } = arguments;
+    let mut options = ImportOptions {
+        session_gap_us: duration("--session-gap", session_gap)?,
+        bursts: arguments.bursts,
+        good_only: arguments.good_only,
+        ..ImportOptions::default()
+    };
+    if let Some(think_max) = think_max {
+        options.think_us_max = duration("--think-max", think_max)?.min(options.think_us_max);
+    }
+    let wanted = wanted_format(format)?;
+    let bytes = read(file)?;
+    let name = file.display();
+    let (log, report) =
+        import(&bytes, &options).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    match report.format {
+        Some(found) if wanted.is_some_and(|wanted| wanted != found) => {
+            Err(Failure::Usage(format!("--format {format}: {name} is {found}")))
+        }
+        _ if log.requests() == 0 => Err(Failure::Usage(format!(
+            "{name}: nothing to replay: {}",
+            report.to_string().trim_end().replace('\n', "; ")
+        ))),
+        _ => {
+            let target = guess_target(&log);
+            let description = describe(&log, target.as_ref());
+            let head = format!("ropewalk log import {name}\n{report}{description}");
+            write_log(&log, &head, &arguments.output)
+        }
+    }
+}
+
+/// The format that the log must have; `None` if any will do.
+fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
+    match typed {
+        "auto" => Ok(None),
+        "common" => Ok(Some(Format::Common)),
+        "combined" => Ok(Some(Format::Combined)),
+        "json" => Ok(Some(Format::Json)),
+        _ => Err(Failure::Usage(format!(
+            "--format {typed}: unknown; there are auto, common, combined, json"
+        ))),
+    }
 }
 
 /// The mix to compare with: typed, or of the head of the file, or guessed.
@@ -249,6 +299,10 @@ fn number(flag: &str, typed: &str, min: f64, max: f64) -> Result<f64, Failure> {
         Ok(number) if (min..=max).contains(&number) => Ok(number),
         _ => Err(Failure::Usage(format!("{flag} {typed}: write a number from {min} to {max}"))),
     }
+}
+
+fn duration(flag: &str, typed: &str) -> Result<u64, Failure> {
+    parse_duration(typed).map_err(|why| Failure::Usage(format!("{flag} {typed}: {why}")))
 }
 
 fn parsed<T: FromStr<Err = String>>(flag: &str, typed: &str) -> Result<T, Failure> {

@@ -5,6 +5,8 @@ mod arguments;
 mod engines_table;
 mod fileset_arguments;
 mod fileset_command;
+mod load_arguments;
+mod load_command;
 mod log_arguments;
 mod log_command;
 mod whole_file;
@@ -24,6 +26,8 @@ enum Failure {
     Usage(String),
     /// It was right and did not work out: status 1.
     Operation(String),
+    /// All has been said; only the status is left.
+    Reported(u8),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +47,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Check(arguments) => check(&arguments.into()),
         Command::Log(command) => log_command::execute(command),
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
+        Command::Load(arguments) => load_command::load(*arguments),
         Command::Engines => print(&engines_table::table()),
         Command::Doctor { directory } => doctor(&directory),
     }
@@ -77,6 +82,7 @@ fn print(text: &str) -> Result<(), Failure> {
 fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
     let (message, status) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Reported(status)) => return ExitCode::from(status),
         Err(Failure::Usage(message)) => (message, 2),
         Err(Failure::Operation(message)) => (message, 1),
     };

@@ -87,9 +87,8 @@ impl Copies<'_> {
         if relative.ends_with('/') {
             file.push("index.html");
         }
-        let copy = fs::read(&file).map_err(|why| {
-            format!("--files: no copy of {shown}: {}: {why}", file.display())
-        })?;
+        let copy = fs::read(&file)
+            .map_err(|why| format!("--files: no copy of {shown}: {}: {why}", file.display()))?;
         self.bytes += copy.len() as u64;
         if self.bytes > COPIES_MAX {
             return Err(format!("--files: the copies are more than {} GiB", COPIES_MAX >> 30));

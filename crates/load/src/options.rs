@@ -13,7 +13,7 @@ use crate::outcome::Setting;
 use crate::plan::{ConnectionUse, Model, Plan, Process, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
-use crate::units::{Duration, parse_duration};
+use crate::units::parse_duration;
 
 /// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
 const CLIENTS: u64 = 64;
@@ -67,8 +67,8 @@ pub struct Options {
     pub timeout: Option<String>,
     /// Connect timeout.
     pub connect_timeout: Option<String>,
-    /// Host of every request.
-    pub host: Option<String>,
+    /// Hosts of the requests, in turn, instead of the URLs' own: virtual hosts.
+    pub hosts: Vec<String>,
     /// Further fields of every request.
     pub headers: Vec<String>,
     /// Local addresses.
@@ -104,14 +104,14 @@ impl Options {
     /// One line: which option is wrong, how, and what to do.
     pub fn resolve(&self) -> Result<(Plan, Setting), String> {
         let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        // More connections than the usual limit allows are asked for more often than not; where it
+        // cannot be raised, what fails for want of descriptors is counted and explained.
+        let _ = os::limits::raise_descriptor_limit();
         if urls.is_empty() {
             return Err("no server is named: ropewalk load http://host:port/path".into());
         }
         let log = self.request_log(&urls)?;
-        let targets = urls
-            .iter()
-            .map(|url| url.resolve(self.host.as_deref(), &self.headers))
-            .collect::<Result<Vec<_>, _>>()?;
+        let targets = self.targets(&urls)?;
         let model = self.model(&log)?;
         let verify = self.verify.unwrap_or(Verify::Length);
         let plan = Plan {
@@ -131,7 +131,7 @@ impl Options {
             )?,
             latency_target_us: optional("--latency-target", self.latency_target.as_deref())?,
             lag_bound_us: duration("--lag-bound", self.lag_bound.as_deref(), LAG_BOUND_US)?,
-            warm_up_us: duration("--warm-up", self.warm_up.as_deref(), 0)?,
+            warm_up_us: self.warm_up_us()?,
             duration_us: self.duration(&model, &log)?,
             sessions_max: self.sessions_max(&model, &log),
             interval_us: duration("--interval", self.interval.as_deref(), 1_000_000)?,
@@ -146,6 +146,16 @@ impl Options {
         plan.check()?;
         let setting = self.setting(&plan);
         Ok((plan, setting))
+    }
+
+    /// Every URL under every host. Without a log session k asks for the path of URL k modulo their
+    /// number, so the URLs must come round first.
+    fn targets(&self, urls: &[Url]) -> Result<Vec<Target>, String> {
+        let hosts = self.hosts.iter().map(|host| Some(&**host));
+        let hosts: Vec<Option<&str>> =
+            if self.hosts.is_empty() { vec![None] } else { hosts.collect() };
+        let pairs = hosts.iter().flat_map(|host| urls.iter().map(move |url| (url, host)));
+        pairs.map(|(url, host)| url.resolve(*host, &self.headers)).collect()
     }
 
     fn request_log(&self, urls: &[Url]) -> Result<RequestLog, String> {
@@ -215,6 +225,10 @@ impl Options {
         }
     }
 
+    fn warm_up_us(&self) -> Result<u64, String> {
+        duration("--warm-up", self.warm_up.as_deref(), 0)
+    }
+
     /// An end for runs that have none of their own.
     fn duration(&self, model: &Model, log: &RequestLog) -> Result<Option<u64>, String> {
         let typed = optional("--duration", self.duration.as_deref())?;
@@ -227,7 +241,8 @@ impl Options {
             || self.log.is_some() && log.sessions() > 0;
         Ok(match (typed, of_model) {
             (Some(typed), _) => Some(typed),
-            (None, Some(of_model)) => Some(of_model),
+            // The schedule begins with the warm-up.
+            (None, Some(of_model)) => Some(of_model.saturating_sub(self.warm_up_us()?)),
             (None, None) if has_end => None,
             (None, None) => Some(DURATION_US),
         })
@@ -304,7 +319,7 @@ impl Options {
     fn setting(&self, plan: &Plan) -> Setting {
         Setting {
             command: self.command.clone(),
-            targets: plan.targets.iter().map(|target| target.url.clone()).collect(),
+            targets: self.urls.clone(),
             arrivals: plan.model.name().to_owned(),
             rate: match &plan.model {
                 Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => rate.to_string(),

@@ -8,6 +8,7 @@ use workload::content::{Content, Mismatch};
 use workload::request_log::RequestLog;
 
 use crate::measures::OTHER;
+use crate::schedule::Schedule;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -83,9 +84,9 @@ pub enum Model {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Process {
     /// Evenly spaced under a schedule of sessions per second.
-    Constant(f64),
+    Constant(Schedule),
     /// Poisson under a schedule of sessions per second.
-    Poisson(f64),
+    Poisson(Schedule),
     /// As the log says, so many times as fast.
     Trace(f64),
 }
@@ -155,6 +156,43 @@ impl ExpectedBody {
             Self::Derived(content) => content.check(offset, bytes),
             Self::Stored(copy) => check_copy(copy, offset, bytes),
         }
+    }
+}
+
+impl Plan {
+    /// What no single option shows to be wrong.
+    ///
+    /// # Errors
+    /// One line: what does not go together.
+    pub fn check(&self) -> Result<(), String> {
+        /// The series costs memory and the progress line a reader's patience.
+        const INTERVAL_US_MIN: u64 = 10_000;
+        if self.interval_us < INTERVAL_US_MIN {
+            return Err("--interval: at least 10ms".into());
+        }
+        if self.timeout_us == 0 || self.connect_timeout_us == 0 {
+            return Err("--timeout and --connect-timeout: more than 0".into());
+        }
+        if self.duration_us == Some(0) || self.sessions_max == Some(0) {
+            return Err("--duration and --sessions: more than 0".into());
+        }
+        match self.model {
+            Model::Closed { clients: 0, .. } => Err("--connections: at least 1".into()),
+            Model::Closed { .. } if self.duration_us.is_none() && self.sessions_max.is_none() => {
+                Err("the run would never end: give --duration or --sessions".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Think time of a session, on average, in microseconds.
+    #[must_use]
+    pub fn mean_think_us(&self) -> u64 {
+        let log = &self.log;
+        let sessions = (0..log.sessions()).map(|index| log.session(index));
+        // The pause after the last request of a session is nobody's.
+        let pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
+        pauses.map(|request| request.pause_us()).sum::<u64>() / (log.sessions() as u64).max(1)
     }
 }
 

@@ -109,7 +109,7 @@ fn in_threads(
         let (progress, intervals) = channel();
         let mut threads = Vec::new();
         for thread in 0..plan.threads {
-            let work = assignment(plan, thread, start_us, window, &progress)?;
+            let work = assignment(plan, thread, start_us, window, &progress);
             let spawned = std::thread::Builder::new()
                 .name(format!("load-{thread}"))
                 .spawn_scoped(scope, move || clients(plan, shared, thread, work));
@@ -134,14 +134,14 @@ fn assignment(
     start_us: u64,
     window: Window,
     progress: &Sender<(usize, Interval)>,
-) -> Result<Assignment, String> {
-    let starts = starts::of_thread(plan, thread, start_us)?;
+) -> Assignment {
+    let starts = starts::of_thread(plan, thread, start_us);
     let progress = progress.clone();
     let progress = Box::new(move |interval| {
         // Nobody may be listening any more; the interval is in the measures too.
         let _ = progress.send((thread, interval));
     });
-    Ok(Assignment { starts, clients: starts::clients_of_thread(plan, thread), window, progress })
+    Assignment { starts, clients: starts::clients_of_thread(plan, thread), window, progress }
 }
 
 fn clients(

@@ -1,27 +1,35 @@
 //! Which sessions a thread begins, and when: its share of those of all generators.
 
+use crate::arrivals::{Arrivals, Constant, Poisson, Share, Trace};
 use crate::client::Starts;
 use crate::plan::{Model, Plan, Process};
 
-/// The numbers of the sessions that `thread` begins, with their times by the clock of the run.
-pub(crate) fn of_thread(
-    plan: &Plan,
-    thread: usize,
-    start_us: u64,
-) -> Result<Box<dyn Starts>, String> {
+/// The numbers of the sessions that `thread` begins, with their times by the clock of the run,
+/// which begins at `start_us`.
+pub(crate) fn of_thread(plan: &Plan, thread: usize, start_us: u64) -> Box<dyn Starts> {
     let max = plan.sessions_max.unwrap_or(u64::MAX);
     let (first, step) = place(plan, thread);
     match &plan.model {
         Model::Closed { .. } => {
-            let numbers = (first..max).step_by(step as usize);
-            Ok(Box::new(numbers.map(move |session| (session, start_us))))
+            let numbers = (first..max).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+            Box::new(numbers.map(move |session| (session, start_us)))
         }
-        Model::Open(Process::Constant(rate)) => {
-            let rate = *rate;
-            let numbers = (first..max).step_by(step as usize);
-            Ok(Box::new(numbers.map(move |k| (k, start_us + (k as f64 * 1e6 / rate) as u64))))
+        Model::Open(process) => {
+            let share = Share::new(arrivals(plan, process), first, step);
+            let ours = share.take_while(move |(session, _)| *session < max);
+            Box::new(ours.map(move |(session, at_us)| (session, start_us + at_us)))
         }
-        Model::Open(_) => Err("not yet".into()),
+    }
+}
+
+fn arrivals(plan: &Plan, process: &Process) -> Box<dyn Arrivals> {
+    match process {
+        Process::Constant(schedule) => Box::new(Constant::new(schedule.clone())),
+        Process::Poisson(schedule) => Box::new(Poisson::new(schedule.clone(), plan.seed)),
+        Process::Trace(speed) => {
+            let starts = (0..plan.log.sessions()).map_while(|index| plan.log.start_us(index));
+            Box::new(Trace::new(starts.collect(), *speed))
+        }
     }
 }
 

@@ -72,6 +72,9 @@ impl Url {
         let mut addresses = addresses.map_err(|why| format!("{}: {why}", self.typed))?;
         let address = addresses.next().ok_or_else(|| format!("{}: no address", self.typed))?;
         let host = host.unwrap_or(&self.authority);
+        if host.chars().any(|c| c.is_control() || c == ' ') {
+            return Err(format!("--host {host:?}: this is no name of a host"));
+        }
         let mut text = " HTTP/1.1\r\n".to_owned();
         if !fields.iter().any(|field| is_named(field, "host")) {
             text += &format!("Host: {host}\r\n");

@@ -6,6 +6,7 @@
 //! | [`summary`] | a person at a terminal |
 //! | [`fairness`] | a person who asks who was served badly |
 //! | [`progress`] | a person who waits |
+//! | [`limit`] | a person who asks how much a server bears, and programs |
 //! | [`json`] | programs, and `merge`: the only form that is read back, nothing is lost in it |
 //! | [`series`] | spreadsheets and plots over time |
 //! | [`spectrum`] | HdrHistogram's plotter, wrk2's readers |
@@ -17,6 +18,7 @@ mod format;
 pub mod httperf;
 pub mod interval_log;
 pub mod json;
+pub mod limit;
 pub mod progress;
 pub mod series;
 pub mod spectrum;

@@ -1,0 +1,216 @@
+//! `ropewalk load`: runs, shows how far they are, writes what came of them.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use load::find_limit::{self, Conditions, Limit, Trial};
+use load::interrupt::Interrupt;
+use load::measures::Interval;
+use load::options::Options;
+use load::outcome::{Outcome, Setting};
+use load::plan::{Model, Plan, Process};
+use load::report;
+use load::report::progress::Progress;
+use load::run::{Watch, run};
+use load::schedule::Schedule;
+
+use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
+use crate::{Failure, print};
+
+/// Runs what was typed; the status says what came of it.
+pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
+    if let Some(LoadCommand::Merge { files, output }) = arguments.command {
+        let outcome = load::merge::merge_files(&files).map_err(Failure::Operation)?;
+        return show(&outcome, &output);
+    }
+    let (options, conditions, output) = arguments.into_options();
+    let mut observer = Observer::new().map_err(Failure::Operation)?;
+    if let Some(conditions) = conditions {
+        let conditions = conditions.parse().map_err(|why: String| usage("--find-limit", &why))?;
+        return find_limit(&options, &conditions, &output, &mut observer);
+    }
+    let (plan, setting) = options.resolve().map_err(Failure::Usage)?;
+    if !output.quiet {
+        observer.progress = Some(Progress::new(plan.interval_us, plan.duration_us));
+    }
+    let outcome = run(&plan, setting, &mut observer).map_err(Failure::Operation)?;
+    observer.clear();
+    show(&outcome, &output)
+}
+
+fn usage(option: &str, why: &str) -> Failure {
+    Failure::Usage(format!("{option}: {why}"))
+}
+
+/// Writes all forms asked for, the summary last, where it is read.
+fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
+    type Form = (Option<PathBuf>, fn(&Outcome) -> String);
+    let forms: [Form; 5] = [
+        (output.json.clone(), report::json::write),
+        (output.interval_log.clone(), report::interval_log::render),
+        (output.spectrum.clone(), |outcome| {
+            report::spectrum::render(&outcome.measures.times.corrected)
+        }),
+        (output.series.clone(), report::series::render),
+        (output.httperf.clone(), report::httperf::render),
+    ];
+    for (path, form) in forms {
+        if let Some(path) = path {
+            write(&path, &form(outcome))?;
+        }
+    }
+    if output.fairness {
+        print(&report::fairness::render(outcome))?;
+    }
+    if !output.quiet {
+        // What other programs read goes to standard output alone.
+        let summary = report::summary::render(outcome);
+        if output.is_on_stdout() { note(&summary) } else { print(&summary)? }
+    }
+    match outcome.exit_code() {
+        0 => Ok(()),
+        status => Err(Failure::Reported(status)),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return print(text);
+    }
+    fs::write(path, text).map_err(|why| Failure::Operation(format!("{}: {why}", path.display())))
+}
+
+fn note(text: &str) {
+    // Nobody can be told that standard error is gone.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+impl OutputArguments {
+    fn is_on_stdout(&self) -> bool {
+        let paths = [&self.json, &self.interval_log, &self.spectrum, &self.series, &self.httperf];
+        paths.into_iter().flatten().any(|path| path == Path::new("-"))
+    }
+}
+
+/// Shows progress, listens to Ctrl-C.
+struct Observer {
+    interrupt: Interrupt,
+    progress: Option<Progress>,
+    is_terminal: bool,
+}
+
+impl Observer {
+    fn new() -> Result<Self, String> {
+        let is_terminal = io::stderr().is_terminal();
+        Ok(Self { interrupt: Interrupt::new()?, progress: None, is_terminal })
+    }
+
+    /// Makes room for what comes after the progress line.
+    fn clear(&self) {
+        if self.is_terminal && self.progress.is_some() {
+            note("\r\x1b[K");
+        }
+    }
+}
+
+impl Watch for Observer {
+    fn on_interval(&mut self, seconds: f64, interval: &Interval) {
+        let Some(progress) = &mut self.progress else { return };
+        let line = progress.line(seconds, interval);
+        if self.is_terminal { note(&format!("\r\x1b[K{line}")) } else { note(&format!("{line}\n")) }
+    }
+
+    fn wants_to_stop(&mut self) -> bool {
+        self.interrupt.came()
+    }
+}
+
+/// Length of a trial, and of the load before it, unless said otherwise; think times come on top
+/// of the latter, so that sessions overlap as they do in the long run.
+const TRIAL: &str = "5s";
+const TRIAL_WARM_UP_US: u64 = 1_000_000;
+/// Time for the server to recover between trials.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+fn find_limit(
+    options: &Options,
+    conditions: &Conditions,
+    output: &OutputArguments,
+    observer: &mut Observer,
+) -> Result<(), Failure> {
+    let mut options = options.clone();
+    let has_rate = options.rate.is_some() || options.request_rate.is_some();
+    options.duration.get_or_insert_with(|| TRIAL.into());
+    if !has_rate {
+        options.rate = Some("1".into());
+    }
+    let (mut plan, setting) = options.resolve().map_err(Failure::Usage)?;
+    let Model::Open(process) = plan.model.clone() else {
+        return Err(usage("--find-limit", "sessions must arrive at a rate"));
+    };
+    if options.warm_up.is_none() {
+        plan.warm_up_us = TRIAL_WARM_UP_US + plan.mean_think_us().min(60_000_000);
+    }
+    let first_rate = match &process {
+        Process::Constant(rate) | Process::Poisson(rate) if has_rate => rate.rate(0),
+        _ => guess(&plan, &setting, observer).map_err(Failure::Operation)?,
+    };
+    if !output.quiet {
+        note(&format!("looking for the highest rate with {conditions}\n"));
+    }
+    let mut trial = |rate: f64| {
+        plan.model = Model::Open(steady(&process, rate)?);
+        let outcome = run(&plan, setting.clone(), observer)?;
+        std::thread::sleep(PAUSE);
+        if observer.interrupt.came() { Err("interrupted".into()) } else { Ok(outcome) }
+    };
+    let mut seen = |trial: &Trial| {
+        if !output.quiet {
+            note(&report::limit::trial(trial));
+        }
+    };
+    let limit = find_limit::search(conditions, first_rate, &mut trial, &mut seen);
+    show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
+}
+
+fn show_limit(
+    limit: &Limit,
+    conditions: &Conditions,
+    output: &OutputArguments,
+) -> Result<(), Failure> {
+    if let Some(path) = &output.json {
+        write(path, &report::limit::json(limit, conditions))?;
+    }
+    if !output.quiet {
+        let text = report::limit::text(limit, conditions);
+        if output.is_on_stdout() { note(&text) } else { print(&text)? }
+    }
+    match limit.held {
+        Some(_) if limit.is_lower_bound() => Err(Failure::Reported(3)),
+        Some(_) => Ok(()),
+        None => Err(Failure::Reported(1)),
+    }
+}
+
+/// Where the search begins: an eighth of what a short closed run gets.
+fn guess(plan: &Plan, setting: &Setting, observer: &mut Observer) -> Result<f64, String> {
+    const CLIENTS: u64 = 32;
+    let mut plan = plan.clone();
+    plan.model = Model::Closed { clients: CLIENTS, endless: false };
+    plan.duration_us = Some(1_000_000);
+    plan.warm_up_us = 0;
+    plan.sessions_max = None;
+    let outcome = run(&plan, setting.clone(), observer)?;
+    let length = plan.log.requests() as f64 / plan.log.sessions() as f64;
+    Ok((outcome.throughput() / length / 8.0).max(1.0))
+}
+
+/// The same process at one steady rate.
+fn steady(process: &Process, rate: f64) -> Result<Process, String> {
+    let schedule = Schedule::constant(rate).ok_or_else(|| format!("{rate} is no rate"))?;
+    Ok(match process {
+        Process::Poisson(_) => Process::Poisson(schedule),
+        Process::Constant(_) | Process::Trace(_) => Process::Constant(schedule),
+    })
+}

@@ -1,0 +1,176 @@
+//! What a run must keep to, so that its rate counts as borne.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::outcome::Outcome;
+use crate::units::{Duration, parse_duration};
+
+/// The conditions, all of which must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditions {
+    /// Replies, of what was due, at least.
+    pub served_min: f64,
+    /// Failed requests, of those issued, at most.
+    pub errors_max: f64,
+    /// Difference between the timeout shares of file types, at most.
+    pub spread_max: f64,
+    /// Quantiles of corrected times in microseconds, at most.
+    pub quantiles: Vec<(f64, u64)>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self { served_min: 0.99, errors_max: 0.001, spread_max: 0.02, quantiles: Vec::new() }
+    }
+}
+
+/// A condition that broke.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// As it was typed, or would be.
+    pub condition: String,
+    /// What was found instead.
+    pub found: String,
+    /// How far beyond the bound, as a factor.
+    pub excess: f64,
+}
+
+impl Conditions {
+    /// Those that `outcome` breaks, the worst first.
+    #[must_use]
+    pub fn violations(&self, outcome: &Outcome) -> Vec<Violation> {
+        let mut violations: Vec<Violation> = [
+            self.served(outcome),
+            at_most("errors", outcome.error_share(), self.errors_max),
+            outcome
+                .fairness_spread()
+                .and_then(|spread| at_most("spread", spread.points / 100.0, self.spread_max)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let times = &outcome.measures.times.corrected;
+        for &(quantile, bound_us) in &self.quantiles {
+            let found_us = times.value_at_quantile(quantile);
+            if found_us > bound_us {
+                violations.push(Violation {
+                    condition: quantile_condition(quantile, bound_us),
+                    found: Duration(found_us).to_string(),
+                    excess: found_us as f64 / bound_us.max(1) as f64,
+                });
+            }
+        }
+        violations.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+        violations
+    }
+
+    fn served(&self, outcome: &Outcome) -> Option<Violation> {
+        let share = outcome.served_share();
+        (share < self.served_min).then(|| Violation {
+            condition: format!("served={}", percent(self.served_min)),
+            found: percent(share),
+            excess: self.served_min / share.max(1e-9),
+        })
+    }
+}
+
+fn at_most(name: &str, found: f64, bound: f64) -> Option<Violation> {
+    (found > bound).then(|| Violation {
+        condition: format!("{name}={}", percent(bound)),
+        found: percent(found),
+        excess: found / bound.max(1e-9),
+    })
+}
+
+fn percent(share: f64) -> String {
+    // Three digits behind the point tell 99.999 % from all.
+    let text = format!("{:.3}", share * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn quantile_condition(quantile: f64, bound_us: u64) -> String {
+    format!("p{}={}", percent(quantile).trim_end_matches('%'), Duration(bound_us))
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &(quantile, bound_us) in &self.quantiles {
+            write!(out, "{},", quantile_condition(quantile, bound_us))?;
+        }
+        let (served, errors) = (percent(self.served_min), percent(self.errors_max));
+        write!(out, "served={served},errors={errors},spread={}", percent(self.spread_max))
+    }
+}
+
+/// `p99=50ms,errors=0.1%`: what is not named keeps its default.
+impl FromStr for Conditions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut conditions = Self::default();
+        for part in text.split(',').map(str::trim) {
+            let (name, bound) = part.split_once('=').ok_or_else(|| unknown(part))?;
+            match name {
+                "served" => conditions.served_min = share(part, bound)?,
+                "errors" => conditions.errors_max = share(part, bound)?,
+                "spread" => conditions.spread_max = share(part, bound)?,
+                _ => {
+                    let digits = name.strip_prefix('p').ok_or_else(|| unknown(part))?;
+                    let percent: f64 = digits.parse().map_err(|_| unknown(part))?;
+                    if !(0.0..100.0).contains(&percent) {
+                        return Err(format!("{part}: a percentile is at least 0, below 100"));
+                    }
+                    let bound_us = parse_duration(bound).map_err(|why| format!("{part}: {why}"))?;
+                    conditions.quantiles.push((percent / 100.0, bound_us));
+                }
+            }
+        }
+        Ok(conditions)
+    }
+}
+
+fn unknown(part: &str) -> String {
+    format!("{part:?}: a condition is p99=50ms, served=99%, errors=0.1% or spread=2%")
+}
+
+fn share(part: &str, bound: &str) -> Result<f64, String> {
+    let number = bound.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match number {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("{part}: give a share from 0% to 100%")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_conditions() {
+        let conditions: Conditions = "p99=50ms, errors=1%".parse().unwrap();
+        assert_eq!(conditions.quantiles, [(0.99, 50_000)]);
+        assert_eq!(conditions.errors_max, 0.01);
+        assert_eq!(conditions.served_min, 0.99);
+        assert_eq!(conditions.to_string(), "p99=50ms,served=99%,errors=1%,spread=2%");
+        assert_eq!(conditions.to_string().parse::<Conditions>().unwrap(), conditions);
+        let fine: Conditions = "p99.9=1s".parse().unwrap();
+        assert_eq!(fine.to_string(), "p99.9=1s,served=99%,errors=0.1%,spread=2%");
+    }
+
+    #[track_caller]
+    fn check_error(text: &str, part: &str) {
+        let error = text.parse::<Conditions>().unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn conditions_that_are_none() {
+        check_error("p99", "a condition is");
+        check_error("speed=3", "a condition is");
+        check_error("p100=1s", "below 100");
+        check_error("p99=fast", "p99=fast");
+        check_error("errors=2", "0% to 100%");
+        check_error("errors=200%", "0% to 100%");
+    }
+}
