@@ -1,45 +1,55 @@
-//! `cargo xtask bench`: measures the server against the floor and its peers.
+//! `cargo xtask bench`: measures the server against the floor and its peers, and the load generator
+//! against others.
 //!
-//! `serve` is the one benchmark here; those of single crates are theirs (`cargo bench`).
+//! Two benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
 
 mod contest;
 mod corpus;
 mod idle;
+mod load;
 mod options;
 mod report;
+mod rounds;
 mod row;
+mod scratch;
 mod serve;
+mod table;
+
+use options::Options;
 
 const HELP: &str = "\
-cargo xtask bench serve [OPTION...]
+cargo xtask bench serve|load [OPTION...]
 
-Starts the floor, Ropewalk and every installed server of peers/*.toml at their best settings,
-drives them in alternating rounds with wrk, and prints the processor time of each request.
-The servers run on processor 0 and wrk on processor 1.
+  serve   Starts the floor, Ropewalk and every installed server of peers/*.toml at their best
+          settings, drives them in alternating rounds with wrk, and prints the processor time of
+          each request.
+  load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that
+          are installed, and prints the processor time that they need themselves.
 
-  --rows NAME,...      only these rows: 1k 10k 64k 1m close 4000 many idle
-  --servers NAME,...   only these servers; ropewalk and floor are always among them
-  --rounds N           rounds (7); each server gets one window in each
-  --seconds S          length of a window (1.1), after a fifth of it for warming up
+The servers run on processor 0 and the clients on processor 1.
+
+  --rows NAME,...      only these rows:
+                         serve: 1k 10k 64k 1m close 4000 many idle
+                         load:  closed open partly-open sessions connections log
+  --servers NAME,...   serve: only these servers; ropewalk and floor are always among them
+  --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
+  --rounds N           rounds (7); each contestant gets one window in each
+  --seconds S          length of a window (serve 1.1, load 2)
   --json FILE          write every sample to FILE as well
-  --no-build           take floor, Ropewalk and gofasthttp as they were built before
-  --quick              the rows 1k and 1m in two short rounds: does it work?
+  --no-build           take what comes as source as it was built before
+  --quick              short rounds of some rows: does it work?
 ";
 
 /// Runs the benchmark that `arguments` (what follows `bench`) ask for; the error is one line.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    let asks_for_help = |word: &String| ["help", "--help", "-h"].contains(&word.as_str());
     match arguments.split_first() {
-        Some((name, _)) if name == "help" || name == "--help" || name == "-h" => {
+        Some((name, rest)) if asks_for_help(name) || rest.iter().any(asks_for_help) => {
             print!("{HELP}");
             Ok(())
         }
-        Some((name, rest)) if name == "serve" => {
-            if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
-                print!("{HELP}");
-                return Ok(());
-            }
-            serve::run(&options::Options::parse(rest)?)
-        }
+        Some((name, rest)) if name == "serve" => serve::run(&Options::parse(rest, &row::DEFAULTS)?),
+        Some((name, rest)) if name == "load" => load::run(&Options::parse(rest, &load::DEFAULTS)?),
         _ => Err(format!("say which benchmark\n\n{HELP}")),
     }
 }

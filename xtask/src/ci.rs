@@ -81,6 +81,8 @@ const STEPS: &[Step] = &[
     step("bench-cache", When::Long, "cargo bench --package file-cache --bench appendix_a", &[]),
     step("bench-serve", When::Short, "cargo xtask bench serve --quick", &[]),
     step("bench-serve", When::Long, "cargo xtask bench serve", &[]),
+    step("bench-load", When::Short, "cargo xtask bench load --quick", &[]),
+    step("bench-load", When::Long, "cargo xtask bench load", &[]),
 ];
 
 const fn step(

@@ -6,6 +6,7 @@
 
 use super::corpus::Corpus;
 use super::report::{Contestant, RowResult, Sample};
+use super::rounds::{order, progress};
 use super::row::{Row, Subject};
 use super::serve::{Bench, FLOOR, OURS};
 use lab::http::{self, Connection, Response};
@@ -68,8 +69,8 @@ impl<'a> Contest<'a> {
         let mut contest =
             Self { bench, row, script, launch: bench.launch(&paths[0], Values::new()), paths };
         let head = contest.our_head()?;
-        let list = bench.corpus.write("paths", contest.paths.join("\n").as_bytes())?;
-        let head = bench.corpus.write("head", &head)?;
+        let list = bench.corpus.scratch().write("paths", contest.paths.join("\n").as_bytes())?;
+        let head = bench.corpus.scratch().write("head", &head)?;
         contest.launch.workload = [
             ("path_list", list.display().to_string()),
             ("head_file", head.display().to_string()),
@@ -292,16 +293,6 @@ impl Entrant {
     }
 }
 
-/// Rounds begin with one server after the other, and every other round runs backwards: so nobody
-/// always follows the same neighbour.
-fn order(round: usize, count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).map(|index| (index + round) % count).collect();
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order
-}
-
 /// A head with the fields that a static server sends today.
 fn usual_head(connection: Connection) -> Vec<u8> {
     let close = if connection == Connection::Close { "Connection: close\r\n" } else { "" };
@@ -312,26 +303,4 @@ fn usual_head(connection: Connection) -> Vec<u8> {
          Accept-Ranges: bytes\r\n{close}\r\n"
     )
     .into_bytes()
-}
-
-/// Says on the terminal what is going on; not part of the report.
-pub(crate) fn progress(what: &str) {
-    eprintln!("  {what}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_round_has_every_server_once() {
-        for round in 0..7 {
-            let mut order = order(round, 5);
-            order.sort_unstable();
-            assert_eq!(order, [0, 1, 2, 3, 4]);
-        }
-        assert_eq!(order(0, 3), [0, 1, 2]);
-        assert_eq!(order(1, 3), [0, 2, 1]);
-        assert_eq!(order(2, 3), [2, 0, 1]);
-    }
 }

@@ -1,7 +1,7 @@
 //! The files that are served, made anew for each run from a fixed seed.
 
 use super::row::{Row, Subject};
-use lab::Guard;
+use super::scratch::Scratch;
 use statistics::Generator;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,34 +22,26 @@ const FILE_BYTES_MAX: usize = 7 << 10;
 /// The size of the file that idle connections have asked for.
 const IDLE_BYTES: usize = 1 << 10;
 
-/// A folder with everything that the bench needs; removed when dropped.
+/// The files, in a folder of their own.
 #[derive(Debug)]
-pub(crate) struct Corpus {
-    scratch: PathBuf,
-    /// Removes the folder if we are killed.
-    _guard: Guard,
-}
+pub(crate) struct Corpus(Scratch);
 
 impl Corpus {
     /// Makes the files for `rows`.
     pub(crate) fn create(rows: &[&Row]) -> Result<Self, String> {
-        let name = format!("ropewalk-bench-{}", std::process::id());
-        let scratch = std::env::temp_dir().join(name);
-        let guard =
-            Guard::new("sleep 2; rm -rf \"$1\"", [&scratch]).map_err(|why| format!("sh: {why}"))?;
-        let corpus = Self { scratch, _guard: guard };
-        corpus.fill(rows).map_err(|why| format!("{}: {why}", corpus.scratch.display()))?;
+        let corpus = Self(Scratch::create()?);
+        corpus.fill(rows).map_err(|why| format!("{}: {why}", corpus.0.path().display()))?;
         Ok(corpus)
     }
 
     /// The folder that servers serve.
     pub(crate) fn root(&self) -> PathBuf {
-        self.scratch.join("root")
+        self.0.root()
     }
 
-    /// A folder for everything else.
-    pub(crate) fn scratch(&self) -> &Path {
-        &self.scratch
+    /// The folder for everything else.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.0
     }
 
     /// The paths that are asked for, in the order of their numbers.
@@ -66,19 +58,12 @@ impl Corpus {
         fs::read(self.root().join(path.trim_start_matches('/'))).map_err(|why| why.to_string())
     }
 
-    /// Writes a file that is not served.
-    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
-        let path = self.scratch.join(name);
-        fs::write(&path, content).map_err(|why| format!("{}: {why}", path.display()))?;
-        Ok(path)
-    }
-
     /// A wrk script that asks for files drawn from the many, the same ones in every window. Drawn,
     /// not dealt: going through all in turn would empty every cache that is a little too small.
     pub(crate) fn script(&self) -> Result<PathBuf, String> {
         let mut generator = Generator::new(2);
         let paths: Vec<String> = (0..DRAWS).map(|_| many_path(generator.below(FILES))).collect();
-        let list = self.write("many.order", paths.join("\n").as_bytes())?;
+        let list = self.0.write("many.order", paths.join("\n").as_bytes())?;
         let script = format!(
             "local requests, at = {{}}, 0\n\
              function init(args)\n  \
@@ -92,12 +77,11 @@ impl Corpus {
              end\n",
             list.display().to_string()
         );
-        self.write("many.lua", script.as_bytes())
+        self.0.write("many.lua", script.as_bytes())
     }
 
     fn fill(&self, rows: &[&Row]) -> std::io::Result<()> {
         let root = self.root();
-        fs::create_dir_all(&root)?;
         let mut generator = Generator::new(1);
         for row in rows {
             match row.subject {
@@ -107,13 +91,6 @@ impl Corpus {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Corpus {
-    fn drop(&mut self) {
-        // It lies in the folder for temporary files: what is left does no harm.
-        let _ = fs::remove_dir_all(&self.scratch);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Servers at rest: what 10,000 idle connections cost in user memory, how large a server is after
 //! its start, and how soon it answers.
 
-use super::contest::progress;
 use super::corpus::Corpus;
+use super::rounds::progress;
 use super::row::Subject;
 use super::serve::Bench;
 use lab::http::{self, Connection};
@@ -41,8 +41,9 @@ pub(crate) struct IdleResult {
 /// Looks at every server.
 pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     let path = &Corpus::paths(Subject::Idle)[0];
-    let head = bench.corpus.write("head", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
-    let list = bench.corpus.write("paths", path.as_bytes())?;
+    let head =
+        bench.corpus.scratch().write("head", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+    let list = bench.corpus.scratch().write("paths", path.as_bytes())?;
     let workload = [
         ("path_list", list.display().to_string()),
         ("head_file", head.display().to_string()),

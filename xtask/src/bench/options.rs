@@ -1,62 +1,80 @@
-//! What `cargo xtask bench serve` was asked to do.
+//! What a benchmark was asked to do: the options that all of them have.
 
-use super::row::{ROWS, Row};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Something that can be measured and has a name to choose it by.
+pub(crate) trait Named: 'static {
+    fn name(&self) -> &'static str;
+}
+
+/// What a benchmark does unless told otherwise.
+#[derive(Debug)]
+pub(crate) struct Defaults<R: 'static> {
+    /// All rows, in the order of the report.
+    pub(crate) rows: &'static [R],
+    /// Those that `--quick` has.
+    pub(crate) quick_rows: &'static [&'static str],
+    /// The option that leaves contestants out.
+    pub(crate) only_option: &'static str,
+    pub(crate) rounds: usize,
+    pub(crate) window: Duration,
+}
+
 /// The options, ready for use.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Options {
-    pub(crate) rows: Vec<&'static Row>,
-    /// Only these servers; all, if empty.
-    pub(crate) servers: Vec<String>,
+pub(crate) struct Options<R: 'static> {
+    pub(crate) rows: Vec<&'static R>,
+    /// Only these contestants; all, if empty.
+    pub(crate) only: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) window: Duration,
     pub(crate) json: Option<PathBuf>,
     /// Whether what comes as source is built first.
     pub(crate) build: bool,
+    /// Whether it is to be seen only that everything works.
+    pub(crate) quick: bool,
 }
 
-impl Options {
-    /// Reads the arguments that follow `serve`.
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+/// What `--quick` makes of the windows.
+const QUICK_ROUNDS: usize = 2;
+const QUICK_WINDOW: Duration = Duration::from_millis(400);
+
+impl<R: Named> Options<R> {
+    /// Reads the arguments that follow the benchmark's name.
+    pub(crate) fn parse(arguments: &[String], defaults: &Defaults<R>) -> Result<Self, String> {
         let is_given = |flag: &str| arguments.iter().any(|argument| argument == flag);
-        let mut options = if is_given("--quick") { Self::quick() } else { Self::full() };
+        let mut options = Self::of(defaults, is_given("--quick"));
         options.build = !is_given("--no-build");
         let is_flag = |argument: &&String| ["--quick", "--no-build"].contains(&argument.as_str());
         let mut rest = arguments.iter().filter(|argument| !is_flag(argument));
         while let Some(name) = rest.next() {
             let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
-            options.set(name, value)?;
+            options.set(name, value, defaults)?;
         }
         Ok(options)
     }
 
-    fn full() -> Self {
+    fn of(defaults: &Defaults<R>, quick: bool) -> Self {
+        let is_due = |row: &&R| !quick || defaults.quick_rows.contains(&row.name());
         Self {
-            rows: ROWS.iter().collect(),
-            servers: Vec::new(),
-            rounds: 7,
-            window: Duration::from_millis(1100),
+            rows: defaults.rows.iter().filter(is_due).collect(),
+            only: Vec::new(),
+            rounds: if quick { QUICK_ROUNDS } else { defaults.rounds },
+            window: if quick { QUICK_WINDOW } else { defaults.window },
             json: None,
             build: true,
+            quick,
         }
     }
 
-    fn quick() -> Self {
-        Self {
-            rows: ROWS.iter().filter(|row| matches!(row.name, "1k" | "1m")).collect(),
-            rounds: 2,
-            window: Duration::from_millis(400),
-            ..Self::full()
-        }
-    }
-
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str, defaults: &Defaults<R>) -> Result<(), String> {
         let wrong = || format!("{name} cannot be {value:?}");
         match name {
-            "--rows" => self.rows = value.split(',').map(row).collect::<Result<_, _>>()?,
-            "--servers" => self.servers = value.split(',').map(str::to_owned).collect(),
+            "--rows" => {
+                let names = value.split(',');
+                self.rows = names.map(|name| row(name, defaults.rows)).collect::<Result<_, _>>()?;
+            }
             "--rounds" => {
                 self.rounds = value.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
             }
@@ -65,25 +83,35 @@ impl Options {
                 self.window = Duration::from_secs_f64(seconds.ok_or_else(wrong)?);
             }
             "--json" => self.json = Some(value.into()),
+            _ if name == defaults.only_option => {
+                self.only = value.split(',').map(str::to_owned).collect();
+            }
             _ => return Err(format!("no option {name:?}; see `cargo xtask bench --help`")),
         }
         Ok(())
     }
+
+    /// Whether a contestant is not left out.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    }
 }
 
-fn row(name: &str) -> Result<&'static Row, String> {
-    ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
-        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+fn row<R: Named>(name: &str, rows: &'static [R]) -> Result<&'static R, String> {
+    rows.iter().find(|row| row.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = rows.iter().map(Named::name).collect();
         format!("no row {name:?}; there are {}", names.join(", "))
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::{DEFAULTS, ROWS, Row};
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, String> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<Options<Row>, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&words, &DEFAULTS)
     }
 
     #[test]
@@ -93,6 +121,14 @@ mod tests {
         assert_eq!((options.rounds, options.window.as_millis()), (3, 500));
         assert_eq!(rows, ["64k", "idle"]);
         assert_eq!(parse("").expect("right").rows.len(), ROWS.len());
+        assert!(parse("--quick").expect("right").rows.len() < ROWS.len());
+    }
+
+    #[test]
+    fn contestants_are_chosen_by_name() {
+        let options = parse("--servers nginx,h2o").expect("right");
+        assert!(options.wants("h2o") && !options.wants("caddy"));
+        assert!(parse("").expect("right").wants("caddy"));
     }
 
     #[test]

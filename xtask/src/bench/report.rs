@@ -3,16 +3,12 @@
 use super::idle::IdleResult;
 use super::row::Row;
 use super::serve::{FLOOR, OURS};
+use super::table::{CONFIDENCE, SEED, estimate, markdown, verdict};
 use lab::Installed;
 use serde_json::{Value, json};
 use statistics::{Estimate, bootstrap_median, median, paired_ratio};
 use std::fs;
 use std::path::Path;
-
-const CONFIDENCE: f64 = 0.95;
-
-/// Seeds the resampling: the same samples give the same intervals.
-const SEED: u64 = 1;
 
 /// One window of one server.
 #[derive(Debug, Clone)]
@@ -225,37 +221,6 @@ fn contestant_json(contestant: &Contestant) -> Value {
     })
 }
 
-/// `5.30 [5.28, 5.35]`.
-fn estimate(estimate: Option<Estimate>) -> String {
-    let Some(Estimate { median, interval }) = estimate else { return "–".into() };
-    let digits = if median < 100.0 { 2 } else { 0 };
-    format!("{median:.digits$} [{:.digits$}, {:.digits$}]", interval.low, interval.high)
-}
-
-/// What a ratio of Ropewalk's cost over a peer's says.
-fn verdict(ratio: &Estimate) -> &'static str {
-    match ratio.interval {
-        interval if interval.high < 1.0 => "less",
-        interval if interval.low > 1.0 => "more",
-        _ => "tie",
-    }
-}
-
-/// A Markdown table that is also aligned to the eye; the first row is its head.
-fn markdown(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |cells: &[String]| {
-        let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:<width$} |"));
-        format!("|{}\n", cells.collect::<String>())
-    };
-    let rule: String = widths.iter().map(|&width| format!("{}|", "-".repeat(width + 2))).collect();
-    let (head, body) = rows.split_at(rows.len().min(1));
-    let body: String = body.iter().map(|row| line(row)).collect();
-    head.iter().map(|row| format!("{}|{rule}\n", line(row))).collect::<String>() + &body
-}
-
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("")
 }
@@ -297,11 +262,5 @@ mod tests {
         let even = contestant(&[1.0, 2.0, 3.0, 2.0]);
         let other = contestant(&[2.0, 1.0, 2.0, 3.0]);
         assert_eq!(verdict(&even.ratio(&other).expect("it has samples")), "tie");
-    }
-
-    #[test]
-    fn tables_are_aligned() {
-        let rows = [vec!["a".to_owned(), "µs".into()], vec!["long".into(), "1".into()]];
-        assert_eq!(markdown(&rows), "| a    | µs |\n|------|----|\n| long | 1  |\n");
     }
 }

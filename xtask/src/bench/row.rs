@@ -1,6 +1,8 @@
 //! The rows of the benchmark: what clients ask for, and how.
 
+use super::options::{Defaults, Named};
 use lab::http::Connection;
+use std::time::Duration;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,21 @@ impl Row {
         }
     }
 }
+
+impl Named for Row {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// What `cargo xtask bench serve` does.
+pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
+    rows: ROWS,
+    quick_rows: &["1k", "1m"],
+    only_option: "--servers",
+    rounds: 7,
+    window: Duration::from_millis(1100),
+};
 
 /// All rows, in the order of the report.
 pub(crate) const ROWS: &[Row] = &[

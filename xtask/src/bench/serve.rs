@@ -1,11 +1,12 @@
 //! The run as a whole: what is there, which rows, and that everything ends.
 
-use super::contest::{self, Contest};
+use super::contest::Contest;
 use super::corpus::Corpus;
 use super::idle;
 use super::options::Options;
 use super::report::{self, Report};
-use super::row::Subject;
+use super::rounds::progress;
+use super::row::{Row, Subject};
 use lab::{Installed, Launch, Peer, Surroundings};
 use std::path::{Path, PathBuf};
 
@@ -18,23 +19,22 @@ pub(crate) const FLOOR: &str = "floor";
 
 /// What every row needs.
 pub(crate) struct Bench<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a Options<Row>,
     pub(crate) corpus: Corpus,
     pub(crate) surroundings: Surroundings,
     pub(crate) servers: Vec<Installed>,
-    /// The processor of the load: another one, where there is one.
+    /// The processor of the load.
     pub(crate) client_cpu: usize,
 }
 
 /// Runs the benchmark and prints its tables.
-pub(crate) fn run(options: &Options) -> Result<(), String> {
+pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
     let surroundings = surroundings(options.build)?;
     let mut report = Report::default();
     let servers = find(&surroundings, options, &mut report)?;
-    let client_cpu = usize::from(os::affinity::allowed_cpus().len() > 1);
     let corpus = Corpus::create(&options.rows)?;
-    let bench = Bench { options, corpus, surroundings, servers, client_cpu };
+    let bench = Bench { options, corpus, surroundings, servers, client_cpu: client_cpu() };
     bench.rows(&mut report)?;
     report::print_end(&report);
     match &options.json {
@@ -65,7 +65,7 @@ impl Bench<'_> {
         Launch {
             surroundings: self.surroundings.clone(),
             root: self.corpus.root(),
-            scratch: self.corpus.scratch().to_owned(),
+            scratch: self.corpus.scratch().path().to_owned(),
             workers: 1,
             cpu: SERVER_CPU,
             ready_path: ready_path.to_owned(),
@@ -77,17 +77,16 @@ impl Bench<'_> {
 /// The peers that are there and asked for; the others go into the report as skipped.
 fn find(
     surroundings: &Surroundings,
-    options: &Options,
+    options: &Options<Row>,
     report: &mut Report,
 ) -> Result<Vec<Installed>, String> {
     let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
-    if let Some(name) = options.servers.iter().find(|name| !peers.iter().any(|p| p.name == **name))
-    {
+    if let Some(name) = options.only.iter().find(|name| !peers.iter().any(|p| p.name == **name)) {
         return Err(format!("there is no peers/{name}.toml"));
     }
     let mut found = Vec::new();
     for peer in peers.into_iter().filter(|peer| is_wanted(peer, options)) {
-        contest::progress(&format!("looking for {}", peer.name));
+        progress(&format!("looking for {}", peer.name));
         match peer.install(surroundings) {
             Ok(installed) => found.push(installed),
             Err(why) => report.skipped.push((peer.name, why, peer.package)),
@@ -98,14 +97,17 @@ fn find(
     Ok(found)
 }
 
-fn is_wanted(peer: &Peer, options: &Options) -> bool {
-    options.servers.is_empty()
-        || [OURS, FLOOR].contains(&peer.name.as_str())
-        || options.servers.contains(&peer.name)
+fn is_wanted(peer: &Peer, options: &Options<Row>) -> bool {
+    [OURS, FLOOR].contains(&peer.name.as_str()) || options.wants(&peer.name)
+}
+
+/// The processor of the load: another one than the server's, where there is one.
+pub(crate) fn client_cpu() -> usize {
+    usize::from(os::affinity::allowed_cpus().len() > 1)
 }
 
 /// The repository is where this was compiled; Cargo's target directory is where it lies.
-fn surroundings(build: bool) -> Result<Surroundings, String> {
+pub(crate) fn surroundings(build: bool) -> Result<Surroundings, String> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned);
     let executable = std::env::current_exe().map_err(|why| why.to_string())?;
     let target_dir: Option<PathBuf> = executable.ancestors().nth(2).map(Path::to_owned);

@@ -1,0 +1,87 @@
+//! One run of `ropewalk load`, and what its JSON says.
+
+use super::stage::Stage;
+use lab::client::Client;
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// How much longer than expected a run may take before it is killed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The errors and the void runs that a note names.
+const EXPLAINED_MAX: usize = 3;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct LoadRun {
+    report: Value,
+    /// The processor time of the process.
+    pub(super) cpu: Duration,
+    /// The most memory of the process.
+    pub(super) resident_bytes_max: u64,
+}
+
+impl LoadRun {
+    /// Runs `ropewalk load` with `arguments` (separated by spaces), which should take `expected`.
+    pub(super) fn new(
+        stage: &Stage<'_>,
+        arguments: &str,
+        expected: Duration,
+    ) -> Result<Self, String> {
+        let path = stage.path("load.json");
+        let json = path.display().to_string();
+        let words: Vec<&str> = ["load"]
+            .into_iter()
+            .chain(arguments.split(' '))
+            .chain(["-q", "--json", &json])
+            .collect();
+        let client = Client::start(stage.client_cpu, &stage.command(&words))?;
+        let finished = client.finish(expected + PATIENCE)?;
+        // Errors and void runs have a status of their own, and a report all the same.
+        let text = fs::read_to_string(&path).map_err(|_| finished.complaint())?;
+        let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
+        fs::remove_file(&path).map_err(|why| format!("{json}: {why}"))?;
+        Ok(Self { report, cpu: finished.cpu, resident_bytes_max: finished.resident_bytes_max })
+    }
+
+    /// One of the `counts`.
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.report["counts"][name].as_u64().unwrap_or(0)
+    }
+
+    /// A percentile of one of the `times`, in milliseconds: `p50_ms`, `max_ms`.
+    pub(super) fn time_ms(&self, of: &str, percentile: &str) -> f64 {
+        self.report["times"][of][percentile].as_f64().unwrap_or(f64::NAN)
+    }
+
+    /// The length of the measured window.
+    pub(super) fn seconds(&self) -> f64 {
+        self.report["window_us"].as_f64().unwrap_or(f64::NAN) / 1e6
+    }
+
+    /// Requests that failed.
+    pub(super) fn errors(&self) -> u64 {
+        self.kinds_of_error().map(|(_, count)| count).sum()
+    }
+
+    /// Good replies in a second.
+    pub(super) fn replies_per_s(&self) -> f64 {
+        self.count("replies") as f64 / self.seconds()
+    }
+
+    /// Why this run is not what it should be; none if it is.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let errors = self.kinds_of_error().map(|(kind, count)| format!("{count} {kind}"));
+        let void = self.report["void"].as_array().into_iter().flatten();
+        let void = void.map(|why| format!("void: {}", why.as_str().unwrap_or("?")));
+        let bad = self.report["first_bad"].as_str().map(|what| format!("wrong: {what}"));
+        let all: Vec<String> = errors.chain(void).chain(bad).take(EXPLAINED_MAX).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    fn kinds_of_error(&self) -> impl Iterator<Item = (&String, u64)> {
+        let errors = self.report["errors"].as_object().into_iter().flatten();
+        errors.map(|(kind, n)| (kind, n.as_u64().unwrap_or(0))).filter(|(_, count)| *count > 0)
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests at a rate: whether the rate is kept, and how late the generator is.
+
+use super::load_run::LoadRun;
+use super::stage::{self, Stage};
+use super::{Section, cells, middle_cell};
+use crate::bench::rounds::progress;
+use serde_json::json;
+use std::time::Duration;
+
+/// Requests in a second, and what is enough to see that it works.
+const RATE: u64 = 50_000;
+const QUICK_RATE: u64 = 5000;
+
+/// Sessions of the partly open row, with seconds between their requests.
+const REQUESTS_PER_SESSION: u64 = 7;
+const THINK: &str = "0.343";
+
+/// Longer than such a session, so that as many come to an end in the window as begin.
+const WARM_UP: Duration = Duration::from_millis(3000);
+
+/// How many different sessions a log has; then they repeat.
+const SESSIONS: u64 = 1000;
+
+/// Each has 28,000 ports.
+pub(super) const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
+
+/// Each request for itself.
+pub(super) fn open(stage: &Stage<'_>) -> Result<Section, String> {
+    let rate = rate(stage);
+    rounds(stage, rate, Duration::from_millis(300), |url| format!("{url} --rate {rate}"))
+}
+
+/// Sessions whose users think.
+pub(super) fn partly_open(stage: &Stage<'_>) -> Result<Section, String> {
+    let rate = rate(stage);
+    let log = stage.log(REQUESTS_PER_SESSION, THINK, SESSIONS)?;
+    let arguments =
+        |url: &str| format!("{url} --log {log} --request-rate {rate} --source {SOURCES}");
+    rounds(stage, rate, WARM_UP, arguments)
+}
+
+fn rate(stage: &Stage<'_>) -> u64 {
+    if stage.options.quick { QUICK_RATE } else { RATE }
+}
+
+/// The samples of a row; each vector has one for each round.
+#[derive(Debug, Default)]
+struct Samples {
+    replies_per_s: Vec<f64>,
+    lag_p50_us: Vec<f64>,
+    lag_p99_us: Vec<f64>,
+    lag_max_us: Vec<f64>,
+    cpu_share: Vec<f64>,
+    connections: Vec<f64>,
+    complaints: Vec<String>,
+}
+
+fn rounds(
+    stage: &Stage<'_>,
+    rate: u64,
+    warm_up: Duration,
+    arguments: impl Fn(&str) -> String,
+) -> Result<Section, String> {
+    let server = stage.server()?;
+    let window = stage.options.window;
+    let times = format!("--warm-up {}ms --duration {}ms", warm_up.as_millis(), window.as_millis());
+    let mut samples = Samples::default();
+    for round in 0..stage.options.rounds {
+        progress(&format!("round {}", round + 1));
+        let arguments = format!("{} {times}", arguments(&stage::url(&server)));
+        samples.add(&LoadRun::new(stage, &arguments, warm_up + window)?, warm_up + window);
+    }
+    Ok(samples.section(rate))
+}
+
+impl Samples {
+    /// Adds a run in which requests were sent for this long.
+    fn add(&mut self, run: &LoadRun, sending: Duration) {
+        let lag_us = |percentile| run.time_ms("lag", percentile) * 1000.0;
+        self.replies_per_s.push(run.replies_per_s());
+        self.lag_p50_us.push(lag_us("p50_ms"));
+        self.lag_p99_us.push(lag_us("p99_ms"));
+        self.lag_max_us.push(lag_us("max_ms"));
+        self.cpu_share.push(run.cpu.as_secs_f64() / sending.as_secs_f64());
+        self.connections.push(run.count("connections_open_max") as f64);
+        self.complaints.extend(run.complaint());
+    }
+
+    fn section(self, rate: u64) -> Section {
+        let off_percent: Vec<f64> =
+            self.replies_per_s.iter().map(|it| (it / rate as f64 - 1.0) * 100.0).collect();
+        let largest = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+        let percent: Vec<f64> = self.cpu_share.iter().map(|share| share * 100.0).collect();
+        let row = vec![
+            rate.to_string(),
+            middle_cell(&self.replies_per_s),
+            middle_cell(&off_percent),
+            middle_cell(&self.lag_p50_us),
+            middle_cell(&self.lag_p99_us),
+            format!("{:.0}", largest(&self.lag_max_us)),
+            middle_cell(&percent),
+            format!("{:.0}", largest(&self.connections)),
+        ];
+        let head = cells([
+            "offered/s",
+            "replies/s",
+            "off by %",
+            "lag p50 µs",
+            "lag p99 µs",
+            "lag max µs",
+            "client CPU %",
+            "connections",
+        ]);
+        let (runs, complaints) = (self.replies_per_s.len(), self.complaints.len());
+        let note = |first| format!("{complaints} of {runs} runs with errors or void: {first}");
+        let samples = json!({
+            "offered_per_s": rate,
+            "replies_per_s": self.replies_per_s,
+            "lag_p50_us": self.lag_p50_us,
+            "lag_p99_us": self.lag_p99_us,
+            "lag_max_us": self.lag_max_us,
+            "cpu_share": self.cpu_share,
+            "connections_open_max": self.connections,
+        });
+        let notes = self.complaints.first().map(note).into_iter().collect();
+        Section { table: vec![head, row], notes, samples }
+    }
+}

@@ -1,0 +1,202 @@
+//! Short sessions, a connection each: how many one processor can drive.
+//!
+//! Ours run closed with a few connections, so that nothing but the machine bounds them. httperf
+//! knows only rates, so the highest one is searched that it sustains without an error, below its
+//! limit of about 1,020 connections; it then takes its turn in the rounds at that rate.
+
+use super::load_run::LoadRun;
+use super::others::{self, Count, Sessions};
+use super::stage::{self, FILE, HTTPERF, Stage};
+use super::{Section, cells, middle_cell, ratio_cell};
+use crate::bench::rounds::{order, progress};
+use lab::RunningServer;
+use serde_json::json;
+use std::time::Duration;
+
+const REQUESTS_PER_SESSION: u64 = 7;
+
+/// How many different sessions the log has; then they repeat.
+const SESSIONS: u64 = 1000;
+
+const CONNECTIONS: [usize; 2] = [8, 64];
+
+/// Where httperf's search begins and ends, in sessions per second, and how close it looks.
+const RATE_MIN: f64 = 100.0;
+const RATE_MAX: f64 = 1e6;
+const CLOSENESS: f64 = 1.05;
+const QUICK_CLOSENESS: f64 = 1.5;
+
+/// A rate is sustained if all but this share of it is achieved.
+const SHORTFALL_MAX: f64 = 0.03;
+
+#[derive(Debug)]
+enum Kind {
+    Ours(usize),
+    /// At this rate.
+    Httperf(f64),
+}
+
+#[derive(Debug)]
+struct Entrant {
+    kind: Kind,
+    sessions_per_s: Vec<f64>,
+    /// Processor time of the client for each session.
+    cpu_us: Vec<f64>,
+    complaints: Vec<String>,
+}
+
+/// Runs the row.
+pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
+    let log = stage.log(REQUESTS_PER_SESSION, "0", SESSIONS)?;
+    let server = stage.server()?;
+    let mut entrants: Vec<Entrant> =
+        CONNECTIONS.iter().map(|&connections| Entrant::new(Kind::Ours(connections))).collect();
+    let mut notes = Vec::new();
+    if stage.has(HTTPERF) {
+        match highest_rate(stage, &server)? {
+            Some(rate) => entrants.push(Entrant::new(Kind::Httperf(rate))),
+            None => notes.push(format!("httperf does not sustain {RATE_MIN} sessions/s")),
+        }
+    }
+    for round in 0..stage.options.rounds {
+        progress(&format!("sessions: round {}", round + 1));
+        for index in order(round, entrants.len()) {
+            entrants[index].round(stage, &server, &log)?;
+        }
+    }
+    Ok(section(&entrants, notes))
+}
+
+fn section(entrants: &[Entrant], mut notes: Vec<String>) -> Section {
+    let httperf = entrants.iter().find(|entrant| matches!(entrant.kind, Kind::Httperf(_)));
+    let mut table = vec![cells(["client", "sessions/s", "over httperf", "client CPU µs/session"])];
+    for entrant in entrants {
+        let over = match (&entrant.kind, httperf) {
+            (Kind::Ours(_), Some(theirs)) => {
+                ratio_cell(&entrant.sessions_per_s, &theirs.sessions_per_s)
+            }
+            _ => "–".into(),
+        };
+        let (rate, cost) = (middle_cell(&entrant.sessions_per_s), middle_cell(&entrant.cpu_us));
+        table.push(vec![entrant.name(), rate, over, cost]);
+        if let Some(first) = entrant.complaints.first() {
+            let count = entrant.complaints.len();
+            notes.push(format!("{}: {count} runs with errors: {first}", entrant.name()));
+        }
+    }
+    if httperf.is_some() {
+        notes.push("httperf waits by asking again and again, so it uses a whole processor".into());
+    }
+    let samples = entrants.iter().map(|entrant| {
+        json!({
+            "client": entrant.name(),
+            "sessions_per_s": entrant.sessions_per_s,
+            "cpu_us_per_session": entrant.cpu_us,
+        })
+    });
+    let samples = samples.collect();
+    Section { table, notes, samples }
+}
+
+impl Entrant {
+    fn new(kind: Kind) -> Self {
+        Self { kind, sessions_per_s: Vec::new(), cpu_us: Vec::new(), complaints: Vec::new() }
+    }
+
+    fn name(&self) -> String {
+        match self.kind {
+            Kind::Ours(connections) => format!("ropewalk load --connections {connections}"),
+            Kind::Httperf(rate) => format!("httperf --rate {rate:.0}"),
+        }
+    }
+
+    fn round(
+        &mut self,
+        stage: &Stage<'_>,
+        server: &RunningServer,
+        log: &str,
+    ) -> Result<(), String> {
+        let (count, complaint) = match self.kind {
+            Kind::Ours(connections) => ours(stage, server, log, connections)?,
+            Kind::Httperf(rate) => {
+                let count = by_httperf(stage, server, rate)?;
+                (count, (count.errors > 0).then(|| format!("{} errors", count.errors)))
+            }
+        };
+        self.sessions_per_s.push(count.sessions as f64 / count.seconds);
+        self.cpu_us.push(count.cpu.as_secs_f64() * 1e6 / count.sessions as f64);
+        self.complaints.extend(complaint);
+        Ok(())
+    }
+}
+
+fn ours(
+    stage: &Stage<'_>,
+    server: &RunningServer,
+    log: &str,
+    connections: usize,
+) -> Result<(Count, Option<String>), String> {
+    let (url, window) = (stage::url(server), stage.options.window);
+    let ms = window.as_millis();
+    let arguments = format!("{url} --log {log} --connections {connections} --duration {ms}ms");
+    let run = LoadRun::new(stage, &arguments, window)?;
+    let count = Count {
+        requests: run.count("replies"),
+        seconds: run.seconds(),
+        errors: run.errors(),
+        sessions: run.count("sessions_completed"),
+        cpu: run.cpu,
+    };
+    Ok((count, run.complaint()))
+}
+
+/// The sessions of one window, at a rate.
+fn by_httperf(stage: &Stage<'_>, server: &RunningServer, rate: f64) -> Result<Count, String> {
+    let sessions = (rate * stage.options.window.as_secs_f64()).max(1.0) as u64;
+    let load = Sessions { sessions, requests: REQUESTS_PER_SESSION, rate: Some(rate) };
+    others::httperf(stage.client_cpu, server.address(), FILE, load)
+}
+
+/// Doubles the rate until httperf fails, then halves the gap. None: it fails at once.
+fn highest_rate(stage: &Stage<'_>, server: &RunningServer) -> Result<Option<f64>, String> {
+    let closeness = if stage.options.quick { QUICK_CLOSENESS } else { CLOSENESS };
+    let mut sustained = None;
+    let (mut rate, mut failed) = (RATE_MIN, None);
+    while rate < RATE_MAX {
+        progress(&format!("sessions: httperf at {rate:.0}/s"));
+        match is_sustained(&by_httperf(stage, server, rate)?, rate) {
+            true => sustained = Some(rate),
+            false => failed = Some(rate),
+        }
+        // What it left behind must not be in the way of the next try.
+        std::thread::sleep(Duration::from_millis(100));
+        rate = match (sustained, failed) {
+            (Some(low), None) => low * 2.0,
+            (Some(low), Some(high)) if high / low > closeness => (low * high).sqrt(),
+            _ => break,
+        };
+    }
+    Ok(sustained)
+}
+
+fn is_sustained(count: &Count, rate: f64) -> bool {
+    let achieved = count.sessions as f64 / count.seconds;
+    count.errors == 0 && achieved >= rate * (1.0 - SHORTFALL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_sustained_without_errors_and_nearly_whole() {
+        let check = |sessions, errors, expected| {
+            let count = Count { sessions, errors, seconds: 2.0, ..Count::default() };
+            assert_eq!(is_sustained(&count, 1000.0), expected, "{sessions} {errors}");
+        };
+        check(2000, 0, true);
+        check(1940, 0, true);
+        check(1930, 0, false);
+        check(2000, 1, false);
+    }
+}

@@ -1,0 +1,152 @@
+//! What every row needs: the server, the file it serves, the clients that are there.
+
+use super::Row;
+use crate::bench::options::Options;
+use crate::bench::rounds::progress;
+use crate::bench::scratch::Scratch;
+use crate::bench::serve::{OURS, SERVER_CPU, client_cpu, surroundings};
+use crate::tools::Tool;
+use lab::client::Client;
+use lab::{Installed, Launch, Peer, RunningServer, Setting, Surroundings, Values};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The size of the file that is asked for, and where it lies: `ropewalk fileset` gives it a
+/// content by which `--verify bytes` knows it.
+const FILE_BYTES: &str = "1024";
+pub(super) const FILE: &str = "/size1024";
+
+/// How long a preparation may take.
+const PREPARE_WITHIN: Duration = Duration::from_secs(300);
+
+/// Other clients; what Debian calls their packages.
+pub(super) const WRK: Tool = client("wrk", "which wrk", "apt-get install wrk");
+pub(super) const H2LOAD: Tool = client("h2load", "which h2load", "apt-get install nghttp2-client");
+pub(super) const HTTPERF: Tool = client("httperf", "which httperf", "apt-get install httperf");
+
+const fn client(name: &'static str, probe: &'static str, install: &'static str) -> Tool {
+    Tool { name, probe, install, provided_in_ci: true }
+}
+
+/// Everything, ready for the rows.
+#[derive(Debug)]
+pub(super) struct Stage<'a> {
+    pub(super) options: &'a Options<Row>,
+    pub(super) client_cpu: usize,
+    /// Clients that are not installed.
+    pub(super) missing: Vec<Tool>,
+    surroundings: Surroundings,
+    scratch: Scratch,
+    ropewalk: Installed,
+}
+
+impl<'a> Stage<'a> {
+    /// Builds Ropewalk, writes the file and looks for clients.
+    pub(super) fn set(options: &'a Options<Row>) -> Result<Self, String> {
+        let surroundings = surroundings(options.build)?;
+        progress("building Ropewalk");
+        let ropewalk = ropewalk(&surroundings)?;
+        let missing: Vec<Tool> =
+            [WRK, H2LOAD, HTTPERF].into_iter().filter(|tool| !tool.is_there()).collect();
+        let stage = Self {
+            options,
+            client_cpu: client_cpu(),
+            missing,
+            surroundings,
+            scratch: Scratch::create()?,
+            ropewalk,
+        };
+        let root = stage.scratch.root().display().to_string();
+        stage.prepare(&["fileset", &root, "--single", FILE_BYTES])?;
+        Ok(stage)
+    }
+
+    /// Whether a client is there and wanted.
+    pub(super) fn has(&self, tool: Tool) -> bool {
+        self.options.wants(tool.name) && !self.missing.contains(&tool)
+    }
+
+    /// The version of Ropewalk.
+    pub(super) fn version(&self) -> &str {
+        &self.ropewalk.version
+    }
+
+    /// A path for a file of this run.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// The words of a command of Ropewalk.
+    pub(super) fn command(&self, arguments: &[&str]) -> Vec<String> {
+        let program = self.surroundings.target_dir.join("release/ropewalk").display().to_string();
+        [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
+    }
+
+    /// Has Ropewalk make something.
+    pub(super) fn prepare(&self, arguments: &[&str]) -> Result<(), String> {
+        let client = Client::start(self.client_cpu, &self.command(arguments))?;
+        client.finish(PREPARE_WITHIN)?.into_output()?;
+        Ok(())
+    }
+
+    /// A request log of sessions that ask for the one file, `requests` times each, with a pause
+    /// of `think` seconds after each request.
+    pub(super) fn log(&self, requests: u64, think: &str, sessions: u64) -> Result<String, String> {
+        let path = self.path(&format!("{requests}-{think}-{sessions}.log")).display().to_string();
+        let (requests, sessions) = (requests.to_string(), sessions.to_string());
+        self.prepare(&[
+            "log",
+            "generate",
+            "--single",
+            FILE_BYTES,
+            "--lengths",
+            &requests,
+            "--think",
+            think,
+            "--sessions",
+            &sessions,
+            "--output",
+            &path,
+        ])?;
+        Ok(path)
+    }
+
+    /// A server of one worker on its own processor.
+    pub(super) fn server(&self) -> Result<RunningServer, String> {
+        let setting = Setting {
+            name: "many connections".into(),
+            about: String::new(),
+            knobs: Values::from([("connections_max".into(), "65536".into())]),
+        };
+        let launch = Launch {
+            surroundings: self.surroundings.clone(),
+            root: self.scratch.root(),
+            scratch: self.scratch.path().to_owned(),
+            workers: 1,
+            cpu: SERVER_CPU,
+            ready_path: FILE.into(),
+            workload: Values::new(),
+        };
+        RunningServer::start(&self.ropewalk, &setting, &launch)
+    }
+}
+
+fn ropewalk(surroundings: &Surroundings) -> Result<Installed, String> {
+    let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
+    let ours = peers.into_iter().find(|peer| peer.name == OURS);
+    ours.ok_or("there is no peers/ropewalk.toml")?.install(surroundings)
+}
+
+/// Where the file lies on a server.
+pub(super) fn url(server: &RunningServer) -> String {
+    format!("http://{}{FILE}", server.address())
+}
+
+/// How many requests a server has answered by its own count, from what it printed at its end.
+pub(super) fn counted_by(server: RunningServer) -> Result<u64, String> {
+    let printed = server.stop();
+    let count = printed
+        .rsplit_once("stopped after ")
+        .and_then(|(_, rest)| rest.split_once(" requests")?.0.parse().ok());
+    count.ok_or_else(|| format!("the server did not say what it has counted: {printed}"))
+}
