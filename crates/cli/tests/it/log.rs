@@ -144,6 +144,48 @@ fn a_log_that_cannot_be_written_leaves_what_was_there() {
     assert_eq!(run(&["log", "prime", "--single", "1", "--output", "/dev/null"]).0, 0);
 }
 
+const ACCESS_LOG: &str = r#"
+::1 - - [10/Oct/2000:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "-" "Browser"
+::2 - - [10/Oct/2000:13:55:37 +0000] "GET /b HTTP/1.1" 200 10 "-" "Browser"
+::1 - - [10/Oct/2000:13:55:40 +0000] "GET /c HTTP/1.1" 404 30 "-" "Browser"
+::1 - - [10/Oct/2000:13:55:41 +0000] "POST /c HTTP/1.1" 200 30 "-" "Browser"
+no line of a log
+::1 - - [10/Oct/2000:15:55:41 +0000] "GET /d HTTP/1.1" 200 30 "-" "Browser"
+"#;
+
+#[test]
+fn an_access_log_becomes_sessions() {
+    let directory = Temporary::new();
+    let path = directory.file("access.log", ACCESS_LOG);
+    let name = path.to_str().unwrap();
+    let output = directory.path().join("users.log");
+    let users = output.to_str().unwrap();
+    let (status, out, error) = run(&["log", "import", name, "--output", users]);
+    assert_eq!((status, error.as_str()), (0, ""));
+    for line in [
+        "6 lines, combined",
+        "4 requests of 2 clients",
+        "1 POST left out: only GET and HEAD are replayed",
+        "3 sessions, 4 requests",
+    ] {
+        assert!(out.lines().any(|found| found == line), "{line} in\n{out}");
+    }
+    assert!(out.contains("1 lines not read, the first is line 6: "), "{out}");
+    let log = fs::read_to_string(&output).unwrap();
+    assert_eq!(requests(&log), ["/a think=4", "/c think=0", "/b think=0", "/d think=0"]);
+
+    let (_, described, _) = run(&["log", "describe", users]);
+    assert!(out.ends_with(&described), "{described}");
+    let import = |option: &[&str]| {
+        let (status, log, _) = run(&[&["log", "import", name, "--output", "-"], option].concat());
+        assert_eq!(status, 0);
+        requests(&log).join(" ")
+    };
+    let together = import(&["--session-gap", "3h", "--think-max", "10s", "--format", "combined"]);
+    assert_eq!(together, "/a think=4 /c think=10 /d think=0 /b think=0");
+    assert_eq!(import(&["--good-only"]), "/a think=0 /b think=0 /d think=0");
+}
+
 #[test]
 fn mistakes_are_one_line_and_status_2() {
     let check = |arguments: &[&str], expected: &str| {
@@ -172,6 +214,21 @@ fn mistakes_are_one_line_and_status_2() {
         &["generate", "--output", "-", "--preset", "spec99", "--active-think", "1"],
         "--active-think: it precedes embedded objects, and there are none: add --pages",
     );
+    let access = Temporary::new();
+    let (empty, access) = (access.file("empty.log", "x\n"), access.file("access.log", ACCESS_LOG));
+    let import = |path: &std::path::Path, flag, value, expected: &str| {
+        check(&["import", path.to_str().unwrap(), "--output", "-", flag, value], expected);
+    };
+    import(&access, "--format", "apache", "--format apache: unknown; there are auto, common,");
+    import(
+        &access,
+        "--format",
+        "json",
+        &format!("--format json: {} is combined", access.display()),
+    );
+    import(&access, "--session-gap", "soon", "--session-gap soon: ");
+    let nothing = format!("{}: nothing to replay: no line of 1 is one", empty.display());
+    import(&empty, "--format", "auto", &nothing);
     check(&["describe", "/no/such"], "FILE: cannot read /no/such: No such file");
     let directory = Temporary::new();
     let path = directory.file("bad.log", "/a think=1\n/b think=soon\n");
@@ -181,7 +238,7 @@ fn mistakes_are_one_line_and_status_2() {
 
 #[test]
 fn help_has_examples() {
-    for command in ["generate", "prime", "describe"] {
+    for command in ["generate", "prime", "describe", "import"] {
         let (status, out, error) = run(&["log", command, "--help"]);
         assert_eq!((status, error.as_str()), (0, ""));
         assert!(out.contains(&format!("Examples:\n  ropewalk log {command} ")), "{out}");
