@@ -117,7 +117,7 @@ impl Entrant {
     }
 
     fn load(&self, stage: &Stage<'_>, window: Duration) -> Result<(Count, Option<String>), String> {
-        let (cpu, url) = (stage.client_cpu, stage::url(&self.server));
+        let (cpu, url) = (stage.client_cpu, stage::file_url(&self.server));
         let count = match self.kind {
             Kind::Ours(verify) => {
                 let ms = window.as_millis();

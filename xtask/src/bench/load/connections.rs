@@ -13,11 +13,9 @@ const CONNECTIONS: &[u64] = &[15_000, 19_000];
 const QUICK_CONNECTIONS: &[u64] = &[2000];
 
 /// Two requests with a long pause between them: a session is open for little longer than that.
-const REQUESTS_PER_SESSION: u64 = 2;
+const REQUESTS_PER_SESSION: usize = 2;
 const THINK_S: u64 = 5;
 const QUICK_THINK_S: u64 = 1;
-
-const SESSIONS: u64 = 1000;
 
 /// Runs the row, once for each number: memory does not vary as times do.
 pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
@@ -25,7 +23,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
         true => (QUICK_CONNECTIONS, QUICK_THINK_S),
         false => (CONNECTIONS, THINK_S),
     };
-    let log = stage.log(REQUESTS_PER_SESSION, &think_s.to_string(), SESSIONS)?;
+    let log = stage.log(REQUESTS_PER_SESSION, &think_s.to_string())?;
     let mut section = Section {
         table: vec![cells([
             "wanted",
@@ -55,7 +53,7 @@ fn measure(
     section: &mut Section,
 ) -> Result<(), String> {
     let server = stage.server()?;
-    let (url, rate) = (stage::url(&server), wanted / think_s);
+    let (url, rate) = (stage::server_url(&server), wanted / think_s);
     // By the end of the first pause all of them are open; then as many go as come.
     let arguments = format!(
         "{url} --log {log} --rate {rate} --source {SOURCES} --duration {think_s}s \

@@ -4,6 +4,7 @@ use super::load_run::LoadRun;
 use super::stage::{self, Stage};
 use super::{Section, cells, middle_cell};
 use crate::bench::rounds::progress;
+use lab::RunningServer;
 use serde_json::json;
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ const RATE: u64 = 50_000;
 const QUICK_RATE: u64 = 5000;
 
 /// Sessions of the partly open row, with seconds between their requests.
-const REQUESTS_PER_SESSION: u64 = 7;
+const REQUESTS_PER_SESSION: usize = 7;
 const THINK: &str = "0.343";
 
-/// Longer than such a session, so that as many come to an end in the window as begin.
-const WARM_UP: Duration = Duration::from_millis(3000);
-
-/// How many different sessions a log has; then they repeat.
-const SESSIONS: u64 = 1000;
+/// For connections to be opened; longer than a session, so that as many end in the window as begin;
+/// and what is enough to see that it works.
+const WARM_UP: Duration = Duration::from_millis(300);
+const SESSIONS_WARM_UP: Duration = Duration::from_millis(3000);
+const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 
 /// Each has 28,000 ports.
 pub(super) const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
@@ -27,16 +28,18 @@ pub(super) const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
 /// Each request for itself.
 pub(super) fn open(stage: &Stage<'_>) -> Result<Section, String> {
     let rate = rate(stage);
-    rounds(stage, rate, Duration::from_millis(300), |url| format!("{url} --rate {rate}"))
+    rounds(stage, rate, WARM_UP, |server| format!("{} --rate {rate}", stage::file_url(server)))
 }
 
 /// Sessions whose users think.
 pub(super) fn partly_open(stage: &Stage<'_>) -> Result<Section, String> {
     let rate = rate(stage);
-    let log = stage.log(REQUESTS_PER_SESSION, THINK, SESSIONS)?;
-    let arguments =
-        |url: &str| format!("{url} --log {log} --request-rate {rate} --source {SOURCES}");
-    rounds(stage, rate, WARM_UP, arguments)
+    let log = stage.log(REQUESTS_PER_SESSION, THINK)?;
+    let warm_up = if stage.options.quick { QUICK_WARM_UP } else { SESSIONS_WARM_UP };
+    rounds(stage, rate, warm_up, |server| {
+        let url = stage::server_url(server);
+        format!("{url} --log {log} --request-rate {rate} --source {SOURCES}")
+    })
 }
 
 fn rate(stage: &Stage<'_>) -> u64 {
@@ -59,7 +62,7 @@ fn rounds(
     stage: &Stage<'_>,
     rate: u64,
     warm_up: Duration,
-    arguments: impl Fn(&str) -> String,
+    arguments: impl Fn(&RunningServer) -> String,
 ) -> Result<Section, String> {
     let server = stage.server()?;
     let window = stage.options.window;
@@ -67,7 +70,7 @@ fn rounds(
     let mut samples = Samples::default();
     for round in 0..stage.options.rounds {
         progress(&format!("round {}", round + 1));
-        let arguments = format!("{} {times}", arguments(&stage::url(&server)));
+        let arguments = format!("{} {times}", arguments(&server));
         samples.add(&LoadRun::new(stage, &arguments, warm_up + window)?, warm_up + window);
     }
     Ok(samples.section(rate))

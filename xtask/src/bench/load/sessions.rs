@@ -13,10 +13,7 @@ use lab::RunningServer;
 use serde_json::json;
 use std::time::Duration;
 
-const REQUESTS_PER_SESSION: u64 = 7;
-
-/// How many different sessions the log has; then they repeat.
-const SESSIONS: u64 = 1000;
+const REQUESTS_PER_SESSION: usize = 7;
 
 const CONNECTIONS: [usize; 2] = [8, 64];
 
@@ -26,8 +23,10 @@ const RATE_MAX: f64 = 1e6;
 const CLOSENESS: f64 = 1.05;
 const QUICK_CLOSENESS: f64 = 1.5;
 
-/// A rate is sustained if all but this share of it is achieved.
-const SHORTFALL_MAX: f64 = 0.03;
+/// A rate is sustained if it takes no longer than this part more than it should, and a moment for
+/// the last sessions to end.
+const OVERTIME_MAX: f64 = 0.02;
+const LAST_SESSIONS_S: f64 = 0.05;
 
 #[derive(Debug)]
 enum Kind {
@@ -47,7 +46,7 @@ struct Entrant {
 
 /// Runs the row.
 pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
-    let log = stage.log(REQUESTS_PER_SESSION, "0", SESSIONS)?;
+    let log = stage.log(REQUESTS_PER_SESSION, "0")?;
     let server = stage.server()?;
     let mut entrants: Vec<Entrant> =
         CONNECTIONS.iter().map(|&connections| Entrant::new(Kind::Ours(connections))).collect();
@@ -119,7 +118,7 @@ impl Entrant {
         let (count, complaint) = match self.kind {
             Kind::Ours(connections) => ours(stage, server, log, connections)?,
             Kind::Httperf(rate) => {
-                let count = by_httperf(stage, server, rate)?;
+                let count = by_httperf(stage, server, rate, stage.options.window)?;
                 (count, (count.errors > 0).then(|| format!("{} errors", count.errors)))
             }
         };
@@ -136,7 +135,7 @@ fn ours(
     log: &str,
     connections: usize,
 ) -> Result<(Count, Option<String>), String> {
-    let (url, window) = (stage::url(server), stage.options.window);
+    let (url, window) = (stage::server_url(server), stage.options.window);
     let ms = window.as_millis();
     let arguments = format!("{url} --log {log} --connections {connections} --duration {ms}ms");
     let run = LoadRun::new(stage, &arguments, window)?;
@@ -151,9 +150,14 @@ fn ours(
 }
 
 /// The sessions of one window, at a rate.
-fn by_httperf(stage: &Stage<'_>, server: &RunningServer, rate: f64) -> Result<Count, String> {
-    let sessions = (rate * stage.options.window.as_secs_f64()).max(1.0) as u64;
-    let load = Sessions { sessions, requests: REQUESTS_PER_SESSION, rate: Some(rate) };
+fn by_httperf(
+    stage: &Stage<'_>,
+    server: &RunningServer,
+    rate: f64,
+    window: Duration,
+) -> Result<Count, String> {
+    let sessions = (rate * window.as_secs_f64()).max(1.0) as u64;
+    let load = Sessions { sessions, requests: REQUESTS_PER_SESSION as u64, rate: Some(rate) };
     others::httperf(stage.client_cpu, server.address(), FILE, load)
 }
 
@@ -164,7 +168,8 @@ fn highest_rate(stage: &Stage<'_>, server: &RunningServer) -> Result<Option<f64>
     let (mut rate, mut failed) = (RATE_MIN, None);
     while rate < RATE_MAX {
         progress(&format!("sessions: httperf at {rate:.0}/s"));
-        match is_sustained(&by_httperf(stage, server, rate)?, rate) {
+        let count = by_httperf(stage, server, rate, stage.options.window / 2)?;
+        match is_sustained(&count, rate) {
             true => sustained = Some(rate),
             false => failed = Some(rate),
         }
@@ -180,8 +185,8 @@ fn highest_rate(stage: &Stage<'_>, server: &RunningServer) -> Result<Option<f64>
 }
 
 fn is_sustained(count: &Count, rate: f64) -> bool {
-    let achieved = count.sessions as f64 / count.seconds;
-    count.errors == 0 && achieved >= rate * (1.0 - SHORTFALL_MAX)
+    let due_s = count.sessions as f64 / rate;
+    count.errors == 0 && count.seconds <= due_s * (1.0 + OVERTIME_MAX) + LAST_SESSIONS_S
 }
 
 #[cfg(test)]
@@ -189,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_sustained_without_errors_and_nearly_whole() {
-        let check = |sessions, errors, expected| {
-            let count = Count { sessions, errors, seconds: 2.0, ..Count::default() };
-            assert_eq!(is_sustained(&count, 1000.0), expected, "{sessions} {errors}");
+    fn a_rate_is_sustained_without_errors_and_in_time() {
+        let check = |seconds, errors, expected| {
+            let count = Count { sessions: 2000, errors, seconds, ..Count::default() };
+            assert_eq!(is_sustained(&count, 1000.0), expected, "{seconds} {errors}");
         };
-        check(2000, 0, true);
-        check(1940, 0, true);
-        check(1930, 0, false);
-        check(2000, 1, false);
+        check(2.0, 0, true);
+        check(2.08, 0, true);
+        check(2.1, 0, false);
+        check(2.0, 1, false);
     }
 }

@@ -16,6 +16,9 @@ use std::time::Duration;
 const FILE_BYTES: &str = "1024";
 pub(super) const FILE: &str = "/size1024";
 
+/// How many sessions a log has; then they repeat.
+const SESSIONS: usize = 1000;
+
 /// How long a preparation may take.
 const PREPARE_WITHIN: Duration = Duration::from_secs(300);
 
@@ -91,24 +94,11 @@ impl<'a> Stage<'a> {
 
     /// A request log of sessions that ask for the one file, `requests` times each, with a pause
     /// of `think` seconds after each request.
-    pub(super) fn log(&self, requests: u64, think: &str, sessions: u64) -> Result<String, String> {
-        let path = self.path(&format!("{requests}-{think}-{sessions}.log")).display().to_string();
-        let (requests, sessions) = (requests.to_string(), sessions.to_string());
-        self.prepare(&[
-            "log",
-            "generate",
-            "--single",
-            FILE_BYTES,
-            "--lengths",
-            &requests,
-            "--think",
-            think,
-            "--sessions",
-            &sessions,
-            "--output",
-            &path,
-        ])?;
-        Ok(path)
+    pub(super) fn log(&self, requests: usize, think: &str) -> Result<String, String> {
+        let session = format!("{FILE} think={think}\n").repeat(requests) + "\n";
+        let name = format!("{requests}-{think}.log");
+        let path = self.scratch.write(&name, session.repeat(SESSIONS).as_bytes())?;
+        Ok(path.display().to_string())
     }
 
     /// A server of one worker on its own processor.
@@ -137,9 +127,14 @@ fn ropewalk(surroundings: &Surroundings) -> Result<Installed, String> {
     ours.ok_or("there is no peers/ropewalk.toml")?.install(surroundings)
 }
 
+/// A server, as the sessions of a log want it.
+pub(super) fn server_url(server: &RunningServer) -> String {
+    format!("http://{}", server.address())
+}
+
 /// Where the file lies on a server.
-pub(super) fn url(server: &RunningServer) -> String {
-    format!("http://{}{FILE}", server.address())
+pub(super) fn file_url(server: &RunningServer) -> String {
+    server_url(server) + FILE
 }
 
 /// How many requests a server has answered by its own count, from what it printed at its end.
