@@ -186,7 +186,7 @@ pub fn import(
             Err(reason) => report.malformed(reason, index as u64 + 1),
             Ok(line) => {
                 report.format.get_or_insert(line.format);
-                if let Err(reason) = keep(line, options, &mut sessions, &mut report) {
+                if let Err(reason) = keep(&line, options, &mut sessions, &mut report) {
                     report.malformed(reason, index as u64 + 1);
                 }
             }
@@ -211,7 +211,7 @@ fn read_line(line: &[u8], format: Option<Format>) -> Result<Line<'_>, &'static s
 
 /// Adds a request if it is to be replayed.
 fn keep(
-    line: Line<'_>,
+    line: &Line<'_>,
     options: &ImportOptions,
     sessions: &mut sessions::Sessions,
     report: &mut ImportReport,
@@ -233,7 +233,7 @@ fn keep(
     let (first, last) = report.span_unix_us.unwrap_or((line.unix_us, line.unix_us));
     report.out_of_order += u64::from(line.unix_us < last);
     report.span_unix_us = Some((first.min(line.unix_us), last.max(line.unix_us)));
-    sessions.add(uri, &line);
+    sessions.add(uri, line);
     Ok(())
 }
 
