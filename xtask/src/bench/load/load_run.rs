@@ -65,9 +65,10 @@ impl LoadRun {
         self.kinds_of_error().map(|(_, count)| count).sum()
     }
 
-    /// Good replies in a second.
-    pub(super) fn replies_per_s(&self) -> f64 {
-        self.count("replies") as f64 / self.seconds()
+    /// What happened within the measured window, in a second: `requests`, `replies`. Of a run
+    /// whose `--interval` is the window. (The counts hold what came after the window as well.)
+    pub(super) fn per_second(&self, name: &str) -> f64 {
+        self.report["series"][0][name].as_f64().unwrap_or(0.0) / self.seconds()
     }
 
     /// Why this run is not what it should be; none if it is.

@@ -21,7 +21,7 @@ const REQUESTS: u64 = 8_000_000;
 const QUICK_REQUESTS: u64 = 100_000;
 const SHORT: u64 = 7;
 
-/// A request needs about 45 bytes in the log; this is more.
+/// A request needs about 30 bytes in the log; this is more.
 const BYTES_PER_REQUEST: u64 = 64;
 
 /// How often the start is measured, at most.

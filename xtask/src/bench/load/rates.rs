@@ -49,6 +49,7 @@ fn rate(stage: &Stage<'_>) -> u64 {
 /// The samples of a row; each vector has one for each round.
 #[derive(Debug, Default)]
 struct Samples {
+    sent_per_s: Vec<f64>,
     replies_per_s: Vec<f64>,
     lag_p50_us: Vec<f64>,
     lag_p99_us: Vec<f64>,
@@ -80,7 +81,8 @@ impl Samples {
     /// Adds a run in which requests were sent for this long.
     fn add(&mut self, run: &LoadRun, sending: Duration) {
         let lag_us = |percentile| run.time_ms("lag", percentile) * 1000.0;
-        self.replies_per_s.push(run.replies_per_s());
+        self.sent_per_s.push(run.per_second("requests"));
+        self.replies_per_s.push(run.per_second("replies"));
         self.lag_p50_us.push(lag_us("p50_ms"));
         self.lag_p99_us.push(lag_us("p99_ms"));
         self.lag_max_us.push(lag_us("max_ms"));
@@ -91,13 +93,14 @@ impl Samples {
 
     fn section(self, rate: u64) -> Section {
         let off_percent: Vec<f64> =
-            self.replies_per_s.iter().map(|it| (it / rate as f64 - 1.0) * 100.0).collect();
+            self.sent_per_s.iter().map(|it| (it / rate as f64 - 1.0) * 100.0).collect();
         let largest = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
         let percent: Vec<f64> = self.cpu_share.iter().map(|share| share * 100.0).collect();
         let row = vec![
             rate.to_string(),
-            middle_cell(&self.replies_per_s),
+            middle_cell(&self.sent_per_s),
             middle_cell(&off_percent),
+            middle_cell(&self.replies_per_s),
             middle_cell(&self.lag_p50_us),
             middle_cell(&self.lag_p99_us),
             format!("{:.0}", largest(&self.lag_max_us)),
@@ -106,18 +109,20 @@ impl Samples {
         ];
         let head = cells([
             "offered/s",
-            "replies/s",
+            "sent/s",
             "off by %",
+            "replies/s",
             "lag p50 µs",
             "lag p99 µs",
             "lag max µs",
             "client CPU %",
-            "connections",
+            "connections open",
         ]);
         let (runs, complaints) = (self.replies_per_s.len(), self.complaints.len());
         let note = |first| format!("{complaints} of {runs} runs with errors or void: {first}");
         let samples = json!({
             "offered_per_s": rate,
+            "sent_per_s": self.sent_per_s,
             "replies_per_s": self.replies_per_s,
             "lag_p50_us": self.lag_p50_us,
             "lag_p99_us": self.lag_p99_us,
