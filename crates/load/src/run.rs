@@ -108,7 +108,7 @@ fn in_threads(
     std::thread::scope(|scope| {
         let (progress, intervals) = channel();
         let mut threads = Vec::new();
-        for thread in 0..plan.threads {
+        for thread in 0..starts::threads(plan) {
             let work = assignment(plan, thread, start_us, window, &progress);
             let spawned = std::thread::Builder::new()
                 .name(format!("load-{thread}"))
@@ -172,7 +172,7 @@ fn look_on(
     watch: &mut dyn Watch,
 ) -> bool {
     const TURN: Duration = Duration::from_millis(50);
-    let mut waiting: Vec<VecDeque<Interval>> = vec![VecDeque::new(); plan.threads];
+    let mut waiting: Vec<VecDeque<Interval>> = vec![VecDeque::new(); starts::threads(plan)];
     let mut ended = 0_u32;
     let mut interrupted = false;
     loop {

@@ -44,5 +44,13 @@ pub(crate) fn clients_of_thread(plan: &Plan, thread: usize) -> usize {
 fn place(plan: &Plan, thread: usize) -> (u64, u64) {
     let (index, of) = plan.share;
     let first = u64::from(index) + u64::from(of) * thread as u64;
-    (first, u64::from(of) * plan.threads as u64)
+    (first, u64::from(of) * threads(plan) as u64)
+}
+
+/// Threads that the run needs: sessions dealt to one without clients would never begin.
+pub(crate) fn threads(plan: &Plan) -> usize {
+    let Model::Closed { clients, .. } = plan.model else { return plan.threads };
+    let (index, of) = plan.share;
+    let ours = clients.saturating_sub(u64::from(index)).div_ceil(u64::from(of));
+    plan.threads.min(usize::try_from(ours).unwrap_or(usize::MAX)).max(1)
 }

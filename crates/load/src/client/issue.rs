@@ -23,14 +23,14 @@ impl Clients<'_> {
         self.begin_on(id, session, intended_us, timed);
     }
 
-    /// Begins the next session of a closed run on the slot of the last.
+    /// Begins the next session of a closed run in the place of the last, whose connection may lead
+    /// elsewhere.
     pub(super) fn begin_next(&mut self, id: u32) {
-        let next = self.starts.next();
-        match next {
-            Some((session, _)) if self.now_us < self.recorder.window.to_us => {
-                self.begin_on(id, session, self.now_us, false);
-            }
-            _ => self.release(id),
+        self.release(id);
+        if self.now_us < self.recorder.window.to_us
+            && let Some((session, _)) = self.starts.next()
+        {
+            self.begin(session, self.now_us);
         }
     }
 
@@ -97,7 +97,8 @@ impl Clients<'_> {
             self.recorder.connection_tried();
         }
         let started_us = os::clock::now();
-        let address = self.plan.targets[self.target_of(session)].address;
+        let target = self.target_of(session);
+        let address = self.plan.targets[target].address;
         let socket = match os::socket::connect_start(address, self.source_of(session)) {
             Ok(socket) => socket,
             Err(why) => return self.fail(id, of_connect(&why)),
@@ -106,7 +107,7 @@ impl Clients<'_> {
         self.compose(id);
         let slot = &mut self.slots[id as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        slot.connected_us = started_us;
+        (slot.target, slot.connected_us) = (target, started_us);
         slot.connection_replies = 0;
         (slot.peer_closed, slot.keep_alive) = (false, true);
         slot.phase = Phase::Connecting;
@@ -207,7 +208,11 @@ impl Clients<'_> {
         match os::send::send(socket.as_fd(), &slot.unsent, false) {
             Ok(sent) => {
                 slot.unsent.drain(..sent);
-                slot.phase = if slot.unsent.is_empty() { Phase::Waiting } else { Phase::Sending };
+                // Replies may have begun already, to the first requests or before the last byte.
+                if matches!(slot.phase, Phase::Connecting | Phase::Sending) {
+                    let is_sent = slot.unsent.is_empty();
+                    slot.phase = if is_sent { Phase::Waiting } else { Phase::Sending };
+                }
                 if slot.measured {
                     self.recorder.sent(sent);
                 }
@@ -218,7 +223,7 @@ impl Clients<'_> {
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
             Err(why) if was_connecting => self.fail(id, of_connect(&why)),
-            Err(why) => self.fail(id, of_system(&why)),
+            Err(why) => self.on_broken(id, of_system(&why)),
         }
     }
 
@@ -307,10 +312,8 @@ impl Clients<'_> {
         let slot = &mut self.slots[id as usize];
         (slot.phase, slot.deadline_us) = (Phase::Free, NEVER);
         let keeps = self.plan.connection_use == ConnectionUse::Keep && slot.is_usable();
-        let session = slot.session;
-        if keeps && session != NO_SESSION {
-            let target = self.target_of(session);
-            self.kept[target].push(id);
+        if keeps {
+            self.kept[slot.target].push(id);
         } else {
             self.close(id);
             self.free.push(id);
@@ -427,5 +430,30 @@ pub(super) fn of_system(why: &io::Error) -> ErrorKind {
         }
         _ if matches!(why.raw_os_error(), Some(EMFILE | ENFILE)) => ErrorKind::OutOfDescriptors,
         _ => ErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(code: i32, expected: ErrorKind) {
+        assert_eq!(of_connect(&io::Error::from_raw_os_error(code)), expected);
+    }
+
+    /// The numbers are Linux's.
+    #[test]
+    fn failures_to_connect_have_names() {
+        check(111, ErrorKind::Refused); // ECONNREFUSED
+        check(110, ErrorKind::TimeoutConnecting); // ETIMEDOUT
+        check(101, ErrorKind::Unreachable); // ENETUNREACH
+        check(113, ErrorKind::Unreachable); // EHOSTUNREACH
+        check(104, ErrorKind::Reset); // ECONNRESET
+        check(32, ErrorKind::Reset); // EPIPE
+        check(99, ErrorKind::OutOfPorts); // EADDRNOTAVAIL
+        check(24, ErrorKind::OutOfDescriptors); // EMFILE
+        check(23, ErrorKind::OutOfDescriptors); // ENFILE
+        check(13, ErrorKind::Other); // EACCES
     }
 }

@@ -46,7 +46,7 @@ impl Clients<'_> {
         if slot.generation != (event.key >> 32) as u32 || slot.socket.is_none() {
             return;
         }
-        let waits_for_room = matches!(slot.phase, Phase::Connecting | Phase::Sending);
+        let waits_for_room = !slot.unsent.is_empty();
         if waits_for_room && (event.writable || event.error || event.hangup) {
             let generation = slot.generation;
             self.send_rest(id);
@@ -92,7 +92,10 @@ impl Clients<'_> {
         let slot = &self.slots[id as usize];
         let Some(socket) = &slot.socket else { return Read::Nothing };
         let ahead = match &slot.reply {
-            Reply::Framed(body) if !self.looks_at_bytes(id) => body.data_ahead(),
+            // Behind the last reply of a session there is none that could be looked at.
+            Reply::Framed(body) if slot.in_flight() > 0 && !self.looks_at_bytes(id) => {
+                body.data_ahead()
+            }
             _ => 0,
         };
         let discards = ahead > DISCARD_MIN;
@@ -201,7 +204,7 @@ impl Clients<'_> {
                 let is_done = body.is_done();
                 slot.reply = Reply::Framed(body);
                 if is_done {
-                    self.complete(id);
+                    self.complete(id, head.len < bytes.len());
                 }
             }
         }
@@ -223,7 +226,7 @@ impl Clients<'_> {
             return None;
         }
         if is_done {
-            self.complete(id);
+            self.complete(id, taken < bytes.len());
         }
         Some(taken)
     }
@@ -257,12 +260,12 @@ impl Clients<'_> {
         body.pass(count as u64);
         slot.body_bytes += count as u64;
         if body.is_done() {
-            self.complete(id);
+            self.complete(id, false);
         }
     }
 
-    /// The reply is complete: is it good?
-    fn complete(&mut self, id: u32) {
+    /// The reply is complete: is it good? `surplus`: more bytes have come behind it.
+    fn complete(&mut self, id: u32, surplus: bool) {
         let slot = &self.slots[id as usize];
         let requests = self.requests(slot.session);
         let template = requests[slot.position as usize].template();
@@ -291,6 +294,8 @@ impl Clients<'_> {
         slot.replies += u32::from(fault.is_none());
         slot.connection_replies += 1;
         if slot.in_flight() == 0 {
+            // What nobody has asked for must not become the reply to the next request.
+            slot.keep_alive &= !surplus;
             self.go_on(id);
         } else if slot.keep_alive {
             slot.expect_reply();
@@ -308,14 +313,14 @@ impl Clients<'_> {
             return self.close(id);
         }
         match slot.reply {
-            Reply::UntilClose => self.complete(id),
+            Reply::UntilClose => self.complete(id, false),
             Reply::Framed(_) => self.fail(id, ErrorKind::ShortBody),
             Reply::Head => self.fail(id, ErrorKind::ClosedEarly),
         }
     }
 
     /// Receiving failed.
-    fn on_broken(&mut self, id: u32, kind: ErrorKind) {
+    pub(super) fn on_broken(&mut self, id: u32, kind: ErrorKind) {
         if self.slots[id as usize].in_flight() == 0 {
             self.close(id);
         } else {

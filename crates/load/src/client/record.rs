@@ -96,6 +96,7 @@ impl<'p> Recorder<'p> {
             self.measures.times.session_failed.saturating_record(lifetime_us);
         } else {
             counts.sessions_completed += 1;
+            self.interval.sessions_completed += 1;
             self.measures.times.session.saturating_record(lifetime_us);
             self.measures.lengths[requests.min(SESSION_LENGTH_MAX)].completed += 1;
         }

@@ -45,6 +45,8 @@ pub(super) struct Slot {
     pub(super) peer_closed: bool,
     /// Whether the epoll set tells of room to send.
     pub(super) watches_room: bool,
+    /// Where the connection leads.
+    pub(super) target: usize,
     /// When connecting began, then when the connection was made.
     pub(super) connected_us: u64,
     /// Good replies over this connection.
@@ -101,6 +103,7 @@ impl Slot {
             generation: 0,
             peer_closed: false,
             watches_room: false,
+            target: 0,
             connected_us: 0,
             connection_replies: 0,
             session: 0,
@@ -131,9 +134,11 @@ impl Slot {
         self.issued - self.position
     }
 
-    /// Whether the connection can take another request.
+    /// Whether the connection can take another request: not in the middle of one that the server
+    /// has answered before it had all of it.
     pub(super) fn is_usable(&self) -> bool {
-        self.socket.is_some() && !self.peer_closed && self.keep_alive
+        let is_open = self.socket.is_some() && !self.peer_closed;
+        is_open && self.keep_alive && self.unsent.is_empty()
     }
 
     /// Ready for the next reply.
