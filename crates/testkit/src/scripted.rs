@@ -58,6 +58,8 @@ pub enum Action {
     Reset,
     /// Comes first: leaves the request's body unread, so that a long one gets stuck.
     LeaveBody,
+    /// Reads the body that was left, which nobody sees.
+    TakeBody,
 }
 
 type Script = dyn Fn(&Asked) -> Vec<Action> + Send + Sync;
@@ -136,7 +138,7 @@ impl Scripted {
     }
 
     /// The most requests that were under way at a time, each from its arrival until the last of
-    /// its actions begins: never more than the clients think.
+    /// its actions begins (or ends, if it is to wait): never more than the clients think.
     #[must_use]
     pub fn under_way_max(&self) -> usize {
         self.shared.state().under_way_max

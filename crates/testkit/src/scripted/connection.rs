@@ -65,7 +65,8 @@ impl Connection<'_> {
         self.count(asked);
         let mut is_counted = true;
         for (index, action) in actions.iter().enumerate() {
-            if index + 1 == actions.len() {
+            let is_wait = matches!(action, Action::Wait(_) | Action::WaitUntil(_) | Action::Stall);
+            if index + 1 == actions.len() && !is_wait {
                 self.answered(&mut is_counted);
             }
             let next = self.act(action)?;
@@ -124,6 +125,10 @@ impl Connection<'_> {
             Action::Close => return Ok(Next::Close),
             Action::Reset => return Ok(Next::Reset),
             Action::LeaveBody => true,
+            Action::TakeBody => {
+                self.read_but_one()?;
+                true
+            }
         };
         Ok(if goes_on { Next::Continue } else { Next::Close })
     }

@@ -1,0 +1,169 @@
+//! Which requests share a connection, where connections come from and go to.
+
+use std::net::{IpAddr, SocketAddr};
+
+use load::error_kind::ErrorKind;
+use load::plan::{ConnectionUse, Expected, ExpectedBody, Plan, Verify};
+use testkit::scripted::{Action, Reply, Scripted};
+
+use crate::setup::{closed, doing, done, errors, get, log, millis, open, plan, send, target};
+
+fn reply() -> Reply {
+    Reply::ok(b"hello")
+}
+
+fn keeping() -> Scripted {
+    doing(&[send(&reply())])
+}
+
+/// Ten sessions of three requests by two clients.
+fn ten_sessions(server: &Scripted, connection_use: ConnectionUse) -> Plan {
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]]));
+    (plan.sessions_max, plan.model) = (Some(10), closed(2));
+    plan.connection_use = connection_use;
+    plan
+}
+
+#[track_caller]
+fn check(server: &Scripted, connection_use: ConnectionUse, connections: u64) {
+    let outcome = done(&ten_sessions(server, connection_use));
+    assert_eq!(errors(&outcome), []);
+    assert_eq!(server.seen().len(), 30);
+    assert_eq!(server.connections().len() as u64, connections);
+    let counts = &outcome.measures.counts;
+    assert_eq!((counts.connections, counts.connections_tried), (connections, connections));
+    assert!((1..=2).contains(&counts.connections_open_max), "{counts:?}");
+}
+
+#[test]
+fn one_for_each_session() {
+    let server = keeping();
+    check(&server, ConnectionUse::Session, 10);
+    assert!(server.seen().iter().all(|asked| !asked.head.contains("Connection")));
+}
+
+#[test]
+fn one_for_each_request() {
+    let server = doing(&[send(&reply().field("Connection: close")), Action::Close]);
+    check(&server, ConnectionUse::Request, 30);
+    assert!(server.seen().iter().all(|asked| asked.head.contains("Connection: close\r\n")));
+}
+
+/// Even if the server would go on.
+#[test]
+fn one_for_each_request_whatever_the_server_wants() {
+    check(&keeping(), ConnectionUse::Request, 30);
+}
+
+#[test]
+fn kept_from_session_to_session() {
+    check(&keeping(), ConnectionUse::Keep, 2);
+}
+
+#[test]
+fn closed_by_the_server_without_a_word() {
+    let server = doing(&[send(&reply()), Action::Close]);
+    let mut plan = ten_sessions(&server, ConnectionUse::Session);
+    plan.log = log(&[&[get("/a").pause_ms(20), get("/b").pause_ms(20), get("/c")]]).into();
+    let outcome = done(&plan);
+    assert_eq!(errors(&outcome), [], "closing while the client thinks is no failure");
+    assert_eq!(server.connections().len(), 30);
+}
+
+/// Kept connections that the server has closed are replaced, whoever would have used them.
+#[test]
+fn kept_connections_that_the_server_closes() {
+    for verify in [Verify::None, Verify::Bytes] {
+        let server = doing(&[send(&reply()), Action::Close]);
+        let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+        let body = ExpectedBody::Stored(b"hello"[..].into());
+        plan.expected = [Expected { bytes: Some(5), body, kind: 0 }].into();
+        (plan.model, plan.sessions_max) = (open(50.0), Some(10));
+        (plan.connection_use, plan.verify) = (ConnectionUse::Keep, verify);
+        let outcome = done(&plan);
+        assert_eq!(errors(&outcome), []);
+        assert_eq!(server.connections().len(), 10);
+    }
+}
+
+/// The same of clients that keep theirs over a failure.
+#[test]
+fn a_kept_connection_closed_after_a_wrong_status() {
+    let wrong = Reply::status(404, b"no such page");
+    let server = doing(&[send(&wrong), Action::Wait(millis(1)), Action::Close]);
+    let mut plan = ten_sessions(&server, ConnectionUse::Keep);
+    plan.log = log(&[&[get("/a")]]).into();
+    plan.verify = Verify::Bytes;
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert_eq!(
+        (counts.requests, counts.status[4]),
+        (10, outcome.measures.errors.get(ErrorKind::BadStatus))
+    );
+    assert!(counts.status[4] >= 9, "{:?}", outcome.measures.errors);
+}
+
+#[test]
+fn an_open_run_keeps_connections_too() {
+    let server = keeping();
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+    (plan.model, plan.sessions_max) = (open(50.0), Some(10));
+    plan.connection_use = ConnectionUse::Keep;
+    let outcome = done(&plan);
+    assert_eq!(errors(&outcome), []);
+    // One is enough unless a session is over 20 ms late.
+    assert!(server.connections().len() < 10);
+    assert_eq!(server.connections().len() as u64, outcome.measures.counts.connections);
+}
+
+/// Session k goes to target k modulo their number, whoever plays it.
+#[test]
+fn sessions_are_dealt_out_to_targets() {
+    for connection_use in [ConnectionUse::Session, ConnectionUse::Request, ConnectionUse::Keep] {
+        for model in [closed(1), closed(2), closed(4), open(500.0)] {
+            let servers = [keeping(), keeping(), keeping()];
+            let uris = ["/0", "/1", "/2", "/3", "/4", "/5"];
+            let sessions = uris.map(|uri| [get(uri), get(uri)]);
+            let sessions: Vec<_> = sessions.iter().map(|session| &session[..]).collect();
+            let mut plan = plan(servers[0].address(), log(&sessions));
+            plan.targets = servers.iter().map(|server| target(server.address())).collect();
+            (plan.sessions_max, plan.model) = (Some(12), model);
+            plan.connection_use = connection_use;
+            assert_eq!(errors(&done(&plan)), []);
+            for (index, server) in servers.iter().enumerate() {
+                let mut asked: Vec<_> =
+                    server.seen().iter().map(|asked| asked.target.clone()).collect();
+                asked.sort();
+                let ours = [uris[index], uris[index + 3]];
+                let expected = ours.map(|uri| vec![uri; 4]).concat();
+                assert_eq!(asked, expected, "{connection_use:?} {:?}", plan.model);
+                let host = format!("Host: {}\r\n", server.address());
+                assert!(server.seen().iter().all(|asked| asked.head.contains(&host)));
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_come_from_all_sources() {
+    let server = keeping();
+    let sources: [IpAddr; 3] =
+        ["127.0.0.2", "127.0.0.3", "127.7.7.7"].map(|ip| ip.parse().unwrap());
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.sources, plan.sessions_max) = (sources.to_vec(), Some(9));
+    assert_eq!(errors(&done(&plan)), []);
+    let peers: Vec<IpAddr> = server.connections().iter().map(SocketAddr::ip).collect();
+    assert_eq!(peers, [sources, sources, sources].concat());
+}
+
+/// A client that has pauses keeps its connection through them.
+#[test]
+fn connection_lifetimes_include_pauses() {
+    let server = keeping();
+    let steps = [get("/a").pause_ms(60), get("/b").pause_ms(60), get("/c").pause_ms(1_000_000)];
+    let outcome = done(&plan(server.address(), log(&[&steps])));
+    let times = &outcome.measures.times.connection;
+    assert_eq!(times.len(), 1);
+    assert!(times.min() >= 119_000, "{}", times.min());
+    assert!(outcome.measures.counts.connection_time_us >= 119_000);
+}

@@ -1,0 +1,109 @@
+//! A server that stalls for a second, at a known rate: the percentiles must be those that
+//! arithmetic gives.
+//!
+//! The rate is 100 sessions/s for three seconds, the stall lasts from the first second to the
+//! second. A session due t before the end of the stall waits t, so that the waits of the hundred
+//! that are due in it are 0.01 s, 0.02 s, … 1.00 s; all others take no time worth mentioning. A
+//! generator that waits for replies before it goes on would see the stall once.
+
+use hdrhistogram::Histogram;
+use load::plan::Model;
+use testkit::scripted::{Action, Reply, Scripted};
+
+use crate::models::start_in;
+use crate::setup::{MS, SECOND, done, errors, get, log, open, plan, send};
+
+const RATE: u64 = 100;
+const RUN_US: u64 = 3 * SECOND;
+const STALL_US: std::ops::Range<u64> = SECOND..2 * SECOND;
+/// What a busy machine may add to any time.
+const SLACK_US: u64 = 40 * MS;
+
+/// Holds all replies back while it stalls; `start_us` is when the run begins.
+fn stalling(start_us: u64) -> Scripted {
+    let from_us = start_us + STALL_US.start;
+    let to_us = start_us + STALL_US.end;
+    Scripted::start(os::clock::now, move |asked| {
+        let reply = send(&Reply::ok(b"hello"));
+        // A request due at the first moment of the stall may be seen a little later, never before.
+        let is_held = (from_us - 2..to_us).contains(&asked.at_us);
+        if is_held { vec![Action::WaitUntil(to_us), reply] } else { vec![reply] }
+    })
+}
+
+/// The waits that arithmetic gives, sorted.
+fn expected_us() -> Vec<u64> {
+    let due = (0..RATE * RUN_US / SECOND).map(|k| k * SECOND / RATE);
+    let wait = |at: u64| if STALL_US.contains(&at) { STALL_US.end - at } else { 0 };
+    let mut waits: Vec<u64> = due.map(wait).collect();
+    waits.sort_unstable();
+    waits
+}
+
+/// The smallest wait that at least that share of all waits does not exceed.
+fn quantile(sorted: &[u64], share: f64) -> u64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted[rank.max(1) - 1]
+}
+
+#[track_caller]
+fn check(times: &Histogram<u64>, share: f64, expected_us: u64) {
+    let got_us = times.value_at_quantile(share);
+    let allowed_us = expected_us * 3 / 100 + SLACK_US;
+    assert!(
+        got_us.abs_diff(expected_us) <= allowed_us,
+        "p{}: {got_us} us instead of {expected_us} us",
+        share * 100.0
+    );
+}
+
+/// Each session has a connection of its own, so that none waits for another: here the server's
+/// stall is in the uncorrected times as well.
+#[test]
+fn an_open_run_sees_all_of_a_stall() {
+    let mut plan = plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max, plan.duration_us) = (open(RATE as f64), None, Some(RUN_US));
+    let server = stalling(start_in(&mut plan, 300));
+    plan.targets[0].address = server.address();
+    let outcome = done(&plan);
+    assert_eq!(errors(&outcome), []);
+    let expected = expected_us();
+    let times = &outcome.measures.times;
+    assert_eq!(times.corrected.len(), expected.len() as u64);
+    for share in [0.5, 0.66, 0.75, 0.9, 0.95, 0.99, 1.0] {
+        check(&times.corrected, share, quantile(&expected, share));
+    }
+    // The same by hand: of 300, ranks 270, 285, 297 and 300 are waits 70, 85, 97 and 100.
+    let by_hand = [(0.5, 0), (0.9, 700), (0.95, 850), (0.99, 970), (1.0, 1_000)];
+    for (share, wait_ms) in by_hand {
+        assert_eq!(quantile(&expected, share), wait_ms * MS);
+    }
+}
+
+/// One client that would ask a hundred times a second meets the stall once: 99 % of its replies
+/// come at once.
+#[test]
+fn a_closed_run_sees_it_once() {
+    let mut plan =
+        plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a").pause_ms(1_000 / RATE)]]));
+    plan.model = Model::Closed { clients: 1, endless: true };
+    (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
+    let server = stalling(start_in(&mut plan, 300));
+    plan.targets[0].address = server.address();
+    let outcome = done(&plan);
+    assert_eq!(errors(&outcome), []);
+    let times = &outcome.measures.times;
+    let replies = times.uncorrected.len();
+    // At most 201: those of two seconds and the one that met the stall.
+    assert!((20..=201).contains(&replies), "{replies}");
+    let long = times.uncorrected.iter_recorded();
+    let long: u64 = long
+        .filter(|value| value.value_iterated_to() > 500 * MS)
+        .map(|value| value.count_since_last_iteration())
+        .sum();
+    assert_eq!(long, 1);
+    check(&times.uncorrected, 0.9, 0);
+    check(&times.corrected, 0.9, 0);
+    // Its one long wait is the stall but for a pause and what the machine adds.
+    assert!(times.uncorrected.max() >= 900 * MS, "{}", times.uncorrected.max());
+}

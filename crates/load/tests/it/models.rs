@@ -1,0 +1,276 @@
+//! When sessions begin: closed and open runs, shares, windows, breaking off.
+
+use load::measures::Measures;
+use load::outcome::{Outcome, Setting};
+use load::plan::{ConnectionUse, Model, Plan};
+use load::run::run;
+use testkit::scripted::{Action, Reply, Scripted};
+
+use crate::setup::{
+    MS, SECOND, Watcher, closed, doing, done, errors, get, log, millis, open, plan, send,
+};
+
+fn reply() -> Reply {
+    Reply::ok(b"hello")
+}
+
+fn slow(ms: u64) -> Scripted {
+    doing(&[Action::Wait(millis(ms)), send(&reply())])
+}
+
+fn endless(clients: u64) -> Model {
+    Model::Closed { clients, endless: true }
+}
+
+/// Never more than N requests under way, and N of them when the server is the slower one.
+#[test]
+fn a_closed_run_has_so_many_under_way() {
+    for (model, connection_use) in [
+        (closed(5), ConnectionUse::Session),
+        (closed(5), ConnectionUse::Request),
+        (endless(5), ConnectionUse::Keep),
+    ] {
+        let server = slow(20);
+        let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+        (plan.model, plan.connection_use, plan.threads) = (model, connection_use, 2);
+        (plan.sessions_max, plan.duration_us) = (None, Some(400 * MS));
+        let outcome = done(&plan);
+        assert_eq!(errors(&outcome), []);
+        assert_eq!(server.under_way_max(), 5, "{connection_use:?}");
+        assert!(outcome.measures.counts.requests >= 5);
+    }
+}
+
+/// An endless session begins anew on the connection it has; its sessions are never over.
+#[test]
+fn endless_sessions() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b").pause_ms(5)]]));
+    (plan.model, plan.sessions_max, plan.duration_us) = (endless(2), None, Some(300 * MS));
+    let outcome = done(&plan);
+    assert_eq!(server.connections().len(), 2);
+    let counts = &outcome.measures.counts;
+    assert_eq!((counts.sessions_started, counts.sessions_unfinished), (2, 2));
+    assert!(counts.replies >= 6, "{counts:?}");
+    for connection in 0..2 {
+        let seen = server.seen();
+        let asked = seen.iter().filter(|asked| asked.connection == connection);
+        let turns: Vec<&str> = asked.map(|asked| &*asked.target).collect();
+        let mut expected = ["/a", "/b"].into_iter().cycle();
+        assert!(turns.iter().all(|target| Some(*target) == expected.next()), "{turns:?}");
+    }
+}
+
+/// A client of a closed run does not ask a server that refuses as fast as it can.
+#[test]
+fn a_closed_run_rests_after_failures() {
+    let server = doing(&[Action::Reset]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max, plan.duration_us) = (endless(1), None, Some(300 * MS));
+    let outcome = done(&plan);
+    let tries = outcome.measures.counts.requests;
+    assert!((2..=31).contains(&tries), "{tries}");
+}
+
+/// Sessions go on starting at their times though no reply comes.
+#[test]
+fn an_open_run_does_not_wait() {
+    let server = doing(&[Action::Stall]);
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+    (plan.model, plan.sessions_max, plan.duration_us) = (open(100.0), None, Some(500 * MS));
+    plan.timeout_us = SECOND;
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert_eq!((counts.sessions_due, counts.sessions_started, counts.requests), (50, 50, 50));
+    assert_eq!(outcome.measures.errors.total(), 50);
+    assert_eq!(counts.sessions_failed, 50);
+    assert_eq!(server.under_way_max(), 50);
+}
+
+/// They start when they are due: never before, and over the whole run at the rate asked for.
+#[test]
+fn an_open_run_keeps_its_times() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max, plan.threads) = (open(100.0), Some(60), 2);
+    let start = start_in(&mut plan, 200);
+    assert_eq!(errors(&done(&plan)), []);
+    let seen = server.seen();
+    assert_eq!(seen.len(), 60);
+    for (k, asked) in (0_u64..).zip(&seen) {
+        let due_us = start + k * 10 * MS;
+        assert!(asked.at_us + 2 >= due_us, "session {k}: {} before {due_us}", asked.at_us);
+    }
+}
+
+/// Has the run start so soon; when that is by the clock.
+pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    let now_us = os::clock::now();
+    let unix_us = seconds as u64 * SECOND + u64::from(nanoseconds) / 1_000;
+    plan.start_unix_us = Some(unix_us + ms * MS);
+    now_us + ms * MS
+}
+
+#[test]
+fn a_start_that_is_over() {
+    let server = doing(&[]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    plan.start_unix_us = Some(1_000_000);
+    let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
+    assert!(why.contains("--start-at"), "{why}");
+}
+
+#[test]
+fn no_more_sessions_than_asked_for() {
+    for model in [closed(1), closed(7), closed(30), open(1_000.0)] {
+        for threads in [1, 3] {
+            let server = doing(&[send(&reply())]);
+            let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+            (plan.model, plan.threads) = (model.clone(), threads);
+            (plan.sessions_max, plan.duration_us) = (Some(20), Some(60 * SECOND));
+            let outcome = done(&plan);
+            let counts = &outcome.measures.counts;
+            assert_eq!((counts.sessions_completed, counts.replies), (20, 40), "{model:?}");
+            assert_eq!(server.seen().len(), 40);
+            assert_eq!(outcome.measures.lengths[2].completed, 20);
+        }
+    }
+}
+
+/// The server sees the think times.
+#[test]
+fn pauses_are_kept() {
+    let server = doing(&[send(&reply())]);
+    let steps = [get("/a").pause_ms(50), get("/b").pause_ms(0), get("/c").pause_ms(120), get("/d")];
+    let outcome = done(&plan(server.address(), log(&[&steps])));
+    assert_eq!(errors(&outcome), []);
+    let at: Vec<u64> = server.seen().iter().map(|asked| asked.at_us).collect();
+    assert!(at[1] - at[0] >= 50 * MS, "{at:?}");
+    assert!(at[3] - at[2] >= 120 * MS, "{at:?}");
+    assert!(outcome.measures.times.session.min() >= 169 * MS);
+}
+
+/// Requests due before the window are made and not counted.
+#[test]
+fn a_warm_up_is_left_out() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max) = (open(100.0), None);
+    (plan.warm_up_us, plan.duration_us) = (300 * MS, Some(200 * MS));
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert_eq!(server.seen().len(), 50);
+    assert_eq!((counts.sessions_due, counts.requests, counts.replies), (20, 20, 20));
+    assert_eq!((counts.connections, counts.status[2]), (20, 20));
+    assert_eq!(counts.bytes_sent, 20 * server.seen()[0].head.len() as u64);
+    assert_eq!(counts.head_bytes, 20 * reply().head().len() as u64);
+    assert_eq!(outcome.measures.times.lag.len(), 20);
+    assert_eq!(outcome.window_us, 200 * MS);
+}
+
+/// A reply is awaited when the window has ended; what would follow is not asked for.
+#[test]
+fn the_last_replies_are_awaited() {
+    let server = slow(300);
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+    (plan.model, plan.sessions_max, plan.duration_us) = (open(50.0), None, Some(200 * MS));
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert_eq!((counts.requests, counts.replies), (10, 10));
+    assert_eq!((counts.sessions_completed, counts.sessions_unfinished), (0, 10));
+    assert_eq!(server.seen().len(), 10);
+}
+
+#[test]
+fn an_interrupted_run_returns_what_it_has() {
+    for model in [endless(3), open(200.0)] {
+        let server = slow(5);
+        let mut plan = plan(server.address(), log(&[&[get("/a").pause_ms(5), get("/b")]]));
+        (plan.model, plan.sessions_max, plan.duration_us) = (model, None, Some(600 * SECOND));
+        plan.interval_us = 50 * MS;
+        let stop_at_us = Some(os::clock::now() + 400 * MS);
+        let mut watcher = Watcher { stop_at_us, ..Watcher::default() };
+        let outcome = run(&plan, Setting::default(), &mut watcher).unwrap();
+        assert!(outcome.interrupted && outcome.first_bad.is_none());
+        assert_eq!(errors(&outcome), []);
+        let counts = &outcome.measures.counts;
+        assert!(counts.replies > 0 && counts.replies <= counts.requests, "{counts:?}");
+        let under_way = outcome.measures.series.last().unwrap().in_flight;
+        assert_eq!(counts.requests, counts.replies + under_way);
+        let ended = counts.sessions_completed + counts.sessions_unfinished;
+        assert_eq!(counts.sessions_started, ended);
+        assert!((300 * MS..600 * SECOND).contains(&outcome.window_us), "{}", outcome.window_us);
+        assert!(watcher.intervals.len() >= 2);
+    }
+}
+
+/// The intervals that were shown are those of the result.
+#[test]
+fn intervals_are_shown_as_they_end() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max, plan.threads) = (open(200.0), None, 2);
+    (plan.duration_us, plan.interval_us) = (Some(500 * MS), 100 * MS);
+    let mut watcher = Watcher::default();
+    let outcome = run(&plan, Setting::default(), &mut watcher).unwrap();
+    let replies = |intervals: &[load::measures::Interval]| {
+        intervals.iter().map(|interval| interval.replies).collect::<Vec<_>>()
+    };
+    let series = &outcome.measures.series;
+    assert!((4..=6).contains(&series.len()), "{}", series.len());
+    assert_eq!(replies(&watcher.intervals), replies(&series[..watcher.intervals.len()]));
+    assert_eq!(replies(series).iter().sum::<u64>(), 100);
+}
+
+/// What a server was asked, in any order.
+fn asked(server: &Scripted) -> Vec<String> {
+    let mut asked: Vec<_> = server.seen().into_iter().map(|asked| asked.target).collect();
+    asked.sort();
+    asked
+}
+
+/// Two generators together do what one does.
+#[test]
+fn shares_make_up_the_whole() {
+    let uris: Vec<String> = (0..30).map(|k| format!("/{k}")).collect();
+    let sessions: Vec<_> = uris.iter().map(|uri| [get(uri), get("/more")]).collect();
+    let sessions: Vec<_> = sessions.iter().map(|session| &session[..]).collect();
+    for model in [closed(3), open(400.0)] {
+        let server = doing(&[send(&reply())]);
+        let mut plan = plan(server.address(), log(&sessions));
+        (plan.model, plan.sessions_max) = (model, Some(41));
+        let whole = done(&plan).measures.counts;
+        let expected = asked(&server);
+        assert_eq!(expected.len(), 82);
+
+        let server = doing(&[send(&reply())]);
+        plan.targets[0].address = server.address();
+        let mut sum = Measures::default();
+        for (index, threads) in [(0, 1), (1, 2)] {
+            (plan.share, plan.threads) = ((index, 2), threads);
+            sum.merge(&done(&plan).measures);
+        }
+        assert_eq!(asked(&server), expected);
+        let sessions = |counts: &load::measures::Counts| {
+            (counts.sessions_started, counts.sessions_completed, counts.requests, counts.bytes_sent)
+        };
+        assert_eq!(sessions(&sum.counts), sessions(&whole));
+    }
+}
+
+/// Several threads are one generator: the clients of a closed run are divided among them.
+#[test]
+fn clients_are_divided_among_generators_and_threads() {
+    let mut under_way = 0;
+    for index in 0..3 {
+        let server = slow(30);
+        let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+        (plan.model, plan.share, plan.threads) = (endless(10), (index, 3), 2);
+        (plan.sessions_max, plan.duration_us) = (None, Some(200 * MS));
+        let outcome: Outcome = done(&plan);
+        assert_eq!(errors(&outcome), []);
+        under_way += server.under_way_max();
+    }
+    assert_eq!(under_way, 10);
+}

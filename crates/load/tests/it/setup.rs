@@ -1,0 +1,182 @@
+//! Plans, logs and runs for the tests, and what holds for every run.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use load::error_kind::ErrorKind;
+use load::measures::{Interval, Measures};
+use load::outcome::{Outcome, Setting};
+use load::plan::{ConnectionUse, Expected, Model, Plan, Process, Target, Verify};
+use load::run::{Watch, run};
+use load::schedule::Schedule;
+use testkit::scripted::{Action, Asked, Reply, Scripted};
+use workload::request_log::{RequestLog, Template};
+
+pub(crate) const MS: u64 = 1_000;
+pub(crate) const SECOND: u64 = 1_000_000;
+
+/// A request of a log.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    template: Template,
+    joins: bool,
+    pause_us: u64,
+}
+
+pub(crate) fn get(uri: &str) -> Step {
+    Step { template: Template::get(uri.as_bytes()), joins: false, pause_us: 0 }
+}
+
+impl Step {
+    pub(crate) fn method(mut self, method: &str) -> Self {
+        self.template.method = method.into();
+        self
+    }
+
+    pub(crate) fn body(mut self, body: &[u8]) -> Self {
+        self.template.body = body.into();
+        self
+    }
+
+    /// In the burst of the request before it.
+    pub(crate) fn joined(mut self) -> Self {
+        self.joins = true;
+        self
+    }
+
+    pub(crate) fn pause_ms(mut self, pause_ms: u64) -> Self {
+        self.pause_us = pause_ms * MS;
+        self
+    }
+}
+
+/// A log of these sessions.
+pub(crate) fn log(sessions: &[&[Step]]) -> RequestLog {
+    let mut builder = RequestLog::builder();
+    for session in sessions {
+        for step in *session {
+            builder.push(step.template.clone(), step.joins, step.pause_us);
+        }
+        builder.end_session();
+    }
+    builder.finish().unwrap()
+}
+
+/// One client, one session of `log`, nothing checked, timeouts that only a stuck run meets.
+pub(crate) fn plan(server: SocketAddr, log: RequestLog) -> Plan {
+    let expected = vec![Expected::other(None); log.templates().len()];
+    Plan {
+        targets: vec![target(server)],
+        sources: Vec::new(),
+        log: Arc::new(log),
+        expected: expected.into(),
+        model: closed(1),
+        connection_use: ConnectionUse::Session,
+        verify: Verify::None,
+        timeout_us: 10 * SECOND,
+        connect_timeout_us: 10 * SECOND,
+        latency_target_us: None,
+        lag_bound_us: 10 * SECOND,
+        warm_up_us: 0,
+        duration_us: None,
+        sessions_max: Some(1),
+        interval_us: SECOND,
+        threads: 1,
+        cpus: Vec::new(),
+        share: (0, 1),
+        start_unix_us: None,
+        seed: 1,
+    }
+}
+
+pub(crate) fn target(server: SocketAddr) -> Target {
+    let fields = format!(" HTTP/1.1\r\nHost: {server}\r\n").into_bytes();
+    Target { address: server, url: format!("http://{server}/"), fields }
+}
+
+/// Clients that end after the last session.
+pub(crate) fn closed(clients: u64) -> Model {
+    Model::Closed { clients, endless: false }
+}
+
+/// Evenly spaced sessions.
+pub(crate) fn open(sessions_per_second: f64) -> Model {
+    Model::Open(Process::Constant(Schedule::constant(sessions_per_second).unwrap()))
+}
+
+pub(crate) fn send(reply: &Reply) -> Action {
+    Action::Send(reply.bytes())
+}
+
+pub(crate) fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A server that does the same for every request.
+pub(crate) fn doing(actions: &[Action]) -> Scripted {
+    let actions = actions.to_vec();
+    Scripted::start(os::clock::now, move |_| actions.clone())
+}
+
+/// A server that answers by the target asked for.
+pub(crate) fn by_target(script: fn(&str) -> Vec<Action>) -> Scripted {
+    Scripted::start(os::clock::now, move |asked| script(&asked.target))
+}
+
+/// Lets a run be, or breaks it off.
+#[derive(Default)]
+pub(crate) struct Watcher {
+    /// When to break off, by the clock.
+    pub(crate) stop_at_us: Option<u64>,
+    /// Ended intervals.
+    pub(crate) intervals: Vec<Interval>,
+}
+
+impl Watch for Watcher {
+    fn on_interval(&mut self, _seconds: f64, interval: &Interval) {
+        self.intervals.push(interval.clone());
+    }
+
+    fn wants_to_stop(&mut self) -> bool {
+        self.stop_at_us.is_some_and(|at_us| os::clock::now() >= at_us)
+    }
+}
+
+/// Does `plan` to its end; what must hold for every run is checked.
+#[track_caller]
+pub(crate) fn done(plan: &Plan) -> Outcome {
+    let outcome = run(plan, Setting::default(), &mut Watcher::default()).unwrap();
+    if outcome.first_bad.is_none() {
+        check_sums(&outcome.measures);
+    }
+    outcome
+}
+
+/// Nothing is under way when a run has ended by itself, so that each request has its end.
+#[track_caller]
+fn check_sums(measures: &Measures) {
+    let counts = &measures.counts;
+    let errors = measures.errors.total();
+    assert_eq!(counts.requests, counts.replies + errors, "{counts:?} {:?}", measures.errors);
+    assert_eq!(measures.times.corrected.len(), counts.replies);
+    assert_eq!(measures.times.uncorrected.len(), counts.replies);
+    assert_eq!(measures.times.first_byte.len(), counts.replies);
+    let ended = counts.sessions_completed + counts.sessions_failed + counts.sessions_unfinished;
+    assert_eq!(counts.sessions_started, ended, "{counts:?}");
+    let sum = |of: fn(&Interval) -> u64| measures.series.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|interval| interval.requests), counts.requests);
+    assert_eq!(sum(|interval| interval.replies), counts.replies);
+    assert_eq!(sum(|interval| interval.errors), errors);
+    assert!(counts.connections <= counts.connections_tried, "{counts:?}");
+}
+
+/// The kinds of errors that occurred, with their counts.
+pub(crate) fn errors(outcome: &Outcome) -> Vec<(ErrorKind, u64)> {
+    outcome.measures.errors.iter().collect()
+}
+
+/// The targets asked for, in order.
+pub(crate) fn targets(seen: &[Asked]) -> Vec<String> {
+    seen.iter().map(|asked| asked.target.clone()).collect()
+}

@@ -1,0 +1,146 @@
+//! What the times mean. Only lower bounds are exact: a busy machine adds to any of them.
+
+use std::os::fd::AsFd;
+
+use load::plan::{ConnectionUse, Model};
+use os::socket::{ListenOptions, accept, listen, local_addr};
+use testkit::scripted::{Action, Reply};
+
+use crate::setup::{MS, closed, doing, done, errors, get, log, millis, open, plan, send};
+
+fn reply() -> Reply {
+    Reply::ok(b"hello")
+}
+
+/// The head, 100 ms, the body.
+fn halves() -> [Action; 3] {
+    let body = Action::Send(reply().body);
+    [Action::Send(reply().head().into_bytes()), Action::Wait(millis(100)), body]
+}
+
+#[test]
+fn first_byte_and_whole_reply() {
+    let server = doing(&halves());
+    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b"), get("/c")]])));
+    assert_eq!(errors(&outcome), []);
+    let times = &outcome.measures.times;
+    let whole = &times.uncorrected;
+    // The histogram's buckets are within a thousandth.
+    assert!(whole.min() >= 99_900 && times.corrected.min() >= 99_900, "{}", whole.min());
+    let of_body = whole.mean() - times.first_byte.mean();
+    assert!(of_body >= 99_000.0, "the body took {of_body} us");
+    assert!(times.first_byte.min() < whole.min());
+    assert!(times.session.min() >= 3 * 99_900);
+}
+
+/// The time before the first byte is the server's thinking.
+#[test]
+fn a_slow_first_byte() {
+    let server = doing(&[Action::Wait(millis(80)), send(&reply())]);
+    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    let times = &outcome.measures.times;
+    assert!(times.first_byte.min() >= 79_900, "{}", times.first_byte.min());
+    assert!(times.uncorrected.min() >= times.first_byte.min());
+}
+
+/// A reply in time is one that a user would call so.
+#[test]
+fn goodput_is_judged_by_the_corrected_time() {
+    let server = doing(&[Action::Wait(millis(60)), send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+    plan.latency_target_us = Some(50 * MS);
+    let counts = done(&plan).measures.counts;
+    assert_eq!((counts.replies, counts.replies_in_time), (2, 0));
+    plan.latency_target_us = Some(60_000 * MS);
+    let counts = done(&plan).measures.counts;
+    assert_eq!((counts.replies, counts.replies_in_time), (2, 2));
+}
+
+/// Waiting for the connection is part of the corrected time and not of the uncorrected one.
+///
+/// The kernel drops the first packet of a connection while the server's queue is full; the
+/// client's kernel sends another a second later.
+#[test]
+fn connecting_is_the_clients_wait() {
+    let options = ListenOptions { backlog: 0, ..Default::default() };
+    let listener = listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let address = local_addr(listener.as_fd()).unwrap();
+    let _filler = os::socket::connect_blocking(address).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(millis(300));
+            // Making room in the queue is all there is to do: one connection leaves it.
+            let _first = accept(listener.as_fd()).unwrap();
+            let (second, _) = loop {
+                match accept(listener.as_fd()) {
+                    Ok(accepted) => break accepted,
+                    Err(_) => std::thread::sleep(millis(5)),
+                }
+            };
+            let mut request = [0; 1024];
+            while os::send::recv(second.as_fd(), &mut request).is_err() {
+                std::thread::sleep(millis(5));
+            }
+            os::send::send(second.as_fd(), &reply().bytes(), false).unwrap();
+            // The client is the first to close.
+            while os::send::recv(second.as_fd(), &mut request).is_err() {
+                std::thread::sleep(millis(5));
+            }
+        });
+        done(&plan(address, log(&[&[get("/a")]])))
+    });
+    assert_eq!(errors(&outcome), []);
+    let times = &outcome.measures.times;
+    assert!(times.connect.min() >= 299_000, "{}", times.connect.min());
+    assert!(times.corrected.min() >= times.connect.min(), "{}", times.corrected.min());
+    let difference = times.corrected.min() - times.uncorrected.min();
+    assert!(difference >= 299_000, "{difference}");
+    assert!(times.first_byte.max() <= times.uncorrected.max());
+}
+
+#[test]
+fn connecting_is_timed_once_for_each_connection() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
+    (plan.sessions_max, plan.model) = (Some(10), closed(2));
+    assert_eq!(done(&plan).measures.times.connect.len(), 10);
+    plan.connection_use = ConnectionUse::Keep;
+    assert_eq!(done(&plan).measures.times.connect.len(), 2);
+}
+
+/// Only what has a time of its own can be late: sessions of open runs, and ends of pauses.
+#[test]
+fn lag_is_recorded_for_what_is_timed() {
+    let server = doing(&[send(&reply())]);
+    let steps = [get("/a").pause_ms(2), get("/b"), get("/c").pause_ms(2), get("/d")];
+    let check = |model: Model, expected: u64| {
+        let mut plan = plan(server.address(), log(&[&steps]));
+        (plan.model, plan.sessions_max) = (model, Some(10));
+        let outcome = done(&plan);
+        assert_eq!(outcome.measures.times.lag.len(), expected);
+        assert_eq!(outcome.void, [""; 0]);
+    };
+    check(open(200.0), 10 * 3);
+    check(closed(2), 10 * 2);
+}
+
+/// A generator that is late tells nothing about the server.
+#[test]
+fn a_run_that_lags_is_void() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max, plan.lag_bound_us) = (open(500.0), Some(100), 0);
+    let outcome = done(&plan);
+    assert_eq!(outcome.void.len(), 1, "{:?}", outcome.void);
+    assert!(outcome.void[0].contains("lag"), "{:?}", outcome.void);
+    plan.lag_bound_us = 60_000 * MS;
+    assert_eq!(done(&plan).void, [""; 0]);
+}
+
+#[test]
+fn a_run_without_requests_is_void() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    plan.sessions_max = Some(0);
+    assert_eq!(done(&plan).void.len(), 1);
+}
