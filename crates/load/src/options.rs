@@ -334,6 +334,7 @@ impl Options {
             timeout_us: plan.timeout_us,
             connect_timeout_us: plan.connect_timeout_us,
             latency_target_us: plan.latency_target_us,
+            duration_us: plan.duration_us,
             lag_bound_us: plan.lag_bound_us,
             seed: plan.seed,
             log: self.log.as_ref().map(|path| path.display().to_string()),

@@ -63,6 +63,8 @@ pub struct Setting {
     pub connect_timeout_us: u64,
     /// Latency target of goodput in microseconds.
     pub latency_target_us: Option<u64>,
+    /// Length of the measured window as asked for, in microseconds; none: until all sessions ended.
+    pub duration_us: Option<u64>,
     /// Bound on the 99th percentile of the generator's own lag, in microseconds.
     pub lag_bound_us: u64,
     /// The seed of arrivals.

@@ -96,6 +96,7 @@ fn setting() -> Setting {
         timeout_us: 10_000_000,
         connect_timeout_us: 3_000_000,
         latency_target_us: Some(50_000),
+        duration_us: Some(12_000_000),
         lag_bound_us: 1_000,
         seed: 7,
         log: Some("requests.log".into()),

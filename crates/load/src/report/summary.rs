@@ -114,7 +114,10 @@ fn rates(text: &mut String, outcome: &Outcome) {
         count(counts.sessions_failed),
         count(counts.sessions_unfinished)
     );
-    line(text, "Sessions", &sessions);
+    // Without a log a session is a request, or a client.
+    if outcome.setting.log.is_some() {
+        line(text, "Sessions", &sessions);
+    }
     let requests = format!(
         "{} due: {} served ({}), {} failed ({}), {} given up unsent",
         count(outcome.requests_due()),
@@ -232,22 +235,24 @@ fn generator(text: &mut String, outcome: &Outcome) {
     let (user_us, system_us) = outcome.cpu_us;
     let cpu_us = user_us.saturating_add(system_us);
     let each = if counts.requests == 0 { 0.0 } else { cpu_us as f64 / counts.requests as f64 };
+    let cpus = cpu_us as f64 / outcome.window_us.max(1) as f64;
     let bound_us = outcome.setting.lag_bound_us;
-    let lag_us = outcome.measures.times.lag.value_at_quantile(0.99);
-    let generator = format!(
-        "{:.1} us of CPU a request ({:.2} CPUs); own lag p99 {} ms, allowed {} ms",
-        each,
-        cpu_us as f64 / outcome.window_us.max(1) as f64,
-        format::ms(lag_us as f64),
-        format::ms(bound_us as f64)
-    );
+    let lag = &outcome.measures.times.lag;
+    let lag_us = lag.value_at_quantile(0.99);
+    let mut generator = format!("{each:.1} us of CPU a request ({cpus:.2} CPUs)");
+    // Nothing is ever due in a closed run without think times.
+    if !lag.is_empty() {
+        let (lag, bound) = (format::ms(lag_us as f64), format::ms(bound_us as f64));
+        let _ = write!(generator, "; own lag p99 {lag} ms, allowed {bound} ms");
+    }
     line(text, "Generator", &generator);
     if lag_us > bound_us {
         let hint = "the generator was late: give it more threads, CPUs that nothing else uses, \
                     or share the run among more generators";
         line(text, "", hint);
     }
-    if let Some(fairness) = fairness::spread_line(outcome) {
+    let kinds = outcome.measures.files.iter().filter(|row| row.requests > 0).count();
+    if let Some(fairness) = fairness::spread_line(outcome).filter(|_| kinds > 1) {
         line(text, "Fairness", &fairness);
     }
 }
