@@ -95,8 +95,11 @@ impl Search<'_> {
         match (self.highest_held(), self.lowest_broken()) {
             (Some(low), Some(high)) if high > low * (1.0 + GAP) => Some((low * high).sqrt()),
             (Some(low), Some(high)) => [low, high].into_iter().find(|rate| is_unsure(*rate)),
-            (Some(low), None) if self.gave_out_above(low) => is_unsure(low).then_some(low),
-            (Some(low), None) => Some(low * 2.0),
+            (Some(low), None) => match self.lowest_void_above(low) {
+                None => Some(low * 2.0),
+                Some(void) if void > low * (1.0 + GAP) => Some((low * void).sqrt()),
+                Some(_) => is_unsure(low).then_some(low),
+            },
             (None, _) => {
                 let lowest = self.trials.iter().map(|trial| trial.rate).reduce(f64::min)?;
                 (lowest / 2.0 >= RATE_MIN).then_some(lowest / 2.0)
@@ -140,9 +143,10 @@ impl Search<'_> {
         self.trials.iter().filter(|trial| trial.void.is_empty())
     }
 
-    /// Whether a void trial stands in the way up.
-    fn gave_out_above(&self, rate: f64) -> bool {
-        self.trials.iter().any(|trial| !trial.void.is_empty() && trial.rate > rate)
+    /// The lowest rate above `rate` at which the generator gave out.
+    fn lowest_void_above(&self, rate: f64) -> Option<f64> {
+        let void = self.trials.iter().filter(|trial| !trial.void.is_empty());
+        void.map(|trial| trial.rate).filter(|void| *void > rate).reduce(f64::min)
     }
 
     fn limit(self) -> Limit {
