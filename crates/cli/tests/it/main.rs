@@ -4,6 +4,7 @@
 mod clients;
 mod differential;
 mod fileset;
+mod httperf_logs;
 mod limits;
 mod log;
 mod machine;
