@@ -61,6 +61,7 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     quick_rows: &["closed", "open", "partly-open", "sessions", "connections", "log"],
     only_option: "--clients",
     rounds: 7,
+    quick_rounds: 1,
     window: Duration::from_secs(2),
 };
 

@@ -18,6 +18,7 @@ pub(crate) struct Defaults<R: 'static> {
     /// The option that leaves contestants out.
     pub(crate) only_option: &'static str,
     pub(crate) rounds: usize,
+    pub(crate) quick_rounds: usize,
     pub(crate) window: Duration,
 }
 
@@ -37,7 +38,6 @@ pub(crate) struct Options<R: 'static> {
 }
 
 /// What `--quick` makes of the windows.
-const QUICK_ROUNDS: usize = 2;
 const QUICK_WINDOW: Duration = Duration::from_millis(400);
 
 impl<R: Named> Options<R> {
@@ -60,7 +60,7 @@ impl<R: Named> Options<R> {
         Self {
             rows: defaults.rows.iter().filter(is_due).collect(),
             only: Vec::new(),
-            rounds: if quick { QUICK_ROUNDS } else { defaults.rounds },
+            rounds: if quick { defaults.quick_rounds } else { defaults.rounds },
             window: if quick { QUICK_WINDOW } else { defaults.window },
             json: None,
             build: true,

@@ -51,6 +51,7 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     quick_rows: &["1k", "1m"],
     only_option: "--servers",
     rounds: 7,
+    quick_rounds: 2,
     window: Duration::from_millis(1100),
 };
 

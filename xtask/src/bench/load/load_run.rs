@@ -86,3 +86,34 @@ impl LoadRun {
         errors.map(|(kind, n)| (kind, n.as_u64().unwrap_or(0))).filter(|(_, count)| *count > 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(report: Value) -> LoadRun {
+        LoadRun { report, cpu: Duration::ZERO, resident_bytes_max: 0 }
+    }
+
+    #[test]
+    fn a_report_is_read() {
+        let run = run(json!({
+            "window_us": 2_000_000, "counts": { "replies": 90 },
+            "errors": { "reset": 0 }, "void": [], "first_bad": null,
+            "times": { "lag": { "p99_ms": 0.25 } }, "series": [{ "requests": 80 }],
+        }));
+        assert_eq!((run.count("replies"), run.time_ms("lag", "p99_ms")), (90, 0.25));
+        assert_eq!((run.per_second("requests"), run.seconds()), (40.0, 2.0));
+        assert_eq!((run.errors(), run.complaint()), (0, None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let run = run(json!({
+            "errors": { "refused": 0, "reset": 3, "timeout_waiting": 4 }, "void": ["late"],
+        }));
+        assert_eq!(run.errors(), 7);
+        assert_eq!(run.complaint().as_deref(), Some("3 reset, 4 timeout_waiting, void: late"));
+    }
+}

@@ -15,6 +15,7 @@ const QUICK_RATE: u64 = 5000;
 /// Sessions of the partly open row, with seconds between their requests.
 const REQUESTS_PER_SESSION: usize = 7;
 const THINK: &str = "0.343";
+const QUICK_THINK: &str = "0.05";
 
 /// For connections to be opened; longer than a session, so that as many end in the window as begin;
 /// and what is enough to see that it works.
@@ -34,8 +35,11 @@ pub(super) fn open(stage: &Stage<'_>) -> Result<Section, String> {
 /// Sessions whose users think.
 pub(super) fn partly_open(stage: &Stage<'_>) -> Result<Section, String> {
     let rate = rate(stage);
-    let log = stage.log(REQUESTS_PER_SESSION, THINK)?;
-    let warm_up = if stage.options.quick { QUICK_WARM_UP } else { SESSIONS_WARM_UP };
+    let (think, warm_up) = match stage.options.quick {
+        true => (QUICK_THINK, QUICK_WARM_UP),
+        false => (THINK, SESSIONS_WARM_UP),
+    };
+    let log = stage.log(REQUESTS_PER_SESSION, think)?;
     rounds(stage, rate, warm_up, |server| {
         let url = stage::server_url(server);
         format!("{url} --log {log} --request-rate {rate} --source {SOURCES}")
