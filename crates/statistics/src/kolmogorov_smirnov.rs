@@ -33,8 +33,8 @@ pub fn kolmogorov_smirnov(sample: &[f64], cdf: impl Fn(f64) -> f64) -> Option<Ko
     Some(KolmogorovSmirnov { statistic, p_value })
 }
 
-/// Kolmogorov's distribution beyond `x`: 2 * sum of (-1)^(j-1) exp(-2 j^2 x^2). Below 0.2 it is 1 to
-/// twelve digits, and the sum converges slowly.
+/// Kolmogorov's distribution beyond `x`: 2 * sum of (-1)^(j-1) exp(-2 j^2 x^2). Below 0.2 it is 1
+/// to twelve digits, and the sum converges slowly.
 fn tail(x: f64) -> f64 {
     if x < 0.2 {
         return 1.0;

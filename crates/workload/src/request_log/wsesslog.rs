@@ -3,9 +3,9 @@
 //! A line is a request: `URI [method=NAME] [think=SECONDS] [contents='…']`. One that begins with
 //! white space belongs to the burst of the line before it; a line of white space only ends the
 //! session; a line with `#` in column 1 is a comment. The think time, of whichever line, follows
-//! the whole burst. `contents` may be quoted with either quote; `\n`, `\r`, `\t` stand for what they
-//! usually do, a backslash before anything else for that character, and one at the end of a line
-//! for a line feed, after which the contents continue on the next line.
+//! the whole burst. `contents` may be quoted with either quote; `\n`, `\r`, `\t` stand for what
+//! they usually do, a backslash before anything else for that character, and one at the end of a
+//! line for a line feed, after which the contents continue on the next line.
 //!
 //! Whatever httperf reads and can be meant is read alike. What it takes without complaint but
 //! nobody can mean is an error here: a negative think time, letters after a number or a method, a

@@ -66,25 +66,47 @@ fn the_combined_format_and_ours() {
     assert_eq!(report.format, Some(Format::Combined));
 }
 
+/// A line as our own server writes it.
+fn ours(time: &str, peer: &str, method: &str, target: &str, bytes: u64, agent: &str) -> String {
+    format!(
+        "{{\"time\":\"2026-01-02T03:04:{time}Z\",\"peer\":\"{peer}\",\"method\":\"{method}\",\
+         \"target\":\"{target}\",\"version\":\"HTTP/1.1\",\"host\":\"x\",\"status\":200,\
+         \"bytes\":{bytes},\"referer\":null,\"user_agent\":{agent},\"duration_us\":12}}\n"
+    )
+}
+
 #[test]
 fn our_json() {
-    let text = r#"
-{"time":"2026-01-02T03:04:05.250000Z","peer":"127.0.0.1:40000","method":"GET","target":"/a","version":"HTTP/1.1","host":"x","status":200,"bytes":5,"referer":null,"user_agent":"u","duration_us":12}
-{"time":"2026-01-02T03:04:06.000000Z","peer":"127.0.0.1:40001","method":"HEAD","target":"/b","version":"HTTP/1.1","host":"x","status":200,"bytes":0,"referer":null,"user_agent":"u","duration_us":12}
-{"time":"2026-01-02T03:04:06.000000Z","peer":"[::1]:40001","method":"GET","target":"/a","version":"HTTP/1.1","host":"x","status":200,"bytes":5,"referer":null,"user_agent":null,"duration_us":12}
-"#;
-    let report = check(text, "@0 /a=5:0.75 HEAD/b:0 | @0.75 /a=5:0");
+    let text = [
+        ours("05.250000", "127.0.0.1:40000", "GET", "/a", 5, "\"u\""),
+        ours("06.000000", "127.0.0.1:40001", "HEAD", "/b", 0, "\"u\""),
+        ours("06.000000", "[::1]:40001", "GET", "/a", 5, "null"),
+    ];
+    let report = check(&text.concat(), "@0 /a=5:0.75 HEAD/b:0 | @0.75 /a=5:0");
     assert_eq!((report.format, report.lines, report.clients), (Some(Format::Json), 3, 2));
     assert!(!report.whole_seconds);
 }
 
 #[test]
 fn the_json_of_others() {
-    let caddy = r#"{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"127.0.0.1","remote_port":"41342","client_ip":"127.0.0.1","proto":"HTTP/2.0","method":"GET","host":"localhost","uri":"/c","headers":{"User-Agent":["curl/7.82.0"]}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200}"#;
+    let caddy = concat!(
+        r#"{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","#,
+        r#""msg":"handled request","request":{"remote_ip":"127.0.0.1","remote_port":"41342","#,
+        r#""client_ip":"127.0.0.1","proto":"HTTP/2.0","method":"GET","host":"localhost","#,
+        r#""uri":"/c","headers":{"User-Agent":["curl/7.82.0"]}},"bytes_read":0,"#,
+        r#""user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
+    );
     check(caddy, "@0 /c=10900:0");
-    let nginx = r#"{"time_local":"10/Oct/2000:13:55:36 -0700","remote_addr":"::1","request":"GET /n HTTP/1.1","status":"200","body_bytes_sent":"12","http_user_agent":"x"}"#;
+    let nginx = concat!(
+        r#"{"time_local":"10/Oct/2000:13:55:36 -0700","remote_addr":"::1","#,
+        r#""request":"GET /n HTTP/1.1","status":"200","body_bytes_sent":"12","#,
+        r#""http_user_agent":"x"}"#,
+    );
     check(nginx, "@0 /n=12:0");
-    let nginx = r#"{"msec":"971211336.123","remote_addr":"::1","request_method":"GET","request_uri":"/n","status":404,"bytes_sent":99}"#;
+    let nginx = concat!(
+        r#"{"msec":"971211336.123","remote_addr":"::1","request_method":"GET","#,
+        r#""request_uri":"/n","status":404,"bytes_sent":99}"#,
+    );
     check(nginx, "@0 /n:0");
 }
 

@@ -257,7 +257,9 @@ proptest! {
     }
 
     #[test]
-    fn parts_or_whole_is_the_same(text in "([/#a\\\\'\" \n]|\n\n|\\\\\n|#@ start=1\n| contents=){0,60}") {
+    fn parts_or_whole_is_the_same(
+        text in "([/#a\\\\'\" \n]|\n\n|\\\\\n|#@ start=1\n| contents=){0,60}",
+    ) {
         let whole: Result<RequestLog, LogError> = read(text.as_bytes(), 0);
         for count in 2..5 {
             let parts = read_parts_of(text.as_bytes(), 0, count);

@@ -54,8 +54,9 @@ impl From<io::Error> for WriteError {
 ///
 /// # Errors
 /// What the system says, or the first request that the format cannot express: one whose URI is
-/// empty, holds white space or control characters, or begins with `#`; one whose method is not
-/// all capitals, or a longer form of one that httperf knows; one with a NUL in its body, where httperf would end it.
+/// empty, holds white space or control characters, or begins with `#`; one whose method is not all
+/// capitals, or a longer form of one that httperf knows; one with a NUL in its body, where httperf
+/// would end it.
 pub fn write(
     log: &RequestLog,
     out: &mut impl Write,
