@@ -31,6 +31,7 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
         return find_limit(&options, &conditions, &output, &mut observer);
     }
     let (plan, setting) = options.resolve().map_err(Failure::Usage)?;
+    plan.notes.iter().for_each(|line| note(&format!("{line}\n")));
     if !output.quiet {
         observer.progress = Some(Progress::new(plan.interval_us, plan.duration_us));
     }

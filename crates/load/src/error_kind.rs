@@ -11,7 +11,7 @@ pub enum ErrorKind {
     Unreachable,
     /// The connection was reset or broke (ECONNRESET, EPIPE).
     Reset,
-    /// The server closed before the first byte of the reply.
+    /// The server closed before the head of the reply was complete.
     ClosedEarly,
     /// Not connected within the connect timeout.
     TimeoutConnecting,
@@ -27,7 +27,7 @@ pub enum ErrorKind {
     BadLength,
     /// A byte of the body is wrong.
     BadBytes,
-    /// A status other than 2xx (or than the one asked for).
+    /// A status other than 2xx and 3xx.
     BadStatus,
     /// Not HTTP: the reply could not be parsed.
     BadReply,

@@ -2,7 +2,7 @@
 //! is found here, before anything is sent.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl Options {
         if urls.is_empty() {
             return Err("no server is named: ropewalk load http://host:port/path".into());
         }
-        let log = self.request_log(&urls)?;
+        let (log, notes) = self.request_log(&urls)?;
         let targets = self.targets(&urls)?;
         let model = self.model(&log)?;
         let verify = self.verify.unwrap_or(Verify::Length);
@@ -140,6 +140,7 @@ impl Options {
             share: self.share()?,
             start_unix_us: self.start_at()?,
             seed: self.seed,
+            notes,
             log: Arc::new(log),
             model,
         };
@@ -158,8 +159,9 @@ impl Options {
         pairs.map(|(url, host)| url.resolve(*host, &self.headers)).collect()
     }
 
-    fn request_log(&self, urls: &[Url]) -> Result<RequestLog, String> {
-        let Some(path) = &self.log else { return log_of_urls(urls) };
+    /// The log, and what of it was ignored.
+    fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), String> {
+        let Some(path) = &self.log else { return Ok((log_of_urls(urls)?, Vec::new())) };
         if let Some(url) = urls.iter().find(|url| !matches!(&*url.path, "" | "/")) {
             return Err(format!(
                 "{}: with --log the URL names a server only; its path comes from the log",
@@ -169,12 +171,13 @@ impl Options {
         let think_us = duration("--default-think", self.default_think.as_deref(), 0)?;
         let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let log = wsesslog::read_parallel(&bytes, think_us, threads)
+        let (log, notes) = wsesslog::read_with_notes(&bytes, think_us, threads)
             .map_err(|why| format!("{}: {why}", path.display()))?;
-        match log.sessions() {
-            0 => Err(format!("{}: there is no request in it", path.display())),
-            _ => Ok(log),
+        if log.sessions() == 0 {
+            return Err(format!("{}: there is no request in it", path.display()));
         }
+        let notes = notes.to_string();
+        Ok((log, notes.lines().map(|note| format!("{}: {note}", path.display())).collect()))
     }
 
     fn model(&self, log: &RequestLog) -> Result<Model, String> {
@@ -268,6 +271,8 @@ impl Options {
                     target.url, target.address
                 ));
             }
+            // A socket of another kind tells whether the address is this machine's.
+            UdpSocket::bind((source, 0)).map_err(|why| format!("--source {source}: {why}"))?;
             sources.push(source);
         }
         Ok(sources)

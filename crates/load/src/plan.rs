@@ -53,6 +53,8 @@ pub struct Plan {
     pub start_unix_us: Option<u64>,
     /// Seeds the arrival process.
     pub seed: u64,
+    /// What of the log is ignored or remarkable, for the user.
+    pub notes: Vec<String>,
 }
 
 /// A server.
@@ -178,6 +180,10 @@ impl Plan {
         }
         match self.model {
             Model::Closed { clients: 0, .. } => Err("--connections: at least 1".into()),
+            Model::Closed { clients, .. } if clients < u64::from(self.share.1) => Err(format!(
+                "--connections: {clients} cannot be shared among {} generators",
+                self.share.1
+            )),
             Model::Closed { .. } if self.duration_us.is_none() && self.sessions_max.is_none() => {
                 Err("the run would never end: give --duration or --sessions".into())
             }

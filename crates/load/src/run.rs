@@ -98,6 +98,9 @@ fn start_of(plan: &Plan) -> Result<(u64, u64), String> {
 
 type Parts = (Vec<Measures>, bool);
 
+/// From a thread: an interval has ended, or the thread has.
+type News = (usize, Option<Interval>);
+
 fn in_threads(
     plan: &Plan,
     shared: &Shared,
@@ -110,9 +113,16 @@ fn in_threads(
         let mut threads = Vec::new();
         for thread in 0..starts::threads(plan) {
             let work = assignment(plan, thread, start_us, window, &progress);
-            let spawned = std::thread::Builder::new()
-                .name(format!("load-{thread}"))
-                .spawn_scoped(scope, move || clients(plan, shared, thread, work));
+            let ended = progress.clone();
+            let spawned = std::thread::Builder::new().name(format!("load-{thread}")).spawn_scoped(
+                scope,
+                move || {
+                    let measures = clients(plan, shared, thread, work);
+                    // Nobody may be listening any more.
+                    let _ = ended.send((thread, None));
+                    measures
+                },
+            );
             threads.push(spawned.map_err(|why| {
                 shared.stop.store(true, Ordering::Relaxed);
                 format!("cannot start thread {thread}: {why}")
@@ -133,13 +143,13 @@ fn assignment(
     thread: usize,
     start_us: u64,
     window: Window,
-    progress: &Sender<(usize, Interval)>,
+    progress: &Sender<News>,
 ) -> Assignment {
     let starts = starts::of_thread(plan, thread, start_us);
     let progress = progress.clone();
     let progress = Box::new(move |interval| {
         // Nobody may be listening any more; the interval is in the measures too.
-        let _ = progress.send((thread, interval));
+        let _ = progress.send((thread, Some(interval)));
     });
     Assignment { starts, clients: starts::clients_of_thread(plan, thread), window, progress }
 }
@@ -165,19 +175,15 @@ fn clients(
 }
 
 /// Passes ended intervals on until all threads have ended. Whether the run was broken off.
-fn look_on(
-    plan: &Plan,
-    shared: &Shared,
-    intervals: &Receiver<(usize, Interval)>,
-    watch: &mut dyn Watch,
-) -> bool {
+fn look_on(plan: &Plan, shared: &Shared, news: &Receiver<News>, watch: &mut dyn Watch) -> bool {
     const TURN: Duration = Duration::from_millis(50);
-    let mut waiting: Vec<VecDeque<Interval>> = vec![VecDeque::new(); starts::threads(plan)];
+    let mut waiting = vec![Waiting::default(); starts::threads(plan)];
     let mut ended = 0_u32;
     let mut interrupted = false;
     loop {
-        match intervals.recv_timeout(TURN) {
-            Ok((thread, interval)) => waiting[thread].push_back(interval),
+        match news.recv_timeout(TURN) {
+            Ok((thread, Some(interval))) => waiting[thread].intervals.push_back(interval),
+            Ok((thread, None)) => waiting[thread].is_last = true,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return interrupted,
         }
@@ -193,12 +199,20 @@ fn look_on(
     }
 }
 
-/// The next interval of all threads together, once each has ended it.
-fn take_merged(waiting: &mut [VecDeque<Interval>]) -> Option<Interval> {
-    if waiting.iter().any(VecDeque::is_empty) {
+/// Intervals of a thread that wait for those of the others.
+#[derive(Clone, Default)]
+struct Waiting {
+    intervals: VecDeque<Interval>,
+    /// No more will come.
+    is_last: bool,
+}
+
+/// The next interval of all threads together, once each has ended it, or has ended itself.
+fn take_merged(waiting: &mut [Waiting]) -> Option<Interval> {
+    if waiting.iter().any(|thread| thread.intervals.is_empty() && !thread.is_last) {
         return None;
     }
-    let mut parts = waiting.iter_mut().filter_map(VecDeque::pop_front);
+    let mut parts = waiting.iter_mut().filter_map(|thread| thread.intervals.pop_front());
     let first = parts.next()?;
     Some(parts.fold(first, |mut sum, part| {
         sum.merge(&part);
@@ -228,4 +242,24 @@ fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
         reasons.push("no request was due within the measured window".into());
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(replies: &[u64], is_last: bool) -> Waiting {
+        let interval = |replies: &u64| Interval { replies: *replies, ..Interval::default() };
+        Waiting { intervals: replies.iter().map(interval).collect(), is_last }
+    }
+
+    #[test]
+    fn intervals_wait_for_threads_that_still_run() {
+        let mut waiting = [thread(&[1, 2], false), thread(&[10], false)];
+        assert_eq!(take_merged(&mut waiting).map(|interval| interval.replies), Some(11));
+        assert!(take_merged(&mut waiting).is_none());
+        waiting[1].is_last = true;
+        assert_eq!(take_merged(&mut waiting).map(|interval| interval.replies), Some(2));
+        assert!(take_merged(&mut waiting).is_none());
+    }
 }

@@ -239,6 +239,10 @@ impl Clients<'_> {
             let text = &mut self.text;
             text.extend_from_slice(template.method.as_bytes());
             text.push(b' ');
+            // Logs of the University of Waterloo leave the slash out.
+            if !template.uri.starts_with(b"/") && !template.uri.starts_with(b"http://") {
+                text.push(b'/');
+            }
             text.extend_from_slice(&template.uri);
             write_fields(text, target, &template.body, close);
         }

@@ -87,6 +87,7 @@ pub(crate) fn plan(server: SocketAddr, log: RequestLog) -> Plan {
         share: (0, 1),
         start_unix_us: None,
         seed: 1,
+        notes: Vec::new(),
     }
 }
 
