@@ -60,7 +60,7 @@ fn measure(
          --warm-up {think_s}s"
     );
     let run = LoadRun::new(stage, &arguments, Duration::from_secs(3 * think_s))?;
-    let open = run.count("connections_open_max");
+    let open = run.connections_open();
     let bytes = run.resident_bytes_max;
     section.table.push(vec![
         wanted.to_string(),

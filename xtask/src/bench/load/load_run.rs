@@ -71,6 +71,14 @@ impl LoadRun {
         self.report["series"][0][name].as_f64().unwrap_or(0.0) / self.seconds()
     }
 
+    /// Most connections open at a time. The count of the run grows when connections are opened, so
+    /// those opened while warming up are seen at the end of an interval only.
+    pub(super) fn connections_open(&self) -> u64 {
+        let intervals = self.report["series"].as_array().into_iter().flatten();
+        let seen = intervals.filter_map(|interval| interval["connections"].as_u64()).max();
+        self.count("connections_open_max").max(seen.unwrap_or(0))
+    }
+
     /// Why this run is not what it should be; none if it is.
     pub(super) fn complaint(&self) -> Option<String> {
         let errors = self.kinds_of_error().map(|(kind, count)| format!("{count} {kind}"));
@@ -99,13 +107,13 @@ mod tests {
     #[test]
     fn a_report_is_read() {
         let run = run(json!({
-            "window_us": 2_000_000, "counts": { "replies": 90 },
+            "window_us": 2_000_000, "counts": { "replies": 90, "connections_open_max": 3 },
             "errors": { "reset": 0 }, "void": [], "first_bad": null,
-            "times": { "lag": { "p99_ms": 0.25 } }, "series": [{ "requests": 80 }],
+            "times": { "lag": { "p99_ms": 0.25 } }, "series": [{ "requests": 80, "connections": 64 }],
         }));
         assert_eq!((run.count("replies"), run.time_ms("lag", "p99_ms")), (90, 0.25));
         assert_eq!((run.per_second("requests"), run.seconds()), (40.0, 2.0));
-        assert_eq!((run.errors(), run.complaint()), (0, None));
+        assert_eq!((run.errors(), run.connections_open(), run.complaint()), (0, 64, None));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Samples {
         self.lag_p99_us.push(lag_us("p99_ms"));
         self.lag_max_us.push(lag_us("max_ms"));
         self.cpu_share.push(run.cpu.as_secs_f64() / sending.as_secs_f64());
-        self.connections.push(run.count("connections_open_max") as f64);
+        self.connections.push(run.connections_open() as f64);
         self.complaints.extend(run.complaint());
     }
 
