@@ -32,7 +32,10 @@ const TABLE: &[Allowed] = &[
     allowed("crates/fileset", &["os", "workload"]),
     allowed("crates/load", &["http1", "os", "statistics", "workload"]),
     // Its tests start foreign servers beside the command.
-    Allowed { development: &["lab", "os"], ..allowed("crates/cli", &["engines", "fileset", "load", "server", "workload"]) },
+    Allowed {
+        development: &["lab", "os"],
+        ..allowed("crates/cli", &["engines", "fileset", "load", "server", "workload"])
+    },
     allowed("crates/lab", &["os"]),
     allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),

@@ -176,6 +176,14 @@ fn requests_are_sent_as_the_log_has_them() {
     assert_eq!(outcome.measures.counts.bytes_sent, sent as u64);
 }
 
+/// As in the logs of the University of Waterloo.
+#[test]
+fn a_slash_that_the_log_leaves_out_is_put_in() {
+    let server = doing(&[send(&good())]);
+    done(&plan(server.address(), log(&[&[get("specweb99/a"), get("/b"), get("http://c/d")]])));
+    assert_eq!(targets(&server.seen()), ["/specweb99/a", "/b", "http://c/d"]);
+}
+
 /// A body that does not fit into the kernel's buffers, taken slowly.
 #[test]
 fn a_long_request() {
