@@ -6,6 +6,7 @@ mod differential;
 mod fileset;
 mod httperf_logs;
 mod limits;
+mod load;
 mod log;
 mod machine;
 mod printing;

@@ -1,0 +1,65 @@
+//! `--find-limit` finds the capacity of a server whose capacity is known.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use testkit::Temporary;
+use testkit::scripted::{Action, Asked, Reply, Scripted};
+
+use super::{load, unwrapped};
+
+/// How long the server takes for a request, one after another: 50 a second.
+const SERVICE_US: u64 = 20_000;
+
+/// A server that takes exactly so long, by the clock, whoever else uses the machine.
+fn one_at_a_time() -> Scripted {
+    let reply = Reply::ok(b"rope").bytes();
+    let free_us = Mutex::new(0);
+    let script = move |asked: &Asked| {
+        let mut free_us = free_us.lock().unwrap();
+        *free_us = asked.at_us.max(*free_us) + SERVICE_US;
+        vec![Action::WaitUntil(*free_us), Action::Send(reply.clone())]
+    };
+    Scripted::start(os::clock::now, script)
+}
+
+/// At rate r, request k is due at k/r s and done at (k + 1)/50 s. So the last request of a trial of
+/// 0.6 s takes 0.02 + 0.6 (r/50 - 1) s, which is more than 0.1 s from r = 56.7 on.
+#[test]
+fn the_limit_is_the_capacity() {
+    let directory = Temporary::new();
+    let server = one_at_a_time();
+    let url = format!("http://{}/", server.address());
+    let trial = ["--rate", "25", "--duration", "500ms", "--warm-up", "100ms"];
+    let search = [&*url, "--find-limit", "p99=100ms", "--lag-bound", "60s"];
+    let (status, out, json) = load(&directory, &[&search[..], &trial].concat());
+    assert_eq!(status, 0, "{out}");
+    let held = json["held"]["sessions_per_s"].as_f64().unwrap();
+    let broke = json["broke"]["sessions_per_s"].as_f64().unwrap();
+    assert!((30.0..60.0).contains(&held), "{out}");
+    assert!(held < broke && broke <= held * 1.06, "{out}");
+    assert!(out.contains("\nThe server bears "), "{out}");
+    // The condition that broke is the one about times.
+    assert_eq!(json["causes"][0]["condition"], "p99=100ms", "{out}");
+    assert!(unwrapped(&out).contains("first p99=100ms (was "), "{out}");
+    assert_eq!(json["lower_bound_only"], false);
+    for end in ["held", "broke"] {
+        assert!(json[end]["trials"].as_u64() >= Some(3), "{end} was not confirmed: {out}");
+    }
+}
+
+/// No rate is low enough for a server that never answers in time.
+#[test]
+fn a_server_that_bears_nothing() {
+    let directory = Temporary::new();
+    let reply = Reply::ok(b"rope").bytes();
+    let script =
+        move |_: &Asked| vec![Action::Wait(Duration::from_millis(20)), Action::Send(reply.clone())];
+    let server = Scripted::start(os::clock::now, script);
+    let url = format!("http://{}/", server.address());
+    let search = [&*url, "--find-limit", "p50=10ms", "--lag-bound", "60s", "--rate", "0.3"];
+    let (status, out, json) = load(&directory, &[&search[..], &["--duration", "100ms"]].concat());
+    assert_eq!((status, json["held"].is_null()), (1, true), "{out}");
+    assert!(out.contains("No rate was found"), "{out}");
+    assert!(out.contains("p50=10ms"), "{out}");
+}

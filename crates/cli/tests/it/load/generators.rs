@@ -1,0 +1,84 @@
+//! Several generators: together they do what one would do, and their outcomes add up to its.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{REPLAY, Scene, lengths, load, read_json, refuses};
+use crate::{ropewalk, run};
+
+/// Time for all generators to start, in seconds.
+const AHEAD: i64 = 2;
+
+/// Each of the two generators' files.
+fn run_two(scene: &Scene) -> [String; 2] {
+    let at = (os::clock::unix_time().0 + AHEAD + 1).to_string();
+    let (log, url) = (scene.path("sessions.log"), scene.server.url(""));
+    let start = |number: usize| {
+        let share = format!("{number}/2");
+        let json = scene.path(&format!("share{number}.json"));
+        let mut command = ropewalk(&["load", &url, "--log", &log, "--verify", "bytes", "--quiet"]);
+        command.args(REPLAY).args(["--share", &share, "--start-at", &at, "--json", &json]);
+        (command.stdin(Stdio::null()).spawn().unwrap(), json)
+    };
+    [start(1), start(2)].map(|(mut child, json)| {
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{json}");
+        json
+    })
+}
+
+#[test]
+fn two_generators_replay_a_log_as_one_does() {
+    let scene = Scene::new();
+    let [first, second] = run_two(&scene);
+    let share = |path: &str| read_json(Path::new(path)).unwrap();
+    let half = scene.log.sessions() / 2;
+    for (index, part) in [share(&first), share(&second)].iter().enumerate() {
+        assert_eq!(part["counts"]["sessions_due"], half);
+        assert_eq!(part["setting"]["share"], Value::from(vec![index]));
+    }
+
+    let (_, _, one) = scene.replay(&["--verify", "bytes"]);
+    let merged = scene.path("merged.json");
+    let (status, out, error) = run(&["load", "merge", &second, &first, "--json", &merged]);
+    assert_eq!((status, &*error), (0, ""), "{out}");
+    let merged = share(&merged);
+    let exact = ["sessions_due", "sessions_completed", "requests", "replies", "connections"];
+    for name in exact.iter().chain(&["bytes_sent", "body_bytes", "status"]) {
+        assert_eq!(merged["counts"][name], one["counts"][name], "{name}");
+    }
+    let requests = scene.log.requests();
+    assert_eq!(merged["counts"]["requests"], requests);
+    assert_eq!(merged["counts"]["body_bytes"], super::body_bytes(&scene.log));
+    for name in ["corrected", "uncorrected", "first_byte"] {
+        assert_eq!(merged["times"][name]["count"], requests, "{name}");
+    }
+    assert_eq!(merged["replies_per_session"], Value::from(lengths(&scene.log)));
+    let kinds = |json: &Value| {
+        let rows = json["fairness"]["files"].as_array().unwrap().iter();
+        let row = |row: &Value| (row["kind"].clone(), row["bytes_got"].clone());
+        rows.map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&merged), kinds(&one));
+    assert_eq!(merged["incomplete"], Value::from(Vec::<Value>::new()));
+    assert!(out.contains("2 of 2 generators"), "{out}");
+}
+
+#[test]
+fn shares_that_do_not_belong_together() {
+    let scene = Scene::new();
+    let [first, second] = run_two(&scene);
+    let twice = ["merge", &first, &second, &first];
+    refuses(1, &twice, &[&first, "both hold share 1 of 2"]);
+    // One of another run.
+    let url = scene.server.url("/dir00000/class0_1");
+    let other = scene.path("other.json");
+    let (_, _, json) = load(&scene.directory, &[&url, "--connections", "1", "--sessions", "3"]);
+    std::fs::write(&other, json.to_string()).unwrap();
+    refuses(1, &["merge", &first, &other], &[&first, &other]);
+    // One that is missing is said to be.
+    let (status, out, _) = run(&["load", "merge", &first]);
+    assert_eq!(status, 0);
+    assert!(out.contains("Incomplete: share 2 of 2 is missing"), "{out}");
+}

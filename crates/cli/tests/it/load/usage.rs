@@ -1,0 +1,98 @@
+//! What is typed wrongly: exit status 2 and one line that says what to do.
+
+use std::fs;
+
+use testkit::Temporary;
+
+use super::refuses;
+
+const URL: &str = "http://127.0.0.1:1/";
+
+/// Without a server: nothing may be sent.
+#[track_caller]
+fn check(arguments: &[&str], parts: &[&str]) {
+    refuses(2, arguments, parts);
+}
+
+#[test]
+fn urls() {
+    check(&["https://127.0.0.1/"], &["https://127.0.0.1/", "TLS is not supported"]);
+    check(&["ftp://127.0.0.1/"], &["the scheme is not http"]);
+    check(&["http://127.0.0.1:70000/"], &["the port is not 1 to 65535"]);
+    check(&["http:///x"], &["it names no host"]);
+    check(&["http://::1/"], &["an IPv6 address stands in brackets"]);
+    check(&["--connections", "2"], &["no server is named"]);
+    check(&[URL, "--source", "::1"], &["--source ::1", "of the other IP version"]);
+    check(&[URL, "--source", "here"], &["--source here", "an IP address"]);
+    check(&[URL, "--host", "a b"], &["--host \"a b\""]);
+}
+
+#[test]
+fn rates_and_their_ends() {
+    check(&[URL, "--rate", "5", "--connections", "3"], &["--connections", "--rate"]);
+    check(&[URL, "--rate", "5", "--request-rate", "3"], &["--rate", "--request-rate"]);
+    check(&[URL, "--rate", "0"], &["--rate 0", "nothing is ever due"]);
+    check(&[URL, "--rate", "fast"], &["--rate fast"]);
+    check(&[URL, "--rate", "5..10"], &["a ramp needs a duration"]);
+    check(&[URL, "--arrivals", "poisson"], &["--arrivals", "--rate"]);
+    check(&[URL, "--arrivals", "trace"], &["does not say when its sessions began"]);
+    check(&[URL, "--speed", "2", "--rate", "5"], &["--speed", "--arrivals trace"]);
+    check(&[URL, "--connections", "0"], &["--connections", "at least 1"]);
+    check(&[URL, "--duration", "10"], &["--duration 10", "without a unit"]);
+    check(&[URL, "--duration", "0s"], &["--duration", "more than 0"]);
+    check(&[URL, "--interval", "1ms"], &["--interval", "at least 10ms"]);
+    check(&[URL, "--timeout", "0s"], &["--timeout", "more than 0"]);
+}
+
+#[test]
+fn what_is_verified() {
+    let page = "http://127.0.0.1:1/page.html";
+    check(&[page, "--verify", "bytes"], &["/page.html", "--files"]);
+    check(&[page, "--verify", "bytes", "--files", "/no/such"], &["--files", "/no/such/page.html"]);
+}
+
+#[test]
+fn headers_shares_and_threads() {
+    check(&[URL, "--header", "bad"], &["--header \"bad\"", "'Name: value'"]);
+    check(&[URL, "--header", "a b: c"], &["--header", "no name of a header"]);
+    check(&[URL, "--header", "Connection: close"], &["--header", "--connection"]);
+    check(&[URL, "--header", "A: b\r\nC: d"], &["--header", "control character"]);
+    check(&[URL, "--share", "3/2"], &["--share 3/2", "I/N"]);
+    check(&[URL, "--share", "half"], &["--share half", "I/N"]);
+    check(&[URL, "--start-at", "tomorrow"], &["--start-at tomorrow", "seconds since 1970"]);
+    check(&[URL, "--threads", "0"], &["--threads", "at least 1"]);
+    check(&[URL, "--cpus", "99999"], &["--cpus 99999", "not there"]);
+    check(&[URL, "--find-limit", "p99"], &["--find-limit", "p99=50ms"]);
+    check(&[URL, "--find-limit", "p99=50ms", "--connections", "5"], &["leave one out"]);
+    let closed = [URL, "--find-limit", "p99=50ms", "--rate", "5", "--connections", "5"];
+    check(&closed, &["--connections", "--rate"]);
+}
+
+#[test]
+fn logs() {
+    let directory = Temporary::new();
+    let log = directory.path().join("log");
+    let path = log.to_str().unwrap();
+    check(&[URL, "--log", path], &[path, "No such file"]);
+    fs::write(&log, "# nothing\n\n").unwrap();
+    check(&[URL, "--log", path], &[path, "there is no request in it"]);
+    fs::write(&log, "/a\n/b think=long\n").unwrap();
+    check(&[URL, "--log", path], &[path, "line 2", "long"]);
+    fs::write(&log, "/a\n").unwrap();
+    check(&["http://127.0.0.1:1/a", "--log", path], &["the URL names a server only"]);
+    let trace = [URL, "--log", path, "--arrivals", "trace"];
+    check(&trace, &["does not say when its sessions began", "ropewalk log import"]);
+    fs::write(&log, "#@ start=0\n/a\n").unwrap();
+    check(&[&trace[..], &["--rate", "5"]].concat(), &["has its own rate"]);
+    check(&[&trace[..], &["--speed", "0"]].concat(), &["--speed"]);
+    check(&[URL, "--log", path, "--verify", "bytes"], &["/a is no file of a file set"]);
+}
+
+/// What was typed may be right, but what it names is not what it should be.
+#[test]
+fn what_cannot_be_merged() {
+    let directory = Temporary::new();
+    let file = directory.file("other.json", "{}");
+    refuses(1, &["merge", "/no/such"], &["/no/such", "No such file"]);
+    refuses(1, &["merge", file.to_str().unwrap()], &["other.json", "not an outcome"]);
+}
