@@ -26,7 +26,7 @@ pub struct Outcome {
     pub started_unix_us: u64,
     /// Length of an interval of the series, in microseconds.
     pub interval_us: u64,
-    /// CPU time of the generator over the whole run, in microseconds: user, system.
+    /// CPU time of the generator's threads within the window, in microseconds: user, system.
     pub cpu_us: (u64, u64),
     /// What was measured.
     pub measures: Measures,

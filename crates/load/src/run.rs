@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use crate::client::{Assignment, Clients, Window};
+use crate::client::{Assignment, Clients, CpuUs, Window};
 use crate::error_kind::ErrorKind;
 use crate::measures::{Interval, Measures};
 use crate::outcome::{Outcome, Setting};
@@ -52,26 +52,26 @@ impl Shared {
 pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
     let shared = Shared::default();
     let (start_us, started_unix_us) = start_of(plan)?;
-    let cpu_before = os::process::cpu_times();
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, watch)?;
     let ended_us = os::clock::now();
-    let cpu_after = os::process::cpu_times();
     let mut measures = Measures::default();
-    parts.iter().for_each(|part| measures.merge(part));
+    let mut cpu_us = (0, 0);
+    for (part, (user_us, system_us)) in &parts {
+        measures.merge(part);
+        cpu_us = (cpu_us.0 + user_us, cpu_us.1 + system_us);
+    }
     let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let broken_off = interrupted || first_bad.is_some();
     let end_us = if broken_off || to_us == u64::MAX { ended_us.min(to_us) } else { to_us };
-    let micros =
-        |before: Duration, after: Duration| after.saturating_sub(before).as_micros() as u64;
     Ok(Outcome {
         setting,
         window_us: end_us.saturating_sub(from_us).max(1),
         started_unix_us: started_unix_us + plan.warm_up_us,
         interval_us: plan.interval_us,
-        cpu_us: (micros(cpu_before.0, cpu_after.0), micros(cpu_before.1, cpu_after.1)),
+        cpu_us,
         void: void_reasons(plan, &measures),
         measures,
         first_bad,
@@ -96,7 +96,7 @@ fn start_of(plan: &Plan) -> Result<(u64, u64), String> {
     }
 }
 
-type Parts = (Vec<Measures>, bool);
+type Parts = (Vec<(Measures, CpuUs)>, bool);
 
 /// From a thread: an interval has ended, or the thread has.
 type News = (usize, Option<Interval>);
@@ -159,7 +159,7 @@ fn clients(
     shared: &Shared,
     thread: usize,
     work: Assignment,
-) -> Result<Measures, String> {
+) -> Result<(Measures, CpuUs), String> {
     let prepare = || {
         if !plan.cpus.is_empty() {
             os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;

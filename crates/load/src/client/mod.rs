@@ -4,6 +4,7 @@
 //! Nothing waits for anything but the kernel: a slow server delays its own replies and no other
 //! session's start.
 
+mod cpu;
 mod issue;
 mod receive;
 mod record;
@@ -15,6 +16,8 @@ use std::io;
 use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
+use cpu::Cpu;
+pub(crate) use cpu::CpuUs;
 use record::Recorder;
 pub(crate) use record::Window;
 use slot::{Phase, Slot};
@@ -80,6 +83,7 @@ pub(crate) struct Clients<'p> {
     open: u64,
     buffer: Vec<u8>,
     text: Vec<u8>,
+    cpu: Cpu,
 }
 
 impl<'p> Clients<'p> {
@@ -103,14 +107,16 @@ impl<'p> Clients<'p> {
             open: 0,
             buffer: vec![0; RECEIVE_BYTES],
             text: Vec::new(),
+            cpu: Cpu::default(),
         })
     }
 
-    /// Runs to the end and returns what was measured.
-    pub(crate) fn run(mut self) -> io::Result<Measures> {
+    /// Runs to the end and returns what was measured, and the processor time of the window.
+    pub(crate) fn run(mut self) -> io::Result<(Measures, CpuUs)> {
         let mut events = EventBuffer::with_capacity(EVENTS);
         loop {
             self.now_us = os::clock::now();
+            self.cpu.turn(self.now_us, self.recorder.window);
             if self.shared.is_stopped() || self.is_over() {
                 break;
             }
@@ -127,7 +133,8 @@ impl<'p> Clients<'p> {
                 }
             }
         }
-        Ok(self.finish())
+        let cpu_us = self.cpu.spent();
+        Ok((self.finish(), cpu_us))
     }
 
     /// How long nothing will be due.
