@@ -25,6 +25,7 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
         return show(&outcome, &output);
     }
     let (options, conditions, output) = arguments.into_options();
+    output.check().map_err(Failure::Usage)?;
     let mut observer = Observer::new().map_err(Failure::Operation)?;
     if let Some(conditions) = conditions {
         let conditions = conditions.parse().map_err(|why: String| usage("--find-limit", &why))?;
@@ -44,7 +45,8 @@ fn usage(option: &str, why: &str) -> Failure {
     Failure::Usage(format!("{option}: {why}"))
 }
 
-/// Writes all forms asked for, the summary last, where it is read.
+/// Writes all forms asked for, the summary last, where it is read. A file that cannot be written
+/// costs none of the others: the run may have taken hours.
 fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
     type Form = (Option<PathBuf>, fn(&Outcome) -> String);
     let forms: [Form; 5] = [
@@ -56,9 +58,10 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
         (output.series.clone(), report::series::render),
         (output.httperf.clone(), report::httperf::render),
     ];
+    let mut written = Ok(());
     for (path, form) in forms {
         if let Some(path) = path {
-            write(&path, &form(outcome))?;
+            written = written.and(write(&path, &form(outcome)));
         }
     }
     if output.fairness {
@@ -69,6 +72,7 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
         let summary = report::summary::render(outcome);
         if output.is_on_stdout() { note(&summary) } else { print(&summary)? }
     }
+    written?;
     match outcome.exit_code() {
         0 => Ok(()),
         status => Err(Failure::Reported(status)),
@@ -88,9 +92,35 @@ fn note(text: &str) {
 }
 
 impl OutputArguments {
+    /// Options and files.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [
+            ("--json", &self.json),
+            ("--interval-log", &self.interval_log),
+            ("--spectrum", &self.spectrum),
+            ("--series", &self.series),
+            ("--httperf", &self.httperf),
+        ];
+        files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+
     fn is_on_stdout(&self) -> bool {
-        let paths = [&self.json, &self.interval_log, &self.spectrum, &self.series, &self.httperf];
-        paths.into_iter().flatten().any(|path| path == Path::new("-"))
+        self.files().any(|(_, path)| path == Path::new("-"))
+    }
+
+    /// What can be known of the files before the run, without touching them: that there is a
+    /// directory for each.
+    fn check(&self) -> Result<(), String> {
+        for (option, path) in self.files().filter(|(_, path)| *path != Path::new("-")) {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            if path.is_dir() {
+                return Err(format!("{option} {}: this is a directory", path.display()));
+            }
+            if parent.is_some_and(|parent| !parent.is_dir()) {
+                return Err(format!("{option} {}: there is no such directory", path.display()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -140,6 +170,7 @@ fn find_limit(
     output: &OutputArguments,
     observer: &mut Observer,
 ) -> Result<(), Failure> {
+    check_search(options, output)?;
     let mut options = options.clone();
     let has_rate = options.rate.is_some() || options.request_rate.is_some();
     options.duration.get_or_insert_with(|| TRIAL.into());
@@ -173,6 +204,21 @@ fn find_limit(
     };
     let limit = find_limit::search(conditions, first_rate, &mut trial, &mut seen);
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
+}
+
+/// What is for a single run cannot be had of many.
+fn check_search(options: &Options, output: &OutputArguments) -> Result<(), Failure> {
+    let single = [
+        ("--share", options.share.is_some()),
+        ("--start-at", options.start_at.is_some()),
+        ("--fairness", output.fairness),
+    ];
+    let typed = single.into_iter().filter(|(_, is_typed)| *is_typed).map(|(option, _)| option);
+    let files = output.files().map(|(option, _)| option).filter(|option| *option != "--json");
+    match typed.chain(files).next() {
+        Some(option) => Err(usage("--find-limit", &format!("{option} is for single runs"))),
+        None => Ok(()),
+    }
 }
 
 fn show_limit(

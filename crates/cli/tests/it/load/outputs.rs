@@ -81,6 +81,20 @@ fn forms_go_to_standard_output() {
     assert!(run("--interval-log").starts_with("#[Histogram log format version 1.3]\n"));
 }
 
+/// The disk may be full by then, but the run has been made.
+#[test]
+fn a_file_that_cannot_be_written_costs_none_of_the_others() {
+    let scene = Scene::new();
+    let url = scene.server.url("/dir00000/class0_1");
+    let series = scene.path("series");
+    let arguments = ["load", &url, "--sessions", "50", "--json", "/dev/full", "--series", &series];
+    let (status, out, error) = run(&arguments);
+    assert_eq!(status, 1, "{out}");
+    assert!(error.contains("ropewalk: /dev/full: No space left"), "{error}");
+    assert!(out.contains("Requests      50 due: 50 served"), "{out}");
+    assert!(std::fs::read_to_string(series).unwrap().starts_with("start_s,"));
+}
+
 /// Checks that values, percentiles and counts ascend up to 100 %; returns the last count.
 #[track_caller]
 fn last_of_spectrum(text: &str) -> u64 {

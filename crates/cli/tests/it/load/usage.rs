@@ -64,8 +64,18 @@ fn headers_shares_and_threads() {
     check(&[URL, "--cpus", "99999"], &["--cpus 99999", "not there"]);
     check(&[URL, "--find-limit", "p99"], &["--find-limit", "p99=50ms"]);
     check(&[URL, "--find-limit", "p99=50ms", "--connections", "5"], &["leave one out"]);
-    let closed = [URL, "--find-limit", "p99=50ms", "--rate", "5", "--connections", "5"];
-    check(&closed, &["--connections", "--rate"]);
+    for option in [&["--share", "1/2"][..], &["--start-at", "9999999999"], &["--series", "-"]] {
+        let search = [&[URL, "--find-limit", "p99=50ms"], option].concat();
+        check(&search, &["--find-limit", option[0], "single runs"]);
+    }
+}
+
+/// Found before the run, not after it.
+#[test]
+fn files_that_cannot_be_written() {
+    let no_directory = [URL, "--sessions", "1", "--json", "/no/such/file"];
+    check(&no_directory, &["--json /no/such/file", "no such directory"]);
+    check(&[URL, "--sessions", "1", "--series", "/"], &["--series /", "this is a directory"]);
 }
 
 #[test]
