@@ -113,7 +113,7 @@ impl Search<'_> {
             rate,
             replies_per_s: outcome.throughput(),
             p99_us: outcome.measures.times.corrected.value_at_quantile(0.99),
-            served_share: outcome.served_share(),
+            served_share: outcome.served_share().min(outcome.kept_up_share()),
             violations: self.conditions.violations(&outcome),
             void: outcome.void.clone(),
         };

@@ -70,7 +70,10 @@ pub struct Counts {
     pub requests: u64,
     /// Complete, correct replies.
     pub replies: u64,
-    /// Of these, those within the latency target; all of them if there is none.
+    /// Good replies completed within the window, whenever their requests were due: what throughput
+    /// is.
+    pub replies_in_window: u64,
+    /// Of `replies`, those within the latency target; all of them if there is none.
     pub replies_in_time: u64,
     /// Requests never issued because an earlier one of their session failed.
     pub requests_abandoned: u64,
@@ -92,9 +95,6 @@ pub struct Counts {
     pub connections_open_max: u64,
     /// Sum of the lifetimes of connections with at least one reply, in microseconds.
     pub connection_time_us: u64,
-    /// Replies sent again by the server on a kept connection that it closed while a request was
-    /// under way; never retried unless asked.
-    pub retries: u64,
 }
 
 /// Distributions, in microseconds.
@@ -226,9 +226,9 @@ impl Counts {
     /// Adds what another counted.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
-            sessions_failed, sessions_unfinished, requests, replies, replies_in_time,
+            sessions_failed, sessions_unfinished, requests, replies, replies_in_window, replies_in_time,
             requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
-            connections_tried, connections, connections_open_max, connection_time_us, retries);
+            connections_tried, connections, connections_open_max, connection_time_us);
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));
     }
 

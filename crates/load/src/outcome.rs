@@ -166,7 +166,18 @@ impl Outcome {
     /// Good replies each second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
-        self.per_second(self.measures.counts.replies)
+        self.per_second(self.measures.counts.replies_in_window)
+    }
+
+    /// How much of what was due in the window was served in it, 0 to 1. What is under way at a
+    /// time (rate times mean response time, by Little's law) is not held against the server, but a
+    /// queue that grows is, even if all of it is served in the end.
+    #[must_use]
+    pub fn kept_up_share(&self) -> f64 {
+        let due = self.requests_due() as f64;
+        let under_way = self.offered_rate() * self.measures.times.uncorrected.mean() / 1e6;
+        let done = self.measures.counts.replies_in_window as f64 + under_way;
+        if due == 0.0 { 1.0 } else { (done / due).min(1.0) }
     }
 
     /// Good replies within the latency target each second; all good replies if there is none.
@@ -256,12 +267,16 @@ mod tests {
         let mut outcome = sample::empty();
         outcome.window_us = 2_000_000;
         outcome.measures.counts.replies = 90;
+        outcome.measures.counts.replies_in_window = 88;
         outcome.measures.counts.replies_in_time = 45;
         outcome.measures.counts.requests_abandoned = 6;
         outcome.measures.errors.set(ErrorKind::Reset, 4);
         assert_eq!(outcome.requests_due(), 100);
         assert_eq!((outcome.served_share(), outcome.error_share()), (0.9, 0.04));
-        assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 45.0));
+        assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 44.0));
+        // Two more were under way for 20 ms each.
+        outcome.measures.times.uncorrected.record(20_000).unwrap();
+        assert!((outcome.kept_up_share() - 0.89).abs() < 1e-4);
         assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.5, 0.5));
     }
 

@@ -104,6 +104,7 @@ impl Clients<'_> {
             Err(why) => return self.fail(id, of_connect(&why)),
         };
         self.open += 1;
+        self.recorder.open(self.open);
         self.compose(id);
         let slot = &mut self.slots[id as usize];
         slot.generation = slot.generation.wrapping_add(1);
@@ -133,7 +134,7 @@ impl Clients<'_> {
         let took_us = self.now_us.saturating_sub(slot.connected_us);
         slot.connected_us = self.now_us;
         if slot.measured {
-            self.recorder.connection_made(took_us, self.open);
+            self.recorder.connection_made(took_us);
         }
         // The reply's time begins when the request can be sent; the corrected one began before.
         slot.issued_us = self.now_us;

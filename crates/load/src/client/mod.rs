@@ -31,8 +31,12 @@ use crate::run::Shared;
 const RECEIVE_BYTES: usize = 128 * 1024;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
-/// Sessions or requests begun in a row before replies get a turn.
-const STARTS_PER_TURN: usize = 32;
+/// Sessions or requests begun in a row before replies get a turn. Few: a generator that catches up
+/// must not open connections for requests that could go over those whose replies have come.
+const STARTS_PER_TURN: usize = 8;
+/// What is due within it is waited for awake: going to sleep and waking up takes longer, and would
+/// make the generator late.
+const AWAKE_US: u64 = 50;
 /// How soon it is noticed that the run is to be broken off.
 const LOOK_US: u64 = 50_000;
 /// How long a client of a closed run waits after a failure, so that a server that refuses is not
@@ -146,10 +150,10 @@ impl<'p> Clients<'p> {
             Model::Closed { .. } => NEVER,
             Model::Open(_) => self.starts.peek().map_or(NEVER, |(_, at_us)| *at_us),
         };
+        let start = self.wakes.next_us().min(if begin < end_us { begin } else { NEVER });
         let due = [
-            if begin < end_us { begin } else { NEVER },
+            start.saturating_sub(AWAKE_US),
             if now_us < end_us { end_us } else { NEVER },
-            self.wakes.next_us(),
             self.deadlines.next_us(),
             self.recorder.next_turn_us(),
         ];

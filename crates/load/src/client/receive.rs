@@ -280,6 +280,9 @@ impl Clients<'_> {
             200..=399 => None,
             _ => Some(ErrorKind::BadStatus),
         };
+        if fault.is_none() {
+            self.recorder.completed(self.now_us);
+        }
         if slot.measured {
             self.recorder.status(slot.status);
             match fault {

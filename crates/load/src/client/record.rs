@@ -135,10 +135,8 @@ impl<'p> Recorder<'p> {
         self.measures.counts.connections_tried += 1;
     }
 
-    pub(super) fn connection_made(&mut self, took_us: u64, open: u64) {
-        let counts = &mut self.measures.counts;
-        counts.connections += 1;
-        counts.connections_open_max = counts.connections_open_max.max(open);
+    pub(super) fn connection_made(&mut self, took_us: u64) {
+        self.measures.counts.connections += 1;
         self.measures.times.connect.saturating_record(took_us);
     }
 
@@ -157,6 +155,17 @@ impl<'p> Recorder<'p> {
     pub(super) fn status(&mut self, status: u16) {
         let digit = usize::from(status / 100);
         self.measures.counts.status[if digit <= 5 { digit } else { 0 }] += 1;
+    }
+
+    /// A reply is complete and good, measured or not.
+    pub(super) fn completed(&mut self, now_us: u64) {
+        self.measures.counts.replies_in_window += u64::from(self.window.contains(now_us));
+    }
+
+    /// So many connections are open now.
+    pub(super) fn open(&mut self, open: u64) {
+        let most = &mut self.measures.counts.connections_open_max;
+        *most = open.max(*most);
     }
 
     /// A measured reply is complete and good.

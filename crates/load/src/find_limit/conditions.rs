@@ -66,7 +66,7 @@ impl Conditions {
     }
 
     fn served(&self, outcome: &Outcome) -> Option<Violation> {
-        let share = outcome.served_share();
+        let share = outcome.served_share().min(outcome.kept_up_share());
         (share < self.served_min).then(|| Violation {
             condition: format!("served={}", percent(self.served_min)),
             found: percent(share),

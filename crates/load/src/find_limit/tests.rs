@@ -12,6 +12,7 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
     measures.counts.sessions_due = due;
     measures.counts.requests = due;
     measures.counts.replies = served;
+    measures.counts.replies_in_window = served;
     for _ in served..due {
         measures.errors.add(crate::error_kind::ErrorKind::TimeoutWaiting);
     }

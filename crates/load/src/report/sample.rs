@@ -116,6 +116,7 @@ fn counts() -> Counts {
         sessions_unfinished: 10,
         requests: 43_200,
         replies: 43_000,
+        replies_in_window: 42_990,
         replies_in_time: 42_500,
         requests_abandoned: 800,
         status: [0, 0, 43_000, 0, 40, 0],
@@ -127,7 +128,6 @@ fn counts() -> Counts {
         connections: 7_190,
         connections_open_max: 412,
         connection_time_us: 3_595_000_000,
-        retries: 0,
     }
 }
 
