@@ -73,6 +73,12 @@ pub struct Counts {
     /// Good replies completed within the window, whenever their requests were due: what throughput
     /// is.
     pub replies_in_window: u64,
+    /// Bytes of their bodies.
+    pub body_bytes_in_window: u64,
+    /// Requests under way when the window began.
+    pub in_flight_begin: u64,
+    /// Requests under way when it ended; 0 if the run ended before.
+    pub in_flight_end: u64,
     /// Of `replies`, those within the latency target; all of them if there is none.
     pub replies_in_time: u64,
     /// Requests never issued because an earlier one of their session failed.
@@ -226,7 +232,8 @@ impl Counts {
     /// Adds what another counted.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
-            sessions_failed, sessions_unfinished, requests, replies, replies_in_window, replies_in_time,
+            sessions_failed, sessions_unfinished, requests, replies, replies_in_window, body_bytes_in_window,
+            in_flight_begin, in_flight_end, replies_in_time,
             requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
             connections_tried, connections, connections_open_max, connection_time_us);
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));

@@ -201,7 +201,9 @@ impl Options {
             (Some(_), None) => Err("--arrivals: at which --rate?".into()),
             (None, None) => {
                 let clients = self.clients.unwrap_or(CLIENTS);
-                let endless = self.log.is_none() && self.sessions.is_none();
+                // Of several targets sessions take turns: then each has an end.
+                let is_one = self.urls.len() * self.hosts.len().max(1) == 1;
+                let endless = is_one && self.log.is_none() && self.sessions.is_none();
                 Ok(Model::Closed { clients, endless })
             }
             (_, Some(_)) if self.clients.is_some() => Err("--connections is for closed runs and \
@@ -245,7 +247,10 @@ impl Options {
         Ok(match (typed, of_model) {
             (Some(typed), _) => Some(typed),
             // The schedule begins with the warm-up.
-            (None, Some(of_model)) => Some(of_model.saturating_sub(self.warm_up_us()?)),
+            (None, Some(of_model)) => match of_model.saturating_sub(self.warm_up_us()?) {
+                0 => return Err("--warm-up: it leaves nothing of the schedule of --rate".into()),
+                rest_us => Some(rest_us),
+            },
             (None, None) if has_end => None,
             (None, None) => Some(DURATION_US),
         })
@@ -307,7 +312,7 @@ impl Options {
         let Some(typed) = &self.share else { return Ok((0, 1)) };
         let parsed = typed.split_once('/').and_then(|(index, of)| {
             let (index, of): (u32, u32) = (index.parse().ok()?, of.parse().ok()?);
-            (1 <= index && index <= of).then_some((index - 1, of))
+            (1 <= index && index <= of).then(|| (index - 1, of))
         });
         parsed.ok_or_else(|| format!("--share {typed}: give I/N, the I-th of N generators"))
     }

@@ -169,21 +169,29 @@ impl Outcome {
         self.per_second(self.measures.counts.replies_in_window)
     }
 
-    /// How much of what was due in the window was served in it, 0 to 1. What is under way at a
-    /// time (rate times mean response time, by Little's law) is not held against the server, but a
-    /// queue that grows is, even if all of it is served in the end.
+    /// How much of what was due in the window the server kept up with, 0 to 1: a queue that grows
+    /// is held against it, even if all of it is served in the end. What is under way varies by
+    /// chance; so much (two standard deviations of a Poisson count) is not.
     #[must_use]
     pub fn kept_up_share(&self) -> f64 {
+        let counts = &self.measures.counts;
+        let growth = counts.in_flight_end.saturating_sub(counts.in_flight_begin) as f64;
+        let excess = (growth - 2.0 * (counts.in_flight_end as f64).sqrt()).max(0.0);
         let due = self.requests_due() as f64;
-        let under_way = self.offered_rate() * self.measures.times.uncorrected.mean() / 1e6;
-        let done = self.measures.counts.replies_in_window as f64 + under_way;
-        if due == 0.0 { 1.0 } else { (done / due).min(1.0) }
+        if due == 0.0 { 1.0 } else { (1.0 - excess / due).max(0.0) }
+    }
+
+    /// Bytes of bodies per second, of the replies that throughput counts.
+    #[must_use]
+    pub fn body_rate(&self) -> f64 {
+        self.per_second(self.measures.counts.body_bytes_in_window)
     }
 
     /// Good replies within the latency target each second; all good replies if there is none.
     #[must_use]
     pub fn goodput(&self) -> f64 {
-        self.per_second(self.measures.counts.replies_in_time)
+        // Without a target every reply is in time.
+        self.throughput() * self.in_time_share()
     }
 
     /// `count` over the window.
@@ -202,7 +210,9 @@ impl Outcome {
     /// 0 for success, 1 if the target failed a request, 3 if the run says nothing about it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if !self.void.is_empty() {
+        if self.first_bad.is_some() {
+            EXIT_TARGET_ERRORS
+        } else if !self.void.is_empty() {
             EXIT_VOID
         } else if self.measures.errors.total() > 0 {
             EXIT_TARGET_ERRORS
@@ -274,10 +284,21 @@ mod tests {
         assert_eq!(outcome.requests_due(), 100);
         assert_eq!((outcome.served_share(), outcome.error_share()), (0.9, 0.04));
         assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 44.0));
-        // Two more were under way for 20 ms each.
-        outcome.measures.times.uncorrected.record(20_000).unwrap();
-        assert!((outcome.kept_up_share() - 0.89).abs() < 1e-4);
-        assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.5, 0.5));
+        assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.0, 0.5));
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_held_against_the_server() {
+        let kept_up = |begin, end| {
+            let mut outcome = sample::empty();
+            outcome.measures.counts.replies = 1000;
+            outcome.measures.counts.in_flight_begin = begin;
+            outcome.measures.counts.in_flight_end = end;
+            outcome.kept_up_share()
+        };
+        assert_eq!((kept_up(0, 0), kept_up(50, 50), kept_up(50, 20)), (1.0, 1.0, 1.0));
+        assert_eq!((kept_up(0, 4), kept_up(90, 100)), (1.0, 1.0));
+        assert!((kept_up(100, 400) - 0.74).abs() < 1e-9);
     }
 
     #[test]

@@ -169,8 +169,18 @@ impl Plan {
     pub fn check(&self) -> Result<(), String> {
         /// The series costs memory and the progress line a reader's patience.
         const INTERVAL_US_MIN: u64 = 10_000;
+        /// An interval's histogram.
+        const INTERVAL_BYTES: u64 = 26 << 10;
+        const SERIES_BYTES_MAX: u64 = 1 << 30;
         if self.interval_us < INTERVAL_US_MIN {
             return Err("--interval: at least 10ms".into());
+        }
+        let intervals = self.duration_us.unwrap_or(0) / self.interval_us * self.threads as u64;
+        if intervals * INTERVAL_BYTES > SERIES_BYTES_MAX {
+            return Err(format!(
+                "--interval: {intervals} intervals in all threads would need more than {} MiB",
+                SERIES_BYTES_MAX >> 20
+            ));
         }
         if self.timeout_us == 0 || self.connect_timeout_us == 0 {
             return Err("--timeout and --connect-timeout: more than 0".into());

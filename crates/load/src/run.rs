@@ -64,8 +64,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
         cpu_us = (cpu_us.0 + user_us, cpu_us.1 + system_us);
     }
     let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let broken_off = interrupted || first_bad.is_some();
-    let end_us = if broken_off || to_us == u64::MAX { ended_us.min(to_us) } else { to_us };
+    // A run whose sessions are over ends early.
+    let end_us = ended_us.min(to_us);
     Ok(Outcome {
         setting,
         window_us: end_us.saturating_sub(from_us).max(1),
@@ -238,7 +238,7 @@ fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
         let count = measures.errors.get(kind);
         reasons.push(format!("the generator itself failed: {kind}, {count} times"));
     }
-    if measures.counts.requests == 0 {
+    if measures.counts.requests == 0 && measures.errors.total() == 0 {
         reasons.push("no request was due within the measured window".into());
     }
     reasons

@@ -46,7 +46,7 @@ impl Clients<'_> {
         slot.session = session;
         slot.session_us = intended_us;
         slot.session_measured = measured;
-        slot.session_failed = false;
+        (slot.session_failed, slot.is_broken) = (false, false);
         (slot.position, slot.issued, slot.replies) = (0, 0, 0);
         self.issue(id, intended_us, timed);
     }
@@ -299,7 +299,7 @@ impl Clients<'_> {
             self.close(id);
         }
         match self.plan.model {
-            Model::Closed { .. } if self.slots[id as usize].session_failed => self.rest(id),
+            Model::Closed { .. } if self.slots[id as usize].is_broken => self.rest(id),
             Model::Closed { .. } => self.begin_next(id),
             Model::Open(_) => self.release(id),
         }
@@ -365,7 +365,7 @@ impl Clients<'_> {
         self.close(id);
         let slot = &mut self.slots[id as usize];
         slot.position = slot.issued;
-        slot.session_failed = true;
+        (slot.session_failed, slot.is_broken) = (true, true);
         self.end_session(id);
     }
 
@@ -377,10 +377,7 @@ impl Clients<'_> {
         let Some(socket) = slot.socket.take() else { return };
         slot.generation = slot.generation.wrapping_add(1);
         self.open -= 1;
-        if slot.connection_replies > 0 && slot.session_measured {
-            let lifetime_us = self.now_us.saturating_sub(slot.connected_us);
-            self.recorder.connection_closed(lifetime_us);
-        }
+        self.recorder.connection_closed(slot, self.now_us);
         drop(socket);
     }
 }

@@ -121,21 +121,23 @@ impl<'p> Clients<'p> {
         loop {
             self.now_us = os::clock::now();
             self.cpu.turn(self.now_us, self.recorder.window);
+            self.recorder.edges(self.now_us, self.in_flight);
             if self.shared.is_stopped() || self.is_over() {
                 break;
             }
-            if let Some(interval) = self.recorder.turn(self.now_us, self.in_flight, self.open) {
+            while let Some(interval) = self.recorder.turn(self.now_us, self.in_flight, self.open) {
                 (self.progress)(interval.clone());
             }
             self.begin_due();
             self.wake_due();
-            self.give_up_due();
             let timeout_us = self.idle_us();
             if self.epoll.wait_us(&mut events, timeout_us)? > 0 {
                 for event in events.iter() {
                     self.on_event(event);
                 }
             }
+            // After the replies: what has come in time is not given up, even if it is read late.
+            self.give_up_due();
         }
         let cpu_us = self.cpu.spent();
         Ok((self.finish(), cpu_us))
@@ -242,7 +244,9 @@ impl<'p> Clients<'p> {
             // What was due before the end is issued, however late.
             return self.wakes.next_us() >= self.recorder.window.to_us && self.no_start_is_due();
         }
-        self.sessions == 0 && self.starts.peek().is_none()
+        // A schedule that has ended is no end: its window is as long as was asked for.
+        let may_end = self.plan.sessions_max.is_some() || self.plan.duration_us.is_none();
+        may_end && self.sessions == 0 && self.starts.peek().is_none()
     }
 
     fn no_start_is_due(&mut self) -> bool {
@@ -260,6 +264,9 @@ impl<'p> Clients<'p> {
         };
         for _ in self.slots.iter().filter(unfinished) {
             self.recorder.session_unfinished();
+        }
+        for slot in self.slots.iter().filter(|slot| slot.socket.is_some()) {
+            self.recorder.connection_closed(slot, self.now_us);
         }
         self.recorder.finish(self.in_flight, self.open)
     }

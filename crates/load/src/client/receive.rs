@@ -248,6 +248,9 @@ impl Clients<'_> {
              (status {}, {} bytes read)",
             target.address, wrong.offset, wrong.got, wrong.expected, slot.status, slot.body_bytes
         ));
+        if !slot.measured {
+            self.recorder.bad_bytes_outside();
+        }
         self.fail(id, ErrorKind::BadBytes);
         false
     }
@@ -275,13 +278,16 @@ impl Clients<'_> {
             && slot.status == 200
             && has_body
             && expected.bytes.is_some_and(|bytes| bytes != slot.body_bytes);
+        // What should be there is known, and any other status says that it is not.
+        let should_be_200 = self.plan.verify != Verify::None && expected.bytes.is_some();
         let fault = match slot.status {
-            200..=399 if wrong_length => Some(ErrorKind::BadLength),
-            200..=399 => None,
+            200 if wrong_length => Some(ErrorKind::BadLength),
+            200 => None,
+            201..=399 if !should_be_200 => None,
             _ => Some(ErrorKind::BadStatus),
         };
         if fault.is_none() {
-            self.recorder.completed(self.now_us);
+            self.recorder.completed(slot.body_bytes, self.now_us);
         }
         if slot.measured {
             self.recorder.status(slot.status);
@@ -304,12 +310,14 @@ impl Clients<'_> {
             slot.expect_reply();
             slot.phase = Phase::Waiting;
         } else {
+            slot.expect_reply();
             self.fail(id, ErrorKind::ClosedEarly);
         }
     }
 
     /// The server has closed its side.
     fn on_end(&mut self, id: u32) {
+        self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
         slot.peer_closed = true;
         if slot.in_flight() == 0 {
@@ -324,6 +332,7 @@ impl Clients<'_> {
 
     /// Receiving failed.
     pub(super) fn on_broken(&mut self, id: u32, kind: ErrorKind) {
+        self.now_us = os::clock::now();
         if self.slots[id as usize].in_flight() == 0 {
             self.close(id);
         } else {

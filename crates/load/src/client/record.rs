@@ -31,6 +31,8 @@ pub(super) struct Recorder<'p> {
     pub(super) window: Window,
     interval: Interval,
     interval_end_us: u64,
+    has_begun: bool,
+    has_ended: bool,
 }
 
 impl<'p> Recorder<'p> {
@@ -42,6 +44,21 @@ impl<'p> Recorder<'p> {
             window,
             interval: Interval::default(),
             interval_end_us,
+            has_begun: false,
+            has_ended: false,
+        }
+    }
+
+    /// Notes what is under way when the window begins and when it ends.
+    pub(super) fn edges(&mut self, now_us: u64, in_flight: u64) {
+        let counts = &mut self.measures.counts;
+        if !self.has_begun && now_us >= self.window.from_us {
+            self.has_begun = true;
+            counts.in_flight_begin = in_flight;
+        }
+        if !self.has_ended && now_us >= self.window.to_us {
+            self.has_ended = true;
+            counts.in_flight_end = in_flight;
         }
     }
 
@@ -140,7 +157,12 @@ impl<'p> Recorder<'p> {
         self.measures.times.connect.saturating_record(took_us);
     }
 
-    pub(super) fn connection_closed(&mut self, lifetime_us: u64) {
+    /// A connection is closed, or still open at the end. Its lifetime counts if it was of use.
+    pub(super) fn connection_closed(&mut self, slot: &Slot, now_us: u64) {
+        if slot.connection_replies == 0 || now_us < self.window.from_us {
+            return;
+        }
+        let lifetime_us = now_us.saturating_sub(slot.connected_us);
         self.measures.counts.connection_time_us += lifetime_us;
         self.measures.times.connection.saturating_record(lifetime_us);
     }
@@ -157,9 +179,17 @@ impl<'p> Recorder<'p> {
         self.measures.counts.status[if digit <= 5 { digit } else { 0 }] += 1;
     }
 
-    /// A reply is complete and good, measured or not.
-    pub(super) fn completed(&mut self, now_us: u64) {
-        self.measures.counts.replies_in_window += u64::from(self.window.contains(now_us));
+    /// A reply with that many bytes of body is complete and good, measured or not.
+    pub(super) fn completed(&mut self, body_bytes: u64, now_us: u64) {
+        if self.window.contains(now_us) {
+            self.measures.counts.replies_in_window += 1;
+            self.measures.counts.body_bytes_in_window += body_bytes;
+        }
+    }
+
+    /// A wrong byte in a reply that does not belong to the measures: it is told all the same.
+    pub(super) fn bad_bytes_outside(&mut self) {
+        self.measures.errors.add(ErrorKind::BadBytes);
     }
 
     /// So many connections are open now.

@@ -66,6 +66,8 @@ pub(super) struct Slot {
     pub(super) session_measured: bool,
     /// Whether a request of the session has failed.
     pub(super) session_failed: bool,
+    /// Whether the connection has failed, and with it the session.
+    pub(super) is_broken: bool,
 
     /// When the requests under way should have been issued.
     pub(super) intended_us: u64,
@@ -113,6 +115,7 @@ impl Slot {
             session_us: 0,
             session_measured: false,
             session_failed: false,
+            is_broken: false,
             intended_us: 0,
             issued_us: 0,
             first_byte_us: 0,

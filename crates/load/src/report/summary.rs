@@ -128,7 +128,7 @@ fn rates(text: &mut String, outcome: &Outcome) {
         count(counts.requests_abandoned)
     );
     line(text, "Requests", &requests);
-    let bytes_per_s = outcome.per_second(counts.body_bytes);
+    let bytes_per_s = outcome.body_rate();
     let rates = format!(
         "{} requests/s offered, {} served; bodies {}/s ({:.1} Mbit/s)",
         format::rate(outcome.offered_rate()),

@@ -96,11 +96,11 @@ fn a_kept_connection_closed_after_a_wrong_status() {
     plan.verify = Verify::Bytes;
     let outcome = done(&plan);
     let counts = &outcome.measures.counts;
-    assert_eq!(
-        (counts.requests, counts.status[4]),
-        (10, outcome.measures.errors.get(ErrorKind::BadStatus))
-    );
-    assert!(counts.status[4] >= 9, "{:?}", outcome.measures.errors);
+    // A request that the end of the connection overtakes has failed, like any.
+    let errors = &outcome.measures.errors;
+    assert_eq!((counts.requests, errors.total()), (10, 10));
+    assert_eq!(counts.status[4], errors.get(ErrorKind::BadStatus));
+    assert!(counts.status[4] >= 1, "{errors:?}");
 }
 
 #[test]

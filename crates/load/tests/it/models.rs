@@ -1,8 +1,9 @@
 //! When sessions begin: closed and open runs, shares, windows, breaking off.
 
+use load::error_kind::ErrorKind;
 use load::measures::Measures;
 use load::outcome::{Outcome, Setting};
-use load::plan::{ConnectionUse, Model, Plan};
+use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Verify};
 use load::run::run;
 use testkit::scripted::{Action, Reply, Scripted};
 
@@ -167,6 +168,31 @@ fn a_warm_up_is_left_out() {
     assert_eq!(counts.head_bytes, 20 * reply().head().len() as u64);
     assert_eq!(outcome.measures.times.lag.len(), 20);
     assert_eq!(outcome.window_us, 200 * MS);
+}
+
+/// A wrong byte is told of even if it came before the window.
+#[test]
+fn a_wrong_byte_in_the_warm_up_ends_the_run() {
+    let server = doing(&[send(&Reply::ok(b"wrong"))]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    let body = ExpectedBody::Stored(b"right"[..].into());
+    plan.expected = vec![Expected { bytes: Some(5), body, kind: 0 }].into();
+    (plan.verify, plan.warm_up_us) = (Verify::Bytes, 10 * SECOND);
+    let outcome = done(&plan);
+    assert_eq!(errors(&outcome), [(ErrorKind::BadBytes, 1)]);
+    assert!(outcome.first_bad.is_some());
+    assert_eq!(outcome.exit_code(), 1);
+}
+
+/// Rates are over the time that the run took, not over that which it might have taken.
+#[test]
+fn a_run_whose_sessions_are_over_is_over() {
+    let server = doing(&[send(&Reply::ok(b"x"))]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.sessions_max, plan.duration_us) = (Some(20), Some(600 * SECOND));
+    let outcome = done(&plan);
+    assert_eq!(outcome.measures.counts.replies, 20);
+    assert!(outcome.window_us < 300 * SECOND, "{}", outcome.window_us);
 }
 
 /// A reply is awaited when the window has ended; what would follow is not asked for.
