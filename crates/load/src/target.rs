@@ -71,12 +71,16 @@ impl Url {
         let addresses = (&*self.host, self.port).to_socket_addrs();
         let mut addresses = addresses.map_err(|why| format!("{}: {why}", self.typed))?;
         let address = addresses.next().ok_or_else(|| format!("{}: no address", self.typed))?;
+        let typed_field = fields.iter().find(|field| is_named(field, "host"));
+        if let (Some(host), Some(field)) = (host, typed_field) {
+            return Err(format!("--host {host} and --header {field:?}: leave one out"));
+        }
         let host = host.unwrap_or(&self.authority);
         if host.chars().any(|c| c.is_control() || c == ' ') {
             return Err(format!("--host {host:?}: this is no name of a host"));
         }
         let mut text = " HTTP/1.1\r\n".to_owned();
-        if !fields.iter().any(|field| is_named(field, "host")) {
+        if typed_field.is_none() {
             text += &format!("Host: {host}\r\n");
         }
         for field in fields {
@@ -164,6 +168,7 @@ mod tests {
         let both = text(Some("b.example"), &["Accept: */*"]).unwrap();
         assert_eq!(both, " HTTP/1.1\r\nHost: b.example\r\nAccept: */*\r\n");
         assert_eq!(text(None, &["host: c"]).unwrap(), " HTTP/1.1\r\nhost: c\r\n");
+        assert!(text(Some("b"), &["Host: c"]).unwrap_err().contains("leave one out"));
         for bad in ["x", ": y", "a b: c", "Content-Length: 3", "A: b\r\nC: d"] {
             assert!(text(None, &[bad]).unwrap_err().contains("--header"), "{bad}");
         }
