@@ -192,10 +192,17 @@ fn find_limit(
         note(&format!("looking for the highest rate with {conditions}\n"));
     }
     let mut trial = |rate: f64| {
+        // Also when it came while nothing was being measured.
+        if observer.interrupt.came() {
+            return Ok(None);
+        }
         plan.model = Model::Open(steady(&process, rate)?);
         let outcome = run(&plan, setting.clone(), observer)?;
+        if outcome.interrupted {
+            return Ok(None);
+        }
         std::thread::sleep(PAUSE);
-        if observer.interrupt.came() { Err("interrupted".into()) } else { Ok(outcome) }
+        Ok(Some(outcome))
     };
     let mut seen = |trial: &Trial| {
         if !output.quiet {
@@ -206,8 +213,16 @@ fn find_limit(
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
 }
 
-/// What is for a single run cannot be had of many.
+/// What is for a single run cannot be had of many, and the search sets the rate itself.
 fn check_search(options: &Options, output: &OutputArguments) -> Result<(), Failure> {
+    if options.clients.is_some() {
+        let why = "--connections is for closed runs, the search makes open ones: leave one out";
+        return Err(usage("--find-limit", why));
+    }
+    if options.sessions.is_some() {
+        let why = "--sessions is for single runs: give the length of a trial with --duration";
+        return Err(usage("--find-limit", why));
+    }
     let single = [
         ("--share", options.share.is_some()),
         ("--start-at", options.start_at.is_some()),
@@ -226,17 +241,16 @@ fn show_limit(
     conditions: &Conditions,
     output: &OutputArguments,
 ) -> Result<(), Failure> {
-    if let Some(path) = &output.json {
-        write(path, &report::limit::json(limit, conditions))?;
-    }
+    let json = output.json.as_ref();
+    let written = json.map(|path| write(path, &report::limit::json(limit, conditions)));
     if !output.quiet {
         let text = report::limit::text(limit, conditions);
         if output.is_on_stdout() { note(&text) } else { print(&text)? }
     }
-    match limit.held {
-        Some(_) if limit.is_lower_bound() => Err(Failure::Reported(3)),
-        Some(_) => Ok(()),
-        None => Err(Failure::Reported(1)),
+    written.unwrap_or(Ok(()))?;
+    match limit.exit_code() {
+        0 => Ok(()),
+        status => Err(Failure::Reported(status)),
     }
 }
 
@@ -260,4 +274,41 @@ fn steady(process: &Process, rate: f64) -> Result<Process, String> {
         Process::Poisson(_) => Process::Poisson(schedule),
         Process::Constant(_) | Process::Trace(_) => Process::Constant(schedule),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: LoadArguments,
+    }
+
+    #[track_caller]
+    fn check(typed: &[&str], expected: Option<&str>) {
+        let line = [&["load", "http://127.0.0.1:1/", "--find-limit", "p99=1s"], typed].concat();
+        let (options, _, output) = Line::parse_from(line).arguments.into_options();
+        match (check_search(&options, &output), expected) {
+            (Ok(()), None) => (),
+            (Err(Failure::Usage(why)), Some(expected)) => {
+                assert!(why.starts_with(&format!("--find-limit: {expected}")), "{why}");
+                // What was not typed is not spoken of.
+                assert!(!why.contains("--rate") && why.lines().count() == 1, "{why}");
+            }
+            _ => panic!("{typed:?}: {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_search_refuses() {
+        check(&["-c", "5"], Some("--connections is for closed runs"));
+        check(&["--connections", "5"], Some("--connections is for closed runs"));
+        check(&["--sessions", "5"], Some("--sessions is for single runs"));
+        check(&["--share", "1/2"], Some("--share is for single runs"));
+        check(&["--rate", "5", "--json", "-"], None);
+    }
 }

@@ -1,8 +1,9 @@
 //! The search for the highest rate of sessions that a server bears under conditions: the maximum
 //! achievable throughput of Hashemian (ICPE 2013), with the conditions said.
 //!
-//! Doubles the rate until a condition breaks, halves the gap until it is small, then tries both
-//! ends again, in turn, to say how sure the answer is. What a trial is, is the caller's business.
+//! Doubles the rate until a condition breaks, halves the gap until it is small, then tries the
+//! lower end and then the upper again, to say how sure the answer is. A rate at which the generator
+//! gives out ends the gap as one that breaks does. What a trial is, is the caller's business.
 
 mod conditions;
 #[cfg(test)]
@@ -10,12 +11,16 @@ mod tests;
 
 pub use conditions::{Conditions, Violation};
 
-use crate::outcome::Outcome;
+use crate::outcome::{EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
 const GAP: f64 = 0.05;
 /// How often each end is tried, the first time included.
 const CONFIRMATIONS: u32 = 3;
+/// How often a rate is tried until the generator counts as giving out there: once may be chance.
+const VOID_TRIALS: u32 = 2;
+/// How often an end is tried at most, void trials included.
+const TRIALS_OF_END_MAX: u32 = 2 * CONFIRMATIONS;
 /// A search that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
 /// Nobody asks for less, in sessions per second.
@@ -43,8 +48,13 @@ pub struct Trial {
 pub struct Limit {
     /// The highest rate at which all conditions held; none if they never did.
     pub held: Option<Rung>,
-    /// The lowest rate above it at which one broke; none if the generator gave out first.
+    /// The lowest rate above it at which one broke; none if none did.
     pub broke: Option<Rung>,
+    /// The lowest rate above what held, and below what broke, at which the generator gave out:
+    /// void whenever tried.
+    pub gave_out: Option<f64>,
+    /// Whether the search was broken off.
+    pub interrupted: bool,
     /// All trials, in order.
     pub trials: Vec<Trial>,
 }
@@ -63,63 +73,77 @@ pub struct Rung {
 }
 
 /// Makes trials until the limit is known. `first_rate` is where to begin, in sessions per second.
+/// A `trial` without an outcome was broken off, and the search is.
 ///
 /// # Errors
 /// What kept a trial from being made.
 pub fn search(
     conditions: &Conditions,
     first_rate: f64,
-    trial: &mut dyn FnMut(f64) -> Result<Outcome, String>,
+    trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, String>,
     seen: &mut dyn FnMut(&Trial),
 ) -> Result<Limit, String> {
-    let mut search = Search { conditions, trial, seen, trials: Vec::new() };
+    let mut search = Search { conditions, trials: Vec::new() };
     let mut rate = Some(first_rate.max(RATE_MIN));
     while let Some(next) = rate.filter(|_| search.trials.len() < TRIALS_MAX) {
-        search.make(next)?;
+        let Some(outcome) = trial(next)? else { return Ok(search.limit(true)) };
+        seen(search.add(next, &outcome));
         rate = search.next_rate();
     }
-    Ok(search.limit())
+    Ok(search.limit(false))
 }
 
 struct Search<'a> {
     conditions: &'a Conditions,
-    trial: &'a mut dyn FnMut(f64) -> Result<Outcome, String>,
-    seen: &'a mut dyn FnMut(&Trial),
     trials: Vec<Trial>,
 }
 
 impl Search<'_> {
     /// Where to look next; none once it is known. Also after an end has not stood its test.
     fn next_rate(&self) -> Option<f64> {
-        let is_unsure = |rate: f64| self.rung(rate).trials < CONFIRMATIONS;
-        match (self.highest_held(), self.lowest_broken()) {
-            (Some(low), Some(high)) if high > low * (1.0 + GAP) => Some((low * high).sqrt()),
-            (Some(low), Some(high)) => [low, high].into_iter().find(|rate| is_unsure(*rate)),
-            (Some(low), None) => match self.lowest_void_above(low) {
-                None => Some(low * 2.0),
-                Some(void) if void > low * (1.0 + GAP) => Some((low * void).sqrt()),
-                Some(_) => is_unsure(low).then_some(low),
-            },
-            (None, _) => {
-                let lowest = self.trials.iter().map(|trial| trial.rate).reduce(f64::min)?;
-                (lowest / 2.0 >= RATE_MIN).then_some(lowest / 2.0)
+        if let Some(doubtful) = self.trials.last().filter(|last| self.is_doubtful(last.rate)) {
+            return Some(doubtful.rate);
+        }
+        let Some(low) = self.highest_held() else {
+            let lowest = self.trials.iter().map(|trial| trial.rate).reduce(f64::min)?;
+            return (lowest / 2.0 >= RATE_MIN).then_some(lowest / 2.0);
+        };
+        let broken = self.lowest_broken();
+        match [broken, self.gave_out()].into_iter().flatten().reduce(f64::min) {
+            None => Some(low * 2.0),
+            Some(high) if high > low * (1.0 + GAP) => Some((low * high).sqrt()),
+            Some(_) => {
+                let mut ends = [Some(low), broken].into_iter().flatten();
+                ends.find(|rate| self.is_unsure(*rate))
             }
         }
     }
 
-    fn make(&mut self, rate: f64) -> Result<(), String> {
-        let outcome = (self.trial)(rate)?;
-        let trial = Trial {
+    /// Whether a rate has been void, but not yet often enough for that to say anything.
+    fn is_doubtful(&self, rate: f64) -> bool {
+        self.rung(rate).trials == 0 && self.trials_at(rate) < VOID_TRIALS
+    }
+
+    /// Whether an end is to be tried again.
+    fn is_unsure(&self, rate: f64) -> bool {
+        self.rung(rate).trials < CONFIRMATIONS && self.trials_at(rate) < TRIALS_OF_END_MAX
+    }
+
+    /// How many trials of a rate there were, void ones included.
+    fn trials_at(&self, rate: f64) -> u32 {
+        self.trials.iter().filter(|trial| trial.rate == rate).count() as u32
+    }
+
+    fn add(&mut self, rate: f64, outcome: &Outcome) -> &Trial {
+        self.trials.push(Trial {
             rate,
             replies_per_s: outcome.throughput(),
             p99_us: outcome.measures.times.corrected.value_at_quantile(0.99),
             served_share: outcome.served_share().min(outcome.kept_up_share()),
-            violations: self.conditions.violations(&outcome),
+            violations: self.conditions.violations(outcome),
             void: outcome.void.clone(),
-        };
-        (self.seen)(&trial);
-        self.trials.push(trial);
-        Ok(())
+        });
+        &self.trials[self.trials.len() - 1]
     }
 
     fn rung(&self, rate: f64) -> Rung {
@@ -143,16 +167,20 @@ impl Search<'_> {
         self.trials.iter().filter(|trial| trial.void.is_empty())
     }
 
-    /// The lowest rate above `rate` at which the generator gave out.
-    fn lowest_void_above(&self, rate: f64) -> Option<f64> {
-        let void = self.trials.iter().filter(|trial| !trial.void.is_empty());
-        void.map(|trial| trial.rate).filter(|void| *void > rate).reduce(f64::min)
+    /// The lowest rate, above what held and below what broke, that was void whenever tried.
+    fn gave_out(&self) -> Option<f64> {
+        let low = self.highest_held().unwrap_or(0.0);
+        let high = self.lowest_broken().unwrap_or(f64::INFINITY);
+        let rates = self.trials.iter().map(|trial| trial.rate);
+        let between = rates.filter(|rate| low < *rate && *rate < high);
+        let is_void = |rate: &f64| self.rung(*rate).trials == 0 && !self.is_doubtful(*rate);
+        between.filter(is_void).reduce(f64::min)
     }
 
-    fn limit(self) -> Limit {
+    fn limit(self, interrupted: bool) -> Limit {
         let held = self.highest_held().map(|rate| self.rung(rate));
         let broke = self.lowest_broken().map(|rate| self.rung(rate));
-        Limit { held, broke, trials: self.trials }
+        Limit { held, broke, gave_out: self.gave_out(), interrupted, trials: self.trials }
     }
 }
 
@@ -176,13 +204,17 @@ impl Rung {
 }
 
 impl Limit {
-    /// The conditions that broke at the lowest broken rate, the worst first, each once.
+    /// The conditions that broke at the lowest broken rate, each as it broke worst, the worst
+    /// first. Which of them broke first in time is not known.
     #[must_use]
     pub fn causes(&self) -> Vec<&Violation> {
         let Some(broke) = self.broke else { return Vec::new() };
-        let mut causes: Vec<&Violation> = Vec::new();
         let at_broken = self.trials.iter().filter(|trial| trial.rate == broke.rate);
-        for violation in at_broken.flat_map(|trial| &trial.violations) {
+        let judged = at_broken.filter(|trial| trial.void.is_empty());
+        let mut all: Vec<&Violation> = judged.flat_map(|trial| &trial.violations).collect();
+        all.sort_by(|a, b| b.excess.total_cmp(&a.excess));
+        let mut causes: Vec<&Violation> = Vec::new();
+        for violation in all {
             if !causes.iter().any(|cause| cause.condition == violation.condition) {
                 causes.push(violation);
             }
@@ -190,9 +222,20 @@ impl Limit {
         causes
     }
 
-    /// Whether the generator gave out before the server did.
+    /// Whether more than what held may be borne: no rate above it is known to break, or the
+    /// generator gave out below the one that is.
     #[must_use]
     pub fn is_lower_bound(&self) -> bool {
-        self.held.is_some() && self.broke.is_none()
+        self.held.is_some() && (self.broke.is_none() || self.gave_out.is_some())
+    }
+
+    /// 0 for a limit, 1 for a server that bears nothing, 3 where that is not known.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match (self.held, self.broke) {
+            (Some(_), Some(_)) if !self.is_lower_bound() => EXIT_SUCCESS,
+            (None, Some(_)) if !self.interrupted => EXIT_TARGET_ERRORS,
+            _ => EXIT_VOID,
+        }
     }
 }

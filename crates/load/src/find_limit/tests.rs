@@ -32,7 +32,7 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
 }
 
 fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
-    let mut trial = |rate: f64| Ok(outcome(rate, capacity, generator_capacity));
+    let mut trial = |rate: f64| Ok(Some(outcome(rate, capacity, generator_capacity)));
     search(&Conditions::default(), first_rate, &mut trial, &mut |_| {}).unwrap()
 }
 
@@ -72,7 +72,8 @@ fn a_server_on_the_edge_moves_the_limit_down() {
     let mut asked = 0;
     let mut trial = |rate: f64| {
         asked += usize::from(rate > 500.0);
-        Ok(outcome(rate, if asked > 1 { 500.0 } else { 1000.0 }, f64::INFINITY))
+        let capacity = if asked > 1 { 500.0 } else { 1000.0 };
+        Ok(Some(outcome(rate, capacity, f64::INFINITY)))
     };
     let limit = search(&Conditions::default(), 800.0, &mut trial, &mut |_| {}).unwrap();
     assert!(limit.held.unwrap().rate <= 501.0, "{limit:?}");
@@ -81,8 +82,122 @@ fn a_server_on_the_edge_moves_the_limit_down() {
 #[test]
 fn the_time_that_breaks_is_named() {
     let conditions: Conditions = "p99=500us".parse().unwrap();
-    let mut trial = |rate: f64| Ok(outcome(rate, 1000.0, f64::INFINITY));
+    let mut trial = |rate: f64| Ok(Some(outcome(rate, 1000.0, f64::INFINITY)));
     let limit = search(&conditions, 100.0, &mut trial, &mut |_| {}).unwrap();
     assert_eq!(limit.held, None);
     assert_eq!(limit.causes()[0].condition, "p99=500us");
+}
+
+/// A server that bears 1000 and a generator that gives out in the trials that `is_void` names by
+/// number and rate.
+fn find_with_voids(is_void: impl Fn(usize, f64) -> bool, first_rate: f64) -> Limit {
+    let mut made = 0;
+    let mut trial = |rate: f64| {
+        made += 1;
+        let generator_capacity = if is_void(made, rate) { 0.0 } else { f64::INFINITY };
+        Ok(Some(outcome(rate, 1000.0, generator_capacity)))
+    };
+    search(&Conditions::default(), first_rate, &mut trial, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_generator_that_gives_out_within_the_bracket_ends_the_search() {
+    // 800 holds, 1600 breaks, what lies between cannot be made.
+    let limit = find_with_voids(|_, rate| (850.0..1500.0).contains(&rate), 800.0);
+    let (held, broke) = (limit.held.unwrap(), limit.broke.unwrap());
+    assert!((850.0 / (1.0 + GAP)..850.0).contains(&held.rate), "{limit:?}");
+    assert_eq!((held.trials, broke.trials, broke.rate), (CONFIRMATIONS, CONFIRMATIONS, 1600.0));
+    assert!(limit.gave_out.is_some_and(|rate| rate <= held.rate * (1.0 + GAP)), "{limit:?}");
+    assert!(limit.trials.len() < 20, "{limit:?}");
+    for trial in limit.trials.iter().filter(|trial| !trial.void.is_empty()) {
+        let same = limit.trials.iter().filter(|other| other.rate == trial.rate);
+        assert_eq!(same.count(), VOID_TRIALS as usize, "{limit:?}");
+    }
+    assert_eq!((limit.is_lower_bound(), limit.exit_code()), (true, EXIT_VOID));
+}
+
+#[test]
+fn a_transient_void_trial_does_not_end_the_search() {
+    for void in 1..10 {
+        let limit = find_with_voids(|made, _| made == void, 100.0);
+        let (held, broke) = (limit.held.unwrap(), limit.broke.unwrap());
+        assert!(held.rate > 950.0 && broke.rate > 1000.0, "{void}: {limit:?}");
+        assert_eq!((held.trials, broke.trials), (CONFIRMATIONS, CONFIRMATIONS), "{void}");
+        assert_eq!((limit.gave_out, limit.exit_code()), (None, EXIT_SUCCESS), "{void}");
+    }
+}
+
+#[test]
+fn an_end_that_cannot_be_confirmed_is_not_tried_forever() {
+    // All trials of the second pass over a rate are void.
+    let seen = std::cell::RefCell::new(Vec::new());
+    let is_again = |_, rate: f64| {
+        let again = seen.borrow().contains(&rate);
+        seen.borrow_mut().push(rate);
+        again
+    };
+    let limit = find_with_voids(is_again, 100.0);
+    assert_eq!(limit.held.unwrap().trials, 1);
+    assert!(limit.trials.len() < 25, "{}", limit.trials.len());
+}
+
+#[test]
+fn a_generator_that_always_gives_out_says_nothing_about_the_server() {
+    let limit = find(1000.0, 0.0, 100.0);
+    assert_eq!((limit.held, limit.broke, limit.exit_code()), (None, None, EXIT_VOID));
+    assert!(limit.gave_out.is_some());
+    assert!(limit.causes().is_empty());
+}
+
+#[test]
+fn an_interrupted_search_keeps_its_trials() {
+    for (complete, held, broke, status) in [
+        (0, None, None, EXIT_VOID),
+        (2, Some(800.0), None, EXIT_VOID),
+        (3, Some(800.0), Some(1600.0), EXIT_SUCCESS),
+    ] {
+        let mut made = 0;
+        let mut trial = |rate: f64| {
+            made += 1;
+            Ok((made <= complete).then(|| outcome(rate, 1000.0, f64::INFINITY)))
+        };
+        let limit = search(&Conditions::default(), 400.0, &mut trial, &mut |_| {}).unwrap();
+        assert!(limit.interrupted);
+        assert_eq!(limit.trials.len(), complete);
+        assert_eq!(limit.held.map(|rung| rung.rate), held);
+        assert_eq!(limit.broke.map(|rung| rung.rate), broke);
+        assert_eq!(limit.exit_code(), status);
+    }
+}
+
+#[test]
+fn the_worst_of_all_trials_comes_first() {
+    let violation = |condition: &str, excess| Violation {
+        condition: condition.into(),
+        found: String::new(),
+        excess,
+    };
+    let trial = |violations, void| Trial {
+        rate: 1.0,
+        replies_per_s: 1.0,
+        p99_us: 1,
+        served_share: 1.0,
+        violations,
+        void,
+    };
+    let limit = Limit {
+        held: None,
+        broke: Some(Rung { rate: 1.0, replies_per_s: 1.0, held: 0, trials: 2 }),
+        gave_out: None,
+        interrupted: false,
+        trials: vec![
+            trial(vec![violation("a", 3.0), violation("b", 2.0)], Vec::new()),
+            trial(vec![violation("b", 5.0), violation("a", 2.0)], Vec::new()),
+            // Says nothing about the server.
+            trial(vec![violation("c", 9.0)], vec!["late".into()]),
+        ],
+    };
+    let causes = limit.causes();
+    let causes: Vec<_> = causes.iter().map(|cause| (&*cause.condition, cause.excess)).collect();
+    assert_eq!(causes, [("b", 5.0), ("a", 3.0)]);
 }

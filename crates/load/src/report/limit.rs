@@ -29,30 +29,54 @@ pub fn trial(trial: &Trial) -> String {
 pub fn text(limit: &Limit, conditions: &Conditions) -> String {
     let mut out = String::from("\n");
     let mut line = |text: String| writeln!(out, "{text}").expect("a String takes everything");
-    match (limit.held, limit.broke) {
-        (Some(held), Some(broke)) => {
-            line(format!("The server bears {}.", rate(held)));
-            line(format!("  held    {} in {} of {} trials", rate(held), held.held, held.trials));
-            let broken = broke.trials - broke.held;
-            line(format!("  broke   {} in {broken} of {} trials", rate(broke), broke.trials));
-            line(format!("  first   {}", causes(&limit.causes())));
-            line(format!("  sure    {}", sureness(held, broke)));
-        }
-        (Some(held), None) => {
-            line(format!("The server bears at least {}.", rate(held)));
-            line(
-                "  The generator gave out before the server did: give it more threads and CPUs, \
-                  or several generators (--share)."
-                    .into(),
-            );
-        }
-        (None, _) => {
-            line("No rate was found at which the server keeps to the conditions.".into());
-            line(format!("  broke   {}", causes(&limit.causes())));
-        }
+    line(headline(limit));
+    if limit.interrupted {
+        line("  The search was interrupted: this is what the trials so far say.".into());
     }
-    line(format!("  asked   {conditions}"));
+    if let Some(gave_out) = gave_out(limit) {
+        line(gave_out);
+    }
+    let mut entry = |name: &str, text: String| line(format!("  {name:<11}  {text}"));
+    if let Some(held) = limit.held {
+        entry("held", format!("{} in {} of {} trials", rate(held), held.held, held.trials));
+    }
+    if let Some(broke) = limit.broke {
+        let broken = broke.trials - broke.held;
+        entry("broke", format!("{} in {broken} of {} trials", rate(broke), broke.trials));
+        entry("worst first", causes(&limit.causes()));
+    }
+    if let (Some(held), Some(broke)) = (limit.held, limit.broke) {
+        entry("sure", sureness(held, broke));
+    }
+    entry("asked", conditions.to_string());
     out
+}
+
+fn headline(limit: &Limit) -> String {
+    match (limit.held, limit.broke) {
+        (Some(held), Some(broke)) if limit.is_lower_bound() => {
+            format!("The limit lies between {} and {}.", rate(held), rate(broke))
+        }
+        (Some(held), Some(_)) => format!("The server bears {}.", rate(held)),
+        (Some(held), None) => format!("The server bears at least {}.", rate(held)),
+        (None, Some(_)) => "No rate was found at which the server keeps to the conditions.".into(),
+        (None, None) => "Nothing is known of the server.".into(),
+    }
+}
+
+/// Where the generator gave out, why, and what can be done.
+fn gave_out(limit: &Limit) -> Option<String> {
+    let rate = limit.gave_out?;
+    let at = match (limit.held, limit.broke) {
+        (Some(_), Some(_)) => format!("in between, at {rate:.1} sessions/s"),
+        (Some(_), None) => format!("before the server did, at {rate:.1} sessions/s"),
+        (None, Some(_)) => format!("at rates below, from {rate:.1} sessions/s on"),
+        (None, None) => "at every rate tried".into(),
+    };
+    let trial = limit.trials.iter().find(|trial| trial.rate == rate);
+    let why = trial.and_then(|trial| trial.void.first()).map_or("void", |why| why);
+    let advice = "Give it more threads (--threads) and CPUs of its own (--cpus).";
+    Some(format!("  The generator gave out {at}:\n  {why}.\n  {advice}"))
 }
 
 fn rate(rung: Rung) -> String {
@@ -84,6 +108,8 @@ pub fn json(limit: &Limit, conditions: &Conditions) -> String {
         "held": limit.held.map(rung_json),
         "broke": limit.broke.map(rung_json),
         "causes": limit.causes().into_iter().map(violation_json).collect::<Vec<_>>(),
+        "gave_out_sessions_per_s": limit.gave_out,
+        "interrupted": limit.interrupted,
         "lower_bound_only": limit.is_lower_bound(),
         "trials": trials,
     });
@@ -116,4 +142,60 @@ fn trial_json(trial: &Trial) -> Value {
         "violations": trial.violations.iter().map(violation_json).collect::<Vec<_>>(),
         "void": trial.void,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rung(rate: f64, held: u32) -> Rung {
+        Rung { rate, replies_per_s: rate, held, trials: 3 }
+    }
+
+    #[track_caller]
+    fn check(limit: [Option<f64>; 3], interrupted: bool, expected: &[&str], status: u8) {
+        let [held, broke, gave_out] = limit;
+        let trial = Trial {
+            rate: gave_out.unwrap_or(1.0),
+            replies_per_s: 0.0,
+            p99_us: 0,
+            served_share: 1.0,
+            violations: Vec::new(),
+            void: vec!["it was late".into()],
+        };
+        let (held, broke) = (held.map(|rate| rung(rate, 3)), broke.map(|rate| rung(rate, 0)));
+        let limit = Limit { held, broke, gave_out, interrupted, trials: vec![trial] };
+        let text = text(&limit, &Conditions::default());
+        for part in expected {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        assert_eq!(text.contains("interrupted"), interrupted, "{text}");
+        assert_eq!(text.contains("generator"), gave_out.is_some(), "{text}");
+        // A search has no shares.
+        assert!(!text.contains("--share"), "{text}");
+        assert_eq!(limit.exit_code(), status, "{text}");
+    }
+
+    #[test]
+    fn answers() {
+        let (low, middle, high) = (Some(100.0), Some(140.0), Some(200.0));
+        check([low, high, None], false, &["\nThe server bears 100.0 ", "  broke        200.0 "], 0);
+        let between = "\nThe limit lies between 100.0 sessions/s (100.0 replies/s) and 200.0 ";
+        let why =
+            "gave out in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
+        check([low, high, middle], false, &[between, why], 3);
+        let before = "gave out before the server did, at 200.0 ";
+        check([low, None, high], false, &["\nThe server bears at least 100.0 ", before], 3);
+        check([None, high, None], false, &["\nNo rate was found"], 1);
+        check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
+    }
+
+    #[test]
+    fn interrupted_answers() {
+        let (low, high) = (Some(100.0), Some(200.0));
+        check([low, high, None], true, &["\nThe server bears 100.0 "], 0);
+        check([low, None, None], true, &["\nThe server bears at least 100.0 "], 3);
+        check([None, high, None], true, &["\nNo rate was found"], 3);
+        check([None, None, None], true, &["\nNothing is known of the server."], 3);
+    }
 }
