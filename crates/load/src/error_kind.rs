@@ -7,7 +7,7 @@ use std::fmt;
 pub enum ErrorKind {
     /// The target refused the connection (ECONNREFUSED).
     Refused,
-    /// No route, host unreachable, and other failures of connect.
+    /// No route to the target, or its host is unreachable (ENETUNREACH, EHOSTUNREACH).
     Unreachable,
     /// The connection was reset or broke (ECONNRESET, EPIPE).
     Reset,
@@ -35,7 +35,7 @@ pub enum ErrorKind {
     OutOfPorts,
     /// The generator had no descriptor left (EMFILE, ENFILE).
     OutOfDescriptors,
-    /// Anything else the system said.
+    /// Anything else the system said, of connecting too.
     Other,
 }
 

@@ -1,12 +1,16 @@
 //! Outcomes of several generators become one. Everything is added exactly: there are no means of
 //! means. What does not belong together is refused, with what differs and by how much.
 
+mod digest;
+
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::outcome::{Outcome, Setting};
 use crate::report::json;
+
+pub(crate) use digest::of_plan as digest;
 
 /// How far apart the windows of generators of one run may begin: clocks of different hosts that are
 /// kept by NTP differ by less, and the series are aligned no better than this. They may end when
@@ -72,14 +76,16 @@ fn refuse_shareless(first: &Labelled) -> Result<(), String> {
 }
 
 fn add(sum: &mut Outcome, other: Outcome) {
+    let (first_us, last_us) = starts_unix_us([&*sum, &other]);
+    sum.started_unix_us = first_us;
     let setting = &mut sum.setting;
+    setting.starts_apart_us = last_us - first_us;
     setting.share.extend(other.setting.share);
     setting.share.sort_unstable();
     setting.threads = setting.threads.saturating_add(other.setting.threads);
     setting.descriptors_max = setting.descriptors_max.min(other.setting.descriptors_max);
     // They begin together, so the longest holds them all.
     sum.window_us = sum.window_us.max(other.window_us);
-    sum.started_unix_us = sum.started_unix_us.min(other.started_unix_us);
     sum.cpu_us.0 = sum.cpu_us.0.saturating_add(other.cpu_us.0);
     sum.cpu_us.1 = sum.cpu_us.1.saturating_add(other.cpu_us.1);
     sum.measures.merge(&other.measures);
@@ -103,7 +109,8 @@ fn check(sum: &Outcome, other: &Outcome) -> Result<(), String> {
         let (ours, theirs) = (sum.interval_us, other.interval_us);
         return Err(format!("intervals of {ours} us and {theirs} us"));
     }
-    let apart_us = sum.started_unix_us.abs_diff(other.started_unix_us);
+    let (first_us, last_us) = starts_unix_us([sum, other]);
+    let apart_us = last_us - first_us;
     if apart_us > WINDOW_TOLERANCE_US {
         let (apart_s, allowed_s) = (apart_us as f64 / 1e6, WINDOW_TOLERANCE_US as f64 / 1e6);
         return Err(format!(
@@ -113,8 +120,32 @@ fn check(sum: &Outcome, other: &Outcome) -> Result<(), String> {
     Ok(())
 }
 
-/// What generators of one run may differ in.
-const MAY_DIFFER: [&str; 4] = ["command", "share", "threads", "descriptors_max"];
+/// When the first and the last of all generators held began. Both are kept, so that whether
+/// outcomes fit does not depend on the order in which they are merged.
+fn starts_unix_us(both: [&Outcome; 2]) -> (u64, u64) {
+    let [(first, last), (other_first, other_last)] = both.map(|outcome| {
+        let first_us = outcome.started_unix_us;
+        (first_us, first_us.saturating_add(outcome.setting.starts_apart_us))
+    });
+    (first.min(other_first), last.max(other_last))
+}
+
+/// What generators of one run may differ in; the log may have another path on another host. The
+/// digest, which is of what is in the log, is compared last, because other fields say more.
+const MAY_DIFFER: [&str; 8] = [
+    "command",
+    "share",
+    "threads",
+    "descriptors_max",
+    "log",
+    "log_beyond_get",
+    "digest",
+    "starts_apart_us",
+];
+
+/// What the digest is of, in the words of the command line.
+const DIGEST_OF: &str = "they ask for different things: the content of the log, --default-think, \
+                         --speed, --sessions, --warm-up, --host, --header or --files is not the same";
 
 /// Compared as JSON, so that a field that is added to the setting is compared too.
 fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {
@@ -122,6 +153,10 @@ fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {
         Ok(Value::Object(fields)) => fields,
         _ => unreachable!("a struct of numbers and strings is a JSON object"),
     };
+    if ours.log.is_some() != theirs.log.is_some() {
+        return Err("one replays a log and the other does not".into());
+    }
+    let digests_differ = ours.digest != theirs.digest;
     let theirs = fields(theirs);
     for (field, ours) in fields(ours) {
         let theirs = &theirs[&field];
@@ -129,7 +164,7 @@ fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {
             return Err(format!("`{field}` is {ours} in one and {theirs} in the other"));
         }
     }
-    Ok(())
+    if digests_differ { Err(DIGEST_OF.into()) } else { Ok(()) }
 }
 
 fn share_names(setting: &Setting) -> String {
@@ -196,6 +231,14 @@ mod tests {
              `latency_target_us` is 50000 in one and null in the other",
         );
         check(
+            |other| other.setting.log = None,
+            "share 1 and share 2 do not belong together: one replays a log and the other does not",
+        );
+        check(
+            |other| other.setting.digest = "0".into(),
+            &format!("share 1 and share 2 do not belong together: {DIGEST_OF}"),
+        );
+        check(
             |other| other.started_unix_us += 2_500_000,
             "share 1 and share 2 do not belong together: \
              their windows begin 2.500 s apart, and 0.100 s is allowed",
@@ -211,6 +254,7 @@ mod tests {
         let mut other = part(1);
         other.setting.descriptors_max = 1024;
         other.setting.threads = 16;
+        other.setting.log = Some("/elsewhere/requests.log".into());
         other.started_unix_us += WINDOW_TOLERANCE_US;
         other.interrupted = true;
         other.window_us /= 2;
@@ -220,6 +264,28 @@ mod tests {
         assert_eq!(sum.started_unix_us, part(0).started_unix_us);
         assert_eq!((sum.window_us, sum.interrupted), (part(0).window_us, true));
         assert_eq!(sum.void, ["late"]);
+    }
+
+    #[test]
+    fn windows_are_compared_with_the_first_and_the_last_in_any_grouping() {
+        let late = |index: u32, by_us| {
+            let mut outcome = part(index);
+            outcome.started_unix_us += by_us;
+            outcome
+        };
+        // The third is near enough to the second, and too far from the first.
+        let far = [late(0, 0), late(1, 60_000), late(2, 120_000)];
+        let near = [late(0, 60_000), late(1, 0), late(2, 100_000)];
+        for order in [[0, 1, 2], [1, 2, 0], [0, 2, 1]] {
+            let [a, b, c] = order.map(|index: usize| far[index].clone());
+            let all = Outcome::merge(vec![a, b]).and_then(|both| Outcome::merge(vec![both, c]));
+            assert!(all.unwrap_err().contains(" s apart, and 0.100 s is allowed"), "{order:?}");
+            let [a, b, c] = order.map(|index: usize| near[index].clone());
+            let both = Outcome::merge(vec![a, b]).unwrap();
+            let all = Outcome::merge(vec![both, c]).unwrap();
+            assert_eq!(all.started_unix_us, near[1].started_unix_us);
+            assert_eq!(all.setting.starts_apart_us, 100_000);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use workload::request_log::{RequestLog, wsesslog};
 
 use crate::expected;
+use crate::merge;
 use crate::outcome::Setting;
 use crate::plan::{ConnectionUse, Model, Plan, Process, Target, Verify};
 use crate::schedule::Schedule;
@@ -348,8 +349,11 @@ impl Options {
             lag_bound_us: plan.lag_bound_us,
             seed: plan.seed,
             log: self.log.as_ref().map(|path| path.display().to_string()),
+            log_beyond_get: plan.log.templates().iter().any(|asked| &*asked.method != "GET"),
+            digest: merge::digest(plan),
             share: vec![plan.share.0],
             generators: plan.share.1,
+            starts_apart_us: 0,
             threads: plan.threads as u32,
             descriptors_max: os::limits::descriptor_limit().unwrap_or(0),
         }

@@ -39,7 +39,7 @@ pub struct Outcome {
 }
 
 /// What a run was, as far as its reader needs it. Generators of one run agree in all of it but
-/// `command`, `share`, `threads` and `descriptors_max`.
+/// `command`, `log`, `share`, `starts_apart_us`, `threads` and `descriptors_max`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Setting {
@@ -69,12 +69,19 @@ pub struct Setting {
     pub lag_bound_us: u64,
     /// The seed of arrivals.
     pub seed: u64,
-    /// The request log's path.
+    /// The request log's path, as the generator with the first share knows it.
     pub log: Option<String>,
+    /// Whether the log has requests other than GET, whose replies are not verified.
+    pub log_beyond_get: bool,
+    /// A hash of all that generators of one run must agree in and that has no field here: the
+    /// requests of the log and their times, the fields sent, `--speed`, `--sessions` and the like.
+    pub digest: String,
     /// Which generators this outcome holds, from 0, in ascending order.
     pub share: Vec<u32>,
     /// How many generators the run has; 0 means one.
     pub generators: u32,
+    /// How much later than the first the last of the generators held began, in microseconds.
+    pub starts_apart_us: u64,
     /// Threads, of all generators held.
     pub threads: u32,
     /// The open-file limit that was in force, for hints; the lowest of the generators held.

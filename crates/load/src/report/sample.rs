@@ -100,8 +100,11 @@ fn setting() -> Setting {
         lag_bound_us: 1_000,
         seed: 7,
         log: Some("requests.log".into()),
+        log_beyond_get: false,
+        digest: "85944171f73967e8".into(),
         share: vec![0],
         generators: 1,
+        starts_apart_us: 0,
         threads: 2,
         descriptors_max: 20_000,
     }

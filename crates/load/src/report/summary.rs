@@ -74,8 +74,9 @@ fn run(text: &mut String, outcome: &Outcome) {
     };
     let threads = plural(setting.threads, "thread");
     let verified = match setting.verify.as_str() {
+        "bytes" if setting.log_beyond_get => "every byte of GETs verified",
         "bytes" => "every byte verified",
-        "length" => "lengths verified",
+        "length" => "lengths verified where known",
         _ => "bodies not verified",
     };
     let window = format::duration(outcome.window_us);
@@ -285,6 +286,22 @@ mod tests {
         closed.setting.arrivals = "closed".into();
         closed.setting.connections = Some(64);
         sample::check_golden("summary_empty.txt", &render(&closed));
+    }
+
+    #[test]
+    fn no_more_is_said_to_be_verified_than_is() {
+        let check = |verify: &str, log_beyond_get, expected: &str| {
+            let mut outcome = sample::empty();
+            outcome.setting.verify = verify.into();
+            outcome.setting.log_beyond_get = log_beyond_get;
+            let text = render(&outcome);
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(&format!("; {expected} Requests ")), "{text}");
+        };
+        check("none", false, "bodies not verified");
+        check("length", true, "lengths verified where known");
+        check("bytes", false, "every byte verified");
+        check("bytes", true, "every byte of GETs verified");
     }
 
     #[test]
