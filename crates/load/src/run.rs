@@ -165,6 +165,8 @@ fn clients(
             os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;
         }
         os::process::set_precise_timers()?;
+        // Where it is refused, requests cost a little more.
+        let _ = os::process::unshare_descriptors();
         Clients::new(plan, shared, work)
     };
     let outcome = prepare().and_then(Clients::run);
