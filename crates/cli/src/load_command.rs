@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use load::find_limit::{self, Conditions, Limit, Trial};
+use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
 use load::options::Options;
@@ -162,7 +162,7 @@ impl Watch for Observer {
 const TRIAL: &str = "5s";
 const TRIAL_WARM_UP_US: u64 = 1_000_000;
 /// Time for the server to recover between trials.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+const REST_US: u64 = 500_000;
 
 fn find_limit(
     options: &Options,
@@ -191,6 +191,8 @@ fn find_limit(
     if !output.quiet {
         note(&format!("looking for the highest rate with {conditions}\n"));
     }
+    plan.rest_us = REST_US;
+    let window_us = plan.duration_us.unwrap_or(1);
     let mut trial = |rate: f64| {
         // Also when it came while nothing was being measured.
         if observer.interrupt.came() {
@@ -201,7 +203,6 @@ fn find_limit(
         if outcome.interrupted {
             return Ok(None);
         }
-        std::thread::sleep(PAUSE);
         Ok(Some(outcome))
     };
     let mut seen = |trial: &Trial| {
@@ -209,7 +210,8 @@ fn find_limit(
             note(&report::limit::trial(trial));
         }
     };
-    let limit = find_limit::search(conditions, first_rate, &mut trial, &mut seen);
+    let rates = Rates { first: first_rate, min: 1e6 / window_us.max(1) as f64 };
+    let limit = find_limit::search(conditions, rates, &mut trial, &mut seen);
     show_limit(&limit.map_err(Failure::Operation)?, conditions, output)
 }
 

@@ -23,8 +23,14 @@ const VOID_TRIALS: u32 = 2;
 const TRIALS_OF_END_MAX: u32 = 2 * CONFIRMATIONS;
 /// A search that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
-/// Nobody asks for less, in sessions per second.
-const RATE_MIN: f64 = 0.1;
+/// Where a search begins, and below what it does not go, in sessions per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// The rate of the first trial, if it is not too low.
+    pub first: f64,
+    /// The lowest rate of which a trial says anything: a few sessions in its window.
+    pub min: f64,
+}
 
 /// One run at one rate.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,19 +78,19 @@ pub struct Rung {
     pub trials: u32,
 }
 
-/// Makes trials until the limit is known. `first_rate` is where to begin, in sessions per second.
-/// A `trial` without an outcome was broken off, and the search is.
+/// Makes trials until the limit is known. A `trial` without an outcome was broken off, and then
+/// the search is too.
 ///
 /// # Errors
 /// What kept a trial from being made.
 pub fn search(
     conditions: &Conditions,
-    first_rate: f64,
+    rates: Rates,
     trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, String>,
     seen: &mut dyn FnMut(&Trial),
 ) -> Result<Limit, String> {
-    let mut search = Search { conditions, trials: Vec::new() };
-    let mut rate = Some(first_rate.max(RATE_MIN));
+    let mut search = Search { conditions, rate_min: rates.min, trials: Vec::new() };
+    let mut rate = Some(rates.first.max(rates.min));
     while let Some(next) = rate.filter(|_| search.trials.len() < TRIALS_MAX) {
         let Some(outcome) = trial(next)? else { return Ok(search.limit(true)) };
         seen(search.add(next, &outcome));
@@ -95,6 +101,7 @@ pub fn search(
 
 struct Search<'a> {
     conditions: &'a Conditions,
+    rate_min: f64,
     trials: Vec<Trial>,
 }
 
@@ -106,7 +113,7 @@ impl Search<'_> {
         }
         let Some(low) = self.highest_held() else {
             let lowest = self.trials.iter().map(|trial| trial.rate).reduce(f64::min)?;
-            return (lowest / 2.0 >= RATE_MIN).then_some(lowest / 2.0);
+            return (lowest / 2.0 >= self.rate_min).then_some(lowest / 2.0);
         };
         let broken = self.lowest_broken();
         match [broken, self.gave_out()].into_iter().flatten().reduce(f64::min) {

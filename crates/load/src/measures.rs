@@ -232,8 +232,8 @@ impl Counts {
     /// Adds what another counted.
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
-            sessions_failed, sessions_unfinished, requests, replies, replies_in_window, body_bytes_in_window,
-            in_flight_begin, in_flight_end, replies_in_time,
+            sessions_failed, sessions_unfinished, requests, replies, replies_in_window,
+            body_bytes_in_window, in_flight_begin, in_flight_end, replies_in_time,
             requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
             connections_tried, connections, connections_open_max, connection_time_us);
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));

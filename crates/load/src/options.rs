@@ -140,6 +140,7 @@ impl Options {
             cpus: self.cpus()?,
             share: self.share()?,
             start_unix_us: self.start_at()?,
+            rest_us: 0,
             seed: self.seed,
             notes,
             log: Arc::new(log),

@@ -51,6 +51,8 @@ pub struct Plan {
     pub share: (u32, u32),
     /// When all generators start, in microseconds since 1970; none: now.
     pub start_unix_us: Option<u64>,
+    /// Time before the start, in microseconds: for a server that was loaded before to recover.
+    pub rest_us: u64,
     /// Seeds the arrival process.
     pub seed: u64,
     /// What of the log is ignored or remarkable, for the user.

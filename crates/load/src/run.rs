@@ -85,7 +85,8 @@ fn start_of(plan: &Plan) -> Result<(u64, u64), String> {
     let now_us = os::clock::now();
     let unix_us = seconds as u64 * 1_000_000 + u64::from(nanoseconds) / 1000;
     let Some(start_unix_us) = plan.start_unix_us else {
-        return Ok((now_us + GET_READY_US, unix_us + GET_READY_US));
+        let wait_us = GET_READY_US.max(plan.rest_us);
+        return Ok((now_us + wait_us, unix_us + wait_us));
     };
     match start_unix_us.checked_sub(unix_us) {
         Some(wait_us) => Ok((now_us + wait_us, start_unix_us)),

@@ -31,9 +31,13 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
     }
 }
 
+fn from(first: f64) -> Rates {
+    Rates { first, min: 0.1 }
+}
+
 fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
     let mut trial = |rate: f64| Ok(Some(outcome(rate, capacity, generator_capacity)));
-    search(&Conditions::default(), first_rate, &mut trial, &mut |_| {}).unwrap()
+    search(&Conditions::default(), from(first_rate), &mut trial, &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn a_server_on_the_edge_moves_the_limit_down() {
         let capacity = if asked > 1 { 500.0 } else { 1000.0 };
         Ok(Some(outcome(rate, capacity, f64::INFINITY)))
     };
-    let limit = search(&Conditions::default(), 800.0, &mut trial, &mut |_| {}).unwrap();
+    let limit = search(&Conditions::default(), from(800.0), &mut trial, &mut |_| {}).unwrap();
     assert!(limit.held.unwrap().rate <= 501.0, "{limit:?}");
 }
 
@@ -83,7 +87,7 @@ fn a_server_on_the_edge_moves_the_limit_down() {
 fn the_time_that_breaks_is_named() {
     let conditions: Conditions = "p99=500us".parse().unwrap();
     let mut trial = |rate: f64| Ok(Some(outcome(rate, 1000.0, f64::INFINITY)));
-    let limit = search(&conditions, 100.0, &mut trial, &mut |_| {}).unwrap();
+    let limit = search(&conditions, from(100.0), &mut trial, &mut |_| {}).unwrap();
     assert_eq!(limit.held, None);
     assert_eq!(limit.causes()[0].condition, "p99=500us");
 }
@@ -97,7 +101,7 @@ fn find_with_voids(is_void: impl Fn(usize, f64) -> bool, first_rate: f64) -> Lim
         let generator_capacity = if is_void(made, rate) { 0.0 } else { f64::INFINITY };
         Ok(Some(outcome(rate, 1000.0, generator_capacity)))
     };
-    search(&Conditions::default(), first_rate, &mut trial, &mut |_| {}).unwrap()
+    search(&Conditions::default(), from(first_rate), &mut trial, &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -161,7 +165,7 @@ fn an_interrupted_search_keeps_its_trials() {
             made += 1;
             Ok((made <= complete).then(|| outcome(rate, 1000.0, f64::INFINITY)))
         };
-        let limit = search(&Conditions::default(), 400.0, &mut trial, &mut |_| {}).unwrap();
+        let limit = search(&Conditions::default(), from(400.0), &mut trial, &mut |_| {}).unwrap();
         assert!(limit.interrupted);
         assert_eq!(limit.trials.len(), complete);
         assert_eq!(limit.held.map(|rung| rung.rate), held);

@@ -43,7 +43,7 @@ pub(crate) fn run() -> Outcome {
 pub(crate) fn void() -> Outcome {
     let mut outcome = run();
     outcome.measures.errors.set(ErrorKind::OutOfPorts, 2_000);
-    outcome.measures.times.lag.record_n(12_000, 2_000).unwrap();
+    outcome.measures.times.lag.record_n(12_000, 2_000).expect("the sample is whole");
     outcome.void = vec![
         "the generator itself was late: its lag is 12.000 ms at the 99th percentile, more than \
          the 1.000 ms allowed"
@@ -141,18 +141,18 @@ fn counts() -> Counts {
 fn record(measures: &mut Measures) {
     let times = &mut measures.times;
     for (value_us, count) in [(900, 40_000), (1_800, 2_500), (48_000, 400), (2_000_000, 100)] {
-        times.corrected.record_n(value_us, count).unwrap();
-        times.uncorrected.record_n(value_us.min(400_000), count).unwrap();
-        times.first_byte.record_n(value_us.min(400_000) / 2, count).unwrap();
+        times.corrected.record_n(value_us, count).expect("the sample is whole");
+        times.uncorrected.record_n(value_us.min(400_000), count).expect("the sample is whole");
+        times.first_byte.record_n(value_us.min(400_000) / 2, count).expect("the sample is whole");
     }
-    times.connect.record_n(120, 7_190).unwrap();
-    times.lag.record_n(30, 42_000).unwrap();
-    times.lag.record_n(700, 700).unwrap();
+    times.connect.record_n(120, 7_190).expect("the sample is whole");
+    times.lag.record_n(30, 42_000).expect("the sample is whole");
+    times.lag.record_n(700, 700).expect("the sample is whole");
     for (value_us, count) in [(250_400, 3_595), (750_400, 3_595)] {
-        times.connection.record_n(value_us, count).unwrap();
+        times.connection.record_n(value_us, count).expect("the sample is whole");
     }
-    times.session.record_n(520_000, 6_980).unwrap();
-    times.session_failed.record_n(10_040_000, 200).unwrap();
+    times.session.record_n(520_000, 6_980).expect("the sample is whole");
+    times.session_failed.record_n(10_040_000, 200).expect("the sample is whole");
 }
 
 fn files(measures: &mut Measures) {
@@ -208,8 +208,8 @@ fn interval(index: u64) -> Interval {
     if index == 2 {
         interval.replies = 0;
     } else {
-        interval.times.record_n(900, 3_500).unwrap();
-        interval.times.record_n(2_000_000, 80 + index).unwrap();
+        interval.times.record_n(900, 3_500).expect("the sample is whole");
+        interval.times.record_n(2_000_000, 80 + index).expect("the sample is whole");
     }
     interval
 }
@@ -219,15 +219,16 @@ fn interval(index: u64) -> Interval {
 pub(crate) fn check_golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
+        std::fs::create_dir_all(path.parent().expect("the sample is whole"))
+            .expect("the sample is whole");
+        std::fs::write(&path, text).expect("the sample is whole");
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     let first = text.lines().zip(expected.lines()).position(|(now, golden)| now != golden);
     let line = first.unwrap_or(text.lines().count().min(expected.lines().count()));
     assert!(
         text == expected,
-        "{name} differs from line {} on: UPDATE_GOLDEN=1 rewrites it\n  golden: {:?}\n  now:    {:?}",
+        "{name} differs from line {} on: UPDATE_GOLDEN=1 rewrites it\n  golden: {:?}\n  now: {:?}",
         line + 1,
         expected.lines().nth(line).unwrap_or_default(),
         text.lines().nth(line).unwrap_or_default(),

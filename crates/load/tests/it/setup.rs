@@ -86,6 +86,7 @@ pub(crate) fn plan(server: SocketAddr, log: RequestLog) -> Plan {
         cpus: Vec::new(),
         share: (0, 1),
         start_unix_us: None,
+        rest_us: 0,
         seed: 1,
         notes: Vec::new(),
     }

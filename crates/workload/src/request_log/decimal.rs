@@ -40,11 +40,24 @@ pub(super) fn us(bytes: &[u8]) -> Option<u64> {
     {
         return Some(us);
     }
+    if let Some(us) = plain_us(bytes) {
+        return Some(us);
+    }
     let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     let text = std::str::from_utf8(bytes).ok().filter(|_| bytes.iter().all(is_number))?;
     let seconds: f64 = text.parse().ok()?;
     // A cast saturates: what is too large is found to be by the builder.
     (seconds.is_finite() && seconds >= 0.0).then(|| (seconds * 1e6).round() as u64)
+}
+
+/// All of `bytes` as seconds with at most six digits behind a point: exact, where a float of so
+/// many digits is not.
+fn plain_us(bytes: &[u8]) -> Option<u64> {
+    let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
+    let (seconds, fraction) = (whole(&bytes[..point])?, bytes.get(point + 1..).unwrap_or(&[]));
+    let scale = POWERS[6_usize.checked_sub(fraction.len())?];
+    let parts = if fraction.is_empty() { 0 } else { whole(fraction)? };
+    seconds.checked_mul(1_000_000)?.checked_add(parts * scale)
 }
 
 /// All of `bytes` as a whole number.
@@ -72,6 +85,8 @@ mod tests {
         check("0.0000014", Some(1));
         check("0.0000015", Some(2));
         check("1700000000.123456", Some(1_700_000_000_123_456));
+        check("4379538356.270001", Some(4_379_538_356_270_001));
+        check("43795383561.27", Some(43_795_383_561_270_000));
         check("1e-3", Some(1000));
         check("+2", Some(2_000_000));
         check("99999999999999999999", Some(u64::MAX));
