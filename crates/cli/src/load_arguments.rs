@@ -50,8 +50,7 @@ pub(crate) enum LoadCommand {
 #[derive(Args)]
 #[command(next_help_heading = "What is asked for")]
 pub(crate) struct RunArguments {
-    /// http://host[:port][/path]; of several, sessions take turns
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", help = URL_HELP)]
     urls: Vec<String>,
     /// Replay the sessions of a request log (httperf's format; see `ropewalk log`)
     #[arg(long, value_name = "FILE")]
@@ -135,6 +134,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "CONDITIONS", help_heading = "What is looked at")]
     find_limit: Option<String>,
 }
+
+const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
 
 const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or a schedule of \
     steps and ramps: 500@30s,500..2000@60s";
