@@ -94,7 +94,12 @@ fn causes(causes: &[&Violation]) -> String {
 fn sureness(held: Rung, broke: Rung) -> String {
     let gap = (broke.rate / held.rate - 1.0) * 100.0;
     let unanimous = held.held == held.trials && broke.held == 0;
-    let agreement = if unanimous { "all trials agree" } else { "trials at one rate disagree" };
+    let few = held.trials.min(broke.trials);
+    let agreement = match unanimous {
+        true if few < 3 => "all trials that count agree, but most at one end were void".to_owned(),
+        true => format!("all trials agree, {few} or more at each end"),
+        false => "trials at one rate disagree".to_owned(),
+    };
     format!("{agreement}; the limit lies within {gap:.1} % above what held")
 }
 

@@ -65,10 +65,13 @@ impl LoadRun {
         self.kinds_of_error().map(|(_, count)| count).sum()
     }
 
-    /// What happened within the measured window, in a second: `requests`, `replies`. Of a run
-    /// whose `--interval` is the window. (The counts hold what came after the window as well.)
+    /// What happened within the measured window, in a second: `requests`, `replies`. (The counts
+    /// hold what came after the window as well, and so do further intervals.)
     pub(super) fn per_second(&self, name: &str) -> f64 {
-        self.report["series"][0][name].as_f64().unwrap_or(0.0) / self.seconds()
+        let interval_us = self.report["interval_us"].as_f64().unwrap_or(1e6);
+        let in_window = (self.seconds() * 1e6 / interval_us).round().max(1.0) as usize;
+        let intervals = self.report["series"].as_array().into_iter().flatten().take(in_window);
+        intervals.filter_map(|interval| interval[name].as_f64()).sum::<f64>() / self.seconds()
     }
 
     /// Most connections open at a time. The count of the run grows when connections are opened, so
@@ -109,10 +112,15 @@ mod tests {
         let run = run(json!({
             "window_us": 2_000_000, "counts": { "replies": 90, "connections_open_max": 3 },
             "errors": { "reset": 0 }, "void": [], "first_bad": null,
-            "times": { "lag": { "p99_ms": 0.25 } }, "series": [{ "requests": 80, "connections": 64 }],
+            "times": { "lag": { "p99_ms": 0.25 } }, "interval_us": 1_000_000,
+            "series": [
+                { "requests": 80, "connections": 64 },
+                { "requests": 40, "connections": 64 },
+                { "requests": 7, "connections": 9 },
+            ],
         }));
         assert_eq!((run.count("replies"), run.time_ms("lag", "p99_ms")), (90, 0.25));
-        assert_eq!((run.per_second("requests"), run.seconds()), (40.0, 2.0));
+        assert_eq!((run.per_second("requests"), run.seconds()), (60.0, 2.0));
         assert_eq!((run.errors(), run.connections_open(), run.complaint()), (0, 64, None));
     }
 
