@@ -6,6 +6,7 @@
 pub mod access_log;
 mod builder;
 mod decimal;
+mod escape;
 mod index;
 mod templates;
 pub mod wsesslog;

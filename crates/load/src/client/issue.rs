@@ -19,22 +19,6 @@ impl Clients<'_> {
     /// Begins a session on a slot that is free.
     pub(super) fn begin(&mut self, session: u64, intended_us: u64) {
         let id = self.take_slot(self.target_of(session));
-        let timed = matches!(self.plan.model, Model::Open(_));
-        self.begin_on(id, session, intended_us, timed);
-    }
-
-    /// Begins the next session of a closed run in the place of the last, whose connection may lead
-    /// elsewhere.
-    pub(super) fn begin_next(&mut self, id: u32) {
-        self.release(id);
-        if self.now_us < self.recorder.window.to_us
-            && let Some((session, _)) = self.starts.next()
-        {
-            self.begin(session, self.now_us);
-        }
-    }
-
-    fn begin_on(&mut self, id: u32, session: u64, intended_us: u64, timed: bool) {
         let measured = self.recorder.window.contains(intended_us);
         let length = self.requests(session).len();
         self.recorder.session_due(self.now_us, measured);
@@ -48,7 +32,19 @@ impl Clients<'_> {
         slot.session_measured = measured;
         (slot.session_failed, slot.is_broken) = (false, false);
         (slot.position, slot.issued, slot.replies) = (0, 0, 0);
+        let timed = matches!(self.plan.model, Model::Open(_));
         self.issue(id, intended_us, timed);
+    }
+
+    /// Begins the next session of a closed run in the place of the last, whose connection may lead
+    /// elsewhere.
+    pub(super) fn begin_next(&mut self, id: u32) {
+        self.release(id);
+        if self.now_us < self.recorder.window.to_us
+            && let Some((session, _)) = self.starts.next()
+        {
+            self.begin(session, self.now_us);
+        }
     }
 
     /// A slot without session, with a connection to `target` if one is kept.
@@ -117,11 +113,11 @@ impl Clients<'_> {
         match sent {
             Ok(sent) => {
                 self.connected(id);
-                self.handed_over(id, sent, READ);
+                self.handed_over(id, sent);
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.set_deadline(id, started_us + self.plan.connect_timeout_us);
-                self.handed_over(id, 0, READ.with(Interest::WRITE));
+                self.handed_over(id, 0);
             }
             Err(why) => self.fail(id, of_connect(&why)),
         }
@@ -141,12 +137,12 @@ impl Clients<'_> {
     }
 
     /// Of the request in `text`, `sent` bytes are on their way over a new connection.
-    fn handed_over(&mut self, id: u32, sent: usize, interest: Interest) {
+    fn handed_over(&mut self, id: u32, sent: usize) {
         let slot = &mut self.slots[id as usize];
         let key = key(id, slot.generation);
         let waits_for_room = sent < self.text.len();
         slot.watches_room = waits_for_room;
-        let interest = if waits_for_room { READ.with(Interest::WRITE) } else { interest };
+        let interest = if waits_for_room { READ.with(Interest::WRITE) } else { READ };
         let socket = slot.socket.as_ref().expect("it has just been opened");
         if let Err(why) = self.epoll.add(socket.as_fd(), interest, key) {
             return self.fail(id, of_system(&why));

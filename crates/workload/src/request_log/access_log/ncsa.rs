@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::{Format, Line, time};
 use crate::request_log::decimal;
+use crate::request_log::escape::unescape;
 
 /// Reads a line; or says why not.
 pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
@@ -90,15 +91,6 @@ fn quoted<'b>(rest: &mut &'b [u8]) -> Option<Cow<'b, [u8]>> {
     }
     *rest = &text[position + 1..];
     Some(plain.into())
-}
-
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        other => other,
-    }
 }
 
 /// Two hexadecimal digits.

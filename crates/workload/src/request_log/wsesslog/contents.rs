@@ -1,5 +1,7 @@
 //! The body of a request: httperf's quotes and escapes.
 
+use crate::request_log::escape::unescape;
+
 /// What was read, or why not.
 pub(super) enum Contents {
     /// The body, how many bytes of the log it took, and how many of these are line ends.
@@ -35,16 +37,6 @@ pub(super) fn read(bytes: &[u8]) -> Contents {
     match quote {
         Some(_) => Contents::Open,
         None => Contents::Read { body, taken: position, line_ends },
-    }
-}
-
-/// What the character after a backslash stands for.
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        other => other,
     }
 }
 
