@@ -165,10 +165,20 @@ mod tests {
 
     #[test]
     fn an_interrupt_arrives() {
-        let client = start("trap 'echo enough; exit' INT; echo; sleep 0.3; sleep 60");
-        thread::sleep(Duration::from_millis(100));
+        let mark = std::env::temp_dir().join(format!("interrupt-{}", std::process::id()));
+        // A shell looks at its traps between two commands, so that none may be long.
+        let client = start(&format!(
+            "trap 'echo enough; exit' INT; : > {}; while :; do sleep 0.02; done",
+            mark.display()
+        ));
+        let begun_us = os::clock::now();
+        while !mark.exists() {
+            assert!(os::clock::now() - begun_us < 20_000_000, "the shell has not begun");
+            thread::sleep(LOOK);
+        }
         client.interrupt();
         let finished = client.finish(Duration::from_secs(20)).expect("it ends");
+        fs::remove_file(mark).expect("the shell made it");
         assert_eq!(finished.output.trim(), "enough");
     }
 }
