@@ -11,7 +11,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, Plan, Start};
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop",
@@ -19,6 +19,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "SPED (Flash, USENIX 1999, section 3.3)",
     about: "one thread, one epoll set for all connections of a partition",
     knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
     plan,
     start,
 };
@@ -27,7 +28,7 @@ const KNOBS: &[Knob] =
     &[reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan { workers: 1, listeners_per_worker: true }
+    Plan { processes: None, workers: 1, listeners_per_worker: true }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -11,7 +11,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, Plan, Start};
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-per-core",
@@ -19,6 +19,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     paper: "N-copy (Geneves 2012, section II.B), with threads",
     about: "one pinned event loop per CPU, each with a listener of its own",
     knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
     plan,
     start,
 };
@@ -39,7 +40,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         0 => cpus.max(1),
         workers => workers,
     };
-    Plan { workers, listeners_per_worker: true }
+    Plan { processes: None, workers, listeners_per_worker: true }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -36,6 +36,8 @@ pub struct EngineSpec {
     pub about: &'static str,
     /// What can be set.
     pub knobs: &'static [Knob],
+    /// The ways to send files that it can afford, its usual one first.
+    pub sendfile: &'static [SendfileMode],
     /// How many workers a partition gets and whose listeners they are.
     pub plan: fn(&KnobValues, cpus: usize) -> Plan,
     /// Starts it.
@@ -48,9 +50,33 @@ pub fn find(name: &str) -> Option<&'static EngineSpec> {
     ENGINES.iter().find(|spec| spec.name == name)
 }
 
+/// How the bytes of files that are not in the cache's memory are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendfileMode {
+    /// The socket never blocks: a slow reader costs no thread. The disk may still block.
+    NonBlocking,
+    /// The socket blocks too, with a timeout: one call sends a whole file, and the disk is read in
+    /// larger pieces (Harji 2010; Genevès 2012, §IV). Only where a slow reader delays nobody else.
+    Blocking,
+    /// Non-blocking, but first the kernel is asked whether the file's next bytes are in memory. If
+    /// not, the engine has them fetched where that delays nobody.
+    Probe,
+}
+
+/// Processes of an engine, unless it runs in that of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// How many for each partition.
+    pub count: usize,
+    /// Whether each has listeners of its own, or all share one set.
+    pub listeners_per_process: bool,
+}
+
 /// What a partition of an engine consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Processes that the architecture consists of; each is a whole copy of what follows.
+    pub processes: Option<Processes>,
     /// How many workers.
     pub workers: usize,
     /// Whether each worker has listeners of its own (`SO_REUSEPORT`).
@@ -63,8 +89,13 @@ pub struct Start {
     pub partitions: Vec<PartitionStart>,
     /// Runs jobs.
     pub runner: Arc<jobs::Runner>,
-    /// Bound on connections of the whole server.
+    /// Bound on connections of the whole engine.
     pub connections_max: usize,
+    /// How files are sent: one of the ways in the engine's row.
+    pub sendfile: SendfileMode,
+    /// Whether listeners are shared with other workers or processes, and an arrival is to wake one
+    /// of them instead of all.
+    pub exclusive_wakeups: bool,
     /// The engine's knobs.
     pub knobs: KnobValues,
 }
@@ -75,7 +106,14 @@ pub struct PartitionStart {
     pub cpus: Vec<usize>,
     /// Its workers, as many as the plan said.
     pub workers: Vec<WorkerStart>,
+    /// Makes more workers: for engines that do not know at the start how many threads they will
+    /// have. They share the partition's cache.
+    pub more: MakeWorker,
 }
+
+/// Makes workers, from any thread. Each has counters of its own, which stay for ever: an engine
+/// that ends threads keeps their workers for the next ones.
+pub type MakeWorker = Arc<dyn Fn() -> Worker + Send + Sync>;
 
 /// One worker.
 pub struct WorkerStart {

@@ -2,16 +2,17 @@
 //! have several.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, PartitionStart, Plan, Start, WorkerStart};
+use engines::{Engine, MakeWorker, PartitionStart, Plan, Start, WorkerStart};
 use file_cache::Cache;
-use session::{AccessLog, Counters, Worker, WorkerParts};
+use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
+use site::Site;
 use site::resource::Entry;
 
-use crate::access_log::{Log, Reopener};
+use crate::access_log::{Log, LogEnds, Reopener};
 use crate::config::{Config, Settings, cpus};
 use crate::listeners::{self, Listeners};
 use crate::partitions::{Machine, Partition};
@@ -24,7 +25,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     description: String,
     log: Option<Log>,
-    counters: Vec<Arc<Counters>>,
+    counters: Arc<CounterBook>,
     /// The second level of each partition.
     caches: Vec<Arc<Cache<Entry>>>,
     /// What had left them when workers were last told of it.
@@ -68,7 +69,7 @@ impl Server {
             settings,
             ready: &ready,
             log: log.as_ref(),
-            counters: vec![],
+            counters: Arc::default(),
             caches: vec![],
         };
         let partitions = assembly.partitions(listeners)?;
@@ -77,6 +78,8 @@ impl Server {
             partitions,
             runner: Arc::new(runner),
             connections_max: ready.descriptors.connections,
+            sendfile: ready.engine.spec.sendfile[0],
+            exclusive_wakeups: false,
             knobs: ready.engine.knobs.clone(),
         };
         let spec = ready.engine.spec;
@@ -97,10 +100,10 @@ impl Server {
         &self.description
     }
 
-    /// The counters of its workers.
+    /// The counters of all workers it has had until now.
     #[must_use]
-    pub fn counters(&self) -> &[Arc<Counters>] {
-        &self.counters
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
+        self.counters.lock().clone()
     }
 
     /// Something that reopens the access log, if there is one.
@@ -157,7 +160,8 @@ impl Server {
             }
         }
         let joined = self.engine.join();
-        let sum = |counter: fn(&Counters) -> u64| self.counters.iter().map(|c| counter(c)).sum();
+        let counters = self.counters.lock().clone();
+        let sum = |counter: fn(&Counters) -> u64| counters.iter().map(|c| counter(c)).sum();
         let summary = Summary {
             connections: sum(|counters| counters.connections_accepted.get()),
             requests: sum(|counters| counters.requests.get()),
@@ -173,7 +177,7 @@ struct Assembly<'a> {
     settings: &'a Settings,
     ready: &'a Ready,
     log: Option<&'a Log>,
-    counters: Vec<Arc<Counters>>,
+    counters: Arc<CounterBook>,
     caches: Vec<Arc<Cache<Entry>>>,
 }
 
@@ -184,7 +188,8 @@ impl Assembly<'_> {
         let mut starts = Vec::new();
         for (partition, plan) in self.ready.partitions.iter().zip(&self.ready.plans) {
             let own: Vec<_> = sets.by_ref().take(listener_sets(plan)).collect();
-            let mut workers = self.workers(partition, plan);
+            let shop = Arc::new(self.shop(plan));
+            let mut workers = workers(&shop, partition, plan);
             for (index, worker) in workers.iter_mut().enumerate() {
                 // A plan without own listeners has one set, which all workers copy.
                 let set = own[index % own.len()].iter();
@@ -193,43 +198,81 @@ impl Assembly<'_> {
                     .collect::<Result<_, _>>()
                     .map_err(failed)?;
             }
-            starts.push(PartitionStart { cpus: partition.cpus.clone(), workers });
+            let more: MakeWorker = Arc::new(move || shop.make());
+            starts.push(PartitionStart { cpus: partition.cpus.clone(), workers, more });
         }
         Ok(starts)
     }
 
-    fn workers(&mut self, partition: &Partition, plan: &Plan) -> Vec<WorkerStart> {
-        let partitions = self.ready.partitions.len();
-        let descriptors = self.ready.descriptors.cache;
+    fn shop(&mut self, plan: &Plan) -> Shop {
+        let ready = self.ready;
+        let (descriptors, partitions) = (ready.descriptors.cache, ready.partitions.len());
         let cache = ready::cache(self.settings, descriptors, partitions, plan.workers);
         self.caches.push(Arc::clone(&cache));
-        let cpu = |index: usize| match partition.cpus.len() {
-            0 => None,
-            count => Some(partition.cpus[index % count]),
-        };
-        let start = |index| WorkerStart {
-            worker: self.worker(&cache),
-            cpu: cpu(index),
-            listeners: Vec::new(),
-        };
-        (0..plan.workers).map(start).collect()
-    }
-
-    fn worker(&mut self, cache: &Arc<Cache<Entry>>) -> Worker {
-        let counters = Arc::new(Counters::default());
-        self.counters.push(Arc::clone(&counters));
-        let log = self.log.map(|log| Box::new(log.worker()) as Box<dyn AccessLog>);
         let settings = &self.settings.cache;
-        Worker::new(WorkerParts {
-            site: Arc::clone(&self.ready.site),
-            limits: Arc::clone(&self.ready.limits),
-            listings: Arc::clone(&self.ready.listings),
-            cache: Arc::clone(cache),
+        Shop {
+            site: Arc::clone(&ready.site),
+            limits: Arc::clone(&ready.limits),
+            listings: Arc::clone(&ready.listings),
+            cache,
             first_level_slots_max: settings.first_level_slots_max as usize,
             revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
-            log,
-            counters,
+            log: self.log.map(Log::ends),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+}
+
+fn workers(shop: &Shop, partition: &Partition, plan: &Plan) -> Vec<WorkerStart> {
+    let cpu = |index: usize| match partition.cpus.len() {
+        0 => None,
+        count => Some(partition.cpus[index % count]),
+    };
+    let start = |index| WorkerStart { worker: shop.make(), cpu: cpu(index), listeners: Vec::new() };
+    (0..plan.workers).map(start).collect()
+}
+
+/// Where the workers of a partition are made, at the start and later.
+struct Shop {
+    site: Arc<Site>,
+    limits: Arc<Limits>,
+    listings: Arc<Listings>,
+    cache: Arc<Cache<Entry>>,
+    first_level_slots_max: usize,
+    revalidate_us: u64,
+    log: Option<LogEnds>,
+    counters: Arc<CounterBook>,
+}
+
+impl Shop {
+    fn make(&self) -> Worker {
+        Worker::new(WorkerParts {
+            site: Arc::clone(&self.site),
+            limits: Arc::clone(&self.limits),
+            listings: Arc::clone(&self.listings),
+            cache: Arc::clone(&self.cache),
+            first_level_slots_max: self.first_level_slots_max,
+            revalidate_us: self.revalidate_us,
+            log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
+            counters: self.counters.open(),
         })
+    }
+}
+
+/// The counters of all workers.
+#[derive(Default)]
+struct CounterBook(Mutex<Vec<Arc<Counters>>>);
+
+impl CounterBook {
+    /// Counters for one more worker.
+    fn open(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::default());
+        self.lock().push(Arc::clone(&counters));
+        counters
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

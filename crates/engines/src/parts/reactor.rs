@@ -17,7 +17,7 @@ use session::{Connection, Done, Tick, Worker};
 use super::connections::Connections;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
 use super::loops::Shared;
-use super::step::{Step, step};
+use super::step::{Step, Turn, step};
 use crate::WorkerStart;
 use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
@@ -166,7 +166,7 @@ impl Reactor {
 
     #[inline]
     fn drive_unguarded(&mut self, key: u64) {
-        let mut file_bytes = self.file_chunk_bytes;
+        let mut turn = Turn::new(self.file_chunk_bytes);
         let mut steps = STEPS_PER_TURN;
         loop {
             let Some(slot) = self.connections.get(key) else { return };
@@ -176,7 +176,7 @@ impl Reactor {
                 &mut self.worker,
                 &mut self.buffer,
                 &mut slot.ready,
-                &mut file_bytes,
+                &mut turn,
             );
             match taken {
                 Step::More => steps = steps.saturating_sub(1),
@@ -186,6 +186,8 @@ impl Reactor {
                     self.run_job(key);
                     steps = steps.saturating_sub(STEPS_PER_JOB);
                 }
+                // Nobody here fetches: sending waits for the disk, and everybody with it.
+                Step::Cold => turn.is_fetched = true,
                 Step::JobOut => return, // this engine runs jobs on the spot: none is ever out
                 Step::Closed => return self.close(key),
             }

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use os::files::NowaitRead;
 use session::{Connection, Op, Worker};
 
 /// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
@@ -28,6 +29,9 @@ pub(crate) enum Step {
     More,
     /// Progress in a long file: let others have a turn, then take another step.
     Yield,
+    /// The next bytes of the file are not in memory: [`Connection::next`] says which they are. Only
+    /// if the turn asks for probes; once they have been fetched, `Turn::is_fetched` says so.
+    Cold,
     /// Nothing until the socket is ready.
     Wait,
     /// A job wants to be taken.
@@ -38,8 +42,30 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// Takes one step. `buffer` is lent to receive into and to gather a response in; `file_bytes` is
-/// how much of a file may still be sent before others get a turn.
+/// What a connection may do before others get a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// How much of files may still be sent.
+    pub(crate) file_bytes: u64,
+    /// Whether to ask the kernel before a file is sent whether its bytes are in memory.
+    pub(crate) is_probing: bool,
+    /// Whether the next bytes were just fetched: they are sent without another question.
+    pub(crate) is_fetched: bool,
+}
+
+impl Turn {
+    /// A turn with `file_bytes` of files, without questions.
+    pub(crate) fn new(file_bytes: u64) -> Self {
+        Self { file_bytes, is_probing: false, is_fetched: false }
+    }
+
+    /// A turn in which files are probed.
+    pub(crate) fn probing(file_bytes: u64) -> Self {
+        Self { is_probing: true, ..Self::new(file_bytes) }
+    }
+}
+
+/// Takes one step. `buffer` is lent to receive into and to gather a response in.
 #[inline]
 pub(crate) fn step(
     socket: BorrowedFd<'_>,
@@ -47,7 +73,7 @@ pub(crate) fn step(
     w: &mut Worker,
     buffer: &mut [u8],
     ready: &mut Ready,
-    file_bytes: &mut u64,
+    turn: &mut Turn,
 ) -> Step {
     match connection.next() {
         Op::Recv => receive(socket, connection, w, buffer, ready),
@@ -56,12 +82,16 @@ pub(crate) fn step(
             let len = head.len() + body.len();
             after_send(connection, w, outcome, len)
         }
-        Op::File { .. } if *file_bytes == 0 => Step::Yield,
+        Op::File { .. } if turn.file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
-            let chunk = len.min(*file_bytes);
+            let chunk = len.min(turn.file_bytes);
+            if turn.is_probing && !turn.is_fetched && is_cold(file.as_fd(), offset, chunk) {
+                return Step::Cold;
+            }
+            turn.is_fetched = false;
             // A chunk is bounded far below the size of memory.
             let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
-            after_sendfile(connection, w, outcome, file_bytes)
+            after_sendfile(connection, w, outcome, &mut turn.file_bytes)
         }
         Op::Job => Step::Job,
         Op::Wait => Step::JobOut,
@@ -142,6 +172,19 @@ fn after_send(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
         Err(_) => Step::Closed,
     }
+}
+
+/// Whether sending these bytes would wait for the disk. Reading the first and the last of them
+/// without waiting is the one honest test there is: mincore calls everything resident, cachestat
+/// refuses who does not own the file. A file system that cannot tell counts as cold: whoever is
+/// asked to fetch the bytes finds them at once if they are there.
+fn is_cold(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
+    let is_missing = |at: u64| {
+        let read = os::files::read_at_nowait(file, &mut [0], at);
+        // An error of the file is for sendfile to find.
+        matches!(read, Ok(NowaitRead::WouldBlock | NowaitRead::Unsupported))
+    };
+    is_missing(offset) || is_missing(offset + len - 1)
 }
 
 /// Goes on until the turn is used up or the socket says `WouldBlock`: only that makes an event come

@@ -29,6 +29,13 @@ pub struct Log {
     writer: JoinHandle<()>,
 }
 
+/// Makes workers' ends of a log, from any thread.
+pub struct LogEnds {
+    exchange: Arc<Exchange>,
+    form: AccessForm,
+    buffer_bytes: usize,
+}
+
 /// Opens the log anew at its path; for whoever waits for SIGUSR1.
 #[derive(Clone)]
 pub struct Reopener(Arc<Exchange>);
@@ -57,16 +64,11 @@ impl Log {
         Self::start(settings, output, reopen).map(Some)
     }
 
-    /// A worker's end.
+    /// Makes workers' ends.
     #[must_use]
-    pub fn worker(&self) -> WorkerLog {
-        WorkerLog {
-            exchange: Arc::clone(&self.exchange),
-            form: self.form,
-            buffer: self.exchange.empty_buffer(),
-            buffer_bytes: self.buffer_bytes,
-            lines: 0,
-        }
+    pub fn ends(&self) -> LogEnds {
+        let exchange = Arc::clone(&self.exchange);
+        LogEnds { exchange, form: self.form, buffer_bytes: self.buffer_bytes }
     }
 
     /// Something that reopens this log.
@@ -99,6 +101,20 @@ impl Log {
             .spawn(move || write_lines(&writer_exchange, output, reopen))
             .map_err(|why| format!("cannot start the writer of the access log: {why}"))?;
         Ok(Self { exchange, form, buffer_bytes, writer })
+    }
+}
+
+impl LogEnds {
+    /// A worker's end.
+    #[must_use]
+    pub fn worker(&self) -> WorkerLog {
+        WorkerLog {
+            exchange: Arc::clone(&self.exchange),
+            form: self.form,
+            buffer: self.exchange.empty_buffer(),
+            buffer_bytes: self.buffer_bytes,
+            lines: 0,
+        }
     }
 }
 

@@ -29,7 +29,7 @@ fn settings(access: AccessForm) -> LogSettings {
 fn written(access: AccessForm, records: &[Record<'_>]) -> String {
     let (sender, receiver) = mpsc::channel();
     let log = Log::start(&settings(access), Sent(sender), || Err("not here".into())).unwrap();
-    let mut worker = log.worker();
+    let mut worker = log.ends().worker();
     records.iter().for_each(|record| worker.record(record));
     worker.flush();
     assert_eq!(log.close(), 0);
@@ -72,7 +72,7 @@ fn a_stalled_writer_costs_lines_and_no_time() {
     let output = Stalled { gate, output: Sent(sender) };
     let log =
         Log::start(&settings(AccessForm::Combined), output, || Err("not here".into())).unwrap();
-    let mut worker = log.worker();
+    let mut worker = log.ends().worker();
     for _ in 0..10_000 {
         worker.record(&record());
     }
@@ -87,7 +87,7 @@ fn a_stalled_writer_costs_lines_and_no_time() {
 #[test]
 fn a_failing_writer_counts_its_lines_as_dropped() {
     let log = Log::start(&settings(AccessForm::Json), Failing, || Ok(Failing)).unwrap();
-    let mut worker = log.worker();
+    let mut worker = log.ends().worker();
     worker.record(&record());
     worker.record(&record());
     worker.flush();
@@ -107,7 +107,7 @@ fn rotation_loses_no_line() {
     let log = Log::open(&settings).unwrap().unwrap();
     thread::scope(|scope| {
         for _ in 0..2 {
-            let mut worker = log.worker();
+            let mut worker = log.ends().worker();
             scope.spawn(move || {
                 for number in 0..LINES {
                     worker.record(&Record { duration_us: number as u64, ..record() });

@@ -11,7 +11,7 @@ use site::host::HostSettings;
 
 use super::*;
 use crate::jobs::Runner;
-use crate::{KnobValues, PartitionStart};
+use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode};
 
 /// No machine has a CPU of that number that this process may use.
 const NO_CPU: usize = 1023;
@@ -66,9 +66,18 @@ fn start_of(workers: impl IntoIterator<Item = (Option<usize>, bool)>) -> (Start,
         });
         starts.push(WorkerStart { worker, cpu, listeners: vec![listener.into()] });
     }
-    let partitions = vec![PartitionStart { cpus: Vec::new(), workers: starts }];
+    let more: MakeWorker = Arc::new(|| unreachable!("loops need no more workers"));
+    let partitions = vec![PartitionStart { cpus: Vec::new(), workers: starts, more }];
     let knobs = KnobValues::defaults(&crate::ENGINES[0]);
-    (Start { partitions, runner, connections_max: 8, knobs }, seen)
+    let start = Start {
+        partitions,
+        runner,
+        connections_max: 8,
+        sendfile: SendfileMode::NonBlocking,
+        exclusive_wakeups: false,
+        knobs,
+    };
+    (start, seen)
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
