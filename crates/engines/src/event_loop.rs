@@ -10,7 +10,7 @@ use std::io;
 
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
-use crate::parts::reactor;
+use crate::parts::reactor::{self, Reactor};
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -32,5 +32,5 @@ fn plan(_: &KnobValues, _: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start(SPEC.name, start)?))
+    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make)?))
 }

@@ -1,5 +1,5 @@
-//! Threads with an event loop each: started together, told together, ended together. What a loop
-//! does is `reactor.rs`.
+//! Threads with a loop each: started together, told together, ended together. What a loop does is
+//! the engine's: an event loop is in `reactor.rs`.
 
 use std::any::Any;
 use std::io;
@@ -10,10 +10,11 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
-use super::reactor::Reactor;
-use crate::{Engine, Start, WorkerStart};
+use crate::jobs::Runner;
+use crate::knobs::KnobValues;
+use crate::{Engine, SendfileMode, Start, WorkerStart};
 
-/// Event loops that run, each in a thread.
+/// Loops that run, each in a thread.
 pub(crate) struct Loops {
     threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
@@ -33,19 +34,38 @@ pub(crate) struct Shared {
     failure: OnceLock<String>,
 }
 
+/// What one loop is made with, besides its worker.
+pub(crate) struct Seat {
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) shared: Arc<Shared>,
+    /// Which of all loops it is, from 0: its wake-up call in [`Shared::wakes`].
+    pub(crate) index: usize,
+    pub(crate) sendfile: SendfileMode,
+    pub(crate) exclusive_wakeups: bool,
+    pub(crate) knobs: KnobValues,
+}
+
+/// A loop, to be run in its thread until all it was told to do is done.
+pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// What a thread does.
 type Task = Box<dyn FnOnce() + Send>;
 
 impl Loops {
-    /// Starts a thread for each worker.
-    pub(crate) fn start(name: &'static str, start: Start) -> io::Result<Self> {
-        Self::start_with(name, start, |name, task| Builder::new().name(name).spawn(task))
+    /// Starts a thread for each worker. `make` is called for all of them before any thread runs.
+    pub(crate) fn start(
+        name: &'static str,
+        start: Start,
+        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
+    ) -> io::Result<Self> {
+        Self::start_with(name, start, make, |name, task| Builder::new().name(name).spawn(task))
     }
 
     /// The same with another way to get threads.
     fn start_with(
         name: &'static str,
         start: Start,
+        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
         mut spawn: impl FnMut(String, Task) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<Self> {
         let workers: Vec<WorkerStart> =
@@ -53,16 +73,22 @@ impl Loops {
         let shared = Arc::new(Shared::new(workers.len(), start.connections_max)?);
         // Made before any thread is: what is missing is said now, and nothing runs then.
         let make = |(index, worker): (usize, WorkerStart)| {
-            let (shared, runner) = (Arc::clone(&shared), Arc::clone(&start.runner));
             let cpu = worker.cpu;
-            Ok((cpu, Reactor::new(worker, runner, shared, index, &start.knobs)?))
+            let seat = Seat {
+                runner: Arc::clone(&start.runner),
+                shared: Arc::clone(&shared),
+                index,
+                sendfile: start.sendfile,
+                exclusive_wakeups: start.exclusive_wakeups,
+                knobs: start.knobs.clone(),
+            };
+            Ok((cpu, make(worker, seat)?))
         };
-        let reactors: Vec<_> =
-            workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
+        let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
         let mut loops = Self { threads: Vec::new(), shared };
-        for (index, (cpu, reactor)) in reactors.into_iter().enumerate() {
+        for (index, (cpu, run)) in made.into_iter().enumerate() {
             let (name, shared) = (format!("{name}-{index}"), Arc::clone(&loops.shared));
-            let task = task(name.clone(), cpu, reactor, shared);
+            let task = task(name.clone(), cpu, run, shared);
             match spawn(name, task) {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
@@ -137,16 +163,16 @@ impl Shared {
 }
 
 /// A loop in its thread. That it fails is noted when all it had is closed.
-fn task(name: String, cpu: Option<usize>, reactor: Reactor, shared: Arc<Shared>) -> Task {
+fn task(name: String, cpu: Option<usize>, run: Loop, shared: Arc<Shared>) -> Task {
     Box::new(move || {
-        let run = || {
+        let outcome = || {
             if let Some(cpu) = cpu {
                 let pinned = os::affinity::pin_thread(&[cpu]);
                 pinned.map_err(|why| format!("cannot stay on CPU {cpu}: {why}"))?;
             }
-            reactor.run().map_err(|why| why.to_string())
+            run().map_err(|why| why.to_string())
         };
-        let outcome = catch_unwind(AssertUnwindSafe(run));
+        let outcome = catch_unwind(AssertUnwindSafe(outcome));
         let outcome = outcome.unwrap_or_else(|panic| Err(describe_panic(&*panic)));
         if let Err(why) = outcome {
             let _ = shared.failure.set(format!("{name}: {why}")); // the first is the one to tell

@@ -16,11 +16,11 @@ use session::{Connection, Done, Tick, Worker};
 
 use super::connections::Connections;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
-use super::loops::Shared;
+use super::loops::{Loop, Seat, Shared};
 use super::step::{Step, Turn, step};
 use crate::WorkerStart;
 use crate::jobs::Runner;
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::Knob;
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",
@@ -82,13 +82,14 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    pub(crate) fn new(
-        start: WorkerStart,
-        runner: Arc<Runner>,
-        shared: Arc<Shared>,
-        index: usize,
-        knobs: &KnobValues,
-    ) -> io::Result<Self> {
+    /// An event loop, to be run in its thread.
+    pub(crate) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
+        let reactor = Self::new(start, seat)?;
+        Ok(Box::new(move || reactor.run()))
+    }
+
+    fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
+        let Seat { runner, shared, index, knobs, .. } = seat;
         let epoll = Epoll::new()?;
         epoll.add(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
         let listeners = Listeners::new(start.listeners);
@@ -114,7 +115,7 @@ impl Reactor {
     }
 
     /// Turns until everything has ended.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    fn run(mut self) -> io::Result<()> {
         loop {
             let timeout = self.timeout_ms();
             self.epoll.wait(&mut self.events, timeout)?;

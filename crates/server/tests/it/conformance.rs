@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use engines::ENGINES;
 use server::Server;
 use server::config::{Arguments, Config};
 use testkit::case::Profile;
@@ -44,7 +43,7 @@ fn start(profile: &Profile, root: &DocumentRoot, directory: &Temporary, engine: 
 
 #[test]
 fn every_case_holds_for_every_engine() {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         run(spec.name, Delivery::Whole);
     }
 }

@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use engines::ENGINES;
 use server::Server;
 use testkit::Temporary;
 
@@ -22,7 +21,7 @@ const SETTLED: Duration = Duration::from_millis(2300);
 const LOOKS: usize = 200;
 
 fn for_every_engine(test: impl Fn(&Temporary, &Server)) {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         // Bodies in memory, and the same from open files.
         for small_body_bytes_max in [65_536, 0] {
             let directory = Temporary::new();
@@ -119,7 +118,7 @@ fn a_dangling_link_is_served_once_its_target_exists() {
 
 #[test]
 fn a_root_that_is_a_link_follows_it_to_the_next_release() {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let directory = Temporary::new();
         directory.file("one/index.html", "release one");
         directory.file("two/index.html", "release two");

@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use engines::ENGINES;
 use server::Server;
 use testkit::Temporary;
 
@@ -22,7 +21,7 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
         let name = format!("site/many/{:06}.txt", number * 7919 % ENTRIES);
         File::create(directory.path().join(name)).unwrap();
     }
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let engine = format!("engine.name={}", spec.name);
         let cpus = "partitions.cpus=[\"0\"]";
         let server =

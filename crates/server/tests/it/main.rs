@@ -9,3 +9,16 @@ mod listing;
 mod overload;
 mod serving;
 mod stopping;
+
+use engines::{ENGINES, EngineSpec};
+
+/// The engines under test: all of them, or while one is being worked on those that the environment
+/// names in `ROPEWALK_TEST_ENGINES`.
+fn engines() -> Vec<&'static EngineSpec> {
+    let Ok(names) = std::env::var("ROPEWALK_TEST_ENGINES") else {
+        return ENGINES.iter().collect();
+    };
+    println!("ROPEWALK_TEST_ENGINES: only {names}");
+    let find = |name| engines::find(name).unwrap_or_else(|| panic!("no engine {name:?}"));
+    names.split(',').map(find).collect()
+}

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use engines::ENGINES;
 use server::Server;
 use testkit::Temporary;
 
@@ -15,7 +14,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// Runs `test` for each engine with one worker, so that all connections meet in one place.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let directory = Temporary::new();
         directory.file("site/index.html", "<h1>Rope</h1>");
         let large: Vec<u8> = (0..20_000_000_u32).map(|at| pattern(at as usize)).collect();

@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use engines::ENGINES;
 use server::Server;
 use server::config::{Arguments, Config};
 use testkit::Temporary;
@@ -55,7 +54,7 @@ pub(crate) fn site() -> Temporary {
 #[test]
 fn every_engine_serves_and_counts() {
     let directory = site();
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         assert!(server.description().contains(spec.name), "{}", server.description());
         let response = get(&server, "/");

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use engines::ENGINES;
 use testkit::Temporary;
 
 use crate::serving::{connect, site, start};
@@ -35,7 +34,7 @@ fn rest(mut stream: TcpStream) -> std::io::Result<u64> {
 
 #[test]
 fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let directory = large_site();
         // Accepted without a request: a deferred connection is the kernel's until its first byte.
         let engine = format!("engine.name={}", spec.name);
@@ -70,7 +69,7 @@ fn wait_until_refused(address: SocketAddr) {
 
 #[test]
 fn when_patience_ends_connections_are_cut_off() {
-    for spec in ENGINES {
+    for spec in crate::engines() {
         let directory = large_site();
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         let mut busy = connect(&server);

@@ -9,8 +9,8 @@ use session::{AccessLog, Counters, Limits, Listings, Record, Worker, WorkerParts
 use site::Site;
 use site::host::HostSettings;
 
+use super::super::reactor::Reactor;
 use super::*;
-use crate::jobs::Runner;
 use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode};
 
 /// No machine has a CPU of that number that this process may use.
@@ -93,7 +93,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 /// The second of three workers fails with this; the others serve until they are told to stop.
 fn check_failure(worker: (Option<usize>, bool), expected: &str) {
     let (start, seen) = start_of([(None, false), worker, (None, false)]);
-    let mut loops = Box::new(Loops::start("test", start).unwrap());
+    let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     wait_until(|| loops.failure().is_some());
     let failure = loops.failure().unwrap().to_string();
     assert!(failure.starts_with(expected), "{failure}");
@@ -123,7 +123,7 @@ fn so_is_a_panic_of_one_loop() {
 fn without_a_thread_for_the_last_the_first_do_not_run_on() {
     let (start, seen) = start_of([(None, false); 3]);
     let mut threads_left = 2;
-    let outcome = Loops::start_with("test", start, |name, task| {
+    let outcome = Loops::start_with("test", start, Reactor::make, |name, task| {
         if threads_left == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -137,7 +137,7 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
 #[test]
 fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_of([(None, false); 2]);
-    let mut loops = Box::new(Loops::start("test", start).unwrap());
+    let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     loops.keep_house();
     loops.stop_accepting();
     loops.drain();
