@@ -40,13 +40,11 @@ impl Client {
     /// When it cannot be started.
     pub fn start(cpu: usize, command: &[String]) -> Result<Self, String> {
         let pinned = process::pinned(cpu, command);
-        let child = Command::new(&pinned[0])
-            .args(&pinned[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|why| format!("{}: {why}", pinned[0]))?;
+        let mut started = Command::new(&pinned[0]);
+        started.args(&pinned[1..]).stdin(Stdio::null());
+        started.stdout(Stdio::piped()).stderr(Stdio::piped());
+        os::signals::restore_in_child(&mut started);
+        let child = started.spawn().map_err(|why| format!("{}: {why}", pinned[0]))?;
         Ok(Self { child, program: command.first().cloned().unwrap_or_default() })
     }
 

@@ -68,7 +68,7 @@ pub struct SignalDescriptor {
 impl SignalDescriptor {
     /// Takes `signals` away from their default actions, for the calling thread and all threads
     /// it starts later: call it before there are others. They stay blocked when the descriptor
-    /// is dropped, and in processes started from here but for [`unblock_in_child`].
+    /// is dropped, and in processes started from here but for [`restore_in_child`].
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let set = signal_set(signals);
         // SAFETY: `set` is an initialised signal set that lives through the call and is only
@@ -122,12 +122,18 @@ pub fn raise_pipe_ignored() -> io::Result<()> {
     if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Lets the process that `command` will start receive all signals, whatever is blocked here.
-/// Without this it inherits the blocked signals and, unless it too waits for them, cannot be
-/// asked to stop.
-pub fn unblock_in_child(command: &mut Command) {
+/// Gives the process that `command` will start every signal as programs expect it: none blocked
+/// here and inherited, and interrupts not ignored, as a shell has it for what runs in its
+/// background. Such a process could not be asked to stop.
+pub fn restore_in_child(command: &mut Command) {
     let none = signal_set(&[]);
-    let unblock = move || {
+    let restore = move || {
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: SIG_DFL installs no code that could run; the signals may be given back.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
         // SAFETY: `none` is an initialised signal set owned by this closure and is only read; a
         // null pointer for the old set means that it is not wanted.
         match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) }
@@ -137,9 +143,9 @@ pub fn unblock_in_child(command: &mut Command) {
         }
     };
     // SAFETY: between fork and exec only async-signal-safe functions may run, without allocating
-    // or locking: the closure calls pthread_sigmask, which is one, and makes an error from a
-    // number, which allocates nothing.
-    unsafe { command.pre_exec(unblock) };
+    // or locking: the closure calls signal and pthread_sigmask, which are two, and makes an error
+    // from a number, which allocates nothing.
+    unsafe { command.pre_exec(restore) };
 }
 
 fn signal_set(signals: &[Signal]) -> libc::sigset_t {
@@ -198,8 +204,25 @@ mod tests {
             u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap()
         };
         assert_eq!(blocked(&mut command) >> (libc::SIGTERM - 1) & 1, 1, "inherited");
-        unblock_in_child(&mut command);
+        restore_in_child(&mut command);
         assert_eq!(blocked(&mut command), 0);
+    }
+
+    #[test]
+    fn child_processes_can_be_interrupted_even_if_this_one_cannot() {
+        let mut command = Command::new("grep");
+        command.args(["SigIgn", "/proc/self/status"]).stdin(Stdio::null());
+        let ignored = |command: &mut Command| {
+            let line = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap()
+        };
+        // SAFETY: neither disposition installs code that could run.
+        let before = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        assert_eq!(ignored(&mut command) >> (libc::SIGINT - 1) & 1, 1, "inherited");
+        restore_in_child(&mut command);
+        assert_eq!(ignored(&mut command) >> (libc::SIGINT - 1) & 1, 0);
+        // SAFETY: it is the disposition that was there.
+        unsafe { libc::signal(libc::SIGINT, before) };
     }
 
     #[test]
