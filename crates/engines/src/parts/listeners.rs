@@ -18,6 +18,8 @@ const PAUSE_MS: u64 = 100;
 /// The listeners of one loop.
 pub(crate) struct Listeners {
     sockets: Vec<OwnedFd>,
+    /// What is watched: with other workers at the same sockets, one is woken and not all.
+    interest: Interest,
     /// A descriptor that is given up for a moment when descriptors run out, so that a connection
     /// can be turned away instead of waiting for ever.
     reserve: Option<Wake>,
@@ -38,8 +40,12 @@ pub(crate) enum Accepted {
 }
 
 impl Listeners {
-    pub(crate) fn new(sockets: Vec<OwnedFd>) -> Self {
-        Self { sockets, reserve: Wake::new().ok(), paused_until: None }
+    pub(crate) fn new(sockets: Vec<OwnedFd>, exclusive_wakeups: bool) -> Self {
+        let interest = match exclusive_wakeups {
+            true => Interest::READ.with(Interest::EXCLUSIVE),
+            false => Interest::READ,
+        };
+        Self { sockets, interest, reserve: Wake::new().ok(), paused_until: None }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -49,9 +55,16 @@ impl Listeners {
     /// Watches all listeners.
     pub(crate) fn watch(&self, epoll: &Epoll) -> io::Result<()> {
         for (index, socket) in self.sockets.iter().enumerate() {
-            epoll.add(socket.as_fd(), Interest::READ, LISTENER_KEYS + index as u64)?;
+            epoll.add(socket.as_fd(), self.interest, LISTENER_KEYS + index as u64)?;
         }
         Ok(())
+    }
+
+    /// Watches none. An exclusive watch cannot be modified, only removed.
+    fn unwatch(&self, epoll: &Epoll) {
+        for socket in &self.sockets {
+            let _ = epoll.remove(socket.as_fd()); // it fails only if it is not in the set
+        }
     }
 
     /// Accepts one connection.
@@ -67,18 +80,17 @@ impl Listeners {
     }
 
     /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.
-    pub(crate) fn pause(&mut self, epoll: &Epoll, now: Tick) -> io::Result<()> {
+    pub(crate) fn pause(&mut self, epoll: &Epoll, now: Tick) {
         if self.paused_until.replace(now.plus_ms(PAUSE_MS)).is_none() {
-            self.set_interest(epoll, Interest::NONE)?;
+            self.unwatch(epoll);
         }
-        Ok(())
     }
 
     /// Accepts again if the pause is over.
     pub(crate) fn resume(&mut self, epoll: &Epoll, now: Tick) -> io::Result<()> {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
-            self.set_interest(epoll, Interest::READ)?;
+            self.watch(epoll)?;
         }
         Ok(())
     }
@@ -91,18 +103,9 @@ impl Listeners {
     /// Closes all listeners. They are taken out of the set first: a socket that was inherited is
     /// still open elsewhere, and would be reported for ever.
     pub(crate) fn close(&mut self, epoll: &Epoll) {
-        for socket in &self.sockets {
-            let _ = epoll.remove(socket.as_fd()); // it is in the set since `watch`
-        }
+        self.unwatch(epoll);
         self.sockets.clear();
         self.paused_until = None;
-    }
-
-    fn set_interest(&self, epoll: &Epoll, interest: Interest) -> io::Result<()> {
-        for (index, socket) in self.sockets.iter().enumerate() {
-            epoll.modify(socket.as_fd(), interest, LISTENER_KEYS + index as u64)?;
-        }
-        Ok(())
     }
 
     /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns

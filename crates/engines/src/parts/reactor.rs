@@ -18,9 +18,9 @@ use super::connections::Connections;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
 use super::loops::{Loop, Seat, Shared};
 use super::step::{Step, Turn, step};
-use crate::WorkerStart;
 use crate::jobs::Runner;
 use crate::knobs::Knob;
+use crate::{SendfileMode, WorkerStart};
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",
@@ -76,6 +76,7 @@ pub(crate) struct Reactor {
     /// Connections whose turn was used up: in the middle of a file, or of many requests.
     yielded: Vec<u64>,
     accepts_per_wake: usize,
+    sendfile: SendfileMode,
     file_chunk_bytes: u64,
     is_accepting: bool,
     is_draining: bool,
@@ -89,10 +90,10 @@ impl Reactor {
     }
 
     fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
-        let Seat { runner, shared, index, knobs, .. } = seat;
+        let Seat { runner, shared, index, sendfile, exclusive_wakeups, knobs } = seat;
         let epoll = Epoll::new()?;
         epoll.add(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
-        let listeners = Listeners::new(start.listeners);
+        let listeners = Listeners::new(start.listeners, exclusive_wakeups);
         listeners.watch(&epoll)?;
         let mut reactor = Self {
             epoll,
@@ -106,6 +107,7 @@ impl Reactor {
             buffer: vec![0; RECEIVE_BYTES].into(),
             yielded: Vec::new(),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
             is_accepting: true,
             is_draining: false,
@@ -167,7 +169,7 @@ impl Reactor {
 
     #[inline]
     fn drive_unguarded(&mut self, key: u64) {
-        let mut turn = Turn::new(self.file_chunk_bytes);
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         let mut steps = STEPS_PER_TURN;
         loop {
             let Some(slot) = self.connections.get(key) else { return };
@@ -268,7 +270,8 @@ impl Reactor {
                     return Ok(());
                 }
                 if !self.evict() || self.is_full() {
-                    return self.pause();
+                    self.pause();
+                    return Ok(());
                 }
             }
             match self.listeners.accept(listener)? {
@@ -279,7 +282,8 @@ impl Reactor {
                 Accepted::Exhausted if self.evict() => {}
                 Accepted::Exhausted => {
                     self.listeners.turn_one_away(listener);
-                    return self.pause();
+                    self.pause();
+                    return Ok(());
                 }
             }
         }
@@ -312,9 +316,9 @@ impl Reactor {
         true
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn pause(&mut self) {
         self.worker.counters.accept_pauses.add(1);
-        self.listeners.pause(&self.epoll, self.worker.now())
+        self.listeners.pause(&self.epoll, self.worker.now());
     }
 
     fn expire(&mut self) {

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use os::files::NowaitRead;
 use session::{Connection, Op, Worker};
 
+use crate::SendfileMode;
+
 /// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
 /// costs less than a second vector element does in the kernel.
 const COALESCED_BYTES_MAX: usize = 4096;
@@ -54,14 +56,9 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// A turn with `file_bytes` of files, without questions.
-    pub(crate) fn new(file_bytes: u64) -> Self {
-        Self { file_bytes, is_probing: false, is_fetched: false }
-    }
-
-    /// A turn in which files are probed.
-    pub(crate) fn probing(file_bytes: u64) -> Self {
-        Self { is_probing: true, ..Self::new(file_bytes) }
+    /// A turn with `file_bytes` of files.
+    pub(crate) fn new(file_bytes: u64, sendfile: SendfileMode) -> Self {
+        Self { file_bytes, is_probing: sendfile == SendfileMode::Probe, is_fetched: false }
     }
 }
 
