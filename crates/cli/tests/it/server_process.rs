@@ -36,7 +36,11 @@ impl ServerProcess {
     pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.current_dir(REPOSITORY).spawn().unwrap();
-        let guard = Guard::new("kill -s KILL \"$1\"", [child.id().to_string()]).unwrap();
+        let guard = Guard::new("kill -s KILL \"$1\"", [child.id().to_string()]);
+        let guard = guard.unwrap_or_else(|why| {
+            let _ = child.kill(); // fails only if it has ended already
+            panic!("no guard for the server: {why}");
+        });
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let address = address(&mut errors);
         let lines = thread::spawn(move || errors.lines().map_while(Result::ok).collect());

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use super::record::Window;
-
 /// Microseconds in user mode and in system mode.
 pub(crate) type CpuUs = (u64, u64);
 
-/// Reads the thread's times when the window begins and when it ends.
+/// Reads the thread's times when it is told that the window begins and that it ends.
 #[derive(Default)]
 pub(super) struct Cpu {
     begin: Option<CpuUs>,
@@ -16,14 +14,12 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// Called again and again by the thread.
-    pub(super) fn turn(&mut self, now_us: u64, window: Window) {
-        if self.begin.is_none() && now_us >= window.from_us {
-            self.begin = Some(read());
-        }
-        if self.end.is_none() && now_us >= window.to_us {
-            self.end = Some(read());
-        }
+    pub(super) fn begin(&mut self) {
+        self.begin = Some(read());
+    }
+
+    pub(super) fn end(&mut self) {
+        self.end = Some(read());
     }
 
     /// What was spent, up to now if the window has not ended.

@@ -16,7 +16,6 @@ use std::io;
 use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
-use cpu::Cpu;
 pub(crate) use cpu::CpuUs;
 use record::Recorder;
 pub(crate) use record::Window;
@@ -87,7 +86,6 @@ pub(crate) struct Clients<'p> {
     open: u64,
     buffer: Vec<u8>,
     text: Vec<u8>,
-    cpu: Cpu,
 }
 
 impl<'p> Clients<'p> {
@@ -111,7 +109,6 @@ impl<'p> Clients<'p> {
             open: 0,
             buffer: vec![0; RECEIVE_BYTES],
             text: Vec::new(),
-            cpu: Cpu::default(),
         })
     }
 
@@ -120,7 +117,6 @@ impl<'p> Clients<'p> {
         let mut events = EventBuffer::with_capacity(EVENTS);
         loop {
             self.now_us = os::clock::now();
-            self.cpu.turn(self.now_us, self.recorder.window);
             self.recorder.edges(self.now_us, self.in_flight);
             if self.shared.is_stopped() || self.is_over() {
                 break;
@@ -139,7 +135,7 @@ impl<'p> Clients<'p> {
             // After the replies: what has come in time is not given up, even if it is read late.
             self.give_up_due();
         }
-        let cpu_us = self.cpu.spent();
+        let cpu_us = self.recorder.cpu_spent();
         Ok((self.finish(), cpu_us))
     }
 

@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram;
 use workload::request_log::Request;
 
+use super::cpu::{Cpu, CpuUs};
 use super::slot::Slot;
 use crate::error_kind::ErrorKind;
 use crate::measures::{Interval, Measures, SESSION_LENGTH_MAX};
@@ -33,6 +34,7 @@ pub(super) struct Recorder<'p> {
     interval_end_us: u64,
     has_begun: bool,
     has_ended: bool,
+    cpu: Cpu,
 }
 
 impl<'p> Recorder<'p> {
@@ -46,7 +48,13 @@ impl<'p> Recorder<'p> {
             interval_end_us,
             has_begun: false,
             has_ended: false,
+            cpu: Cpu::default(),
         }
+    }
+
+    /// The processor time of the window, up to now if it has not ended.
+    pub(super) fn cpu_spent(&self) -> CpuUs {
+        self.cpu.spent()
     }
 
     /// Notes what is under way when the window begins and when it ends.
@@ -54,10 +62,12 @@ impl<'p> Recorder<'p> {
         let counts = &mut self.measures.counts;
         if !self.has_begun && now_us >= self.window.from_us {
             self.has_begun = true;
+            self.cpu.begin();
             counts.in_flight_begin = in_flight;
         }
         if !self.has_ended && now_us >= self.window.to_us {
             self.has_ended = true;
+            self.cpu.end();
             counts.in_flight_end = in_flight;
         }
     }

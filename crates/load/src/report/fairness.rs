@@ -41,6 +41,7 @@ pub fn spread_line(outcome: &Outcome) -> Option<String> {
     let asked = files[..OTHER].iter().filter(|row| row.requests > 0).count();
     match outcome.fairness_spread() {
         None if asked == 0 => None,
+        None if asked == 1 => Some("not judged: the one kind of file is too rare".into()),
         None => Some(format!("not judged: each of the {asked} kinds of file is too rare")),
         Some(Spread { points, largest: (kind, percent), left_out, .. }) => Some(format!(
             "spread {points:.2} points of timeouts, worst {} {percent:.2} %; \
@@ -175,6 +176,6 @@ mod tests {
         outcome.measures.files[OTHER].requests = 1_000;
         assert_eq!(spread_line(&outcome), None);
         outcome.measures.files[0].requests = 99;
-        assert!(spread_line(&outcome).unwrap().starts_with("not judged: each of the 1 kinds"));
+        assert!(spread_line(&outcome).unwrap().starts_with("not judged: the one kind"));
     }
 }

@@ -9,21 +9,29 @@ const HEADER: &str = "start_s,sessions_due,sessions_completed,requests,replies,e
 in_flight,connections,requests_per_s,replies_per_s,mean_ms,p50_ms,p90_ms,p99_ms,max_ms\n";
 
 /// Writes the series: a header, then a row for each interval. Cells of times are empty where no
-/// reply was completed. The last interval may be shorter than the others.
+/// reply was completed. The interval in which the window ends may be shorter than the others, and
+/// its rates are over what the window has of it.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let mut text = HEADER.to_owned();
     for (index, interval) in outcome.measures.series.iter().enumerate() {
-        row(&mut text, index as f64 * seconds(outcome), seconds(outcome), interval);
+        let start_us = index as u64 * outcome.interval_us;
+        row(&mut text, start_us, length_us(outcome, start_us), interval);
     }
     text
 }
 
-fn seconds(outcome: &Outcome) -> f64 {
-    outcome.interval_us.max(1) as f64 / 1e6
+/// How long the interval from `start_us` on is: to the end of the window, if that is in it. Behind
+/// the window, where late replies come, every interval is whole.
+fn length_us(outcome: &Outcome, start_us: u64) -> u64 {
+    match outcome.window_us.saturating_sub(start_us) {
+        0 => outcome.interval_us,
+        left_us => left_us.min(outcome.interval_us),
+    }
 }
 
-fn row(text: &mut String, start_s: f64, seconds: f64, interval: &Interval) {
+fn row(text: &mut String, start_us: u64, length_us: u64, interval: &Interval) {
+    let (start_s, seconds) = (start_us as f64 / 1e6, length_us.max(1) as f64 / 1e6);
     // Writing to a string does not fail, here and below.
     let _ = write!(
         text,
@@ -57,6 +65,15 @@ mod tests {
     #[test]
     fn golden() {
         sample::check_golden("series.csv", &render(&sample::run()));
+    }
+
+    #[test]
+    fn rates_of_a_short_last_interval_are_over_its_own_length() {
+        let mut outcome = sample::run();
+        outcome.window_us = 11_500_000; // eleven and a half intervals
+        let text = render(&outcome);
+        let last: Vec<&str> = text.lines().last().unwrap().split(',').collect();
+        assert_eq!((last[3], last[9], last[10]), ("3600", "7200.000", "7182.000"));
     }
 
     #[test]
