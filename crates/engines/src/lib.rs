@@ -63,13 +63,22 @@ pub enum SendfileMode {
     Probe,
 }
 
-/// Processes of an engine, unless it runs in that of the server.
+/// Processes of an engine, unless it runs in that of the server. The server's own process then
+/// supervises: it starts these by exec of its own program, and [`EngineSpec::start`] is called in
+/// each of them, for its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processes {
     /// How many for each partition.
     pub count: usize,
     /// Whether each has listeners of its own, or all share one set.
     pub listeners_per_process: bool,
+    /// Whether the listeners of each have ports of their own, consecutive from the configured one;
+    /// only for listeners per process.
+    pub own_ports: bool,
+    /// Whether a process has but one thread when `start` is called: for engines that fork. The
+    /// access log is then written by the workers themselves, and what a forked copy of a worker
+    /// counts, logs and drops is counted in the same place as the original's.
+    pub single_threaded: bool,
 }
 
 /// What a partition of an engine consists of.
