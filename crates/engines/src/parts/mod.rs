@@ -1,6 +1,8 @@
 //! What two or more engines are made of. Each part knows nothing of the engines that use it.
 
 pub(crate) mod connections;
+#[allow(dead_code, reason = "engines that use it come one by one")]
+pub(crate) mod helpers;
 pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod reactor;

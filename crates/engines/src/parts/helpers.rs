@@ -1,0 +1,221 @@
+//! Helpers: threads that do what may block, for a loop that must not wait for it.
+//!
+//! A loop hands out work under a key, goes on, and is told through a descriptor among those it
+//! watches that something has come back. What to do while work is out is the loop's business, and so
+//! is who waits when all places are taken. Each loop has helpers of its own, so that loops need not
+//! agree on anything; a scheduler of fibers or a ring is a loop in this sense.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use os::event::Wake;
+use session::{Done, Job, JobId};
+use site::resource::FileRef;
+
+/// Bytes of a file that are fetched with one call.
+const FETCH_BYTES: usize = 128 * 1024;
+
+/// How jobs are run: [`crate::jobs::Runner::run`], or what a test puts in its place.
+pub(crate) type RunJob = Arc<dyn Fn(Job) -> Done + Send + Sync>;
+
+/// What a helper is asked for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A connection's job, as it gave it out.
+    Job(JobId, Job),
+    /// That `len` bytes of a file from `offset` on be in memory.
+    Fetch { file: FileRef, offset: u64, len: u64 },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The answer to a job, for [`session::Connection::done`].
+    Done(JobId, Done),
+    /// Sending these bytes does not wait any more. An error of the file is for who sends to find.
+    Fetched,
+}
+
+/// Something that came back.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    /// The key under which it was handed out.
+    pub(crate) key: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// Helper threads and the work that is out. Watch [`Helpers::as_fd`] for reading; when it is
+/// readable, [`Helpers::take_back`]. Dropped, it waits for what is being done and forgets the rest.
+pub(crate) struct Helpers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Work that may be out at a time, 0 < `places_max`.
+    places_max: usize,
+    out: usize,
+}
+
+/// What a loop and its helpers share.
+struct Shared {
+    queue: Mutex<Queue>,
+    has_work: Condvar,
+    returned: Mutex<Vec<Returned>>,
+    wake: Wake,
+    run_job: RunJob,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(u64, Work)>,
+    is_closed: bool,
+}
+
+impl Helpers {
+    /// Starts `count` threads, for whom `queue_max` pieces of work may wait besides those that are
+    /// being done.
+    ///
+    /// # Errors
+    /// No descriptor or no thread; those that run already are ended.
+    pub(crate) fn start(
+        name: &str,
+        count: usize,
+        queue_max: usize,
+        run_job: RunJob,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            has_work: Condvar::new(),
+            returned: Mutex::default(),
+            wake: Wake::new()?,
+            run_job,
+        });
+        let places_max = (count + queue_max).max(1);
+        let mut helpers = Self { shared, threads: Vec::new(), places_max, out: 0 };
+        for index in 0..count.max(1) {
+            let shared = Arc::clone(&helpers.shared);
+            let builder = Builder::new().name(format!("{name}-{index}"));
+            helpers.threads.push(builder.spawn(move || help(&shared))?);
+        }
+        Ok(helpers)
+    }
+
+    /// Whether [`Helpers::hand_out`] will accept something. It stays true until then.
+    pub(crate) fn has_room(&self) -> bool {
+        self.out < self.places_max
+    }
+
+    /// How much work is out: waiting, being done, or done and not taken back.
+    pub(crate) fn out(&self) -> usize {
+        self.out
+    }
+
+    /// Hands out work, which comes back under this key. Ask for [`Helpers::has_room`] before a job
+    /// is taken from its connection: a job cannot be put back.
+    ///
+    /// # Errors
+    /// The work itself: too much is out.
+    pub(crate) fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work> {
+        if !self.has_room() {
+            return Err(work);
+        }
+        self.out += 1;
+        lock(&self.shared.queue).waiting.push_back((key, work));
+        self.shared.has_work.notify_one();
+        Ok(())
+    }
+
+    /// Takes back what is done, in the order in which it was, and makes the descriptor unreadable.
+    pub(crate) fn take_back(&mut self) -> Vec<Returned> {
+        self.shared.wake.clear(); // before the look: what comes after it is told again
+        let returned = std::mem::take(&mut *lock(&self.shared.returned));
+        self.out -= returned.len();
+        returned
+    }
+}
+
+impl AsFd for Helpers {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        let forgotten = {
+            let mut queue = lock(&self.shared.queue);
+            queue.is_closed = true;
+            std::mem::take(&mut queue.waiting)
+        };
+        drop(forgotten); // it may close files: not under the lock
+        self.shared.has_work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // a panic of a job was caught, and another has been printed
+        }
+    }
+}
+
+/// A helper's life.
+fn help(shared: &Shared) {
+    let mut buffer = vec![0; FETCH_BYTES];
+    while let Some((key, work)) = shared.next() {
+        let outcome = carry_out(&*shared.run_job, work, &mut buffer);
+        lock(&shared.returned).push(Returned { key, outcome });
+        shared.wake.notify();
+    }
+}
+
+impl Shared {
+    /// Waits for work. None is the end.
+    fn next(&self) -> Option<(u64, Work)> {
+        let mut queue = lock(&self.queue);
+        while queue.waiting.is_empty() && !queue.is_closed {
+            queue = self.has_work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.waiting.pop_front()
+    }
+}
+
+/// Does one piece of work. A panic is that job's failure, which its client is told as such.
+fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut [u8]) -> Outcome {
+    match work {
+        Work::Job(id, job) => {
+            let is_listing = !matches!(job, Job::Resolve { .. });
+            let done = catch_unwind(AssertUnwindSafe(|| run_job(job)));
+            Outcome::Done(id, done.unwrap_or_else(|_| failed(is_listing)))
+        }
+        Work::Fetch { file, offset, len } => {
+            fetch(&file, offset, len, buffer);
+            Outcome::Fetched
+        }
+    }
+}
+
+/// The answer to a job that panicked; what it said has been printed.
+fn failed(is_listing: bool) -> Done {
+    let why = io::Error::other("the job panicked");
+    if is_listing { Done::Listed(Err(why)) } else { Done::Resolved(Err(why)) }
+}
+
+/// Reads the bytes: the one way to have them in memory for certain when it returns. Advice to the
+/// kernel would be cheaper, but only begins to fetch.
+fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {
+    let (mut at, end) = (offset, offset.saturating_add(len));
+    while at < end {
+        let wanted = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        match os::files::read_at(file.as_fd(), &mut buffer[..wanted], at) {
+            Ok(0) | Err(_) => return,
+            Ok(n) => at += n as u64,
+        }
+    }
+}
+
+/// No panic happens under these locks, so what they guard is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

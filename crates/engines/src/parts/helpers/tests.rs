@@ -1,0 +1,117 @@
+//! Helpers by themselves: order, bounds, panics, the end.
+
+use std::fs::File;
+use std::sync::mpsc;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+
+use super::*;
+
+fn job(path: &[u8]) -> Job {
+    Job::Resolve { host: 0, path: path.into(), previous: None }
+}
+
+/// A runner whose answers carry the job's path: `/stall` waits at the gate, `/panic` panics.
+fn runner(gate: mpsc::Receiver<()>) -> RunJob {
+    let gate = Mutex::new(gate);
+    Arc::new(move |job| {
+        let Job::Resolve { path, .. } = job else { unreachable!("only paths are asked for") };
+        match &*path {
+            b"/stall" => lock(&gate).recv().unwrap(),
+            b"/panic" => panic!("a job that fails as only a bug does"),
+            _ => {}
+        }
+        Done::Resolved(Err(io::Error::other(String::from_utf8(path.into()).unwrap())))
+    })
+}
+
+/// Waits for the next things to come back: keys and what they say.
+fn take(helpers: &mut Helpers) -> Vec<(u64, String)> {
+    let epoll = Epoll::new().unwrap();
+    epoll.add(helpers.as_fd(), Interest::READ, 0).unwrap();
+    epoll.wait(&mut EventBuffer::with_capacity(1), None).unwrap();
+    let said = |outcome| match outcome {
+        Outcome::Done(JobId(id), Done::Resolved(Err(why))) => format!("{id} {why}"),
+        Outcome::Fetched => "fetched".into(),
+        other => panic!("{other:?}"),
+    };
+    helpers.take_back().into_iter().map(|back| (back.key, said(back.outcome))).collect()
+}
+
+fn hand_out(helpers: &mut Helpers, key: u64, path: &[u8]) {
+    helpers.hand_out(key, Work::Job(JobId(key as u32), job(path))).unwrap();
+}
+
+#[test]
+fn a_stalled_job_delays_no_other() {
+    let (open, gate) = mpsc::channel();
+    let mut helpers = Helpers::start("helper", 2, 8, runner(gate)).unwrap();
+    hand_out(&mut helpers, 1, b"/stall");
+    for key in 2..5 {
+        hand_out(&mut helpers, key, b"/quick");
+        assert_eq!(take(&mut helpers), [(key, format!("{key} /quick"))]);
+    }
+    assert_eq!(helpers.out(), 1);
+    open.send(()).unwrap();
+    assert_eq!(take(&mut helpers), [(1, "1 /stall".into())]);
+    assert_eq!(helpers.out(), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_given_back() {
+    let (open, gate) = mpsc::channel();
+    let mut helpers = Helpers::start("helper", 1, 1, runner(gate)).unwrap();
+    hand_out(&mut helpers, 1, b"/stall");
+    assert!(helpers.has_room());
+    hand_out(&mut helpers, 2, b"/quick");
+    assert!(!helpers.has_room());
+    let refused = helpers.hand_out(3, Work::Job(JobId(3), job(b"/more"))).unwrap_err();
+    assert!(matches!(refused, Work::Job(JobId(3), _)));
+    open.send(()).unwrap();
+    let mut back = Vec::new();
+    while back.len() < 2 {
+        back.append(&mut take(&mut helpers));
+    }
+    assert_eq!(back, [(1, "1 /stall".into()), (2, "2 /quick".into())]);
+    assert!(helpers.has_room());
+}
+
+#[test]
+fn a_panic_is_the_failure_of_its_job() {
+    let (_open, gate) = mpsc::channel();
+    let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
+    for key in 1..4 {
+        hand_out(&mut helpers, key, b"/panic");
+        assert_eq!(take(&mut helpers), [(key, format!("{key} the job panicked"))]);
+    }
+    hand_out(&mut helpers, 4, b"/quick");
+    assert_eq!(take(&mut helpers), [(4, "4 /quick".into())]);
+}
+
+#[test]
+fn files_are_fetched_and_their_faults_are_not_the_helpers() {
+    let (_open, gate) = mpsc::channel();
+    let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
+    let file = FileRef::new(File::open("/proc/self/exe").unwrap());
+    let directory = FileRef::new(File::open("/").unwrap());
+    for (key, file, offset) in [(1, &file, 0), (2, &file, u64::MAX - 1), (3, &directory, 0)] {
+        let work = Work::Fetch { file: FileRef::clone(file), offset, len: 1 << 20 };
+        helpers.hand_out(key, work).unwrap();
+        assert_eq!(take(&mut helpers), [(key, "fetched".into())]);
+    }
+}
+
+#[test]
+fn the_end_waits_for_work_under_way_and_forgets_the_rest() {
+    let (open, gate) = mpsc::channel();
+    let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
+    let shared = Arc::downgrade(&helpers.shared);
+    hand_out(&mut helpers, 1, b"/stall");
+    hand_out(&mut helpers, 2, b"/stall");
+    while lock(&helpers.shared.queue).waiting.len() > 1 {
+        std::thread::yield_now();
+    }
+    open.send(()).unwrap();
+    drop(helpers); // it would wait for ever if the second began too
+    assert!(shared.upgrade().is_none(), "a helper is left");
+}
