@@ -16,10 +16,13 @@ pub mod clock;
 pub mod epoll;
 pub mod event;
 pub mod files;
+pub mod fork;
 pub mod limits;
 pub mod memory;
 pub mod process;
+pub mod robust_lock;
 pub mod send;
+pub mod shared_memory;
 pub mod signals;
 pub mod socket;
 

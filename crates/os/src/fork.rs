@@ -1,0 +1,155 @@
+//! Copies of this process that go on from here. Not for starting programs: those are
+//! `std::process`'s.
+//!
+//! Only a process with one thread may be copied: of the others only their locks would live on in
+//! the copy, held for ever.
+
+use crate::call::{check, error, uninterrupted};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Whose descriptor table the copy works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptors {
+    /// A copy of its own, as `fork` makes it.
+    Private,
+    /// The same table (CLONE_FILES): what either opens both can use, what either closes is gone for
+    /// both. When one of them dies, what it had opened stays open.
+    Shared,
+}
+
+/// A copy of this process that was started. It is not ended when this is dropped, but it is killed
+/// when the process that made it ends.
+#[derive(Debug)]
+pub struct Child {
+    pid: libc::pid_t,
+    ended: Option<Ended>,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The status of a child whose work panicked.
+pub const STATUS_OF_PANIC: i32 = 101;
+
+/// Whether this process has one thread only.
+pub fn is_single_threaded() -> io::Result<bool> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+}
+
+/// Makes a copy of this process, which does `work` and ends with the status that it returns. It
+/// ends at once then: nothing is dropped, and nothing flushed but what `work` did. The copy is
+/// killed when this process ends.
+///
+/// # Errors
+/// The process has more than one thread; no memory or no room for a process.
+pub fn fork(descriptors: Descriptors, work: impl FnOnce() -> i32) -> io::Result<Child> {
+    if !is_single_threaded()? {
+        let why = "a process with more than one thread cannot be copied";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let parent = std::process::id();
+    let pid = check(match descriptors {
+        // SAFETY: there is no other thread, so the copy's memory is in order: no lock in it is
+        // held by somebody who is not there.
+        Descriptors::Private => unsafe { libc::fork() },
+        Descriptors::Shared => clone_sharing_descriptors(),
+    })?;
+    if pid != 0 {
+        return Ok(Child { pid, ended: None });
+    }
+    let status = || {
+        end_with(parent);
+        work()
+    };
+    let status = catch_unwind(AssertUnwindSafe(status)).unwrap_or(STATUS_OF_PANIC);
+    // SAFETY: _exit takes a number and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// fork(2) but for the descriptor table.
+fn clone_sharing_descriptors() -> libc::pid_t {
+    let flags = libc::CLONE_FILES | libc::SIGCHLD;
+    // SAFETY: there is no other thread, as for fork. Without CLONE_VM the copy has memory of its
+    // own and goes on with a copy of this stack (the stack argument is 0); the other arguments are
+    // for flags that are not given. The C library does not learn of the copy. It keeps the
+    // thread's number for mutexes that check their owner, which neither the standard library nor
+    // this program uses, and no list of robust mutexes is registered with the kernel:
+    // `robust_lock` is for that.
+    unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_ulong, 0, 0, 0, 0) as libc::pid_t }
+}
+
+/// Has the calling process killed when its parent ends; now, if it has ended already.
+fn end_with(parent: u32) {
+    // SAFETY: both calls take no pointers.
+    let current = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+        libc::getppid()
+    };
+    if current.cast_unsigned() != parent {
+        // SAFETY: _exit takes a number and does not return.
+        unsafe { libc::_exit(STATUS_OF_PANIC) }
+    }
+}
+
+impl Child {
+    /// The process's number; its own until it has been waited for.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.pid.cast_unsigned()
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
+        self.look(libc::WNOHANG)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<Ended> {
+        self.look(0)?.ok_or_else(|| error(libc::ECHILD))
+    }
+
+    /// Kills it, unless it has been waited for.
+    pub fn kill(&self) {
+        if self.ended.is_none() {
+            // SAFETY: kill takes no pointers. The number is still this child's: it is given to
+            // another process only after the child has been waited for.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        }
+    }
+
+    fn look(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
+        if self.ended.is_some() {
+            return Ok(self.ended);
+        }
+        let mut status = 0;
+        let call = || {
+            // SAFETY: the pointer is to a live, writable int of this frame.
+            check(unsafe { libc::waitpid(self.pid, &raw mut status, flags) })
+        };
+        if uninterrupted(call)? == self.pid {
+            self.ended = Some(match libc::WIFSIGNALED(status) {
+                true => Ended::Signal(libc::WTERMSIG(status)),
+                false => Ended::Exit(libc::WEXITSTATUS(status)),
+            });
+        }
+        Ok(self.ended)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(STATUS_OF_PANIC) => f.write_str("it panicked"),
+            Self::Exit(status) => write!(f, "it ended with status {status}"),
+            Self::Signal(signal) => write!(f, "it was killed by signal {signal}"),
+        }
+    }
+}

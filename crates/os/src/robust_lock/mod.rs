@@ -1,0 +1,224 @@
+//! A lock in shared memory that survives its holder: a process killed while it holds one leaves it
+//! to be taken over, and whoever takes it over is told that the data may be half changed.
+//!
+//! The lock word names its holder, an incarnation of a process that [`Owners`] knows. A waiter that
+//! has waited for long looks whether the holder lives; whoever reaps processes releases what they
+//! held at once ([`Owners::bury`]). This is not the C library's robust mutex: that one depends on a
+//! list which each thread registers with the kernel, and processes that share their descriptor
+//! table are made by a bare `clone`, after which no list is registered.
+//!
+//! Waits are short by design (there is no fairness), and a wake-up that is lost because its
+//! receiver was killed costs a waiter one period and no more. Not for threads of one process to
+//! exclude one another: they are one holder.
+
+mod protocol;
+
+use std::fs;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::{Place, Taken};
+
+/// How often a waiter looks whether the holder lives.
+const LOOK_NS: i64 = 20_000_000;
+
+/// Tries before a waiter sleeps: what locks guard takes about a microsecond.
+const SPINS: u32 = 100;
+
+/// Cells for each process: who it is, its process number, when it started.
+const CELLS_EACH: usize = 3;
+
+/// The processes that may hold locks. Each has a seat, and each incarnation in it a number.
+#[derive(Clone, Copy)]
+pub struct Owners {
+    cells: &'static [AtomicU64],
+}
+
+/// One process as a holder of locks.
+#[derive(Clone, Copy)]
+pub struct Owner {
+    number: u32,
+    owners: Owners,
+}
+
+/// A lock that is held until this is dropped.
+pub struct Held {
+    word: &'static AtomicU64,
+    owner: Owner,
+    is_inherited: bool,
+}
+
+impl Owners {
+    /// Cells needed for that many processes.
+    #[must_use]
+    pub const fn cells(seats: usize) -> usize {
+        seats * CELLS_EACH
+    }
+
+    /// The processes whose seats are in `cells`, which were all 0 at the beginning.
+    #[must_use]
+    pub fn new(cells: &'static [AtomicU64]) -> Self {
+        Self { cells }
+    }
+
+    /// Takes a seat for the calling process. `number` must be new: no incarnation in any seat has
+    /// ever had it. It is at least 1 and at most [`Owner::NUMBER_MAX`].
+    ///
+    /// # Errors
+    /// /proc cannot be read.
+    pub fn enter(self, seat: usize, number: u32) -> io::Result<Owner> {
+        assert!((1..=Owner::NUMBER_MAX).contains(&number), "{number} names nobody");
+        let pid = std::process::id();
+        let (_, started) = state_of(pid)?;
+        let [who, process, start] = self.seat(seat);
+        process.store(pid.into(), Ordering::Relaxed);
+        start.store(started, Ordering::Relaxed);
+        // Whoever sees the number sees the rest.
+        who.store(number.into(), Ordering::Release);
+        Ok(Owner { number, owners: self })
+    }
+
+    /// Releases whatever of `locks` the dead incarnation in this seat held, and empties the seat.
+    /// Only when it is known to be dead. A process that was killed before it entered held nothing.
+    pub fn bury(self, seat: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
+        let [who, ..] = self.seat(seat);
+        let number = who.load(Ordering::Acquire) as u32;
+        if number != 0 {
+            locks.for_each(|word| protocol::release_dead(&Word { word, owners: self }, number));
+            who.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether the incarnation with this number has ended. One that cannot be looked at (no
+    /// descriptor is left to open /proc with) counts as living: it will be looked at again.
+    fn is_dead(self, number: u32) -> bool {
+        let seats = self.cells.chunks_exact(CELLS_EACH);
+        let seat = seats.into_iter().find(|seat| seat[0].load(Ordering::Acquire) as u32 == number);
+        let Some([_, process, start]) = seat else {
+            return true; // buried: its seat is empty, or another's
+        };
+        let (pid, started) = (process.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
+        match state_of(pid as u32) {
+            Ok((state, since)) => since != started || matches!(state, b'Z' | b'X'),
+            Err(why) => why.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    fn seat(self, seat: usize) -> [&'static AtomicU64; CELLS_EACH] {
+        std::array::from_fn(|cell| &self.cells[seat * CELLS_EACH + cell])
+    }
+}
+
+impl Owner {
+    /// The largest number of an incarnation.
+    pub const NUMBER_MAX: u32 = protocol::OWNER_MAX;
+
+    /// Waits for the lock in `word`, which was 0 at the beginning.
+    #[must_use]
+    pub fn lock(self, word: &'static AtomicU64) -> Held {
+        let is_inherited =
+            protocol::lock(&Word { word, owners: self.owners }, self.number) == Taken::Inherited;
+        Held { word, owner: self, is_inherited }
+    }
+}
+
+impl Held {
+    /// Whether the last holder died, and what the lock guards may be in the middle of a change.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+}
+
+impl Drop for Held {
+    /// After a panic the next holder is told what it would be told after a death.
+    fn drop(&mut self) {
+        let word = Word { word: self.word, owners: self.owner.owners };
+        protocol::unlock(&word, std::thread::panicking());
+    }
+}
+
+/// A lock word in memory that processes share, whose value is in the lower half, and those who may
+/// hold it.
+struct Word {
+    word: &'static AtomicU64,
+    owners: Owners,
+}
+
+impl Place for Word {
+    fn load(&self) -> u32 {
+        self.word.load(Ordering::Acquire) as u32
+    }
+
+    fn exchange(&self, current: u32, new: u32) -> bool {
+        let (current, new) = (current.into(), new.into());
+        self.word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn replace(&self, new: u32) -> u32 {
+        self.word.swap(new.into(), Ordering::AcqRel) as u32
+    }
+
+    fn wait(&self, expected: u32) {
+        wait(self.word, expected, LOOK_NS);
+    }
+
+    fn wake_one(&self) {
+        wake(self.word, 1);
+    }
+
+    fn is_dead(&self, owner: u32) -> bool {
+        self.owners.is_dead(owner)
+    }
+
+    fn spins(&self) -> u32 {
+        SPINS
+    }
+}
+
+/// Sleeps until somebody wakes this word or `timeout_ns` have passed; not at all unless its lower
+/// half is `expected`.
+pub(crate) fn wait(word: &AtomicU64, expected: u32, timeout_ns: i64) {
+    let timeout =
+        libc::timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: timeout_ns % 1_000_000_000 };
+    // SAFETY: the address is that of the lower half of a live 64-bit atomic, aligned to 4; the
+    // kernel only reads it, atomically. The timeout lives through the call. Not a private futex:
+    // the word may be in memory that processes share. Whatever it returns, the caller looks again.
+    unsafe {
+        let address = lower_half(word);
+        let none = ptr::null::<u32>();
+        libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAIT, expected, &timeout, none, 0);
+    }
+}
+
+/// Wakes up to `count` that wait for this word.
+pub(crate) fn wake(word: &AtomicU64, count: i32) {
+    let none = ptr::null::<u32>();
+    // SAFETY: as above; waking touches no memory at all.
+    unsafe {
+        let address = lower_half(word);
+        libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, count, none, none, 0);
+    }
+}
+
+fn lower_half(word: &AtomicU64) -> *mut u32 {
+    let halves = word.as_ptr().cast::<u32>();
+    // In-bounds either way: a 64-bit number has two halves.
+    halves.wrapping_add(usize::from(cfg!(target_endian = "big")))
+}
+
+/// The state letter of a process, and when it started (proc_pid_stat(5), fields 3 and 22).
+fn state_of(pid: u32) -> io::Result<(u8, u64)> {
+    let text = fs::read(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold anything; the last one ends it.
+    let name_end = text.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    let mut fields = text[name_end..].split(|&byte| byte == b' ').skip(1);
+    let state = fields.next().and_then(|field| field.first().copied());
+    let start = fields.nth(18).and_then(|field| str::from_utf8(field).ok()?.parse().ok());
+    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "cannot read /proc/pid/stat");
+    state.zip(start).ok_or_else(unreadable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Memory that several processes see: cells for numbers, and texts that nobody can change.
+//!
+//! Both are anonymous files (memfd), passed on as descriptors. What is shared are whole 64-bit
+//! numbers, each of which is always in order: there are no locks here.
+
+use crate::call::{check, uninterrupted};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::AtomicU64;
+
+/// Seals without which a mapping could lose its pages under our feet.
+const FIXED_SIZE: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A file of `count` cells, all 0, whose size can never change. Cells that nobody touches take no
+/// memory.
+pub fn create_cells(count: usize) -> io::Result<OwnedFd> {
+    let file = File::from(create(c"ropewalk-cells")?);
+    file.set_len((count * size_of::<AtomicU64>()) as u64)?;
+    seal(&file, FIXED_SIZE)?;
+    Ok(file.into())
+}
+
+/// Maps the cells of a file that [`create_cells`] made, maybe in another process. The mapping
+/// stays for as long as the process lives.
+pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a file of cells");
+    // SAFETY: F_GET_SEALS takes no pointers, and the descriptor is open because it is borrowed.
+    let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
+    if seals & FIXED_SIZE != FIXED_SIZE {
+        return Err(refused());
+    }
+    let bytes = File::from(file.try_clone_to_owned()?).metadata()?.len() as usize;
+    let count = bytes / size_of::<AtomicU64>();
+    if count == 0 {
+        return Err(refused());
+    }
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
+    let start = unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is aligned to a page, covers `count` cells, and is never unmapped. The
+    // seals keep the file at its size, so that every page stays there. Every bit pattern is a
+    // number, and all processes that map it come through here and use atomic operations only; one
+    // that writes to the file instead can change numbers, which is no more than others may do.
+    Ok(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) })
+}
+
+/// A file with this text, which can be read any number of times and never be changed.
+pub fn create_text(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(create(c"ropewalk-text")?);
+    file.write_all(text.as_bytes())?;
+    seal(&file, FIXED_SIZE | libc::F_SEAL_WRITE)?;
+    Ok(file.into())
+}
+
+/// The whole text of a file, from its beginning, wherever others have read to.
+pub fn read_text(file: BorrowedFd<'_>) -> io::Result<String> {
+    let file = File::from(file.try_clone_to_owned()?);
+    let mut bytes = vec![0; file.metadata()?.len() as usize];
+    uninterrupted(|| file.read_exact_at(&mut bytes, 0))?;
+    String::from_utf8(bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+fn create(name: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a NUL-terminated string that lives through the call. A non-negative
+    // return is a new descriptor, which nothing else can own.
+    unsafe {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        Ok(OwnedFd::from_raw_fd(check(libc::memfd_create(name.as_ptr(), flags))?))
+    }
+}
+
+fn seal(file: &File, seals: libc::c_int) -> io::Result<()> {
+    // SAFETY: F_ADD_SEALS takes a number, and the descriptor is open because it is borrowed.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_one_mapping_adds_another_sees() {
+        let file = create_cells(1000).unwrap();
+        let (one, other) = (map_cells(file.as_fd()).unwrap(), map_cells(file.as_fd()).unwrap());
+        assert_eq!((one.len(), other.len()), (1000, 1000));
+        one[999].fetch_add(7, Ordering::Relaxed);
+        assert_eq!(other[999].load(Ordering::Relaxed), 7);
+        assert_ne!(one.as_ptr(), other.as_ptr());
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_not_mapped() {
+        let path = std::env::temp_dir().join(format!("os-no-cells-{}", std::process::id()));
+        std::fs::write(&path, [0; 64]).unwrap();
+        let plain = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(map_cells(plain.as_fd()).is_err());
+        assert!(map_cells(create_cells(0).unwrap().as_fd()).is_err());
+        let cells = File::from(create_cells(8).unwrap());
+        assert!(cells.set_len(0).is_err());
+    }
+
+    #[test]
+    fn a_text_is_read_from_its_beginning_and_stays() {
+        let file = create_text("[engine]\n").unwrap();
+        for _ in 0..2 {
+            assert_eq!(read_text(file.as_fd()).unwrap(), "[engine]\n");
+        }
+        assert!(File::from(file).write_all(b"x").is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! Copies of a process, and locks whose holders are killed. Without the usual harness: that runs
+//! tests in threads, and a process with threads cannot be copied.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use os::fork::{Child, Descriptors, Ended, STATUS_OF_PANIC, fork, is_single_threaded};
+use os::robust_lock::Owners;
+use os::shared_memory::{create_cells, map_cells};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("a_copy_ends_with_the_status_of_its_work", a_copy_ends_with_the_status_of_its_work),
+    ("a_process_with_threads_is_not_copied", a_process_with_threads_is_not_copied),
+    ("descriptors_are_shared_or_not", descriptors_are_shared_or_not),
+    ("a_copy_may_have_threads", a_copy_may_have_threads),
+    ("killed_holders_are_noticed_by_who_waits", killed_holders_are_noticed_by_who_waits),
+    ("killed_holders_are_buried", killed_holders_are_buried),
+];
+
+fn main() {
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    for (name, test) in TESTS {
+        if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+const BOTH: [Descriptors; 2] = [Descriptors::Private, Descriptors::Shared];
+
+fn memory(cells: usize) -> &'static [AtomicU64] {
+    map_cells(create_cells(cells).unwrap().as_fd()).unwrap()
+}
+
+fn a_copy_ends_with_the_status_of_its_work() {
+    assert!(is_single_threaded().unwrap());
+    for descriptors in BOTH {
+        let shared = memory(1);
+        let mut child = fork(descriptors, || {
+            shared[0].store(std::process::id().into(), Ordering::Relaxed);
+            7
+        })
+        .unwrap();
+        assert_eq!(child.wait().unwrap(), Ended::Exit(7));
+        assert_eq!(child.try_wait().unwrap(), Some(Ended::Exit(7)), "known from then on");
+        assert_eq!(shared[0].load(Ordering::Relaxed), u64::from(child.id()));
+
+        let mut panicking = fork(descriptors, || panic!("(this message is expected)")).unwrap();
+        assert_eq!(panicking.wait().unwrap(), Ended::Exit(STATUS_OF_PANIC));
+
+        let mut sleeping = fork(descriptors, sleep).unwrap();
+        assert_eq!(sleeping.try_wait().unwrap(), None);
+        sleeping.kill();
+        assert_eq!(sleeping.wait().unwrap(), Ended::Signal(9));
+    }
+}
+
+fn sleep() -> i32 {
+    std::thread::sleep(Duration::from_secs(60));
+    0
+}
+
+fn a_process_with_threads_is_not_copied() {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || ended.recv());
+    assert!(fork(Descriptors::Private, || 0).is_err());
+    drop(end);
+    let _ = thread.join().unwrap();
+}
+
+/// Whether a descriptor that a copy opens is open here, too.
+fn descriptors_are_shared_or_not() {
+    for descriptors in BOTH {
+        let shared = memory(1);
+        let mut child = fork(descriptors, || {
+            let file = File::open("/proc/self/exe").unwrap();
+            shared[0].store(file.as_raw_fd() as u64, Ordering::Relaxed);
+            std::mem::forget(file);
+            0
+        })
+        .unwrap();
+        assert_eq!(child.wait().unwrap(), Ended::Exit(0));
+        let path = format!("/proc/self/fd/{}", shared[0].load(Ordering::Relaxed));
+        let is_here = std::fs::read_link(path).is_ok();
+        assert_eq!(is_here, descriptors == Descriptors::Shared);
+    }
+}
+
+fn a_copy_may_have_threads() {
+    for descriptors in BOTH {
+        let work = || std::thread::spawn(|| 5).join().unwrap();
+        assert_eq!(fork(descriptors, work).unwrap().wait().unwrap(), Ended::Exit(5));
+    }
+}
+
+const SEATS: usize = 3;
+
+/// Two numbers under a lock that are equal except in the middle of a change, and how often they
+/// were found different by who had been told (the first) and had not (the second).
+struct Ledger {
+    owners: Owners,
+    cells: &'static [AtomicU64],
+}
+
+impl Ledger {
+    fn new() -> Self {
+        Self { owners: Owners::new(memory(Owners::cells(SEATS))), cells: memory(6) }
+    }
+
+    fn lock(&self) -> &'static AtomicU64 {
+        &self.cells[0]
+    }
+
+    fn get(&self, cell: usize) -> u64 {
+        self.cells[cell].load(Ordering::Relaxed)
+    }
+
+    /// Changes the numbers again and again, for ever.
+    fn work(&self, seat: usize, number: u32) -> i32 {
+        let owner = self.owners.enter(seat, number).unwrap();
+        loop {
+            let held = owner.lock(self.lock());
+            let (one, other) = (self.get(1), self.get(2));
+            if one != other {
+                let cell = if held.is_inherited() { 3 } else { 4 };
+                self.cells[cell].fetch_add(1, Ordering::Relaxed);
+            }
+            self.cells[5].fetch_add(u64::from(held.is_inherited()), Ordering::Relaxed);
+            let next = one.max(other) + 1;
+            self.cells[1].store(next, Ordering::Relaxed);
+            for _ in 0..next % 512 {
+                std::hint::spin_loop(); // long enough to be killed here often
+            }
+            self.cells[2].store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// Kills one after the other, and has another take its place.
+    fn rounds(&self, descriptors: Descriptors, rounds: u32, bury: bool) {
+        let start =
+            |seat: usize, number: u32| fork(descriptors, || self.work(seat, number)).unwrap();
+        let mut children: Vec<Child> =
+            (0..SEATS).map(|seat| start(seat, seat as u32 + 1)).collect();
+        for round in 0..rounds {
+            let seat = round as usize % SEATS;
+            let before = self.get(2);
+            std::thread::sleep(Duration::from_micros(200 + u64::from(round * 37 % 700)));
+            children[seat].kill();
+            if !bury {
+                // Nobody waits for it and nobody is told: the others notice by themselves.
+                let after = self.get(2);
+                while self.get(2) < after + 100 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+            assert!(matches!(children[seat].wait().unwrap(), Ended::Signal(9)));
+            self.owners.bury(seat, std::iter::once(self.lock()));
+            assert!(self.get(2) >= before);
+            children[seat] = start(seat, SEATS as u32 + 1 + round);
+        }
+        for child in &mut children {
+            child.kill();
+            child.wait().unwrap();
+        }
+    }
+
+    fn check(&self, rounds: u32) {
+        let (told, untold, inherited) = (self.get(3), self.get(4), self.get(5));
+        println!(
+            "{rounds} killed, {inherited} of them as holders, {told} in the middle of a change"
+        );
+        assert_eq!(untold, 0, "torn data without a word");
+        assert!(inherited > 0, "nobody was killed while it held the lock");
+    }
+}
+
+fn killed_holders_are_noticed_by_who_waits() {
+    for descriptors in BOTH {
+        let ledger = Ledger::new();
+        ledger.rounds(descriptors, 40, false);
+        ledger.check(40);
+    }
+}
+
+fn killed_holders_are_buried() {
+    for descriptors in BOTH {
+        let ledger = Ledger::new();
+        ledger.rounds(descriptors, 300, true);
+        ledger.check(300);
+    }
+}
