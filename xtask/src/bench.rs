@@ -5,36 +5,43 @@
 
 mod contest;
 mod corpus;
+mod engines;
 mod idle;
 mod load;
+mod load_run;
 mod options;
 mod report;
 mod rounds;
 mod row;
 mod scratch;
 mod serve;
+mod stage;
 mod table;
 
 use options::Options;
 
 const HELP: &str = "\
-cargo xtask bench serve|load [OPTION...]
+cargo xtask bench serve|load|engines [OPTION...]
 
   serve   Starts the floor, Ropewalk and every installed server of peers/*.toml at their best
           settings, drives them in alternating rounds with wrk, and prints the processor time of
           each request.
   load    Drives Ropewalk in alternating rounds with `ropewalk load` and the other generators that
           are installed, and prints the processor time that they need themselves.
+  engines Drives every engine, nginx and Apache in alternating rounds with `ropewalk load`, and
+          prints what each request costs them, their memory, and what they make of a disk.
 
 The servers run on processor 0 and the clients on processor 1.
 
   --rows NAME,...      only these rows:
                          serve: 1k 10k 64k 1m close 4000 many idle
                          load:  closed open partly-open sessions connections log
+                         engines: 1k 50k zipf 8000 60000 cold
   --servers NAME,...   serve: only these servers; ropewalk and floor are always among them
   --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
-  --rounds N           rounds (7); each contestant gets one window in each
-  --seconds S          length of a window (serve 1.1, load 2)
+  --engines NAME,...   engines: only these engines and servers
+  --rounds N           rounds (7, engines 5); each contestant gets one window in each
+  --seconds S          length of a window (serve 1.1, load 2, engines 1)
   --json FILE          write every sample to FILE as well
   --no-build           take what comes as source as it was built before
   --quick              short rounds of some rows: does it work?
@@ -50,6 +57,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         }
         Some((name, rest)) if name == "serve" => serve::run(&Options::parse(rest, &row::DEFAULTS)?),
         Some((name, rest)) if name == "load" => load::run(&Options::parse(rest, &load::DEFAULTS)?),
+        Some((name, rest)) if name == "engines" => {
+            engines::run(&Options::parse(rest, &engines::DEFAULTS)?)
+        }
         _ => Err(format!("say which benchmark\n\n{HELP}")),
     }
 }

@@ -83,6 +83,8 @@ const STEPS: &[Step] = &[
     step("bench-serve", When::Long, "cargo xtask bench serve", &[]),
     step("bench-load", When::Short, "cargo xtask bench load --quick", &[]),
     step("bench-load", When::Long, "cargo xtask bench load", &[]),
+    step("bench-engines", When::Short, "cargo xtask bench engines --quick", &[]),
+    step("bench-engines", When::Long, "cargo xtask bench engines", &[]),
 ];
 
 const fn step(

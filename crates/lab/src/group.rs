@@ -4,7 +4,8 @@
 //! (version 2), where the kernel counts processor time without any controller. Where neither may
 //! be written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
 //! descendants, which misses short-lived children that nobody waited for and has a resolution of
-//! 10 ms. No limits are set.
+//! 10 ms. The one limit that can be set is that of memory, in a second group where the hierarchies
+//! are separate (version 1).
 
 use crate::process;
 use std::fs;
@@ -43,6 +44,9 @@ pub struct Group {
     accounting: Accounting,
     /// The group's folder; none for a process tree.
     folder: Option<PathBuf>,
+    /// The folder in the hierarchy that bounds memory, if it is bounded and another one.
+    memory_folder: Option<PathBuf>,
+    name: String,
     /// The first process, once it is known.
     root: Option<u32>,
 }
@@ -56,10 +60,40 @@ impl Group {
         for (accounting, parent) in parents() {
             let folder = parent.join(&name);
             if fs::create_dir(&folder).is_ok() {
-                return Self { accounting, folder: Some(folder), root: None };
+                return Self::new(accounting, Some(folder), name);
             }
         }
-        Self { accounting: Accounting::ProcessTree, folder: None, root: None }
+        Self::new(Accounting::ProcessTree, None, name)
+    }
+
+    fn new(accounting: Accounting, folder: Option<PathBuf>, name: String) -> Self {
+        Self { accounting, folder, memory_folder: None, name, root: None }
+    }
+
+    /// Bounds the memory of the group: that of its processes, and the pages of files that they are
+    /// the first to read. To be called before the first process enters.
+    ///
+    /// # Errors
+    /// Where no such group may be made; root may, on most machines.
+    pub fn limit_memory(&mut self, bytes: u64) -> Result<(), String> {
+        if let Some(folder) = &self.folder
+            && fs::write(folder.join("memory.max"), bytes.to_string()).is_ok()
+        {
+            return Ok(());
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mount = mount_of_controller(&mounts, "memory")
+            .ok_or("no control group can bound memory here: there is no memory controller")?;
+        let folder = Path::new(mount).join(&self.name);
+        let explain = |why| format!("no control group can bound memory here (try as root): {why}");
+        fs::create_dir(&folder).map_err(explain)?;
+        self.memory_folder = Some(folder.clone());
+        fs::write(folder.join("memory.limit_in_bytes"), bytes.to_string()).map_err(explain)
+    }
+
+    /// The folder that bounds memory, if it is one of its own.
+    pub(crate) fn memory_folder(&self) -> Option<&Path> {
+        self.memory_folder.as_deref()
     }
 
     /// Where the numbers come from.
@@ -72,10 +106,12 @@ impl Group {
         self.folder.as_deref()
     }
 
-    /// The file to which a process writes 0 to enter the group. A process does so itself before
-    /// it becomes the server, so that nothing it ever does is missed.
-    pub(crate) fn entrance(&self) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join("cgroup.procs"))
+    /// The files to which a process writes 0 to enter the group, with spaces between them. A
+    /// process does so itself before it becomes the server, so that nothing it ever does is missed.
+    pub(crate) fn entrances(&self) -> String {
+        let folders = self.folder.iter().chain(&self.memory_folder);
+        let files = folders.map(|folder| folder.join("cgroup.procs").display().to_string());
+        files.collect::<Vec<_>>().join(" ")
     }
 
     /// Says which process is the first one.
@@ -111,6 +147,11 @@ impl Group {
         .unwrap_or(0)
     }
 
+    /// Bytes that its processes, as far as they are there, had the disk read.
+    pub fn disk_bytes_read(&self) -> u64 {
+        self.processes().into_iter().map(process::disk_bytes_read).sum()
+    }
+
     /// Kills what is in the group until it is empty.
     pub(crate) fn kill(&self) {
         // A process that forks while it is being killed leaves a child for the next turn.
@@ -128,11 +169,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
-        if let Some(folder) = &self.folder {
+        for folder in self.folder.iter().chain(&self.memory_folder) {
             // The kernel lets go of the last process a moment after it is gone.
             for _ in 0..100 {
                 if fs::remove_dir(folder).is_ok() {
-                    return;
+                    break;
                 }
                 thread::sleep(Duration::from_millis(5));
             }
@@ -160,13 +201,22 @@ fn parents() -> Vec<(Accounting, PathBuf)> {
 fn mount_point(mounts: &str, accounting: Accounting) -> Option<&str> {
     mounts.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [_, folder, kind, options, ..] = fields[..] else { return None };
+        let [_, folder, kind, ..] = fields[..] else { return None };
         let fits = match accounting {
-            Accounting::Cpuacct => kind == "cgroup" && options.split(',').any(|o| o == "cpuacct"),
+            Accounting::Cpuacct => return mount_of_controller(line, "cpuacct"),
             Accounting::Unified => kind == "cgroup2",
             Accounting::ProcessTree => false,
         };
         fits.then_some(folder)
+    })
+}
+
+/// Where a controller of version 1 is mounted.
+fn mount_of_controller<'m>(mounts: &'m str, controller: &str) -> Option<&'m str> {
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, folder, "cgroup", options, ..] = fields[..] else { return None };
+        options.split(',').any(|option| option == controller).then_some(folder)
     })
 }
 

@@ -11,6 +11,9 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// Proportional set size: a page that n processes share counts 1/n in each.
     pub proportional_bytes: u64,
+    /// Of these, what no file is behind: neither the program nor libraries, which other servers of
+    /// the same program share.
+    pub own_bytes: u64,
 }
 
 /// The memory of `processes` together. One that has ended counts nothing.
@@ -21,6 +24,7 @@ pub fn of(processes: &[u32]) -> Memory {
     texts.map(|text| parse(&text)).fold(Memory::default(), |sum, one| Memory {
         resident_bytes: sum.resident_bytes + one.resident_bytes,
         proportional_bytes: sum.proportional_bytes + one.proportional_bytes,
+        own_bytes: sum.own_bytes + one.own_bytes,
     })
 }
 
@@ -30,7 +34,11 @@ fn parse(rollup: &str) -> Memory {
         let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
         kilobytes.unwrap_or(0_u64) * 1024
     };
-    Memory { resident_bytes: bytes("Rss:"), proportional_bytes: bytes("Pss:") }
+    Memory {
+        resident_bytes: bytes("Rss:"),
+        proportional_bytes: bytes("Pss:"),
+        own_bytes: bytes("Pss_Anon:") + bytes("Pss_Shmem:"),
+    }
 }
 
 #[cfg(test)]
@@ -40,8 +48,13 @@ mod tests {
     #[test]
     fn a_rollup_is_read() {
         let text = "55d0-7ffd ---p 00000000 00:00 0    [rollup]\n\
-            Rss:                4500 kB\nPss:                1200 kB\nPss_Dirty:           100 kB\n";
-        let expected = Memory { resident_bytes: 4500 * 1024, proportional_bytes: 1200 * 1024 };
+            Rss:                4500 kB\nPss:                1200 kB\nPss_Dirty:           100 kB\n\
+            Pss_Anon:             90 kB\nPss_File:           1100 kB\nPss_Shmem:            10 kB\n";
+        let expected = Memory {
+            resident_bytes: 4500 * 1024,
+            proportional_bytes: 1200 * 1024,
+            own_bytes: 100 * 1024,
+        };
         assert_eq!(parse(text), expected);
         assert_eq!(parse(""), Memory::default());
     }

@@ -65,6 +65,13 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
     ticks.sum::<u64>() * NS_PER_TICK
 }
 
+/// Bytes that a process had the disk read; 0 when it cannot be read (any more).
+pub(crate) fn disk_bytes_read(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
 fn parent(pid: u32) -> Option<u32> {
     stat_fields(pid)?.get(4 - 3)?.parse().ok()
 }

@@ -28,6 +28,8 @@ pub struct Launch {
     pub workers: usize,
     /// The processor it may use.
     pub cpu: usize,
+    /// Bound on its memory and on the pages of files that it is the first to read; none: no bound.
+    pub memory_bytes_max: Option<u64>,
     /// A path that is there, asked for until it is answered.
     pub ready_path: String,
     /// What else stands for placeholders; see `PLACES`.
@@ -63,6 +65,9 @@ impl RunningServer {
         let values = values(peer, setting, launch, port, &work_dir);
         prepare(peer, &values, &work_dir)?;
         let mut group = Group::create();
+        if let Some(bytes) = launch.memory_bytes_max {
+            group.limit_memory(bytes)?;
+        }
         let started_us = os::clock::now();
         let child = spawn(peer, &values, &work_dir, launch.cpu, &group)?;
         group.set_root(child.id());
@@ -201,7 +206,7 @@ fn spawn(
 ) -> Result<Child, String> {
     // Servers that keep files open need more descriptors than files; all get as many as may be.
     const ENTER: &str = r#"
-        test -z "$1" || echo 0 > "$1"
+        for group in $1; do echo 0 > "$group"; done
         ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
         shift
         exec "$@""#;
@@ -210,7 +215,7 @@ fn spawn(
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
     let mut shell = Command::new("sh");
-    shell.args(["-c", ENTER, "sh"]).arg(group.entrance().unwrap_or_default()).args(command);
+    shell.args(["-c", ENTER, "sh"]).arg(group.entrances()).args(command);
     for (name, value) in &peer.start.environment {
         shell.env(name, install::fill(value, values)?);
     }
@@ -227,9 +232,11 @@ fn guard(group: &Group, pid: u32) -> std::io::Result<Guard> {
             kill -s KILL $(cat "$2/cgroup.procs")
             sleep 0.2
             rmdir "$2" && break
-        done"#;
+        done
+        rmdir "$3""#;
     let folder = group.folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
-    Guard::new(KILL, [pid.to_string().as_ref(), folder])
+    let memory = group.memory_folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
+    Guard::new(KILL, [pid.to_string().as_ref(), folder, memory])
 }
 
 /// A port nobody listens at. Somebody else might take it before the server does; then the server

@@ -7,19 +7,18 @@
 
 mod closed;
 mod connections;
-mod load_run;
 mod log;
 mod others;
 mod rates;
 mod sessions;
-mod stage;
 
 use super::options::{Defaults, Named, Options};
 use super::rounds::progress;
+use super::stage::Stage;
 use super::table::{CONFIDENCE, SEED, estimate, markdown};
 use crate::tools::Tool;
 use serde_json::{Value, json};
-use stage::Stage;
+
 use statistics::{Estimate, bootstrap_median, paired_ratio};
 use std::fs;
 use std::time::Duration;
@@ -29,7 +28,7 @@ use std::time::Duration;
 pub(crate) struct Row {
     name: &'static str,
     title: &'static str,
-    run: fn(&Stage<'_>) -> Result<Section, String>,
+    run: fn(&Stage<'_, Self>) -> Result<Section, String>,
 }
 
 impl PartialEq for Row {
@@ -109,7 +108,7 @@ pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     }
 }
 
-fn print_start(stage: &Stage<'_>) {
+fn print_start(stage: &Stage<'_, Row>) {
     println!(
         "Ropewalk {}. Kernel {}. Intervals are of 95 %.",
         stage.version(),
@@ -127,7 +126,7 @@ fn print_skipped(missing: &[Tool]) {
     }
 }
 
-fn json_text(stage: &Stage<'_>, sections: &[(&str, Section)]) -> String {
+fn json_text(stage: &Stage<'_, Row>, sections: &[(&str, Section)]) -> String {
     let rows = sections.iter().map(|(name, section)| {
         json!({ "row": name, "samples": section.samples, "notes": section.notes })
     });

@@ -68,6 +68,7 @@ impl Bench<'_> {
             scratch: self.corpus.scratch().path().to_owned(),
             workers: 1,
             cpu: SERVER_CPU,
+            memory_bytes_max: None,
             ready_path: ready_path.to_owned(),
             workload,
         }

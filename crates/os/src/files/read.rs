@@ -60,6 +60,16 @@ pub fn advise_will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(error(code)) }
 }
 
+/// Asks the kernel to drop what it keeps of the file in memory. Pages that are not on the disk yet,
+/// mapped or in use stay.
+pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
+    const WHOLE: libc::off_t = 0;
+    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
+    let code =
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, WHOLE, libc::POSIX_FADV_DONTNEED) };
+    if code == 0 { Ok(()) } else { Err(error(code)) }
+}
+
 /// By number, because not every C library has the function.
 fn preadv2_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -2,11 +2,11 @@
 //!
 //! Each client has a server of its own, so that the server's count of requests is that client's.
 
-use super::load_run::LoadRun;
 use super::others::{self, Count, Sessions};
-use super::stage::{self, FILE, H2LOAD, HTTPERF, Stage, WRK};
-use super::{Section, cells, middle_cell, ratio_cell};
+use super::{Row, Section, cells, middle_cell, ratio_cell};
+use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::{order, progress};
+use crate::bench::stage::{self, FILE, H2LOAD, HTTPERF, Stage, WRK};
 use lab::RunningServer;
 use lab::http::Connection;
 use lab::wrk;
@@ -47,7 +47,7 @@ struct Entrant {
 }
 
 /// Runs the row.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn run(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let mut entrants = Vec::new();
     for kind in kinds(stage) {
         entrants.push(Entrant::new(kind, stage.server()?));
@@ -77,7 +77,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
     Ok(section)
 }
 
-fn kinds(stage: &Stage<'_>) -> Vec<Kind> {
+fn kinds(stage: &Stage<'_, Row>) -> Vec<Kind> {
     let ours = ["none", "length", "bytes"].into_iter();
     let ours = ours.filter(|verify| stage.options.wants(verify)).map(Kind::Ours);
     let others = [(WRK, Kind::Wrk), (H2LOAD, Kind::H2load), (HTTPERF, Kind::Httperf)];
@@ -100,7 +100,7 @@ impl Entrant {
     }
 
     /// Warms up and measures.
-    fn round(&mut self, stage: &Stage<'_>) -> Result<(), String> {
+    fn round(&mut self, stage: &Stage<'_, Row>) -> Result<(), String> {
         let window = stage.options.window;
         self.window(stage, window.mul_f64(WARM_UP).max(Duration::from_millis(100)))?;
         let count = self.window(stage, window)?;
@@ -108,7 +108,7 @@ impl Entrant {
         Ok(())
     }
 
-    fn window(&mut self, stage: &Stage<'_>, window: Duration) -> Result<Count, String> {
+    fn window(&mut self, stage: &Stage<'_, Row>, window: Duration) -> Result<Count, String> {
         let (count, complaint) = self.load(stage, window)?;
         self.counted += count.requests;
         self.runs += 1;
@@ -116,7 +116,11 @@ impl Entrant {
         Ok(count)
     }
 
-    fn load(&self, stage: &Stage<'_>, window: Duration) -> Result<(Count, Option<String>), String> {
+    fn load(
+        &self,
+        stage: &Stage<'_, Row>,
+        window: Duration,
+    ) -> Result<(Count, Option<String>), String> {
         let (cpu, url) = (stage.client_cpu, stage::file_url(&self.server));
         let count = match self.kind {
             Kind::Ours(verify) => {

@@ -1,10 +1,10 @@
 //! Very many connections at once: that they can be, and how much memory they need.
 
-use super::load_run::LoadRun;
 use super::rates::SOURCES;
-use super::stage::{self, Stage};
-use super::{Section, cells};
+use super::{Row, Section, cells};
+use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::progress;
+use crate::bench::stage::{self, Stage};
 use serde_json::json;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const THINK_S: u64 = 5;
 const QUICK_THINK_S: u64 = 1;
 
 /// Runs the row, once for each number: memory does not vary as times do.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn run(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let (numbers, think_s) = match stage.options.quick {
         true => (QUICK_CONNECTIONS, QUICK_THINK_S),
         false => (CONNECTIONS, THINK_S),
@@ -46,7 +46,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
 }
 
 fn measure(
-    stage: &Stage<'_>,
+    stage: &Stage<'_, Row>,
     log: &str,
     wanted: u64,
     think_s: u64,

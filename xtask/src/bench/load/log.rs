@@ -2,9 +2,9 @@
 //!
 //! There is no server here but a socket that waits for the first byte.
 
-use super::stage::Stage;
-use super::{Section, cells, middle_cell};
+use super::{Row, Section, cells, middle_cell};
 use crate::bench::rounds::progress;
+use crate::bench::stage::Stage;
 use lab::client::Client;
 use os::files::Space;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ const STARTS_MAX: usize = 5;
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs the row.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn run(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let requests = if stage.options.quick { QUICK_REQUESTS } else { REQUESTS };
     let mut section = Section {
         table: vec![cells(["requests in the log", "MB", "seconds to the first request"])],
@@ -60,7 +60,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
 }
 
 fn starts(
-    stage: &Stage<'_>,
+    stage: &Stage<'_, Row>,
     requests: u64,
     path: &Path,
     section: &mut Section,
@@ -83,7 +83,7 @@ fn starts(
 }
 
 /// Seconds from the start of `ropewalk load` to the first byte of its first request.
-fn start(stage: &Stage<'_>, log: &Path) -> Result<f64, String> {
+fn start(stage: &Stage<'_, Row>, log: &Path) -> Result<f64, String> {
     let explain = |why| format!("cannot listen: {why}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(explain)?;
     listener.set_nonblocking(true).map_err(explain)?;

@@ -1,9 +1,9 @@
 //! Requests at a rate: whether the rate is kept, and how late the generator is.
 
-use super::load_run::LoadRun;
-use super::stage::{self, Stage};
-use super::{Section, cells, middle_cell};
+use super::{Row, Section, cells, middle_cell};
+use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::progress;
+use crate::bench::stage::{self, Stage};
 use lab::RunningServer;
 use serde_json::json;
 use std::time::Duration;
@@ -27,13 +27,13 @@ const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 pub(super) const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
 
 /// Each request for itself.
-pub(super) fn open(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
     rounds(stage, rate, WARM_UP, |server| format!("{} --rate {rate}", stage::file_url(server)))
 }
 
 /// Sessions whose users think.
-pub(super) fn partly_open(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn partly_open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
     let (think, warm_up) = match stage.options.quick {
         true => (QUICK_THINK, QUICK_WARM_UP),
@@ -46,7 +46,7 @@ pub(super) fn partly_open(stage: &Stage<'_>) -> Result<Section, String> {
     })
 }
 
-fn rate(stage: &Stage<'_>) -> u64 {
+fn rate(stage: &Stage<'_, Row>) -> u64 {
     if stage.options.quick { QUICK_RATE } else { RATE }
 }
 
@@ -64,7 +64,7 @@ struct Samples {
 }
 
 fn rounds(
-    stage: &Stage<'_>,
+    stage: &Stage<'_, Row>,
     rate: u64,
     warm_up: Duration,
     arguments: impl Fn(&RunningServer) -> String,

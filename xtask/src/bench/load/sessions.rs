@@ -4,11 +4,11 @@
 //! knows only rates, so the highest one is searched that it sustains without an error, below its
 //! limit of about 1,020 connections; it then takes its turn in the rounds at that rate.
 
-use super::load_run::LoadRun;
 use super::others::{self, Count, Sessions};
-use super::stage::{self, FILE, HTTPERF, Stage};
-use super::{Section, cells, middle_cell, ratio_cell};
+use super::{Row, Section, cells, middle_cell, ratio_cell};
+use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::{order, progress};
+use crate::bench::stage::{self, FILE, HTTPERF, Stage};
 use lab::RunningServer;
 use serde_json::json;
 use std::thread;
@@ -50,7 +50,7 @@ struct Entrant {
 }
 
 /// Runs the row.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Section, String> {
+pub(super) fn run(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let log = stage.log(REQUESTS_PER_SESSION, "0")?;
     let server = stage.server()?;
     let mut entrants: Vec<Entrant> =
@@ -130,7 +130,7 @@ impl Entrant {
 
     fn round(
         &mut self,
-        stage: &Stage<'_>,
+        stage: &Stage<'_, Row>,
         server: &RunningServer,
         log: &str,
     ) -> Result<(), String> {
@@ -150,7 +150,7 @@ impl Entrant {
 }
 
 fn ours(
-    stage: &Stage<'_>,
+    stage: &Stage<'_, Row>,
     server: &RunningServer,
     log: &str,
     connections: usize,
@@ -171,7 +171,7 @@ fn ours(
 
 /// The sessions of one window, at a rate.
 fn by_httperf(
-    stage: &Stage<'_>,
+    stage: &Stage<'_, Row>,
     server: &RunningServer,
     rate: f64,
     window: Duration,
@@ -182,7 +182,7 @@ fn by_httperf(
 }
 
 /// Doubles the rate until httperf fails, then halves the gap. None: it fails at once.
-fn highest_rate(stage: &Stage<'_>, server: &RunningServer) -> Result<Option<f64>, String> {
+fn highest_rate(stage: &Stage<'_, Row>, server: &RunningServer) -> Result<Option<f64>, String> {
     let closeness = if stage.options.quick { QUICK_CLOSENESS } else { CLOSENESS };
     let mut sustained = None;
     let (mut rate, mut failed) = (RATE_MIN, None);
@@ -202,7 +202,7 @@ fn highest_rate(stage: &Stage<'_>, server: &RunningServer) -> Result<Option<f64>
 }
 
 /// One failure may be the machine's.
-fn sustains(stage: &Stage<'_>, server: &RunningServer, rate: f64) -> Result<bool, String> {
+fn sustains(stage: &Stage<'_, Row>, server: &RunningServer, rate: f64) -> Result<bool, String> {
     for _ in 0..TRIES {
         let count = by_httperf(stage, server, rate, stage.options.window / 2)?;
         if is_sustained(&count, rate) {

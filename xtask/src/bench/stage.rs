@@ -1,10 +1,10 @@
-//! What every row needs: the server, the file it serves, the clients that are there.
+//! What benchmarks that drive Ropewalk with `ropewalk load` need: the program, the files it serves,
+//! the clients that are there.
 
-use super::Row;
-use crate::bench::options::Options;
-use crate::bench::rounds::progress;
-use crate::bench::scratch::Scratch;
-use crate::bench::serve::{OURS, SERVER_CPU, client_cpu, surroundings};
+use super::options::{Named, Options};
+use super::rounds::progress;
+use super::scratch::Scratch;
+use super::serve::{OURS, SERVER_CPU, client_cpu, surroundings};
 use crate::tools::Tool;
 use lab::client::Client;
 use lab::{Installed, Launch, Peer, RunningServer, Setting, Surroundings, Values};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The size of the file that is asked for, and where it lies: `ropewalk fileset` gives it a
 /// content by which `--verify bytes` knows it.
 const FILE_BYTES: &str = "1024";
-pub(super) const FILE: &str = "/size1024";
+pub(crate) const FILE: &str = "/size1024";
 
 /// How many sessions a log has; then they repeat.
 const SESSIONS: usize = 1000;
@@ -23,9 +23,9 @@ const SESSIONS: usize = 1000;
 const PREPARE_WITHIN: Duration = Duration::from_secs(300);
 
 /// Other clients; what Debian calls their packages.
-pub(super) const WRK: Tool = client("wrk", "which wrk", "apt-get install wrk");
-pub(super) const H2LOAD: Tool = client("h2load", "which h2load", "apt-get install nghttp2-client");
-pub(super) const HTTPERF: Tool = client("httperf", "which httperf", "apt-get install httperf");
+pub(crate) const WRK: Tool = client("wrk", "which wrk", "apt-get install wrk");
+pub(crate) const H2LOAD: Tool = client("h2load", "which h2load", "apt-get install nghttp2-client");
+pub(crate) const HTTPERF: Tool = client("httperf", "which httperf", "apt-get install httperf");
 
 const fn client(name: &'static str, probe: &'static str, install: &'static str) -> Tool {
     Tool { name, probe, install, provided_in_ci: true }
@@ -33,22 +33,22 @@ const fn client(name: &'static str, probe: &'static str, install: &'static str) 
 
 /// Everything, ready for the rows.
 #[derive(Debug)]
-pub(super) struct Stage<'a> {
-    pub(super) options: &'a Options<Row>,
-    pub(super) client_cpu: usize,
+pub(crate) struct Stage<'a, R: 'static> {
+    pub(crate) options: &'a Options<R>,
+    pub(crate) client_cpu: usize,
     /// Clients that are not installed.
-    pub(super) missing: Vec<Tool>,
+    pub(crate) missing: Vec<Tool>,
     surroundings: Surroundings,
     scratch: Scratch,
     ropewalk: Installed,
 }
 
-impl<'a> Stage<'a> {
+impl<'a, R: Named> Stage<'a, R> {
     /// Builds Ropewalk, writes the file and looks for clients.
-    pub(super) fn set(options: &'a Options<Row>) -> Result<Self, String> {
+    pub(crate) fn set(options: &'a Options<R>) -> Result<Self, String> {
         let surroundings = surroundings(options.build)?;
         progress("building Ropewalk");
-        let ropewalk = ropewalk(&surroundings)?;
+        let ropewalk = peer(OURS, &surroundings)?;
         let missing: Vec<Tool> =
             [WRK, H2LOAD, HTTPERF].into_iter().filter(|tool| !tool.is_there()).collect();
         let stage = Self {
@@ -65,28 +65,28 @@ impl<'a> Stage<'a> {
     }
 
     /// Whether a client is there and wanted.
-    pub(super) fn has(&self, tool: Tool) -> bool {
+    pub(crate) fn has(&self, tool: Tool) -> bool {
         self.options.wants(tool.name) && !self.missing.contains(&tool)
     }
 
     /// The version of Ropewalk.
-    pub(super) fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.ropewalk.version
     }
 
     /// A path for a file of this run.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
     /// The words of a command of Ropewalk.
-    pub(super) fn command(&self, arguments: &[&str]) -> Vec<String> {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Vec<String> {
         let program = self.surroundings.target_dir.join("release/ropewalk").display().to_string();
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
     /// Has Ropewalk make something.
-    pub(super) fn prepare(&self, arguments: &[&str]) -> Result<(), String> {
+    pub(crate) fn prepare(&self, arguments: &[&str]) -> Result<(), String> {
         let client = Client::start(self.client_cpu, &self.command(arguments))?;
         client.finish(PREPARE_WITHIN)?.into_output()?;
         Ok(())
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
 
     /// A request log of sessions that ask for the one file, `requests` times each, with a pause
     /// of `think` seconds after each request.
-    pub(super) fn log(&self, requests: usize, think: &str) -> Result<String, String> {
+    pub(crate) fn log(&self, requests: usize, think: &str) -> Result<String, String> {
         let session = format!("{FILE} think={think}\n").repeat(requests) + "\n";
         let name = format!("{requests}-{think}.log");
         let path = self.scratch.write(&name, session.repeat(SESSIONS).as_bytes())?;
@@ -102,43 +102,73 @@ impl<'a> Stage<'a> {
     }
 
     /// A server of one worker on its own processor.
-    pub(super) fn server(&self) -> Result<RunningServer, String> {
-        let setting = Setting {
-            name: "many connections".into(),
-            about: String::new(),
-            knobs: Values::from([("connections_max".into(), "65536".into())]),
-        };
+    pub(crate) fn server(&self) -> Result<RunningServer, String> {
+        self.server_with(&Values::new(), None)
+    }
+
+    /// The same with other values for the knobs of `peers/ropewalk.toml`, and with a bound on the
+    /// memory of its control group, the pages of files that it reads first included.
+    pub(crate) fn server_with(
+        &self,
+        knobs: &Values,
+        memory_bytes_max: Option<u64>,
+    ) -> Result<RunningServer, String> {
+        let mut values = Values::from([("connections_max".into(), "65536".into())]);
+        values.extend(knobs.clone());
+        let setting =
+            Setting { name: "many connections".into(), about: String::new(), knobs: values };
+        self.peer_server(&self.ropewalk, &setting, memory_bytes_max)
+    }
+
+    /// A foreign server, if it is installed.
+    pub(crate) fn peer(&self, name: &str) -> Result<Installed, String> {
+        peer(name, &self.surroundings)
+    }
+
+    /// A foreign server of one worker on the servers' processor.
+    pub(crate) fn peer_server(
+        &self,
+        installed: &Installed,
+        setting: &Setting,
+        memory_bytes_max: Option<u64>,
+    ) -> Result<RunningServer, String> {
         let launch = Launch {
             surroundings: self.surroundings.clone(),
             root: self.scratch.root(),
             scratch: self.scratch.path().to_owned(),
             workers: 1,
             cpu: SERVER_CPU,
+            memory_bytes_max,
             ready_path: FILE.into(),
             workload: Values::new(),
         };
-        RunningServer::start(&self.ropewalk, &setting, &launch)
+        RunningServer::start(installed, setting, &launch)
+    }
+
+    /// The folder that is served.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.scratch.root()
     }
 }
 
-fn ropewalk(surroundings: &Surroundings) -> Result<Installed, String> {
+fn peer(name: &str, surroundings: &Surroundings) -> Result<Installed, String> {
     let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
-    let ours = peers.into_iter().find(|peer| peer.name == OURS);
-    ours.ok_or("there is no peers/ropewalk.toml")?.install(surroundings)
+    let found = peers.into_iter().find(|peer| peer.name == name);
+    found.ok_or_else(|| format!("there is no peers/{name}.toml"))?.install(surroundings)
 }
 
 /// A server, as the sessions of a log want it.
-pub(super) fn server_url(server: &RunningServer) -> String {
+pub(crate) fn server_url(server: &RunningServer) -> String {
     format!("http://{}", server.address())
 }
 
 /// Where the file lies on a server.
-pub(super) fn file_url(server: &RunningServer) -> String {
+pub(crate) fn file_url(server: &RunningServer) -> String {
     server_url(server) + FILE
 }
 
 /// How many requests a server has answered by its own count, from what it printed at its end.
-pub(super) fn counted_by(server: RunningServer) -> Result<u64, String> {
+pub(crate) fn counted_by(server: RunningServer) -> Result<u64, String> {
     let printed = server.stop();
     let count = printed
         .rsplit_once("stopped after ")

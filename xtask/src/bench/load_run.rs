@@ -1,7 +1,8 @@
 //! One run of `ropewalk load`, and what its JSON says.
 
+use super::options::Named;
 use super::stage::Stage;
-use lab::client::Client;
+use lab::client::{Client, Finished};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
@@ -14,18 +15,18 @@ const EXPLAINED_MAX: usize = 3;
 
 /// What came of a run.
 #[derive(Debug)]
-pub(super) struct LoadRun {
+pub(crate) struct LoadRun {
     report: Value,
     /// The processor time of the process.
-    pub(super) cpu: Duration,
+    pub(crate) cpu: Duration,
     /// The most memory of the process.
-    pub(super) resident_bytes_max: u64,
+    pub(crate) resident_bytes_max: u64,
 }
 
 impl LoadRun {
     /// Runs `ropewalk load` with `arguments` (separated by spaces), which should take `expected`.
-    pub(super) fn new(
-        stage: &Stage<'_>,
+    pub(crate) fn new<R: Named>(
+        stage: &Stage<'_, R>,
         arguments: &str,
         expected: Duration,
     ) -> Result<Self, String> {
@@ -37,37 +38,41 @@ impl LoadRun {
             .chain(["-q", "--json", &json])
             .collect();
         let client = Client::start(stage.client_cpu, &stage.command(&words))?;
-        let finished = client.finish(expected + PATIENCE)?;
+        Self::read(&json, &client.finish(expected + PATIENCE)?)
+    }
+
+    /// What a run that has ended has written.
+    pub(crate) fn read(json: &str, finished: &Finished) -> Result<Self, String> {
         // Errors and void runs have a status of their own, and a report all the same.
-        let text = fs::read_to_string(&path).map_err(|_| finished.complaint())?;
+        let text = fs::read_to_string(json).map_err(|_| finished.complaint())?;
         let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
-        fs::remove_file(&path).map_err(|why| format!("{json}: {why}"))?;
+        fs::remove_file(json).map_err(|why| format!("{json}: {why}"))?;
         Ok(Self { report, cpu: finished.cpu, resident_bytes_max: finished.resident_bytes_max })
     }
 
     /// One of the `counts`.
-    pub(super) fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         self.report["counts"][name].as_u64().unwrap_or(0)
     }
 
     /// A percentile of one of the `times`, in milliseconds: `p50_ms`, `max_ms`.
-    pub(super) fn time_ms(&self, of: &str, percentile: &str) -> f64 {
+    pub(crate) fn time_ms(&self, of: &str, percentile: &str) -> f64 {
         self.report["times"][of][percentile].as_f64().unwrap_or(f64::NAN)
     }
 
     /// The length of the measured window.
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.report["window_us"].as_f64().unwrap_or(f64::NAN) / 1e6
     }
 
     /// Requests that failed.
-    pub(super) fn errors(&self) -> u64 {
+    pub(crate) fn errors(&self) -> u64 {
         self.kinds_of_error().map(|(_, count)| count).sum()
     }
 
     /// What happened within the measured window, in a second: `requests`, `replies`. (The counts
     /// hold what came after the window as well, and so do further intervals.)
-    pub(super) fn per_second(&self, name: &str) -> f64 {
+    pub(crate) fn per_second(&self, name: &str) -> f64 {
         let interval_us = self.report["interval_us"].as_f64().unwrap_or(1e6);
         let in_window = (self.seconds() * 1e6 / interval_us).round().max(1.0) as usize;
         let intervals = self.report["series"].as_array().into_iter().flatten().take(in_window);
@@ -76,20 +81,28 @@ impl LoadRun {
 
     /// Most connections open at a time. The count of the run grows when connections are opened, so
     /// those opened while warming up are seen at the end of an interval only.
-    pub(super) fn connections_open(&self) -> u64 {
+    pub(crate) fn connections_open(&self) -> u64 {
         let intervals = self.report["series"].as_array().into_iter().flatten();
         let seen = intervals.filter_map(|interval| interval["connections"].as_u64()).max();
         self.count("connections_open_max").max(seen.unwrap_or(0))
     }
 
     /// Why this run is not what it should be; none if it is.
-    pub(super) fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self) -> Option<String> {
         let errors = self.kinds_of_error().map(|(kind, count)| format!("{count} {kind}"));
         let void = self.report["void"].as_array().into_iter().flatten();
         let void = void.map(|why| format!("void: {}", why.as_str().unwrap_or("?")));
         let bad = self.report["first_bad"].as_str().map(|what| format!("wrong: {what}"));
         let all: Vec<String> = errors.chain(void).chain(bad).take(EXPLAINED_MAX).collect();
         (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// Whether nothing is wrong but that the server has closed connections between two requests.
+    pub(crate) fn only_closed_early(&self) -> bool {
+        let is_void = self.report["void"].as_array().is_some_and(|reasons| !reasons.is_empty());
+        !is_void
+            && self.report["first_bad"].is_null()
+            && self.kinds_of_error().all(|(kind, _)| kind == "closed_early")
     }
 
     fn kinds_of_error(&self) -> impl Iterator<Item = (&String, u64)> {
@@ -130,6 +143,7 @@ mod tests {
             "errors": { "refused": 0, "reset": 3, "timeout_waiting": 4 }, "void": ["late"],
         }));
         assert_eq!(run.errors(), 7);
+        assert!(!run.only_closed_early());
         assert_eq!(run.complaint().as_deref(), Some("3 reset, 4 timeout_waiting, void: late"));
     }
 }

@@ -1,0 +1,157 @@
+//! `cargo xtask bench engines`: every engine under the same loads, in alternating rounds, beside
+//! the foreign servers whose architectures they have.
+//!
+//! Every reply is checked, byte for byte before the rounds and by its length within them. Servers
+//! run on one processor and the load comes from another, so that this is a comparison of what the
+//! architectures cost; how they scale is another question.
+
+mod cold;
+mod field;
+mod look;
+mod table;
+mod window;
+
+use super::options::{Defaults, Named, Options};
+use super::rounds::{order, progress};
+use super::stage::Stage;
+use field::{Entrant, Field};
+use serde_json::json;
+use std::fs;
+use std::time::Duration;
+
+/// What clients ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// One file of this many bytes.
+    OneFile(u32),
+    /// Files of a SPECweb99 set, chosen by Zipf's law, all of them in memory.
+    Zipf,
+    /// The same, but without the largest class, out of memory for the most part.
+    Cold,
+    /// Connections that rest between their two requests.
+    Resting,
+}
+
+/// One row.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Row {
+    name: &'static str,
+    title: &'static str,
+    subject: Subject,
+    connections: u32,
+}
+
+impl Named for Row {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// What `cargo xtask bench engines` does.
+pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
+    rows: ROWS,
+    quick_rows: &["1k", "zipf"],
+    only_option: "--engines",
+    rounds: 5,
+    quick_rounds: 1,
+    window: Duration::from_millis(1000),
+};
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "1k",
+        title: "1 KiB, keep-alive, 64 connections",
+        subject: Subject::OneFile(1024),
+        connections: 64,
+    },
+    Row {
+        name: "50k",
+        title: "50 KiB, keep-alive, 64 connections",
+        subject: Subject::OneFile(51200),
+        connections: 64,
+    },
+    Row {
+        name: "zipf",
+        title: "SPECweb99 files by Zipf's law, in memory, 1,000 connections",
+        subject: Subject::Zipf,
+        connections: 1000,
+    },
+    Row {
+        name: "8000",
+        title: "1 KiB, keep-alive, 8,000 connections (opening them included)",
+        subject: Subject::OneFile(1024),
+        connections: 8000,
+    },
+    Row {
+        name: "60000",
+        title: "1 KiB, 60,000 connections that mostly rest, 4 processes",
+        subject: Subject::Resting,
+        connections: 60_000,
+    },
+    Row {
+        name: "cold",
+        title: "SPECweb99 files up to 100 KiB by Zipf's law, out of memory, 64 connections",
+        subject: Subject::Cold,
+        connections: 64,
+    },
+];
+
+/// Runs the benchmark and prints its tables.
+pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
+    os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
+    let stage = Stage::set(options)?;
+    let field = Field::find(&stage)?;
+    println!(
+        "Ropewalk {}. Kernel {}. Intervals are of 95 %.",
+        stage.version(),
+        os::process::kernel_release()
+    );
+    field.missing.iter().for_each(|why| println!("Skipped: {why}."));
+    let mut rows = Vec::new();
+    for row in &options.rows {
+        let (entrants, notes) = match row.subject {
+            Subject::Cold => cold::run(&stage, &field)?,
+            _ => rounds(&stage, &field, row)?,
+        };
+        println!("\n### {}\n\n{}", row.title, table::of(row.subject, &entrants));
+        let own = entrants.iter().flat_map(Entrant::notes);
+        for note in notes.into_iter().chain(own) {
+            println!("- {}.", note.trim().replace('\n', " / "));
+        }
+        let samples: Vec<_> = entrants.iter().map(Entrant::json).collect();
+        rows.push(json!({ "row": row.name, "entrants": samples }));
+    }
+    match &options.json {
+        Some(path) => {
+            let document = json!({ "kernel": os::process::kernel_release(), "rows": rows });
+            fs::write(path, format!("{document:#}\n"))
+                .map_err(|why| format!("{}: {why}", path.display()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// All servers are started at the beginning and one is loaded at a time.
+fn rounds(
+    stage: &Stage<'_, Row>,
+    field: &Field,
+    row: &Row,
+) -> Result<(Vec<Entrant>, Vec<String>), String> {
+    let work = window::Work::prepare(stage, row)?;
+    let mut entrants = Vec::new();
+    let mut notes = Vec::new();
+    for contestant in field.of(row.subject) {
+        progress(&format!("{}: {}", row.name, contestant.label));
+        match Entrant::enter(stage, contestant, &work) {
+            Ok(entrant) => entrants.push(entrant),
+            Err(why) => notes.push(format!("{} left out: {why}", contestant.label)),
+        }
+    }
+    for round in 0..stage.options.rounds {
+        progress(&format!("{}: round {}", row.name, round + 1));
+        for index in order(round, entrants.len()) {
+            entrants[index].round(stage, &work)?;
+        }
+    }
+    Ok((entrants, notes))
+}

@@ -1,0 +1,97 @@
+//! The row whose files do not fit in memory: what each engine makes of a disk.
+//!
+//! A server is started anew for each window, in a control group that bounds its memory, with the
+//! file set evicted: pages are charged to whoever reads them first. A window in which the disk was
+//! not read is void.
+
+use super::Row;
+use super::field::{Entrant, Field, Sample};
+use super::window::{Work, log};
+use crate::bench::load_run::LoadRun;
+use crate::bench::rounds::{order, progress};
+use crate::bench::stage::Stage;
+use lab::RunningServer;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Directories of the set: about 600 MB, of which the load asks for the smaller classes, 60 MB.
+const DIRECTORIES: &str = "120";
+/// The published shares without the class of the largest files.
+const CLASSES: &str = "0.35,0.5,0.15,0";
+const CONNECTIONS: u32 = 64;
+/// Memory of a server with the pages it reads: a quarter of what is asked for.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// Longer than other windows: the disk takes its time.
+const WINDOW: Duration = Duration::from_secs(3);
+const QUICK_WINDOW: Duration = Duration::from_millis(500);
+
+/// Runs the row.
+pub(super) fn run(
+    stage: &Stage<'_, Row>,
+    field: &Field,
+) -> Result<(Vec<Entrant>, Vec<String>), String> {
+    let root = stage.root();
+    stage.prepare(&["fileset", &root.display().to_string(), "--directories", DIRECTORIES])?;
+    // What is not on the disk yet cannot be evicted.
+    Command::new("sync").status().map_err(|why| format!("sync: {why}"))?;
+    let work = Work::with_log(CONNECTIONS, log(stage, DIRECTORIES, CLASSES)?);
+    let contestants = field.of(super::Subject::Cold);
+    let mut entrants: Vec<Entrant> =
+        contestants.iter().map(|it| Entrant::without_server(it, None)).collect();
+    for round in 0..stage.options.rounds {
+        progress(&format!("cold: round {}", round + 1));
+        for index in order(round, entrants.len()) {
+            let sample = match contestants[index].start(stage, Some(MEMORY_BYTES)) {
+                Ok(server) => measure(stage, &server, &work, &root)?,
+                Err(why) => Sample::void(why),
+            };
+            entrants[index].samples.push(sample);
+        }
+    }
+    let note =
+        format!("each server has {} MiB of memory, pages of files included", MEMORY_BYTES >> 20);
+    Ok((entrants, vec![note]))
+}
+
+fn measure(
+    stage: &Stage<'_, Row>,
+    server: &RunningServer,
+    work: &Work,
+    root: &Path,
+) -> Result<Sample, String> {
+    evict(root).map_err(|why| format!("{}: {why}", root.display()))?;
+    let window = if stage.options.quick { QUICK_WINDOW } else { WINDOW };
+    let arguments =
+        format!("{} --verify bytes --duration {}ms", work.arguments(server), window.as_millis());
+    let (cpu_ns, read) = (server.group().cpu_ns(), server.group().disk_bytes_read());
+    let run = LoadRun::new(stage, &arguments, window)?;
+    let used_us = (server.group().cpu_ns() - cpu_ns) as f64 / 1000.0;
+    let disk_kib = (server.group().disk_bytes_read() - read) as f64 / 1024.0;
+    let replies = run.count("replies") as f64;
+    Ok(match run.complaint() {
+        Some(why) => Sample::void(why),
+        None if disk_kib == 0.0 => Sample::void("the disk was not read".into()),
+        None => Sample {
+            requests_per_s: run.per_second("replies"),
+            cpu_us: used_us / replies,
+            disk_kib: disk_kib / replies,
+            void: None,
+        },
+    })
+}
+
+/// Has the kernel drop what it keeps of the files below a folder.
+fn evict(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            evict(&entry.path())?;
+        } else {
+            os::files::advise_dont_need(File::open(entry.path())?.as_fd())?;
+        }
+    }
+    Ok(())
+}
