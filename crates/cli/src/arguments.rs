@@ -75,7 +75,7 @@ pub(crate) struct ServeArguments {
     /// The engine, or auto: see `ropewalk engines`
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// How many partitions, or the CPUs of each: 2, or 0-3;4-7
+    /// How many partitions, what divides them, or the CPUs of each: 2, node, or 0-3;4-7
     #[arg(long, value_name = "N|CPUS")]
     partitions: Option<String>,
     /// The access log: off, combined or json

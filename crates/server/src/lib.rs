@@ -17,6 +17,7 @@ mod ready;
 mod run;
 mod server;
 mod signals;
+mod topology;
 
 pub use run::run;
 pub use server::{Server, Summary};

@@ -1,6 +1,7 @@
 //! Which CPUs serve, in which groups. Pure: the machine is an argument.
 
-use crate::config::{PartitionSettings, cpus};
+use crate::config::{Division, PartitionSettings, cpus};
+use crate::topology::Topology;
 
 /// What this process may use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub(crate) struct Machine {
     pub(crate) parallelism: usize,
     /// Descriptors it may have open.
     pub(crate) descriptors_max: u64,
+    /// Which of the CPUs are close to each other.
+    pub(crate) topology: Topology,
 }
 
 impl Machine {
@@ -22,6 +25,7 @@ impl Machine {
         Self {
             parallelism: std::thread::available_parallelism().map_or(cpus.len(), Into::into),
             descriptors_max: os::limits::raise_descriptor_limit().unwrap_or(DESCRIPTORS_USUAL),
+            topology: Topology::this(&cpus),
             cpus,
         }
     }
@@ -47,16 +51,34 @@ pub(crate) fn divide(
     if !settings.cpus.is_empty() {
         return settings.cpus.iter().map(|list| named(list, settings.pin, machine)).collect();
     }
-    let (count, available) = (settings.count as usize, machine.cpus.len());
+    // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
+    // containers of a machine on the same ones.
+    let pin = settings.pin && machine.parallelism >= machine.cpus.len();
+    let groups = match settings.by {
+        Division::Count => return by_count(settings.count as usize, pin, machine),
+        Division::Cache => &machine.topology.caches,
+        Division::Socket => &machine.topology.sockets,
+        Division::Node => &machine.topology.nodes,
+    };
+    let width = |group: &Vec<usize>| match machine.parallelism >= machine.cpus.len() {
+        true => group.len(),
+        false => (machine.parallelism / groups.len()).max(1),
+    };
+    let partition = |group: &Vec<usize>| Partition {
+        cpus: if pin { group.clone() } else { Vec::new() },
+        width: width(group),
+    };
+    Ok(groups.iter().map(partition).collect())
+}
+
+fn by_count(count: usize, pin: bool, machine: &Machine) -> Result<Vec<Partition>, String> {
+    let available = machine.cpus.len();
     if count > available {
         let these = cpus::show(&machine.cpus);
         return Err(format!(
             "{count} partitions need {count} CPUs: there are {available} ({these})"
         ));
     }
-    // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
-    // containers of a machine on the same ones.
-    let pin = settings.pin && machine.parallelism >= available;
     let width_all = machine.parallelism.clamp(count, available);
     let share = |index: usize, of: usize| (index * of / count)..((index + 1) * of / count);
     let partition = |index| Partition {
@@ -79,12 +101,20 @@ mod tests {
     use super::*;
 
     fn machine(cpus: usize, parallelism: usize) -> Machine {
-        Machine { cpus: (0..cpus).collect(), parallelism, descriptors_max: 1024 }
+        let pairs: Vec<Vec<usize>> =
+            (0..cpus / 2).map(|pair| vec![2 * pair, 2 * pair + 1]).collect();
+        let all: Vec<usize> = (0..cpus).collect();
+        let topology = Topology { caches: pairs, sockets: vec![all.clone()], nodes: vec![all] };
+        Machine { cpus: (0..cpus).collect(), parallelism, descriptors_max: 1024, topology }
     }
 
     fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
         let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
-        PartitionSettings { count, cpus, pin }
+        PartitionSettings { by: Division::Count, count, cpus, pin }
+    }
+
+    fn by(by: Division) -> PartitionSettings {
+        PartitionSettings { by, ..settings(1, &[], true) }
     }
 
     /// `0-1*2` is a partition of CPUs 0 and 1 with a width of 2.
@@ -105,6 +135,10 @@ mod tests {
         check(settings(1, &[], false), machine(4, 4), "*4");
         check(settings(1, &[], true), machine(64, 2), "*2");
         check(settings(3, &[], true), machine(64, 2), "*1 *1 *1");
+        check(by(Division::Cache), machine(4, 4), "0-1*2 2-3*2");
+        check(by(Division::Cache), machine(4, 2), "*1 *1");
+        check(by(Division::Socket), machine(4, 4), "0-3*4");
+        check(by(Division::Node), machine(4, 4), "0-3*4");
         check(settings(1, &["0,2", "3"], true), machine(4, 4), "0,2*2 3*1");
         check(settings(1, &["0,2", "3"], false), machine(4, 4), "*2 *1");
     }

@@ -97,6 +97,7 @@ fn launch(root: &Path, scratch: &Path) -> Launch {
         scratch: scratch.to_owned(),
         workers: 1,
         cpu: os::affinity::allowed_cpus()[0],
+        memory_bytes_max: None,
         ready_path: "/probe.txt".into(),
         workload: Values::new(),
     }

@@ -20,8 +20,8 @@ use toml::de::DeTable;
 
 pub use address::ListenAddress;
 pub use settings::{
-    AUTO, AccessForm, CacheSettings, EngineSettings, LimitSettings, LogSettings, PartitionSettings,
-    Settings, SocketSettings, Steering, TimeoutSettings,
+    AUTO, AccessForm, CacheSettings, Division, EngineSettings, LimitSettings, LogSettings,
+    PartitionSettings, Settings, SocketSettings, Steering, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
 pub(crate) use value::did_you_mean;
@@ -41,7 +41,8 @@ pub struct Arguments {
     pub listen: Vec<String>,
     /// The engine's name.
     pub engine: Option<String>,
-    /// A number of partitions, or CPU lists separated by semicolons.
+    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists separated
+    /// by semicolons.
     pub partitions: Option<String>,
     /// The form of the access log.
     pub log: Option<String>,
@@ -136,11 +137,17 @@ impl Config {
         arguments.set.iter().try_for_each(|assignment| self.set_assignment(assignment))
     }
 
-    /// `2` divides the CPUs, `0-3;4-7` names them; the one undoes what a file says of the other.
+    /// `2` and `node` divide the CPUs, `0-3;4-7` names them; the one undoes what a file says of the
+    /// other.
     fn set_partitions(&mut self, text: &str) -> Result<(), String> {
         if text.parse::<u64>().is_ok() {
             self.settings.partitions.cpus.clear();
+            self.set("--partitions", "partitions.by", &quote("count"))?;
             return self.set("--partitions", "partitions.count", text);
+        }
+        if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            self.settings.partitions.cpus.clear();
+            return self.set("--partitions", "partitions.by", &quote(text));
         }
         let lists = show_list(text.split(';').map(quote));
         self.set("--partitions", "partitions.cpus", &lists)

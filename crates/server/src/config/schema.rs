@@ -11,7 +11,7 @@ use site::negotiate::Coding;
 use super::address::ListenAddress;
 use super::cpus;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
-use super::settings::{AccessForm, Settings, Steering};
+use super::settings::{AccessForm, Division, Settings, Steering};
 use super::value::{Fault, Unit, Value};
 
 const MIB: u64 = 1 << 20;
@@ -25,6 +25,11 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     other("host", read_hosts, |s| show_rows(HOST_KEYS, &s.hosts)),
     text("engine.name", |s| &mut s.engine.name),
     other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, u64::to_string)),
+    other(
+        "partitions.by",
+        |s, v| v.choice(DIVISIONS).map(|by| s.partitions.by = by),
+        |s| show_choice(DIVISIONS, s.partitions.by),
+    ),
     number("partitions.count", 1..=1024, |s| &mut s.partitions.count),
     other("partitions.cpus", read_cpus, |s| {
         show_list(s.partitions.cpus.iter().map(|list| quote(&cpus::show(list))))
@@ -131,6 +136,12 @@ const POLICIES: &[(&str, PolicyKind)] =
 const ACCESS_FORMS: &[(&str, AccessForm)] =
     &[("off", AccessForm::Off), ("combined", AccessForm::Combined), ("json", AccessForm::Json)];
 const STEERINGS: &[(&str, Steering)] = &[("none", Steering::None), ("cpu", Steering::Cpu)];
+const DIVISIONS: &[(&str, Division)] = &[
+    ("count", Division::Count),
+    ("cache", Division::Cache),
+    ("socket", Division::Socket),
+    ("node", Division::Node),
+];
 const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
 const SYMLINKS: &[(&str, Symlinks)] =
     &[("beneath", Symlinks::Beneath), ("never", Symlinks::Never), ("anywhere", Symlinks::Anywhere)];

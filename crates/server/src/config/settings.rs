@@ -42,7 +42,12 @@ impl Default for Settings {
             listen: vec![ListenAddress::LOCAL_8080],
             hosts: Vec::new(),
             engine: EngineSettings { name: AUTO.into(), knobs: BTreeMap::new() },
-            partitions: PartitionSettings { count: 1, cpus: Vec::new(), pin: true },
+            partitions: PartitionSettings {
+                by: Division::Count,
+                count: 1,
+                cpus: Vec::new(),
+                pin: true,
+            },
             cache: CacheSettings::default(),
             limits: LimitSettings::default(),
             timeouts: TimeoutSettings::default(),
@@ -67,12 +72,27 @@ pub struct EngineSettings {
 /// `[partitions]`.
 #[derive(Clone, Debug)]
 pub struct PartitionSettings {
-    /// Into how many groups the allowed CPUs are divided, unless `cpus` says so itself.
+    /// What divides the allowed CPUs into groups, unless `cpus` says so itself.
+    pub by: Division,
+    /// Into how many groups they are divided by number.
     pub count: u64,
     /// The CPUs of each partition; empty means by `count`.
     pub cpus: Vec<Vec<usize>>,
     /// Whether workers stay on the CPUs of their partition.
     pub pin: bool,
+}
+
+/// What divides the CPUs of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// A number of groups of about the same size.
+    Count,
+    /// The cache of the highest level that they share.
+    Cache,
+    /// The socket they are in.
+    Socket,
+    /// The memory that is nearest.
+    Node,
 }
 
 /// `[cache]`. The budgets are for the whole server; each partition gets its share.
