@@ -24,6 +24,8 @@
 //! on for those who still hold it. **Invariants:** no allocation on a hit; none on an insertion
 //! into a full cache but the entry's own; no value is dropped while a lock is held.
 
+//! [`shared`] is a level of another kind: bytes in memory that several processes share.
+
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -32,6 +34,7 @@ mod first_level;
 mod index;
 mod policy;
 mod shard;
+pub mod shared;
 mod slab;
 mod slot;
 

@@ -31,6 +31,14 @@ impl EntityTag {
         Self::from_parts(format_args!("h{hash:032x}"), coding)
     }
 
+    /// The tag that [`EntityTag::as_bytes`] gave.
+    pub(crate) fn from_bytes(tag: &[u8]) -> Option<Self> {
+        let is_sound = tag.len() >= 2 && tag.iter().all(u8::is_ascii_graphic);
+        let mut bytes = [0; Self::LEN_MAX];
+        bytes.get_mut(..tag.len()).filter(|_| is_sound)?.copy_from_slice(tag);
+        Some(Self { bytes, len: tag.len() as u8 }) // at most LEN_MAX
+    }
+
     /// The tag with its quotes, as the ETag field carries it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]

@@ -247,7 +247,14 @@ impl Lookup<'_> {
             modified: Some(seconds).filter(|_| is_dated && identity.modified_ns <= self.now_ns),
             varies,
             body,
+            source: self.source(&[relative, coding.suffix().as_bytes()].concat()),
         }))
+    }
+
+    /// Which witness a file that was opened is. No entry has 65,535 of them.
+    fn source(&self, path: &[u8]) -> u16 {
+        let position = self.witnesses.iter().position(|w| *w.path == *path);
+        position.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX)
     }
 
     fn content_tag(

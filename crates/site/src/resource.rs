@@ -5,12 +5,16 @@
 //! same open file, so they always agree. [`Witness`]es say what would have to change in the file
 //! system for the entry to be out of date.
 
+mod encoding;
+
 use std::fs::File;
 use std::sync::Arc;
 
 use crate::conditional::{EntityTag, Validators};
 use crate::host::Host;
 use crate::negotiate::{Coding, CodingSet};
+
+pub use encoding::Undecodable;
 
 /// An open file, shared by the cache and the connections that send it.
 pub type FileRef = Arc<File>;
@@ -87,6 +91,8 @@ pub struct Variant {
     head_not_modified: Box<[u8]>,
     /// Where the representation fields of `head_ok` end and `Content-Length` begins.
     fields_end: u16,
+    /// Which of the entry's witnesses is its file.
+    source: u16,
 }
 
 /// Where the bytes of a representation are.
@@ -201,6 +207,8 @@ pub(crate) struct Representation<'a> {
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
+    /// Which of the entry's witnesses is its file.
+    pub(crate) source: u16,
 }
 
 impl Variant {
@@ -238,6 +246,7 @@ impl Variant {
             head_ok: head.into(),
             head_not_modified: not_modified.into(),
             fields_end,
+            source: of.source,
         }
     }
 

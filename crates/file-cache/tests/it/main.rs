@@ -3,6 +3,7 @@
 mod first_level;
 mod model;
 mod order;
+mod shared;
 mod sharing;
 mod suite;
 

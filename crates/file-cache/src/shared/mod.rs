@@ -1,0 +1,210 @@
+//! A cache in memory that several processes share: byte strings under byte-string keys, in shards
+//! with a lock each, bounded in bytes and entries, evicted by CLOCK.
+//!
+//! It is made of 64-bit cells that are only ever read and written whole, and of numbers instead of
+//! pointers, so that it may lie at different addresses. A process may be killed at any instruction:
+//! then a shard's lock is taken over from the dead, its next holder is told, and the shard is
+//! emptied, for a cache may always forget. What is read is never trusted: a number that leads
+//! nowhere and bytes that do not have their checksum empty the shard, too.
+//!
+//! It does not know what the bytes mean, makes no system calls, and knows no processes: how a lock
+//! is taken is its [`Keeper`]'s business.
+
+mod shard;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shard::{HEADER_CELLS, Shard, ShardLayout};
+
+/// What the cache needs of those who share it.
+pub trait Keeper {
+    /// Runs `section` while it holds `lock` alone. `section` is told whether the last holder died
+    /// while it held it.
+    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
+
+    /// An entry with this tag was found, and is about to be used. Called with the lock held, as are
+    /// the others.
+    fn found(&self, _tag: u64) {}
+
+    /// An entry with this tag has left the cache.
+    fn departed(&self, _tag: u64) {}
+
+    /// All entries of a shard have left the cache, whatever they were.
+    fn emptied(&self, _shard: usize) {}
+}
+
+/// How large a [`SharedCache`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shards: usize,
+    shard: ShardLayout,
+}
+
+/// The cache as one process sees it.
+#[derive(Clone, Copy)]
+pub struct SharedCache {
+    cells: &'static [AtomicU64],
+    layout: Layout,
+}
+
+/// What is kept with an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label {
+    /// Tells one value of a key from the next.
+    pub version: u64,
+    /// When the value was last found to be true, in the caller's ticks.
+    pub validated: u64,
+    /// Something that the [`Keeper`] looks after; 0 is nothing.
+    pub tag: u64,
+}
+
+/// What a shared cache has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedUsage {
+    /// Entries in it.
+    pub entries: u64,
+    /// Bytes in blocks that hold entries.
+    pub bytes: u64,
+    /// Entries that left to make room.
+    pub evictions: u64,
+    /// Times that a shard was emptied because a holder died or what was read was wrong.
+    pub resets: u64,
+}
+
+impl Layout {
+    /// A cache of about `bytes` bytes in all, for at most `entries` entries, with `shards` locks
+    /// (rounded to a power of two).
+    #[must_use]
+    pub fn new(bytes: usize, entries: usize, shards: usize) -> Self {
+        let shards = shards.clamp(1, 1 << 10).next_power_of_two();
+        Self { shards, shard: ShardLayout::new(bytes / shards, entries / shards) }
+    }
+
+    /// Cells it takes.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.shards * self.shard.cells()
+    }
+}
+
+impl SharedCache {
+    /// The cache in `cells`, which were all 0 before anybody used them as one.
+    ///
+    /// # Panics
+    /// If there are not [`Layout::cells`] of them.
+    #[must_use]
+    pub fn new(cells: &'static [AtomicU64], layout: Layout) -> Self {
+        assert_eq!(cells.len(), layout.cells(), "a cell for everything");
+        Self { cells, layout }
+    }
+
+    /// All locks.
+    pub fn locks(self) -> impl Iterator<Item = &'static AtomicU64> {
+        self.cells.iter().step_by(self.layout.shard.cells())
+    }
+
+    /// Copies the value under `key` to `value`, in place of what it held.
+    pub fn get(
+        self,
+        keeper: &impl Keeper,
+        hash: u64,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Label> {
+        self.with(keeper, hash, |shard| {
+            let found = shard.get(hash, key, value)?;
+            if let Some(Label { tag: 1.., .. }) = found {
+                keeper.found(found.map_or(0, |label| label.tag));
+            }
+            Ok(found)
+        })
+    }
+
+    /// What is kept with the value of this hash, without the value.
+    pub fn label(self, keeper: &impl Keeper, hash: u64) -> Option<Label> {
+        self.with(keeper, hash, |shard| shard.label(hash))
+    }
+
+    /// Notes that the value of this hash was found to be true at `validated`, if it is still of
+    /// that version.
+    pub fn validate(self, keeper: &impl Keeper, hash: u64, version: u64, validated: u64) {
+        self.with(keeper, hash, |shard| shard.validate(hash, version, validated).map(Some));
+    }
+
+    /// Puts a value in, in place of an older one under its key, and evicts others for it. Returns
+    /// whether it was small enough; if not, an older one has left all the same.
+    pub fn insert(
+        self,
+        keeper: &impl Keeper,
+        hash: u64,
+        key: &[u8],
+        value: &[u8],
+        label: Label,
+    ) -> bool {
+        let inserted = self.with(keeper, hash, |shard| {
+            shard.insert(hash, key, value, label, &mut |tag| keeper.departed(tag)).map(Some)
+        });
+        inserted == Some(true)
+    }
+
+    /// What it holds and has done. It waits for no lock: numbers of different shards may be of
+    /// different moments.
+    #[must_use]
+    pub fn usage(self) -> SharedUsage {
+        let shards = (0..self.layout.shards).map(|index| self.shard(index).usage());
+        shards.fold(SharedUsage::default(), |sum, usage| SharedUsage {
+            entries: sum.entries + usage.entries,
+            bytes: sum.bytes + usage.bytes,
+            evictions: sum.evictions + usage.evictions,
+            resets: sum.resets + usage.resets,
+        })
+    }
+
+    /// Does something with a shard whose lock is held.
+    fn with<T>(
+        self,
+        keeper: &impl Keeper,
+        hash: u64,
+        mut work: impl FnMut(&Shard) -> Result<Option<T>, shard::Broken>,
+    ) -> Option<T> {
+        let index = (hash >> 48) as usize & (self.layout.shards - 1);
+        let shard = self.shard(index);
+        let mut outcome = None;
+        keeper.alone(shard.lock(), &mut |is_inherited| {
+            let empty = || {
+                shard.empty();
+                keeper.emptied(index);
+            };
+            if is_inherited {
+                empty();
+            }
+            outcome = work(&shard).unwrap_or_else(|shard::Broken| {
+                empty();
+                None
+            });
+        });
+        outcome
+    }
+
+    fn shard(self, index: usize) -> Shard {
+        let len = self.layout.shard.cells();
+        Shard::new(&self.cells[index * len..][..len], self.layout.shard)
+    }
+}
+
+impl fmt::Debug for SharedCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedCache").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(HEADER_CELLS.is_multiple_of(8), "locks are on cache lines of their own");
+
+fn get(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}
+
+fn set(cell: &AtomicU64, value: u64) {
+    cell.store(value, Ordering::Relaxed);
+}
