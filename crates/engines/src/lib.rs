@@ -8,6 +8,7 @@
 
 mod event_loop;
 mod event_loop_per_core;
+mod fibers;
 pub mod jobs;
 mod knobs;
 mod parts;
@@ -21,7 +22,7 @@ use session::Worker;
 pub use knobs::{Knob, KnobValues};
 
 /// The engines, the default first.
-pub static ENGINES: &[EngineSpec] = &[event_loop_per_core::SPEC, event_loop::SPEC];
+pub static ENGINES: &[EngineSpec] = &[event_loop_per_core::SPEC, event_loop::SPEC, fibers::SPEC];
 
 /// One row of [`ENGINES`].
 #[derive(Debug)]

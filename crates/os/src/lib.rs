@@ -15,6 +15,7 @@ pub mod affinity;
 pub mod clock;
 pub mod epoll;
 pub mod event;
+pub mod fiber;
 pub mod files;
 pub mod fork;
 pub mod limits;
@@ -25,6 +26,7 @@ pub mod send;
 pub mod shared_memory;
 pub mod signals;
 pub mod socket;
+pub mod stacks;
 
 mod call;
 

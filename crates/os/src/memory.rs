@@ -31,7 +31,7 @@ fn field_kib(text: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     // SAFETY: sysconf takes no pointers and only reads a constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).expect("the page size is always known")

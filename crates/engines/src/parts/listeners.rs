@@ -68,7 +68,7 @@ impl Listeners {
     }
 
     /// Accepts one connection.
-    pub(crate) fn accept(&mut self, index: usize) -> io::Result<Accepted> {
+    pub(crate) fn accept(&self, index: usize) -> io::Result<Accepted> {
         let Some(socket) = self.sockets.get(index) else { return Ok(Accepted::Nothing) };
         match os::socket::accept(socket.as_fd()) {
             Ok((socket, peer)) => Ok(Accepted::Connection(socket, peer)),

@@ -186,7 +186,7 @@ fn is_cold(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
 
 /// Goes on until the turn is used up or the socket says `WouldBlock`: only that makes an event come
 /// when there is space again. A short count alone may have other reasons.
-fn after_sendfile(
+pub(crate) fn after_sendfile(
     connection: &mut Connection,
     w: &mut Worker,
     outcome: io::Result<usize>,

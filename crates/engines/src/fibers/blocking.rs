@@ -1,0 +1,66 @@
+//! The blocking cluster: kernel threads that may wait for the disk. A fiber whose next piece of
+//! work may block moves here with all it has, does it, and moves back.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::cluster::Cluster;
+use super::places::Stay;
+
+pub(super) struct Blocking {
+    queue: Mutex<Queue>,
+    called: Condvar,
+    pub(super) threads: usize,
+}
+
+struct Queue {
+    fibers: VecDeque<u32>,
+    is_over: bool,
+}
+
+impl Blocking {
+    pub(super) fn new(threads: usize) -> Self {
+        let queue = Queue { fibers: VecDeque::new(), is_over: false };
+        Self { queue: Mutex::new(queue), called: Condvar::new(), threads }
+    }
+
+    /// Takes a fiber over from its owner.
+    pub(super) fn push(&self, index: u32) {
+        self.lock().fibers.push_back(index);
+        self.called.notify_one();
+    }
+
+    /// Has the threads end once nobody needs them.
+    pub(super) fn end(&self) {
+        self.lock().is_over = true;
+        self.called.notify_all();
+    }
+
+    /// What each of the threads does.
+    pub(super) fn run(&self, cluster: &Cluster) {
+        while let Some(index) = self.next() {
+            let Some(place) = cluster.places.get(index) else { continue };
+            if let Stay::Fiber(fiber) = &mut *place.stay() {
+                fiber.resume_blocking();
+            }
+            cluster.run_later(index);
+        }
+    }
+
+    fn next(&self) -> Option<u32> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(index) = queue.fibers.pop_front() {
+                return Some(index);
+            }
+            if queue.is_over {
+                return None;
+            }
+            queue = self.called.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

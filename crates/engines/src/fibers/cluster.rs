@@ -1,0 +1,246 @@
+//! A cluster: what its kernel threads share. It does nothing by itself.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::event::Wake;
+use os::fiber::Fiber;
+use os::stacks::{Stack, Stacks};
+use session::Tick;
+
+use super::blocking::Blocking;
+use super::places::{Places, Stay};
+use super::ready::Ready;
+use super::timers::Timers;
+use super::visit::Visit;
+use crate::SendfileMode;
+use crate::parts::listeners::{LISTENER_KEYS, Listeners};
+use crate::parts::loops::{Seat, Shared};
+use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+
+/// The key of the engine's orders: the first kernel thread's wake-up call stands for all.
+pub(super) const ORDERS_KEY: u64 = u64::MAX;
+
+/// The key of the cluster's own wake-up call.
+pub(super) const BELL_KEY: u64 = u64::MAX - 1;
+
+pub(super) struct Cluster {
+    pub(super) epoll: Epoll,
+    pub(super) ready: Ready,
+    pub(super) places: Places,
+    pub(super) timers: Timers,
+    pub(super) blocking: Option<Blocking>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Settings,
+    /// Connections of this cluster.
+    guests: AtomicUsize,
+    pub(super) is_draining: AtomicBool,
+    /// The first kernel thread's number in the engine: its wake-up call is the cluster's.
+    first: usize,
+    listeners: RwLock<Listeners>,
+    /// The acceptors' places, those of one listener after those of another.
+    acceptors: Vec<u32>,
+    stacks: Stacks,
+    /// Wakes the poller when fibers become ready elsewhere.
+    bell: Wake,
+    /// What only the poller needs; locked for as long as a kernel thread polls.
+    poller: Mutex<Poller>,
+}
+
+/// What the knobs say.
+pub(super) struct Settings {
+    pub(super) threads: usize,
+    pub(super) accepts_per_wake: usize,
+    pub(super) file_chunk_bytes: u64,
+    /// Whether to ask if a send would wait for the disk: only where somebody else can wait.
+    pub(super) sendfile: SendfileMode,
+    pub(super) parks_idle: bool,
+    acceptors_per_listener: usize,
+    connections_max: usize,
+}
+
+/// What a poll needs.
+pub(super) struct Poller {
+    pub(super) events: EventBuffer,
+    /// Fibers found ready.
+    pub(super) found: Vec<u32>,
+    pub(super) is_accepting: bool,
+    pub(super) is_aborting: bool,
+}
+
+impl Cluster {
+    pub(super) fn new(sockets: Vec<OwnedFd>, seat: &Seat) -> io::Result<Self> {
+        let settings = Settings::new(seat);
+        let knobs = &seat.knobs;
+        let acceptors = sockets.len() * settings.acceptors_per_listener;
+        let fibers_max = settings.connections_max + acceptors;
+        let stack_bytes = knobs.get_usize(super::STACK_KIB.name) * 1024;
+        let listeners = Listeners::new(sockets, seat.exclusive_wakeups);
+        let blocking_threads = knobs.get_usize(super::BLOCKING_THREADS.name);
+        let yields = knobs.get(super::POLLER_YIELDS.name);
+        let mut cluster = Self {
+            epoll: Epoll::new()?,
+            ready: Ready::new(settings.threads, yields),
+            places: Places::new(fibers_max),
+            timers: Timers::new(Tick(os::clock::now())),
+            blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
+            shared: Arc::clone(&seat.shared),
+            guests: AtomicUsize::new(0),
+            is_draining: AtomicBool::new(false),
+            first: seat.index,
+            listeners: RwLock::new(listeners),
+            acceptors: Vec::with_capacity(acceptors),
+            stacks: Stacks::new(fibers_max, stack_bytes)?,
+            bell: Wake::new()?,
+            poller: Mutex::new(Poller {
+                events: EventBuffer::with_capacity(knobs.get_usize(EVENTS_PER_WAIT.name)),
+                found: Vec::new(),
+                is_accepting: true,
+                is_aborting: false,
+            }),
+            settings,
+        };
+        cluster.watch()?;
+        cluster.stacks.prepare(knobs.get_usize(super::PRESPAWNED.name).min(fibers_max))?;
+        cluster.spawn_acceptors()?;
+        Ok(cluster)
+    }
+
+    fn watch(&self) -> io::Result<()> {
+        for (wake, key) in [(self.orders(), ORDERS_KEY), (&self.bell, BELL_KEY)] {
+            self.epoll.add(wake.as_fd(), Interest::READ, key)?;
+        }
+        self.listeners().watch(&self.epoll)
+    }
+
+    fn spawn_acceptors(&mut self) -> io::Result<()> {
+        let count = self.listeners().count();
+        for listener in 0..count {
+            for _ in 0..self.settings.acceptors_per_listener {
+                let key = self.spawn(|_| Visit::acceptor(listener))?;
+                self.acceptors.push(key.ok_or(io::ErrorKind::OutOfMemory)? as u32);
+            }
+        }
+        // They begin by looking: nobody needs to tell them that somebody waits already.
+        self.acceptors.iter().for_each(|acceptor| self.run_later(*acceptor));
+        Ok(())
+    }
+
+    /// Makes a fiber, owned by the caller. Returns its key; none if there is no room.
+    ///
+    /// # Errors
+    /// There is no stack to be had.
+    pub(super) fn spawn(&self, life: impl FnOnce(u64) -> Visit) -> io::Result<Option<u64>> {
+        let Some(stack) = self.stacks.take()? else { return Ok(None) };
+        let Some(key) = self.places.occupy() else { return Ok(None) };
+        if let Some(place) = self.places.get(key as u32) {
+            *place.stay() = Stay::Fiber(Fiber::new(stack, life(key)));
+        }
+        Ok(Some(key))
+    }
+
+    /// A stack for a life that has given its own up.
+    pub(super) fn stack(&self) -> Option<Stack> {
+        self.stacks.take().ok().flatten()
+    }
+
+    /// Has an owned fiber run when it is its turn.
+    pub(super) fn run_later(&self, index: u32) {
+        if self.ready.push(index) {
+            self.bell.notify();
+        }
+    }
+
+    /// Has the poller look around.
+    pub(super) fn ring(&self) {
+        self.bell.notify();
+    }
+
+    /// The poller has been woken.
+    pub(super) fn clear_bell(&self) {
+        self.bell.clear();
+    }
+
+    /// The wake-up call by which the engine tells of its orders.
+    pub(super) fn orders(&self) -> &Wake {
+        &self.shared.wakes[self.first]
+    }
+
+    /// The places of the acceptors of the listener with that key.
+    pub(super) fn acceptors_of(&self, key: u64) -> &[u32] {
+        let each = self.settings.acceptors_per_listener;
+        let listener = (key - LISTENER_KEYS) as usize;
+        self.acceptors.get(listener * each..(listener + 1) * each).unwrap_or_default()
+    }
+
+    /// Whether that thread of the engine is the first of this cluster.
+    pub(super) fn is_first(&self, index: usize) -> bool {
+        index == self.first
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
+            || self.guests.load(Ordering::Relaxed) >= self.settings.connections_max
+    }
+
+    /// A connection has come.
+    pub(super) fn count_in(&self) {
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.guests.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A connection has gone.
+    pub(super) fn count_out(&self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        let is_last = self.guests.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Whoever polls sleeps for ever if nobody is left to wake it.
+        if is_last && self.settings.threads > 1 && self.is_ending() {
+            self.ring();
+        }
+    }
+
+    /// Whether all is done that is to be done before the end.
+    pub(super) fn is_over(&self, poller: &Poller) -> bool {
+        !poller.is_accepting && self.is_ending() && self.guests.load(Ordering::SeqCst) == 0
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst) || self.shared.abort.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {
+        self.listeners.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn listeners_mut(&self) -> RwLockWriteGuard<'_, Listeners> {
+        self.listeners.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only for the kernel thread whose turn it is to poll: never waited for.
+    pub(super) fn poller(&self) -> MutexGuard<'_, Poller> {
+        self.poller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Settings {
+    fn new(seat: &Seat) -> Self {
+        let knobs = &seat.knobs;
+        let connections_max = seat.shared.connections_max;
+        let has_blocking = knobs.get(super::BLOCKING_THREADS.name) > 0;
+        Self {
+            threads: knobs.get_usize(super::THREADS_PER_CLUSTER.name),
+            accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            sendfile: if has_blocking { seat.sendfile } else { SendfileMode::NonBlocking },
+            parks_idle: knobs.get(super::PARK_IDLE.name) == 1,
+            acceptors_per_listener: knobs.get_usize(super::ACCEPTORS.name),
+            connections_max: match knobs.get(super::SPAWN_ON_DEMAND.name) {
+                1 => connections_max,
+                _ => connections_max.min(knobs.get_usize(super::PRESPAWNED.name).max(1)),
+            },
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `fibers`: user threads with stacks of their own. N:1 in a kernel thread (Capriccio: von Behren
+//! et al., SOSP 2003), or M:N in a cluster of kernel threads that share a ready queue (uKnot:
+//! Radhakrishnan 2019, sections 3.11 and 4.1).
+//!
+//! Its essential mechanism: each connection is served by straight-line code on its own small stack
+//! ([`os::fiber`]), and where a thread would block the fiber rests until its cluster's nominated
+//! poller (`ready.rs`) has news for it. Several kernel threads of a cluster share the work: a fiber
+//! goes on in whichever takes it, and is lent that thread's worker anew each time. With
+//! `blocking_threads` a cluster has kernel threads that may block beside it, and a fiber moves
+//! there for a job or for a send from a file that is not in memory, and back: the paper's future
+//! work.
+//!
+//! What it leaves out: work does not move between clusters, and fibers are never preempted. A file
+//! on a cold disk delays its kernel thread unless there are `blocking_threads`.
+//!
+//! uKnot's twelve knobs, here: spawn-on-demand, pre-spawned threads, acceptors and I/O kernel
+//! threads (the cluster's pollers, of which one is nominated) are knobs of this engine; partitions,
+//! the CPU to bind and the IP address of a partition are `partitions.*` and `listen`; cache entries
+//! and hash buckets (which our cache grows by itself), header caching (always) and a cache per
+//! cluster are `cache.*`; sendfile or not is `cache.small_body_bytes_max`.
+
+mod blocking;
+mod cluster;
+mod kernel_thread;
+mod places;
+mod ready;
+mod standing;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod visit;
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::loops::Loops;
+use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+use crate::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start};
+
+use cluster::Cluster;
+use kernel_thread::KernelThread;
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "fibers",
+    family: "user threads",
+    paper: "Knot on Capriccio (N:1); uKnot (M:N; Radhakrishnan 2019, section 3.11)",
+    about: "a user thread with a small stack for each connection, in clusters of kernel threads",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const CLUSTERS: Knob = Knob {
+    name: "clusters",
+    about: "clusters in a partition; 0 means as many as give each of its CPUs a kernel thread",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const THREADS_PER_CLUSTER: Knob = Knob {
+    name: "threads_per_cluster",
+    about: "kernel threads that share the fibers of a cluster; 1 is N:1, more is M:N",
+    min: 1,
+    max: 1024,
+    default: 1,
+};
+
+const SPAWN_ON_DEMAND: Knob = Knob {
+    name: "spawn_on_demand",
+    about: "1: a fiber for every connection; 0: no more fibers than prespawned, others must wait",
+    min: 0,
+    max: 1,
+    default: 1,
+};
+
+const PRESPAWNED: Knob = Knob {
+    name: "prespawned",
+    about: "fibers of a cluster whose stacks are made ready at the start",
+    min: 0,
+    max: 1 << 20,
+    default: 64,
+};
+
+const STACK_KIB: Knob = Knob {
+    name: "stack_kib",
+    about: "KiB of address space for a fiber's stack; what is not touched costs no memory",
+    min: 16,
+    max: 1024,
+    default: 16,
+};
+
+const PARK_IDLE: Knob = Knob {
+    name: "park_idle",
+    about: "1: a fiber between two requests gives its stack up, and gets another one for the next",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+const ACCEPTORS: Knob = Knob {
+    name: "acceptors",
+    about: "fibers that accept connections, for each listener of a cluster",
+    min: 1,
+    max: 64,
+    default: 1,
+};
+
+const POLLER_YIELDS: Knob = Knob {
+    name: "poller_yields",
+    about: "how often the poller lets all that is ready run before it polls again",
+    min: 1,
+    max: 1024,
+    default: 1,
+};
+
+const BLOCKING_THREADS: Knob = Knob {
+    name: "blocking_threads",
+    about: "kernel threads beside a cluster to which a fiber moves where it may block; 0: none",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const KNOBS: &[Knob] = &[
+    CLUSTERS,
+    THREADS_PER_CLUSTER,
+    SPAWN_ON_DEMAND,
+    PRESPAWNED,
+    STACK_KIB,
+    PARK_IDLE,
+    ACCEPTORS,
+    POLLER_YIELDS,
+    BLOCKING_THREADS,
+    EVENTS_PER_WAIT,
+    ACCEPTS_PER_WAKE,
+    FILE_CHUNK_KIB,
+];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let threads = knobs.get_usize(THREADS_PER_CLUSTER.name);
+    let clusters = match knobs.get_usize(CLUSTERS.name) {
+        0 => cpus.div_ceil(threads).max(1),
+        clusters => clusters,
+    };
+    Plan { processes: None, workers: clusters * threads, listeners_per_worker: true }
+}
+
+fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
+    let threads = start.knobs.get_usize(THREADS_PER_CLUSTER.name);
+    start.partitions.iter_mut().for_each(|partition| gather_listeners(partition, threads));
+    let current: RefCell<Option<Arc<Cluster>>> = RefCell::new(None);
+    let loops = Loops::start(SPEC.name, start, |worker, seat| {
+        let mut current = current.borrow_mut();
+        // Workers come in order, and those of a cluster follow each other.
+        let cluster = match current.take() {
+            Some(cluster) if !seat.index.is_multiple_of(threads) => cluster,
+            _ => Arc::new(Cluster::new(worker.listeners, &seat)?),
+        };
+        *current = Some(Arc::clone(&cluster));
+        Ok(KernelThread::make(worker.worker, cluster, seat))
+    })?;
+    Ok(Box::new(loops))
+}
+
+/// The listeners of all workers of a cluster are the cluster's: they come with its first worker.
+fn gather_listeners(partition: &mut PartitionStart, threads: usize) {
+    for cluster in partition.workers.chunks_mut(threads) {
+        let Some((first, others)) = cluster.split_first_mut() else { continue };
+        others.iter_mut().for_each(|worker| first.listeners.append(&mut worker.listeners));
+    }
+}

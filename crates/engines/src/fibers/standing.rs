@@ -1,0 +1,133 @@
+//! How a fiber stands: whether it rests, is ready or runs, and what has happened to it that it was
+//! not told of yet. One word, so that events, timers and orders can come from any thread at any
+//! time without a lock, wake a fiber at most once, and never get lost.
+//!
+//! Whoever turns a resting fiber into a ready one owns it until it rests again.
+
+#[cfg(test)]
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(test))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened to a fiber: a union of the constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct News(u64);
+
+impl News {
+    pub(super) const NONE: Self = Self(0);
+    /// Its socket has something to read.
+    pub(super) const READABLE: Self = Self(1 << 8);
+    /// Its socket has room, and nothing else is new.
+    pub(super) const WRITABLE: Self = Self(1 << 9);
+    /// Its peer has shut its side down.
+    pub(super) const HUNG_UP: Self = Self(1 << 10);
+    /// Its deadline may have passed.
+    pub(super) const EXPIRED: Self = Self(1 << 11);
+    /// Others need its room more than it, which rests.
+    pub(super) const EVICTED: Self = Self(1 << 12);
+    /// It is to finish what is under way, and end.
+    pub(super) const DRAIN: Self = Self(1 << 13);
+    /// It is to end now.
+    pub(super) const ABORT: Self = Self(1 << 14);
+
+    const ALL: u64 = 0x7f << 8;
+
+    pub(super) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[must_use]
+    pub(super) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// There is a fiber.
+const LIVES: u64 = 1;
+/// It is ready or runs: somebody owns it.
+const OWNED: u64 = 2;
+/// It rests between two requests, and may be evicted.
+const IDLE: u64 = 4;
+
+/// The word: a generation above, the state below.
+pub(super) struct Standing(AtomicU64);
+
+impl Standing {
+    /// Nobody stands there.
+    pub(super) fn vacant() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// A fiber comes, owned by the caller. Returns its generation.
+    pub(super) fn occupy(&self) -> u32 {
+        let word = self.0.load(Ordering::Acquire);
+        debug_assert_eq!(word & LIVES, 0, "a place is given to one fiber at a time");
+        self.0.store(word | LIVES | OWNED, Ordering::Release);
+        generation(word)
+    }
+
+    /// The fiber, owned by the caller, goes for good. News of it finds nobody.
+    pub(super) fn vacate(&self) {
+        let word = self.0.load(Ordering::Acquire);
+        // The last generation is left out: keys of listeners and wake-ups begin there.
+        let next = (generation(word) + 1) % (u32::MAX - 1);
+        self.0.store(u64::from(next) << 32, Ordering::Release);
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        generation(self.0.load(Ordering::Acquire))
+    }
+
+    /// Leaves news for the fiber of that generation. Returns whether it rested: then the caller
+    /// owns it now and sees to it that it runs.
+    #[inline]
+    pub(super) fn tell(&self, whom: u32, news: News) -> bool {
+        self.change(|word| {
+            let is_there = word & LIVES != 0 && generation(word) == whom;
+            is_there.then_some(word | news.0 | OWNED)
+        })
+        .is_some_and(|before| before & OWNED == 0)
+    }
+
+    /// The same for whatever fiber is there.
+    pub(super) fn tell_anyone(&self, news: News) -> bool {
+        self.change(|word| (word & LIVES != 0).then_some(word | news.0 | OWNED))
+            .is_some_and(|before| before & OWNED == 0)
+    }
+
+    /// Takes a fiber that is idle and of that generation, to have it end. Returns whether it was.
+    pub(super) fn evict(&self, whom: u32) -> bool {
+        self.change(|word| {
+            let is_idle = word & (LIVES | OWNED | IDLE) == LIVES | IDLE && generation(word) == whom;
+            is_idle.then_some(word | OWNED | News::EVICTED.0)
+        })
+        .is_some()
+    }
+
+    /// Takes the news. Only its owner.
+    #[inline]
+    pub(super) fn take_news(&self) -> News {
+        News(self.0.fetch_and(!News::ALL, Ordering::AcqRel) & News::ALL)
+    }
+
+    /// Its owner lets it rest. Returns false if there was news meanwhile: it is owned still.
+    #[inline]
+    #[must_use]
+    pub(super) fn rest(&self, is_idle: bool) -> bool {
+        self.change(|word| {
+            let rested = if is_idle { word | IDLE } else { word & !IDLE };
+            (word & News::ALL == 0).then_some(rested & !OWNED)
+        })
+        .is_some()
+    }
+
+    /// Changes the word, if it can be, and returns what it was.
+    #[inline]
+    fn change(&self, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, to).ok()
+    }
+}
+
+fn generation(word: u64) -> u32 {
+    (word >> 32) as u32
+}

@@ -1,0 +1,127 @@
+//! The deadlines of a cluster's fibers: the wheel that all its kernel threads share.
+//!
+//! An entry is put right when it comes up, not when a deadline moves away: between two requests of
+//! a connection nobody asks for the lock.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use session::Tick;
+
+use super::places::{NEVER, Place, Places};
+use super::standing::News;
+use crate::parts::wheel::Wheel;
+
+pub(super) struct Timers {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    wheel: Wheel,
+    due: Vec<(u64, Tick)>,
+    /// Until when the poller sleeps at most; the beginning of time while it does not.
+    asleep_until: Tick,
+}
+
+impl Timers {
+    pub(super) fn new(now: Tick) -> Self {
+        let inner = Inner { wheel: Wheel::new(now), due: Vec::new(), asleep_until: Tick(0) };
+        Self { inner: Mutex::new(inner) }
+    }
+
+    /// Sees to it that the fiber comes up when its deadline has passed. Returns whether the poller
+    /// would sleep too long.
+    #[inline]
+    #[must_use]
+    pub(super) fn schedule(&self, place: &Place, key: u64) -> bool {
+        let deadline = place.deadline();
+        // What is in the wheel already comes up before: the entry is put back then.
+        if deadline == NEVER || place.scheduled() <= deadline {
+            return false;
+        }
+        let mut inner = self.lock();
+        if inner.wheel.moment(deadline) < place.scheduled() {
+            let moment = inner.wheel.add(key, deadline);
+            place.set_scheduled(moment);
+            return moment < inner.asleep_until;
+        }
+        false
+    }
+
+    /// Tells all fibers whose deadline has passed, and adds those that rested to `ready`.
+    pub(super) fn expire(&self, places: &Places, now: Tick, ready: &mut Vec<u32>) {
+        let mut inner = self.lock();
+        inner.asleep_until = Tick(0);
+        if inner.wheel.next_look().is_none_or(|look| look > now) {
+            return;
+        }
+        let mut due = std::mem::take(&mut inner.due);
+        inner.wheel.take_due(now, &mut due);
+        for (key, moment) in due.drain(..) {
+            let Some(place) = inner.come_up(places, key, moment) else { continue };
+            if place.deadline() > now {
+                inner.put_back(place, key);
+            } else if places.tell(key, News::EXPIRED) {
+                ready.push(key as u32);
+            }
+        }
+        inner.due = due;
+    }
+
+    /// Takes the idle fiber that has rested longest, to have it end. The caller owns it then.
+    pub(super) fn evict_least_recent(&self, places: &Places) -> Option<u32> {
+        let mut inner = self.lock();
+        let mut due = std::mem::take(&mut inner.due);
+        let (mut evicted, mut skip) = (None, 0);
+        while evicted.is_none()
+            && let Some(ahead) = inner.wheel.take_ahead(skip, &mut due)
+        {
+            skip = ahead + 1;
+            due.retain(|(key, moment)| inner.come_up(places, *key, *moment).is_some());
+            let deadline = |key: u64| places.get(key as u32).map_or(NEVER, Place::deadline);
+            due.sort_by_key(|(key, _)| deadline(*key));
+            for (key, moment) in due.drain(..) {
+                let Some(place) = places.get(key as u32) else { continue };
+                let is_its_time = place.deadline() <= moment || Wheel::is_last(ahead);
+                let may_go = evicted.is_none() && is_its_time;
+                if may_go && place.standing.evict((key >> 32) as u32) {
+                    evicted = Some(key as u32);
+                } else {
+                    inner.put_back(place, key);
+                }
+            }
+        }
+        inner.due = due;
+        evicted
+    }
+
+    /// The poller will sleep until the moment returned, or `until` if that is earlier.
+    pub(super) fn sleep(&self, until: Option<Tick>) -> Option<Tick> {
+        let mut inner = self.lock();
+        let until = [inner.wheel.next_look(), until].into_iter().flatten().min();
+        inner.asleep_until = until.unwrap_or(NEVER);
+        until
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The place of an entry that comes up, unless its fiber has gone or has a later entry.
+    fn come_up<'p>(&self, places: &'p Places, key: u64, moment: Tick) -> Option<&'p Place> {
+        let place = places.get(key as u32)?;
+        let is_it = place.standing.generation() == (key >> 32) as u32;
+        if !is_it || place.scheduled() != moment {
+            return None;
+        }
+        place.set_scheduled(NEVER);
+        Some(place)
+    }
+
+    fn put_back(&mut self, place: &Place, key: u64) {
+        if place.deadline() != NEVER {
+            place.set_scheduled(self.wheel.add(key, place.deadline()));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What fibers live through: accepting at a listener, or serving one connection from its first byte
+//! to its close.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use os::epoll::Interest;
+use os::fiber::{Life, Next};
+use session::{Connection, Done, Job, JobId, Op, Phase, Tick};
+use site::resource::FileRef;
+
+use super::kernel_thread::KernelThread;
+use super::places::NEVER;
+use super::standing::News;
+use crate::jobs::Runner;
+use crate::parts::listeners::is_exhaustion;
+use crate::parts::step::{Ready, Step, after_sendfile, step};
+
+/// What a job counts for in steps: it may have waited for a disk.
+const STEPS_PER_JOB: u32 = 64;
+
+/// The life of one fiber.
+pub(super) enum Visit {
+    Acceptor { listener: usize },
+    Guest(Guest),
+}
+
+/// A connection being served.
+pub(super) struct Guest {
+    connection: Connection,
+    socket: OwnedFd,
+    ready: Ready,
+    key: u64,
+    errand: Errand,
+    is_new: bool,
+    /// Whether the socket is in the epoll set.
+    is_watched: bool,
+    has_left: bool,
+}
+
+/// What takes a fiber to the blocking cluster, and what it brings back.
+enum Errand {
+    None,
+    Job(JobId, Job, Arc<Runner>),
+    Done(JobId, Done),
+    File {
+        file: FileRef,
+        offset: u64,
+        len: usize,
+    },
+    Sent(io::Result<usize>),
+    /// A bug met there.
+    Failed,
+}
+
+/// A rest, until there is news.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rest {
+    /// There is more to do already: others have a turn first.
+    Yield { deadline: Tick },
+    /// Nothing to do.
+    Wait { deadline: Tick, is_idle: bool },
+}
+
+impl Visit {
+    pub(super) fn acceptor(listener: usize) -> Self {
+        Self::Acceptor { listener }
+    }
+
+    pub(super) fn guest(connection: Connection, socket: OwnedFd, key: u64) -> Self {
+        Self::Guest(Guest {
+            connection,
+            socket,
+            ready: Ready::default(),
+            key,
+            errand: Errand::None,
+            is_new: true,
+            is_watched: false,
+            has_left: false,
+        })
+    }
+
+    /// Whether it is to go on later, with another stack.
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self, Self::Guest(guest) if !guest.has_left)
+    }
+
+    /// Until when it may rest.
+    pub(super) fn deadline(&self) -> Tick {
+        match self {
+            Self::Guest(guest) => guest.deadline(),
+            Self::Acceptor { .. } => NEVER,
+        }
+    }
+
+    /// The end, where it cannot go on.
+    pub(super) fn leave(&mut self, thread: &mut KernelThread) {
+        if let Self::Guest(guest) = self {
+            guest.leave(thread);
+        }
+    }
+}
+
+impl Life for Visit {
+    type Thread = KernelThread;
+    type Rest = Rest;
+
+    #[inline]
+    fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        match self {
+            Self::Acceptor { listener } => {
+                thread.accept(*listener, thread.cluster.settings.accepts_per_wake);
+                Next::Rest(Rest::Wait { deadline: NEVER, is_idle: false })
+            }
+            Self::Guest(guest) => {
+                let stepped = catch_unwind(AssertUnwindSafe(|| guest.step(thread)));
+                // A bug met by one connection ends that connection. The panic has been printed.
+                stepped.unwrap_or_else(|_| guest.leave(thread))
+            }
+        }
+    }
+
+    fn block(&mut self) {
+        if let Self::Guest(guest) = self {
+            let errand = std::mem::replace(&mut guest.errand, Errand::Failed);
+            let ran = catch_unwind(AssertUnwindSafe(|| errand.run(&guest.socket)));
+            guest.errand = ran.unwrap_or(Errand::Failed);
+        }
+    }
+}
+
+impl Guest {
+    #[inline]
+    fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        if thread.news != News::NONE || self.is_new {
+            let news = std::mem::replace(&mut thread.news, News::NONE);
+            if self.heed(news, thread) {
+                return self.leave(thread);
+            }
+        }
+        let taken = match std::mem::replace(&mut self.errand, Errand::None) {
+            Errand::None => step(
+                self.socket.as_fd(),
+                &mut self.connection,
+                &mut thread.worker,
+                &mut thread.buffer,
+                &mut self.ready,
+                &mut thread.turn,
+            ),
+            back => self.unload(back, thread),
+        };
+        match taken {
+            Step::More => {
+                thread.steps_left = thread.steps_left.saturating_sub(1);
+                if thread.steps_left == 0 { self.give_way() } else { Next::Again }
+            }
+            Step::Yield => self.give_way(),
+            Step::Wait | Step::JobOut => self.rest(thread),
+            Step::Job => self.job(thread),
+            Step::Cold => self.fetch(thread),
+            Step::Closed => self.leave(thread),
+        }
+    }
+
+    /// Takes the news. Returns whether it is to end at once.
+    fn heed(&mut self, news: News, thread: &mut KernelThread) -> bool {
+        self.ready.is_drained &= !news.has(News::READABLE);
+        self.ready.is_hung_up |= news.has(News::HUNG_UP);
+        if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
+            self.connection.drain();
+        }
+        let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
+        self.is_new = false;
+        let now = thread.worker.now();
+        if news.has(News::EXPIRED) && self.connection.deadline().is_some_and(|d| d <= now) {
+            self.connection.expire(&mut thread.worker);
+        }
+        aborts || news.has(News::EVICTED)
+    }
+
+    /// Nothing until there is news: has the socket watched if that is not done yet.
+    #[inline]
+    fn rest(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        if !self.is_watched {
+            self.is_watched = true;
+            let interest =
+                Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
+            if thread.cluster.epoll.add(self.socket.as_fd(), interest, self.key).is_err() {
+                return self.leave(thread); // no memory for the watch
+            }
+        }
+        let is_idle = self.connection.phase() == Phase::Idle;
+        if is_idle && thread.cluster.settings.parks_idle {
+            return Next::Leave; // the stack: the connection stays
+        }
+        Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
+    }
+
+    fn give_way(&self) -> Next<Rest> {
+        Next::Rest(Rest::Yield { deadline: self.deadline() })
+    }
+
+    /// Has a job run: in the blocking cluster, or on the spot while the kernel thread waits.
+    fn job(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        let (id, job) = self.connection.take_job();
+        if thread.cluster.blocking.is_some() {
+            self.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
+            return Next::Block;
+        }
+        self.errand = Errand::Done(id, thread.runner.run(job));
+        thread.read_clock();
+        Next::Again
+    }
+
+    /// Has bytes sent that are not in memory, where that delays nobody.
+    fn fetch(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        let Op::File { file, offset, len } = self.connection.next() else { return Next::Again };
+        if thread.cluster.blocking.is_none() {
+            thread.turn.is_fetched = true; // nobody else can wait for it
+            return Next::Again;
+        }
+        // A chunk is bounded far below the size of memory.
+        let len = len.min(thread.turn.file_bytes) as usize;
+        self.errand = Errand::File { file: FileRef::clone(file), offset, len };
+        Next::Block
+    }
+
+    /// Takes in what came of an errand.
+    fn unload(&mut self, errand: Errand, thread: &mut KernelThread) -> Step {
+        match errand {
+            Errand::Done(id, done) => {
+                if let Done::Resolved(Err(error)) | Done::Listed(Err(error)) = &done
+                    && is_exhaustion(error)
+                {
+                    // This request is told to try again; the next ones are to find a descriptor.
+                    thread.evict();
+                }
+                self.connection.done(&mut thread.worker, id, done);
+                thread.steps_left = thread.steps_left.saturating_sub(STEPS_PER_JOB);
+                Step::More
+            }
+            Errand::Sent(outcome) => {
+                let file_bytes = &mut thread.turn.file_bytes;
+                after_sendfile(&mut self.connection, &mut thread.worker, outcome, file_bytes)
+            }
+            Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
+        }
+    }
+
+    fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        self.has_left = true;
+        self.connection.close(&mut thread.worker);
+        thread.worker.counters.connections_open.subtract(1);
+        thread.cluster.count_out();
+        Next::Leave
+    }
+
+    fn deadline(&self) -> Tick {
+        self.connection.deadline().unwrap_or(NEVER)
+    }
+}
+
+impl Errand {
+    /// Runs it, in a thread that may block.
+    fn run(self, socket: &OwnedFd) -> Self {
+        match self {
+            Self::Job(id, job, runner) => Self::Done(id, runner.run(job)),
+            Self::File { file, offset, len } => {
+                Self::Sent(os::send::sendfile(socket.as_fd(), file.as_fd(), offset, len))
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Fibers: lives that are lived on stacks of their own, suspended in the middle and resumed by any
+//! thread.
+//!
+//! The code on a fiber's stack is `live`, here and nowhere else. The compiler cannot see what
+//! lies on a stack when it is suspended, so whoever lets a fiber go on in another thread must know
+//! it: a life (which is `Send`), where in `live` it is, and nothing more. In particular no address
+//! of a thread's own variable is kept across a suspension: what belongs to a thread is lent anew by
+//! every [`Fiber::resume`]. All other work is done on the stack of the thread that resumes, which
+//! is why a fiber's stack can be small. There is no scheduler here.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::stacks::Stack;
+
+/// What a fiber lives through.
+pub trait Life: Send + Sized + 'static {
+    /// What a thread lends to the fiber that it resumes.
+    type Thread: 'static;
+    /// What is said about a rest.
+    type Rest: Copy + Send + 'static;
+
+    /// Does the next piece of work, on the stack of the thread that lends `thread`.
+    fn step(&mut self, thread: &mut Self::Thread) -> Next<Self::Rest>;
+
+    /// Does what [`Next::Block`] asked for, in whatever thread called [`Fiber::resume_blocking`].
+    fn block(&mut self);
+}
+
+/// What follows a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<R> {
+    /// The next one.
+    Again,
+    /// A rest: the fiber is suspended until it is resumed.
+    Rest(R),
+    /// Work that may block: the fiber moves to a thread where that delays nobody, does it there,
+    /// and moves back.
+    Block,
+    /// The end of the fiber. The life goes back to whoever resumed it.
+    Leave,
+}
+
+/// Why [`Fiber::resume`] has returned.
+#[derive(Debug)]
+pub enum Pause<L: Life> {
+    /// The fiber rests.
+    Rest(L::Rest),
+    /// It waits for [`Fiber::resume_blocking`].
+    Block,
+    /// It has done what may block, and waits for [`Fiber::resume`].
+    Blocked,
+    /// It has ended; this is what it lived.
+    Left(L),
+}
+
+/// A life on a stack, suspended.
+pub struct Fiber<L: Life> {
+    coroutine: Living<L>,
+    is_at_block: bool,
+}
+
+/// A coroutine that lives.
+type Living<L> = Coroutine<Lent<<L as Life>::Thread>, Suspension<<L as Life>::Rest>, End<L>, Stack>;
+
+/// What a resumed fiber is given: a thread's own, good until its next suspension.
+enum Lent<T> {
+    Thread(NonNull<T>),
+    /// Nothing but leave to block.
+    Leave,
+    /// Nothing: it is to end now.
+    Nothing,
+}
+
+enum Suspension<R> {
+    Rest(R),
+    Block,
+    Blocked,
+}
+
+/// What comes out of a fiber. A panic is carried out as a value: unwinding takes more stack than a
+/// fiber has.
+struct End<L> {
+    life: L,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Something that is used only while the thread it belongs to waits for it.
+struct SameThread<T>(T);
+
+// SAFETY: `corosensei` wants it of what is run on the parent's stack, lest a yielder goes there;
+// it runs in the very same thread. There is no yielder in what `live` runs there.
+unsafe impl<T> Send for SameThread<T> {}
+
+// SAFETY: a suspended fiber is a stack (Send) and what lies on it: `live`'s `life`, Send by its
+// bound, a `Rest`, Send as well, and the pointer that was lent last, which is not used again:
+// `live` replaces it as the first thing after every suspension. See the head of this file.
+unsafe impl<L: Life> Send for Fiber<L> {}
+
+impl<L: Life> Fiber<L> {
+    /// A fiber that will live `life` on `stack`. It has not begun.
+    #[must_use]
+    pub fn new(stack: Stack, life: L) -> Self {
+        let coroutine =
+            Coroutine::with_stack(stack, move |yielder, lent| live(yielder, lent, life));
+        Self { coroutine, is_at_block: false }
+    }
+
+    /// Goes on until the next pause.
+    ///
+    /// # Panics
+    /// With the panic of [`Life::step`], after which the fiber has ended. If the fiber has ended or
+    /// waits for [`Fiber::resume_blocking`].
+    #[inline]
+    pub fn resume(&mut self, thread: &mut L::Thread) -> Pause<L> {
+        assert!(!self.is_at_block, "it waits for a thread that may block");
+        self.switch(Lent::Thread(NonNull::from(thread)))
+    }
+
+    /// Does what may block, in this thread.
+    ///
+    /// # Panics
+    /// With the panic of [`Life::block`], after which the fiber has ended. If the fiber has not
+    /// paused with [`Pause::Block`].
+    pub fn resume_blocking(&mut self) -> Pause<L> {
+        assert!(self.is_at_block, "it has not asked to block");
+        self.switch(Lent::Leave)
+    }
+
+    #[inline]
+    fn switch(&mut self, lent: Lent<L::Thread>) -> Pause<L> {
+        self.is_at_block = false;
+        match self.coroutine.resume(lent) {
+            CoroutineResult::Yield(Suspension::Rest(rest)) => Pause::Rest(rest),
+            CoroutineResult::Yield(Suspension::Block) => {
+                self.is_at_block = true;
+                Pause::Block
+            }
+            CoroutineResult::Yield(Suspension::Blocked) => Pause::Blocked,
+            CoroutineResult::Return(End { life, panic: None }) => Pause::Left(life),
+            CoroutineResult::Return(End { life, panic: Some(panic) }) => {
+                drop(life);
+                resume_unwind(panic)
+            }
+        }
+    }
+}
+
+impl<L: Life> Drop for Fiber<L> {
+    fn drop(&mut self) {
+        if !self.coroutine.done() {
+            // The life comes out and is dropped here, not by unwinding on the small stack.
+            drop(self.coroutine.resume(Lent::Nothing));
+        }
+    }
+}
+
+/// The life of a fiber, from its first resumption to its end.
+fn live<L: Life>(
+    yielder: &Yielder<Lent<L::Thread>, Suspension<L::Rest>>,
+    mut lent: Lent<L::Thread>,
+    mut life: L,
+) -> End<L> {
+    while let Lent::Thread(thread) = lent {
+        // SAFETY: the thread that resumed this fiber has lent it exclusively and waits in `resume`
+        // for the suspension below; after that, `lent` is another one.
+        let step = |life: &mut L| unsafe { life.step(&mut *thread.as_ptr()) };
+        match on_thread(yielder, || step(&mut life)) {
+            Ok(Next::Again) => {}
+            Ok(Next::Rest(rest)) => lent = yielder.suspend(Suspension::Rest(rest)),
+            Ok(Next::Block) => {
+                let Lent::Leave = yielder.suspend(Suspension::Block) else { break };
+                // From here to the next suspension this runs in a thread that may block.
+                if let Err(panic) = on_thread(yielder, || life.block()) {
+                    return End { life, panic: Some(panic) };
+                }
+                lent = yielder.suspend(Suspension::Blocked);
+            }
+            Ok(Next::Leave) => break,
+            Err(panic) => return End { life, panic: Some(panic) },
+        }
+    }
+    End { life, panic: None }
+}
+
+/// Runs `work` on the stack of the thread that resumed the fiber.
+#[inline]
+fn on_thread<I, Y, R>(
+    yielder: &Yielder<I, Y>,
+    work: impl FnOnce() -> R,
+) -> Result<R, Box<dyn Any + Send>> {
+    let work = SameThread(work);
+    yielder.on_parent_stack(move || {
+        let SameThread(work) = { work };
+        catch_unwind(AssertUnwindSafe(work))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::Stacks;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// Adds up what it is lent, resting after each, and blocks before the third.
+    #[derive(Debug)]
+    struct Sum {
+        sum: u64,
+        steps: u32,
+        _alive: Arc<()>,
+    }
+
+    impl Life for Sum {
+        type Thread = u64;
+        type Rest = u64;
+
+        fn step(&mut self, thread: &mut u64) -> Next<u64> {
+            self.sum += *thread;
+            *thread = self.sum;
+            self.steps += 1;
+            match self.steps {
+                1 => Next::Rest(self.sum),
+                2 => Next::Block,
+                3 => Next::Again,
+                4 => Next::Leave,
+                _ => panic!("too much"),
+            }
+        }
+
+        fn block(&mut self) {
+            self.sum += 1000;
+        }
+    }
+
+    fn sum(steps: u32) -> (Fiber<Sum>, Arc<()>) {
+        let alive = Arc::new(());
+        let stack = Stacks::new(1, 16 * 1024).unwrap().take().unwrap().unwrap();
+        (Fiber::new(stack, Sum { sum: 0, steps, _alive: Arc::clone(&alive) }), alive)
+    }
+
+    #[test]
+    fn a_life_goes_on_in_any_thread() {
+        let (mut fiber, alive) = sum(0);
+        let mut lent = 1;
+        assert!(matches!(fiber.resume(&mut lent), Pause::Rest(1)));
+        let other = thread::spawn(move || {
+            let mut lent = 10;
+            assert!(matches!(fiber.resume(&mut lent), Pause::Block));
+            assert_eq!(lent, 11);
+            fiber
+        });
+        let mut fiber = other.join().unwrap();
+        let helper = thread::spawn(move || {
+            assert!(matches!(fiber.resume_blocking(), Pause::Blocked));
+            fiber
+        });
+        let mut fiber = helper.join().unwrap();
+        let Pause::Left(life) = fiber.resume(&mut lent) else { panic!("it should have ended") };
+        assert_eq!((life.sum, life.steps), (2 * (1000 + 11 + 1), 4));
+        drop((fiber, life));
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn a_life_that_is_not_over_ends_with_its_fiber() {
+        for resumptions in 0..3 {
+            let (mut fiber, alive) = sum(0);
+            for _ in 0..resumptions {
+                fiber.resume(&mut 1);
+            }
+            assert_eq!(Arc::strong_count(&alive), 2);
+            drop(fiber);
+            assert_eq!(Arc::strong_count(&alive), 1, "after {resumptions}");
+        }
+    }
+
+    #[test]
+    fn a_panic_comes_out_where_the_fiber_was_resumed() {
+        let (mut fiber, alive) = sum(4);
+        let outcome = catch_unwind(AssertUnwindSafe(|| fiber.resume(&mut 1)));
+        assert_eq!(outcome.unwrap_err().downcast_ref::<&str>(), Some(&"too much"));
+        assert_eq!(Arc::strong_count(&alive), 1);
+        drop(fiber);
+    }
+
+    #[test]
+    fn what_may_block_is_done_only_where_it_may() {
+        let (mut fiber, _alive) = sum(1);
+        assert!(matches!(fiber.resume(&mut 1), Pause::Block));
+        assert!(catch_unwind(AssertUnwindSafe(|| fiber.resume(&mut 1))).is_err());
+        let (mut fiber, _alive) = sum(0);
+        assert!(catch_unwind(AssertUnwindSafe(|| fiber.resume_blocking())).is_err());
+    }
+
+    #[test]
+    fn stacks_return_when_fibers_end() {
+        let stacks = Stacks::new(1, 16 * 1024).unwrap();
+        let (sender, receiver) = channel();
+        for _ in 0..3 {
+            let stack = stacks.take().unwrap().expect("the last one's");
+            let life = Sum { sum: 0, steps: 3, _alive: Arc::new(()) };
+            let mut fiber = Fiber::new(stack, life);
+            assert!(matches!(fiber.resume(&mut 1), Pause::Left(_)));
+            sender.send(()).unwrap();
+        }
+        assert_eq!(receiver.try_iter().count(), 3);
+    }
+}
