@@ -12,6 +12,7 @@ mod fibers;
 pub mod jobs;
 mod knobs;
 mod parts;
+mod tasks;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,8 @@ use session::Worker;
 pub use knobs::{Knob, KnobValues};
 
 /// The engines, the default first.
-pub static ENGINES: &[EngineSpec] = &[event_loop_per_core::SPEC, event_loop::SPEC, fibers::SPEC];
+pub static ENGINES: &[EngineSpec] =
+    &[event_loop_per_core::SPEC, event_loop::SPEC, fibers::SPEC, tasks::SPEC];
 
 /// One row of [`ENGINES`].
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use session::{Done, Job, JobId};
 use site::resource::FileRef;
 
 /// Bytes of a file that are fetched with one call.
-const FETCH_BYTES: usize = 128 * 1024;
+pub(crate) const FETCH_BYTES: usize = 128 * 1024;
 
 /// How jobs are run: [`crate::jobs::Runner::run`], or what a test puts in its place.
 pub(crate) type RunJob = Arc<dyn Fn(Job) -> Done + Send + Sync>;
@@ -179,7 +179,7 @@ impl Shared {
 }
 
 /// Does one piece of work. A panic is that job's failure, which its client is told as such.
-fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut [u8]) -> Outcome {
+pub(crate) fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut [u8]) -> Outcome {
     match work {
         Work::Job(id, job) => {
             let is_listing = !matches!(job, Job::Resolve { .. });

@@ -1,0 +1,190 @@
+//! The task of one listener: accepts connections and makes a task of each.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use os::epoll::{Epoll, EventBuffer};
+use session::Connection;
+use tokio::io::unix::AsyncFd;
+
+use super::client::{self, Client};
+use super::house::House;
+use crate::parts::listeners::{Accepted, Listeners};
+
+/// How long to wait for room before looking again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections taken from the listener's queue before it is closed.
+const BACKLOG_MAX: usize = 4096;
+
+/// What an attempt to accept some connections came to.
+enum Outcome {
+    /// Nobody waits.
+    Empty,
+    /// Somebody may wait still.
+    More,
+    /// There is no room for who waits, until somebody leaves.
+    Full,
+    /// Nor is there anybody who could be asked to.
+    Busy,
+}
+
+/// Accepts until the engine is told to stop.
+pub(super) async fn run(house: Arc<House>, listener: OwnedFd) {
+    // Left on a panic, too.
+    let mut acceptor = Acceptor { house, failure: None };
+    let failure = acceptor.accept(listener).await;
+    acceptor.failure = failure.err();
+}
+
+struct Acceptor {
+    house: Arc<House>,
+    failure: Option<io::Error>,
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        let panic = || std::thread::panicking().then(|| io::Error::other("accepting panicked"));
+        self.house.leave_acceptor(self.failure.take().or_else(panic));
+    }
+}
+
+/// A listener, watched by the runtime for arrivals and by itself for whether anybody waits now:
+/// the runtime tells of an arrival only once.
+struct Queue {
+    arrivals: AsyncFd<OwnedFd>,
+    listeners: Listeners,
+    now: Epoll,
+    events: EventBuffer,
+}
+
+impl Acceptor {
+    async fn accept(&self, listener: OwnedFd) -> io::Result<()> {
+        let house = &*self.house;
+        let mut queue = Queue::new(listener)?;
+        poll_fn(|context| {
+            house.enter_acceptor(context.waker());
+            Poll::Ready(())
+        })
+        .await;
+        while house.is_accepting() {
+            match self.accept_some(&mut queue, house.accepts_per_wake)? {
+                Outcome::Empty => self.arrival(&queue).await?,
+                Outcome::More => tokio::task::yield_now().await,
+                Outcome::Full => nap().await,
+                Outcome::Busy => {
+                    house.desk().worker.counters.accept_pauses.add(1);
+                    nap().await;
+                }
+            }
+            house.is_room_wanted.store(false, Ordering::Release);
+        }
+        // Who waits in the queue would be reset by the close. It holds so many at most; more have
+        // come since.
+        for _ in 0..BACKLOG_MAX {
+            match self.accept_some(&mut queue, BACKLOG_MAX)? {
+                Outcome::Full => nap().await,
+                Outcome::Empty | Outcome::More | Outcome::Busy => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for somebody to come, or for the end.
+    async fn arrival(&self, queue: &Queue) -> io::Result<()> {
+        poll_fn(|context| {
+            if !self.house.is_accepting() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut guard = ready!(queue.arrivals.poll_read_ready(context))?;
+            guard.clear_ready(); // before the look: who comes after it is told again
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    fn accept_some(&self, queue: &mut Queue, count: usize) -> io::Result<Outcome> {
+        let house = &self.house;
+        for _ in 0..count {
+            if house.is_full() {
+                // Nobody is asked to leave to make room for nobody.
+                return if queue.is_empty()? { Ok(Outcome::Empty) } else { Ok(self.make_room()) };
+            }
+            match queue.listeners.accept(0)? {
+                Accepted::Connection(socket, peer) => {
+                    let connection = {
+                        let desk = house.desk();
+                        desk.worker.counters.connections_accepted.add(1);
+                        desk.worker.counters.connections_open.add(1);
+                        Connection::new(&desk.worker, peer)
+                    };
+                    house.admit();
+                    let client = Client::new(Arc::clone(house), connection, socket);
+                    tokio::spawn(client::serve(client));
+                }
+                Accepted::Nothing => return Ok(Outcome::Empty),
+                Accepted::Gone => {}
+                Accepted::Exhausted => {
+                    let outcome = self.make_room();
+                    if matches!(outcome, Outcome::Busy) {
+                        queue.listeners.turn_one_away(0);
+                    }
+                    return Ok(outcome);
+                }
+            }
+        }
+        Ok(Outcome::More)
+    }
+
+    /// Who rests makes room for who comes.
+    fn make_room(&self) -> Outcome {
+        self.house.is_room_wanted.store(true, Ordering::Release);
+        if self.house.evict() { Outcome::Full } else { Outcome::Busy }
+    }
+}
+
+impl Queue {
+    fn new(listener: OwnedFd) -> io::Result<Self> {
+        let arrivals = listener.try_clone()?;
+        let interest = tokio::io::Interest::READABLE;
+        let (now, listeners) = (Epoll::new()?, Listeners::new(vec![listener], false));
+        listeners.watch(&now)?;
+        Ok(Self {
+            arrivals: super::watch(arrivals, interest)?,
+            listeners,
+            now,
+            events: EventBuffer::with_capacity(1),
+        })
+    }
+
+    /// Whether nobody waits.
+    fn is_empty(&mut self) -> io::Result<bool> {
+        Ok(self.now.wait(&mut self.events, Some(0))? == 0)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // A socket that was inherited is still open elsewhere, and would be reported for ever.
+        self.listeners.close(&self.now);
+    }
+}
+
+/// Waits for a while, or until woken: there may be room then.
+async fn nap() {
+    let mut end = pin!(tokio::time::sleep(PAUSE));
+    let mut has_slept = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_slept, true) {
+            return Poll::Ready(());
+        }
+        end.as_mut().poll(context)
+    })
+    .await;
+}

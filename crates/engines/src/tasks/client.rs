@@ -1,0 +1,320 @@
+//! The task of one connection: take a turn, await what is missing, again until the end.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use session::{Connection, Done, Op, Phase, Tick};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::{spawn_blocking, yield_now};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::house::{ABORT, DRAIN, House, LEAVE, Note};
+use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, carry_out};
+use crate::parts::listeners::is_exhaustion;
+use crate::parts::step::{Ready, Step, Turn, step};
+
+/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
+/// them, and always enough for one.
+const STEPS_PER_TURN: u32 = 256;
+
+/// One connection.
+pub(super) struct Client {
+    house: Arc<House>,
+    connection: Connection,
+    /// None when it is closed.
+    socket: Option<Socket>,
+    ready: Ready,
+    note: Arc<Note>,
+    /// Its page in the book.
+    page: Option<usize>,
+}
+
+/// A connection that can be answered at once after it is accepted is never watched.
+enum Socket {
+    Fresh(OwnedFd),
+    Watched(AsyncFd<OwnedFd>),
+}
+
+/// Why a turn has ended.
+enum Pause {
+    /// Nothing to do until the socket is ready.
+    Wait,
+    /// It is others' turn.
+    Yield,
+    /// This may block.
+    Blocking(Work),
+    /// It is over.
+    Closed,
+}
+
+/// What a wait has ended with.
+enum Woken {
+    Ready,
+    Alarm,
+    Told,
+}
+
+/// A timer that is set again only when the deadline has come closer: one that comes up too early
+/// costs less than moving it with every request.
+struct Alarm<'s> {
+    sleep: Pin<&'s mut Sleep>,
+    set_for: Tick,
+}
+
+/// Serves one connection.
+pub(super) async fn serve(mut client: Client) {
+    client.enter().await;
+    let sleep = pin!(sleep(Duration::MAX));
+    let mut alarm = Alarm { sleep, set_for: Tick(u64::MAX) };
+    let mut is_fetched = false;
+    loop {
+        let pause = client.turn(std::mem::take(&mut is_fetched));
+        let outcome = match pause {
+            Pause::Closed => return,
+            Pause::Yield => {
+                yield_now().await;
+                Ok(())
+            }
+            Pause::Wait => client.wait(&mut alarm).await.map(|woken| client.wake(&woken)),
+            Pause::Blocking(work) => client.block(work).await.map(|outcome| match outcome {
+                Outcome::Fetched => is_fetched = true,
+                Outcome::Done(id, done) => {
+                    let mut desk = client.house.desk();
+                    desk.read_clock(); // it may have waited for a disk
+                    client.connection.done(&mut desk.worker, id, done);
+                }
+            }),
+        };
+        if outcome.is_err() || client.obey() {
+            return;
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new(house: Arc<House>, connection: Connection, socket: OwnedFd) -> Self {
+        let (ready, note) = (Ready::default(), Arc::default());
+        let socket = Some(Socket::Fresh(socket));
+        Self { house, connection, socket, ready, note, page: None }
+    }
+
+    /// From now on the task can be told things.
+    async fn enter(&mut self) {
+        poll_fn(|context| {
+            self.page = Some(self.house.enter(&self.note, context.waker()));
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Takes steps until the connection waits, yields or closes.
+    fn turn(&mut self, is_fetched: bool) -> Pause {
+        let Some(socket) = &self.socket else { return Pause::Closed };
+        let mut turn = Turn::new(self.house.file_chunk_bytes, self.house.sendfile);
+        turn.is_fetched = is_fetched;
+        let mut desk = self.house.desk();
+        let desk = &mut *desk;
+        for _ in 0..STEPS_PER_TURN {
+            let (connection, worker) = (&mut self.connection, &mut desk.worker);
+            let socket = socket.as_fd();
+            let ready = &mut self.ready;
+            match step(socket, connection, worker, &mut desk.buffer, ready, &mut turn) {
+                Step::More => {}
+                Step::Yield => return Pause::Yield,
+                Step::Wait => {
+                    if connection.phase() == Phase::Idle {
+                        self.note.rests_since.store(worker.now().0, Ordering::Relaxed);
+                    }
+                    return Pause::Wait;
+                }
+                Step::Job => {
+                    let (id, job) = connection.take_job();
+                    return Pause::Blocking(Work::Job(id, job));
+                }
+                Step::Cold => return self.fetch(turn.file_bytes),
+                // The task awaits its job: none is out while it takes a turn.
+                Step::JobOut | Step::Closed => return Pause::Closed,
+            }
+        }
+        Pause::Yield
+    }
+
+    /// What is to be fetched before the file's next bytes are sent.
+    fn fetch(&self, len_max: u64) -> Pause {
+        let Op::File { file, offset, len } = self.connection.next() else { return Pause::Yield };
+        Pause::Blocking(Work::Fetch { file: file.clone(), offset, len: len.min(len_max) })
+    }
+
+    /// Does what may block, where that delays nobody if there are threads for it.
+    async fn block(&self, work: Work) -> io::Result<Outcome> {
+        let runner = Arc::clone(&self.house.seat.runner);
+        let run = move || {
+            let mut buffer = match work {
+                Work::Fetch { .. } => vec![0; FETCH_BYTES],
+                Work::Job(..) => Vec::new(),
+            };
+            carry_out(&|job| runner.run(job), work, &mut buffer)
+        };
+        let outcome = match self.house.has_blocking_threads {
+            true => self.unless_aborted(spawn_blocking(run)).await?.map_err(io::Error::other)?,
+            false => {
+                let outcome = run();
+                yield_now().await; // everybody has waited for that
+                outcome
+            }
+        };
+        if let Outcome::Done(_, Done::Resolved(Err(error)) | Done::Listed(Err(error))) = &outcome
+            && is_exhaustion(error)
+        {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.house.evict();
+        }
+        Ok(outcome)
+    }
+
+    /// Awaits something that may take for ever. What is done for a connection that is gone is
+    /// thrown away; it does not touch the socket.
+    async fn unless_aborted<F: Future>(&self, future: F) -> io::Result<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|context| match self.note.orders.load(Ordering::Acquire) & ABORT {
+            0 => future.as_mut().poll(context).map(Ok),
+            _ => Poll::Ready(Err(io::ErrorKind::Interrupted.into())),
+        })
+        .await
+    }
+
+    /// Waits for the socket, for the deadline, or to be told something.
+    async fn wait(&mut self, alarm: &mut Alarm<'_>) -> io::Result<Woken> {
+        let mut is_set = alarm.set(self.connection.deadline());
+        let is_writing = self.connection.phase() == Phase::Writing;
+        let socket = watch(&mut self.socket)?;
+        let (note, ready) = (&*self.note, &mut self.ready);
+        poll_fn(|context| {
+            if note.orders.load(Ordering::Acquire) != 0 {
+                return Poll::Ready(Ok(Woken::Told));
+            }
+            if poll_ready(socket, is_writing, ready, context)?.is_ready() {
+                return Poll::Ready(Ok(Woken::Ready));
+            }
+            // A timer that is set wakes the task; it is polled once for that.
+            let is_over = match std::mem::take(&mut is_set) {
+                true => alarm.sleep.as_mut().poll(context).is_ready(),
+                false => alarm.sleep.is_elapsed(),
+            };
+            if is_over { Poll::Ready(Ok(Woken::Alarm)) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    fn wake(&mut self, woken: &Woken) {
+        self.note.rests_since.store(0, Ordering::Relaxed);
+        if matches!(woken, Woken::Alarm) {
+            let mut desk = self.house.desk();
+            desk.read_clock();
+            let now = desk.worker.now();
+            if self.connection.deadline().is_some_and(|deadline| deadline <= now) {
+                self.connection.expire(&mut desk.worker);
+            }
+        }
+    }
+
+    /// Does what the task was told to do. Returns whether that is to end.
+    fn obey(&mut self) -> bool {
+        if self.note.orders.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let orders = self.note.orders.swap(0, Ordering::AcqRel);
+        if orders & DRAIN != 0 {
+            self.connection.drain();
+        }
+        if orders & LEAVE != 0 {
+            if self.connection.phase() == Phase::Idle {
+                self.house.desk().worker.counters.connections_evicted.add(1);
+                return true;
+            }
+            self.house.say_there_is_room(); // there is not: another is to be asked
+        }
+        orders & ABORT != 0
+    }
+}
+
+impl Drop for Client {
+    /// However the task ends: by itself, by a panic, or with the runtime.
+    fn drop(&mut self) {
+        {
+            let mut desk = self.house.desk();
+            self.connection.close(&mut desk.worker);
+            desk.worker.counters.connections_open.subtract(1);
+        }
+        self.socket = None;
+        self.note.rests_since.store(0, Ordering::Relaxed);
+        self.house.leave(self.page);
+    }
+}
+
+impl Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Fresh(socket) => socket.as_fd(),
+            Self::Watched(socket) => socket.get_ref().as_fd(),
+        }
+    }
+}
+
+/// The socket in the runtime's epoll set, where it is put at the first wait.
+fn watch(place: &mut Option<Socket>) -> io::Result<&AsyncFd<OwnedFd>> {
+    if let Some(Socket::Fresh(_)) = place
+        && let Some(Socket::Fresh(socket)) = place.take()
+    {
+        let interest = Interest::READABLE.add(Interest::WRITABLE);
+        *place = Some(Socket::Watched(super::watch(socket, interest)?));
+    }
+    match place {
+        Some(Socket::Watched(socket)) => Ok(socket),
+        _ => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+/// Whether something has come of the socket. Its readiness is taken back before it is made use of:
+/// what happens after that is told again.
+fn poll_ready(
+    socket: &AsyncFd<OwnedFd>,
+    is_writing: bool,
+    ready: &mut Ready,
+    context: &mut Context<'_>,
+) -> io::Result<Poll<()>> {
+    let polled = match is_writing {
+        true => socket.poll_write_ready(context)?,
+        false => socket.poll_read_ready(context)?,
+    };
+    let Poll::Ready(mut guard) = polled else { return Ok(Poll::Pending) };
+    if !is_writing {
+        ready.is_drained = false;
+        ready.is_hung_up |= guard.ready().is_read_closed() || guard.ready().is_error();
+    }
+    guard.clear_ready();
+    Ok(Poll::Ready(()))
+}
+
+impl Alarm<'_> {
+    /// Sees to it that the alarm comes no later than the deadline. Returns whether it was set anew.
+    fn set(&mut self, deadline: Option<Tick>) -> bool {
+        if self.sleep.is_elapsed() {
+            self.set_for = Tick(u64::MAX);
+        }
+        let Some(deadline) = deadline.filter(|deadline| *deadline < self.set_for) else {
+            return false;
+        };
+        let left = Duration::from_micros(deadline.since(Tick(os::clock::now())));
+        self.sleep.as_mut().reset(Instant::now() + left);
+        self.set_for = deadline;
+        true
+    }
+}

@@ -1,0 +1,316 @@
+//! What the tasks of one runtime share: a desk for each of its threads, and the book of who is
+//! there, by which tasks are told things and the one that has rested longest is found.
+//!
+//! Nothing is locked across an await. The lock of a desk is its thread's own: it is contended only
+//! while the workers of a runtime that sleeps are looked after.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use session::{Tick, Worker};
+
+use super::BLOCKING_THREADS;
+use crate::SendfileMode;
+use crate::parts::loops::Seat;
+use crate::parts::reactor;
+
+/// Make room: close, if you rest.
+pub(super) const LEAVE: u8 = 1;
+/// Finish what is under way and then close.
+pub(super) const DRAIN: u8 = 2;
+/// Close now.
+pub(super) const ABORT: u8 = 4;
+
+/// Bytes received at once, as in an event loop.
+const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// Turns of tasks for which one look at the clock is good enough, unless the thread slept.
+const TURNS_PER_LOOK: u32 = 16;
+
+thread_local! {
+    /// Which desk is this thread's. A thread belongs to one runtime all its life.
+    static DESK: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Turns for which the time is still good enough.
+    static TURNS_LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The thread slept: what its worker takes for the time may be long ago.
+pub(super) fn forget_time() {
+    TURNS_LEFT.set(0);
+}
+
+/// What a thread takes its turns with.
+pub(super) struct Desk {
+    pub(super) worker: Worker,
+    pub(super) buffer: Box<[u8]>,
+}
+
+impl Desk {
+    pub(super) fn read_clock(&mut self) {
+        let (seconds, nanoseconds) = os::clock::unix_time();
+        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
+        self.worker.set_time(Tick(os::clock::now()), unix_us);
+    }
+}
+
+/// What is known about one connection outside its task.
+#[derive(Default)]
+pub(super) struct Note {
+    /// What the task was told and has not done yet.
+    pub(super) orders: AtomicU8,
+    /// Since when the connection rests, in the worker's time; 0 while it does not.
+    pub(super) rests_since: AtomicU64,
+}
+
+/// Who is there.
+#[derive(Default)]
+struct Book {
+    guests: Vec<Option<Guest>>,
+    free: Vec<usize>,
+    /// What newcomers are told.
+    orders: u8,
+    /// Connections by the time since when they rest, as it was once; the first is asked to leave
+    /// first. Who has been busy since is passed over, and nobody who is not in it rests longer.
+    resting: VecDeque<(u64, usize)>,
+    acceptors: Vec<Waker>,
+    failure: Option<io::Error>,
+}
+
+struct Guest {
+    note: Arc<Note>,
+    waker: Waker,
+}
+
+impl Guest {
+    fn tell(&self, orders: u8) {
+        self.note.orders.fetch_or(orders, Ordering::Release);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// The shared state of one runtime.
+pub(super) struct House {
+    pub(super) seat: Seat,
+    pub(super) sendfile: SendfileMode,
+    pub(super) file_chunk_bytes: u64,
+    pub(super) accepts_per_wake: usize,
+    /// Whether jobs go to blocking threads.
+    pub(super) has_blocking_threads: bool,
+    desks: Vec<Mutex<Desk>>,
+    desks_taken: AtomicUsize,
+    book: Mutex<Book>,
+    /// Connections of this runtime, those included whose task has not begun.
+    open: AtomicUsize,
+    acceptors_left: AtomicUsize,
+    /// Whether an acceptor waits for somebody to leave.
+    pub(super) is_room_wanted: AtomicBool,
+}
+
+impl House {
+    pub(super) fn new(workers: Vec<Worker>, acceptors: usize, seat: Seat) -> Self {
+        let desk = |worker| {
+            let mut desk = Desk { worker, buffer: vec![0; RECEIVE_BYTES].into() };
+            desk.read_clock();
+            Mutex::new(desk)
+        };
+        let has_blocking_threads = seat.knobs.get(BLOCKING_THREADS.name) > 0;
+        Self {
+            // Without somebody to fetch there is no use in asking what has to be fetched.
+            sendfile: if has_blocking_threads { seat.sendfile } else { SendfileMode::NonBlocking },
+            file_chunk_bytes: seat.knobs.get(reactor::FILE_CHUNK_KIB.name) * 1024,
+            accepts_per_wake: seat.knobs.get_usize(reactor::ACCEPTS_PER_WAKE.name),
+            has_blocking_threads,
+            desks: workers.into_iter().map(desk).collect(),
+            desks_taken: AtomicUsize::new(0),
+            book: Mutex::default(),
+            open: AtomicUsize::new(0),
+            acceptors_left: AtomicUsize::new(acceptors),
+            is_room_wanted: AtomicBool::new(false),
+            seat,
+        }
+    }
+
+    /// This thread's desk, at a time that is good enough for a turn.
+    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+        let index = DESK.get().unwrap_or_else(|| {
+            let taken = self.desks_taken.fetch_add(1, Ordering::Relaxed);
+            // A thread too many would only have to share: the lock is a real one.
+            let index = taken % self.desks.len();
+            DESK.set(Some(index));
+            index
+        });
+        let mut desk = self.desks[index].lock().unwrap_or_else(PoisonError::into_inner);
+        match TURNS_LEFT.get() {
+            0 => {
+                desk.read_clock();
+                TURNS_LEFT.set(TURNS_PER_LOOK);
+            }
+            turns => TURNS_LEFT.set(turns - 1),
+        }
+        desk
+    }
+
+    /// Looks after workers, of whom some may sleep for long.
+    pub(super) fn keep(&self) {
+        for desk in &self.desks {
+            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+            desk.read_clock();
+            desk.worker.keep_house();
+        }
+    }
+
+    /// Whether [`House::keep`] is to be called now and then.
+    pub(super) fn needs_time(&self) -> bool {
+        let needs_time = |desk: &Mutex<Desk>| {
+            desk.lock().unwrap_or_else(PoisonError::into_inner).worker.needs_time()
+        };
+        self.desks.iter().any(needs_time)
+    }
+
+    /// Counts a connection, whose task will [`House::enter`].
+    pub(super) fn admit(&self) {
+        self.seat.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts a task into the book. Returns its page.
+    pub(super) fn enter(&self, note: &Arc<Note>, waker: &Waker) -> usize {
+        let guest = Guest { note: Arc::clone(note), waker: waker.clone() };
+        let mut book = self.book();
+        note.orders.fetch_or(book.orders, Ordering::Release);
+        match book.free.pop() {
+            Some(page) => {
+                book.guests[page] = Some(guest);
+                page
+            }
+            None => {
+                book.guests.push(Some(guest));
+                book.guests.len() - 1
+            }
+        }
+    }
+
+    /// Takes a connection out of the count, and its task out of the book if it is there. Its socket
+    /// is closed already.
+    pub(super) fn leave(&self, page: Option<usize>) {
+        if let Some(page) = page {
+            let mut book = self.book();
+            let guest = book.guests[page].take();
+            book.free.push(page);
+            drop(book);
+            drop(guest); // it may hold the last reference to the task
+        }
+        self.seat.shared.open.fetch_sub(1, Ordering::Relaxed);
+        let was = self.open.fetch_sub(1, Ordering::AcqRel);
+        self.say_there_is_room();
+        if was == 1 && self.is_ending() {
+            self.ring();
+        }
+    }
+
+    /// Tells all tasks, and those that are to come.
+    pub(super) fn tell_all(&self, orders: u8) {
+        let mut book = self.book();
+        book.orders |= orders;
+        book.guests.iter().flatten().for_each(|guest| guest.tell(orders));
+    }
+
+    /// Asks the connection that has rested longest to leave. Returns whether there is one: when it
+    /// has left, or is found to be busy again, acceptors are told.
+    pub(super) fn evict(&self) -> bool {
+        let mut book = self.book();
+        for is_fresh in [false, true] {
+            if is_fresh {
+                book.look_who_rests();
+            }
+            while let Some((since, page)) = book.resting.pop_front() {
+                if let Some(guest) = &book.guests[page]
+                    && guest.note.rests_since.load(Ordering::Relaxed) == since
+                {
+                    // Who is asked once does not count as resting any more.
+                    guest.note.rests_since.store(0, Ordering::Relaxed);
+                    guest.tell(LEAVE);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        let shared = &self.seat.shared;
+        shared.open.load(Ordering::Relaxed) >= shared.connections_max
+    }
+
+    pub(super) fn is_accepting(&self) -> bool {
+        !self.seat.shared.stop_accepting.load(Ordering::Acquire)
+    }
+
+    /// Has acceptors look again at what they wait for.
+    pub(super) fn call_acceptors(&self) {
+        self.book().acceptors.iter().for_each(Waker::wake_by_ref);
+    }
+
+    pub(super) fn say_there_is_room(&self) {
+        if self.is_room_wanted.load(Ordering::Acquire) {
+            self.call_acceptors();
+        }
+    }
+
+    /// An acceptor begins.
+    pub(super) fn enter_acceptor(&self, waker: &Waker) {
+        self.book().acceptors.push(waker.clone());
+    }
+
+    /// An acceptor has ended, and why unless it was told to.
+    pub(super) fn leave_acceptor(&self, failure: Option<io::Error>) {
+        let mut book = self.book();
+        book.failure = book.failure.take().or(failure);
+        drop(book);
+        self.acceptors_left.fetch_sub(1, Ordering::AcqRel);
+        self.ring();
+    }
+
+    /// What ended an acceptor against its will.
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        self.book().failure.take()
+    }
+
+    /// Whether nobody is left and nobody will come.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_ending()
+            && self.acceptors_left.load(Ordering::Acquire) == 0
+            && self.open.load(Ordering::Acquire) == 0
+    }
+
+    fn is_ending(&self) -> bool {
+        let shared = &self.seat.shared;
+        shared.drain.load(Ordering::Acquire) || shared.abort.load(Ordering::Acquire)
+    }
+
+    /// Wakes who looks after the runtime.
+    fn ring(&self) {
+        self.seat.shared.wakes[self.seat.index].notify();
+    }
+
+    /// No panic happens under this lock, so the book is whole.
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn look_who_rests(&mut self) {
+        let since = |(page, guest): (usize, &Option<Guest>)| {
+            let since = guest.as_ref()?.note.rests_since.load(Ordering::Relaxed);
+            (since != 0).then_some((since, page))
+        };
+        let mut resting: Vec<_> = self.guests.iter().enumerate().filter_map(since).collect();
+        resting.sort_unstable();
+        self.resting = resting.into();
+    }
+}

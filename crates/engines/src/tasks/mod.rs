@@ -1,0 +1,242 @@
+//! `tasks`: a stackless task per connection, on Tokio. None of the papers has it; it is the user
+//! thread of Radhakrishnan 2019 (chapter 2) whose stack the compiler has turned into a state
+//! machine, as most servers in Rust, C# and JavaScript are written today.
+//!
+//! Its essential mechanism: every connection is a task that is written as if it were a thread
+//! (`client.rs`: take a turn, await what is missing), and a runtime resumes those whose sockets are
+//! ready. Either each CPU has a runtime and a listener of its own, between which no task moves, or,
+//! with `stealing`, a partition has one runtime whose threads take tasks from each other. What may
+//! block is given to the runtime's blocking threads and awaited like anything else.
+//!
+//! What it leaves out: wake-ups of one process among several that share a listener. Tokio's epoll
+//! set does not know exclusive watches, so that all of them wake and one finds the connection.
+
+mod acceptor;
+mod client;
+mod house;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use session::Worker;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::loops::{Loop, Loops, Seat, Shared};
+use crate::parts::reactor;
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+use house::{ABORT, DRAIN, House};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "tasks",
+    family: "user threads",
+    paper: "async tasks (Tokio); user threads without stacks, after the papers",
+    about: "one stackless task per connection, on a runtime per CPU or one that steals work",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const WORKERS: Knob = Knob {
+    name: "workers",
+    about: "threads that run tasks in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const STEALING: Knob = Knob {
+    name: "stealing",
+    about: "1: the threads of a partition share a listener and take tasks from each other",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+const BLOCKING_THREADS: Knob = Knob {
+    name: "blocking_threads",
+    about: "threads of a runtime for what may block; 0 means that tasks do it on the spot",
+    min: 0,
+    max: 512,
+    default: 8,
+};
+
+const POLLS_PER_WAIT: Knob = Knob {
+    name: "polls_per_wait",
+    about: "tasks resumed in a row before the kernel is asked for events again",
+    min: 1,
+    max: 4096,
+    default: 61,
+};
+
+const KNOBS: &[Knob] = &[
+    WORKERS,
+    STEALING,
+    BLOCKING_THREADS,
+    POLLS_PER_WAIT,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let workers = match knobs.get_usize(WORKERS.name) {
+        0 => cpus.max(1),
+        workers => workers,
+    };
+    Plan { processes: None, workers, listeners_per_worker: knobs.get(STEALING.name) == 0 }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    if start.knobs.get(STEALING.name) == 0 {
+        let make = |start: WorkerStart, seat| {
+            let crew = Crew { workers: vec![start.worker], listeners: start.listeners };
+            // Made now: what is missing is said before anything runs.
+            let runtime = build(Builder::new_current_thread(), &seat)?;
+            Ok(Box::new(move || serve(&runtime, crew, seat)) as Loop)
+        };
+        return Ok(Box::new(Loops::start(SPEC.name, start, make)?));
+    }
+    start_stealing(start)
+}
+
+/// What runs the tasks of one runtime: a worker for each of its threads.
+struct Crew {
+    workers: Vec<Worker>,
+    listeners: Vec<OwnedFd>,
+}
+
+/// One thread for each partition, which starts the threads of its runtime and looks after them.
+fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
+    let mut crews = VecDeque::new();
+    for partition in &mut start.partitions {
+        let others = partition.workers.split_off(1.min(partition.workers.len()));
+        let is_pinned = others.iter().chain(&partition.workers).any(|w| w.cpu.is_some());
+        // The threads of a runtime may run on any CPU of their partition.
+        partition.workers.iter_mut().for_each(|first| first.cpu = None);
+        let cpus = if is_pinned { partition.cpus.clone() } else { Vec::new() };
+        crews.push_back((cpus, others.into_iter().map(|other| other.worker).collect::<Vec<_>>()));
+    }
+    let crews = Mutex::new(crews);
+    let make = |first: WorkerStart, seat: Seat| {
+        let mut crews = crews.lock().unwrap_or_else(PoisonError::into_inner);
+        // Partitions come in their order, and each has one worker left to be made a loop of.
+        let (cpus, mut workers) = crews.pop_front().unwrap_or_default();
+        workers.push(first.worker);
+        let crew = Crew { workers, listeners: first.listeners };
+        Ok(Box::new(move || serve_stealing(&cpus, crew, seat)) as Loop)
+    };
+    Ok(Box::new(Loops::start(SPEC.name, start, make)?))
+}
+
+fn serve_stealing(cpus: &[usize], crew: Crew, seat: Seat) -> io::Result<()> {
+    if !cpus.is_empty() {
+        os::affinity::pin_thread(cpus)?; // the threads that it starts inherit that
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(crew.workers.len());
+    let runtime = build(builder, &seat)?;
+    serve(&runtime, crew, seat)
+}
+
+fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
+    let events = seat.knobs.get_usize(reactor::EVENTS_PER_WAIT.name);
+    let polls = u32::try_from(seat.knobs.get(POLLS_PER_WAIT.name)).unwrap_or(u32::MAX);
+    builder
+        .enable_io()
+        .enable_time()
+        .max_io_events_per_tick(events)
+        .event_interval(polls)
+        .max_blocking_threads(seat.knobs.get_usize(BLOCKING_THREADS.name).max(1))
+        .thread_name(format!("{}-{}", SPEC.name, seat.index))
+        .on_thread_unpark(house::forget_time)
+        .build()
+}
+
+/// Serves until everything has ended. Dropped by the caller, the runtime waits for its threads.
+fn serve(runtime: &Runtime, crew: Crew, seat: Seat) -> io::Result<()> {
+    let (index, shared) = (seat.index, Arc::clone(&seat.shared));
+    let house = Arc::new(House::new(crew.workers, crew.listeners.len(), seat));
+    runtime.block_on(async {
+        for listener in crew.listeners {
+            tokio::spawn(acceptor::run(Arc::clone(&house), listener));
+        }
+        oversee(&house, Bell { shared, index }).await
+    })
+}
+
+/// Passes on what the engine is told, until there is nobody left to tell.
+async fn oversee(house: &House, bell: Bell) -> io::Result<()> {
+    let bell = watch(bell, Interest::READABLE)?;
+    let flags = Arc::clone(&bell.get_ref().shared);
+    let mut told = 0;
+    loop {
+        if flags.stop_accepting.load(Ordering::Acquire) {
+            house.call_acceptors();
+        }
+        let drain = if flags.drain.load(Ordering::Acquire) { DRAIN } else { 0 };
+        let abort = if flags.abort.load(Ordering::Acquire) { ABORT } else { 0 };
+        if told != drain | abort {
+            told = drain | abort;
+            house.tell_all(told);
+        }
+        if let Some(error) = house.failure() {
+            return Err(error);
+        }
+        if house.is_over() {
+            return Ok(());
+        }
+        match house.needs_time() {
+            true => drop(tokio::time::timeout(Duration::from_millis(250), ring(&bell)).await),
+            false => ring(&bell).await?,
+        }
+        bell.get_ref().as_wake().clear();
+        house.keep();
+    }
+}
+
+/// Puts a descriptor into the epoll set of the runtime.
+#[expect(
+    deprecated,
+    reason = "the new form is unsafe because a descriptor might be closed early; these own theirs"
+)]
+fn watch<T: AsRawFd + AsFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(descriptor, interest)
+}
+
+/// Waits for the wake-up call.
+async fn ring(bell: &AsyncFd<Bell>) -> io::Result<()> {
+    bell.readable().await?.clear_ready();
+    Ok(())
+}
+
+/// The wake-up call of one loop.
+struct Bell {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Bell {
+    fn as_wake(&self) -> &os::event::Wake {
+        &self.shared.wakes[self.index]
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.as_wake().as_fd()
+    }
+}
+
+impl AsRawFd for Bell {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
