@@ -13,7 +13,7 @@ use session::{Connection, Done, Op, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{spawn_blocking, yield_now};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 use super::house::{ABORT, DRAIN, House, LEAVE, Note};
 use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, carry_out};
@@ -313,7 +313,7 @@ impl Alarm<'_> {
             return false;
         };
         let left = Duration::from_micros(deadline.since(Tick(os::clock::now())));
-        self.sleep.as_mut().reset(Instant::now() + left);
+        self.sleep.set(sleep(left));
         self.set_for = deadline;
         true
     }
