@@ -1,6 +1,6 @@
 //! Very many connections at once: that they can be, and how much memory they need.
 
-use super::rates::SOURCES;
+use super::rates::sources;
 use super::{Row, Section, cells};
 use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::progress;
@@ -56,8 +56,9 @@ fn measure(
     let (url, rate) = (stage::server_url(&server), wanted / think_s);
     // By the end of the first pause all of them are open; then as many go as come.
     let arguments = format!(
-        "{url} --log {log} --rate {rate} --source {SOURCES} --duration {think_s}s \
-         --warm-up {think_s}s"
+        "{url} --log {log} --rate {rate} --source {} --duration {think_s}s \
+         --warm-up {think_s}s",
+        sources()
     );
     let run = LoadRun::new(stage, &arguments, Duration::from_secs(3 * think_s))?;
     let open = run.connections_open();

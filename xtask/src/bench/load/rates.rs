@@ -23,8 +23,14 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const SESSIONS_WARM_UP: Duration = Duration::from_millis(3000);
 const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 
-/// Each has 28,000 ports.
-pub(super) const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
+/// Addresses to connect from. Each has 28,000 ports, and a port that was used rests for a minute:
+/// with few of them the kernel searches long for one that is free.
+const SOURCES: std::ops::Range<u8> = 2..66;
+
+/// The value of `--source`.
+pub(super) fn sources() -> String {
+    SOURCES.map(|last| format!("127.0.1.{last}")).collect::<Vec<_>>().join(",")
+}
 
 /// Each request for itself.
 pub(super) fn open(stage: &Stage<'_, Row>) -> Result<Section, String> {
@@ -42,7 +48,7 @@ pub(super) fn partly_open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let log = stage.log(REQUESTS_PER_SESSION, think)?;
     rounds(stage, rate, warm_up, |server| {
         let url = stage::server_url(server);
-        format!("{url} --log {log} --request-rate {rate} --source {SOURCES}")
+        format!("{url} --log {log} --request-rate {rate} --source {}", sources())
     })
 }
 
