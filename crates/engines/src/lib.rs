@@ -13,6 +13,7 @@ pub mod jobs;
 mod knobs;
 mod parts;
 mod tasks;
+mod threads;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,8 +24,13 @@ use session::Worker;
 pub use knobs::{Knob, KnobValues};
 
 /// The engines, the default first.
-pub static ENGINES: &[EngineSpec] =
-    &[event_loop_per_core::SPEC, event_loop::SPEC, fibers::SPEC, tasks::SPEC];
+pub static ENGINES: &[EngineSpec] = &[
+    event_loop_per_core::SPEC,
+    event_loop::SPEC,
+    threads::SPEC,
+    fibers::SPEC,
+    tasks::SPEC,
+];
 
 /// One row of [`ENGINES`].
 #[derive(Debug)]

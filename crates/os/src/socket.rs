@@ -3,11 +3,16 @@
 //! It does not move bytes (see [`crate::send`]) and knows no addresses but IPv4 and IPv6.
 
 mod address;
+mod blocking;
 mod connect;
 mod inherited;
 #[cfg(test)]
 mod tests;
 
+pub use blocking::{
+    Readiness, set_blocking, set_receive_timeout, set_send_timeout, shutdown_both, shutdown_read,
+    wait_ready,
+};
 pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 

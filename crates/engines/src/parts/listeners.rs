@@ -95,6 +95,14 @@ impl Listeners {
         Ok(())
     }
 
+    /// Accepts again at once: there is room.
+    pub(crate) fn resume_now(&mut self, epoll: &Epoll) -> io::Result<()> {
+        if self.paused_until.take().is_some() {
+            self.watch(epoll)?;
+        }
+        Ok(())
+    }
+
     /// When [`Listeners::resume`] is worth calling.
     pub(crate) fn next_look(&self) -> Option<Tick> {
         self.paused_until

@@ -149,7 +149,7 @@ impl Engine for Loops {
 }
 
 impl Shared {
-    fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
+    pub(crate) fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
         Ok(Self {
             open: AtomicUsize::new(0),
             connections_max,

@@ -1,8 +1,12 @@
 //! What two or more engines are made of. Each part knows nothing of the engines that use it.
 
+pub(crate) mod acceptor;
+pub(crate) mod blocking;
 pub(crate) mod connections;
+pub(crate) mod crew;
 #[allow(dead_code, reason = "engines that use it come one by one")]
 pub(crate) mod helpers;
+pub(crate) mod house;
 pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod reactor;

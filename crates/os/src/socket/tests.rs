@@ -224,3 +224,39 @@ fn peers_of_other_families_are_an_error() {
     let error = accept(listener.as_fd()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EAFNOSUPPORT));
 }
+
+#[test]
+fn a_blocking_receive_waits_for_its_timeout_or_for_a_shutdown() {
+    let (ours, _client) = connected();
+    set_blocking(ours.as_fd(), true).unwrap();
+    set_receive_timeout(ours.as_fd(), 20).unwrap();
+    assert_eq!(recv(ours.as_fd(), &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    set_receive_timeout(ours.as_fd(), 0).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| recv(ours.as_fd(), &mut [0]));
+        thread::sleep(Duration::from_millis(20));
+        shutdown_read(ours.as_fd()).unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_blocking_send_gives_up_on_a_reader_that_stalls() {
+    let (ours, _client) = connected();
+    set_blocking(ours.as_fd(), true).unwrap();
+    set_send_timeout(ours.as_fd(), 20).unwrap();
+    let bytes = vec![0; 64 << 20];
+    assert!(send(ours.as_fd(), &bytes, false).unwrap() < bytes.len());
+    assert_eq!(send(ours.as_fd(), &bytes, false).unwrap_err().kind(), ErrorKind::WouldBlock);
+    shutdown_both(ours.as_fd()).unwrap();
+    assert_eq!(send(ours.as_fd(), &bytes, false).unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn a_wait_for_readiness_ends_with_it_or_with_its_time() {
+    let (ours, mut client) = connected();
+    assert!(!wait_ready(ours.as_fd(), Readiness::Readable, 10).unwrap());
+    assert!(wait_ready(ours.as_fd(), Readiness::Writable, 10).unwrap());
+    client.write_all(b"x").unwrap();
+    assert!(wait_ready(ours.as_fd(), Readiness::Readable, 5_000).unwrap());
+}

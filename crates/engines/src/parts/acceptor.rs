@@ -1,0 +1,245 @@
+//! The thread that accepts for threads: it waits for arrivals and for wake-up calls, hands
+//! connections to a crew, makes room when the house is full, and sees everything end.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use os::epoll::{Epoll, Event, EventBuffer, Interest};
+use session::{Tick, Worker};
+
+use super::house::{Arrival, House, read_clock};
+use super::listeners::{Accepted, LISTENER_KEYS, Listeners};
+use super::loops::{Loop, Seat};
+use crate::knobs::Knob;
+use crate::{MakeWorker, PartitionStart, Start, WorkerStart};
+
+pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
+    name: "accepts_per_wake",
+    about: "connections accepted in a row before anything else is looked after",
+    min: 1,
+    max: 4096,
+    default: 64,
+};
+
+/// Who serves what is accepted.
+pub(crate) trait Crew: Send {
+    /// Called once, in the acceptor's thread, before anything is accepted.
+    fn begin(&mut self) -> io::Result<()>;
+
+    /// Has a connection served. False if it must wait until another ends, and so must the next.
+    fn dispatch(&mut self, arrival: Arrival) -> bool;
+
+    /// Looks after those that have ended.
+    fn look_after(&mut self);
+
+    /// Whether no connection is served or waits to be.
+    fn is_idle(&self) -> bool;
+
+    /// Ends all threads and waits for them.
+    fn finish(&mut self);
+}
+
+/// What an engine's acceptors get from its partitions, besides the worker's start.
+pub(crate) struct Premises {
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) more: MakeWorker,
+}
+
+impl Premises {
+    /// Those of the acceptors of all partitions, of which each has one. They are taken from the
+    /// start: an acceptor may use all CPUs of its partition, and so may the threads it starts.
+    pub(crate) fn of_each(start: &mut Start) -> RefCell<VecDeque<Self>> {
+        let of = |partition: &mut PartitionStart| {
+            partition.workers.iter_mut().for_each(|worker| worker.cpu = None);
+            Self { cpus: partition.cpus.clone(), more: Arc::clone(&partition.more) }
+        };
+        RefCell::new(start.partitions.iter_mut().map(of).collect())
+    }
+}
+
+/// One acceptor, and the crew it accepts for.
+pub(crate) struct Acceptor<C> {
+    epoll: Epoll,
+    events: EventBuffer,
+    listeners: Listeners,
+    /// Its clock and its counters: it answers nothing.
+    worker: Worker,
+    house: Arc<House>,
+    crew: C,
+    wake_index: usize,
+    accepts_per_wake: usize,
+    is_accepting: bool,
+    is_draining: bool,
+}
+
+/// The key of the wake-up call: above those of all listeners.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// Connections taken from a listener's queue before it is closed.
+const BACKLOG_MAX: usize = 4096;
+
+impl<C: Crew + 'static> Acceptor<C> {
+    /// An acceptor, to be run in its thread. It may have `connections_max` connections served at
+    /// once, each by one of the crew.
+    pub(crate) fn make(
+        start: WorkerStart,
+        seat: &Seat,
+        premises: Premises,
+        connections_max: usize,
+        crew: impl FnOnce(Arc<House>) -> C,
+    ) -> io::Result<Loop> {
+        let Premises { cpus, more } = premises;
+        let counters = Arc::clone(&start.worker.counters);
+        let house = Arc::new(House::new(seat, cpus, more, counters, connections_max));
+        let epoll = Epoll::new()?;
+        epoll.add(seat.shared.wakes[seat.index].as_fd(), Interest::READ, WAKE_KEY)?;
+        let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
+        listeners.watch(&epoll)?;
+        let acceptor = Self {
+            epoll,
+            events: EventBuffer::with_capacity(16),
+            listeners,
+            worker: start.worker,
+            crew: crew(Arc::clone(&house)),
+            house,
+            wake_index: seat.index,
+            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            is_accepting: true,
+            is_draining: false,
+        };
+        Ok(Box::new(move || acceptor.run()))
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        if !self.house.cpus.is_empty() {
+            // The threads it starts inherit this.
+            os::affinity::pin_thread(&self.house.cpus)?;
+        }
+        let outcome = self.crew.begin().and_then(|()| self.turn_until_over());
+        if outcome.is_err() {
+            self.house.cut_off();
+        }
+        self.crew.finish();
+        outcome
+    }
+
+    fn turn_until_over(&mut self) -> io::Result<()> {
+        read_clock(&mut self.worker);
+        loop {
+            let timeout = self.timeout_ms();
+            self.epoll.wait(&mut self.events, timeout)?;
+            read_clock(&mut self.worker);
+            for index in 0..self.events.len() {
+                if let Some(event) = self.events.get(index) {
+                    self.handle(event)?;
+                }
+            }
+            self.listeners.resume(&self.epoll, self.worker.now())?;
+            if self.worker.needs_time() {
+                self.house.keep_house();
+            }
+            self.crew.look_after();
+            self.obey()?;
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> io::Result<()> {
+        if event.key != WAKE_KEY {
+            return self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake);
+        }
+        self.house.shared.wakes[self.wake_index].clear();
+        self.house.keep_house();
+        // Somebody may have left.
+        self.listeners.resume_now(&self.epoll)
+    }
+
+    /// Accepts up to `count` connections from one listener.
+    fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
+        for attempt in 0..count {
+            if self.house.is_full() {
+                // An event says that one waits. Whether more do, the next event will say: nobody is
+                // closed to make room for nobody.
+                if attempt > 0 {
+                    return Ok(());
+                }
+                if !self.house.evict() || self.house.is_full() {
+                    self.pause();
+                    return Ok(());
+                }
+            }
+            match self.listeners.accept(listener)? {
+                Accepted::Connection(socket, peer) => {
+                    self.worker.counters.connections_accepted.add(1);
+                    let arrival = self.house.admit(socket, peer);
+                    if !self.crew.dispatch(arrival) {
+                        self.pause();
+                        return Ok(());
+                    }
+                }
+                Accepted::Nothing => return Ok(()),
+                Accepted::Gone => {}
+                Accepted::Exhausted => {
+                    // Who rests makes room for who comes, when its thread has closed its socket.
+                    // Only when nobody rests is one turned away.
+                    if !self.house.evict() {
+                        self.listeners.turn_one_away(listener);
+                    }
+                    self.pause();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts nothing until a connection ends, or for a moment.
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.listeners.pause(&self.epoll, self.worker.now());
+        self.house.starve();
+    }
+
+    /// Does what the engine was told to do.
+    fn obey(&mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.house.shared);
+        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        if self.is_accepting && told(&shared.stop_accepting) {
+            self.is_accepting = false;
+            for listener in 0..self.listeners.count() {
+                // Who waits in the queue would be reset by the close. It holds so many at most;
+                // more have come since.
+                self.accept(listener, BACKLOG_MAX)?;
+            }
+            self.listeners.close(&self.epoll);
+        }
+        if !self.is_draining && told(&shared.drain) {
+            self.is_draining = true;
+            self.house.wake_resting();
+        }
+        if told(&shared.abort) {
+            self.house.cut_off();
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let is_ending = self.is_draining || self.house.is_aborting();
+        !self.is_accepting && is_ending && self.crew.is_idle()
+    }
+
+    /// How long to wait for events.
+    fn timeout_ms(&self) -> Option<u32> {
+        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
+        let looks = [self.listeners.next_look(), housekeeping];
+        let next: Tick = looks.into_iter().flatten().min()?;
+        let ms = next.since(self.worker.now()).div_ceil(1000);
+        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+}

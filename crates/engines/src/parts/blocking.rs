@@ -1,0 +1,261 @@
+//! One connection, driven by one thread with calls that wait: to its end, or until it waits for its
+//! client if somebody else can wait for many at once.
+//!
+//! The socket blocks, with timeouts, so that a keep-alive request costs one receive and one send
+//! and nothing to find out when. Where files are to be sent without blocking, the socket does not
+//! block and poll(2) waits instead, at the cost of one more call. While a thread waits for a client
+//! it holds no worker. What is sent how is decided by `step.rs`, as in every engine.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use os::socket::Readiness;
+use session::{Connection, Done, Op, Phase, Tick, Worker};
+
+use super::house::{Arrival, Desk, House, read_clock};
+use super::listeners::is_exhaustion;
+use super::step::{Ready, Step, Turn, step};
+use crate::SendfileMode;
+
+/// Bytes received at once: a head of usual size several times over. It is touched for as long as
+/// the thread lives, so it is small.
+pub(crate) const RECEIVE_BYTES: usize = 4096;
+
+/// Serves a connection to its end.
+pub(crate) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
+    let mut hand = Hand { house, worker: None };
+    let mut line = Line::new(house, Connection::new(hand.worker(), arrival.peer));
+    let mut drive = Drive { line: &mut line, house, desk: &arrival.desk };
+    // A bug met by one connection ends that connection. The panic has been printed.
+    let _ = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
+    line.connection.close(hand.worker());
+}
+
+/// A connection under way.
+struct Line {
+    connection: Connection,
+    waits: Waits,
+    is_told_to_drain: bool,
+}
+
+impl Line {
+    fn new(house: &House, connection: Connection) -> Self {
+        Self { connection, waits: Waits::new(house.sendfile), is_told_to_drain: false }
+    }
+
+    fn remaining_ms(&self, now: Tick) -> u64 {
+        let deadline = self.connection.deadline().unwrap_or(now);
+        // A timeout of 0 would be none.
+        deadline.since(now).div_ceil(1000).max(1)
+    }
+
+    fn expire_if_due(&mut self, worker: &mut Worker) {
+        read_clock(worker);
+        if self.connection.deadline().is_some_and(|deadline| deadline <= worker.now()) {
+            self.connection.expire(worker);
+        }
+    }
+}
+
+/// A worker that is held only while it is needed.
+struct Hand<'h> {
+    house: &'h House,
+    worker: Option<Box<Worker>>,
+}
+
+impl Hand<'_> {
+    #[inline]
+    fn worker(&mut self) -> &mut Worker {
+        self.worker.get_or_insert_with(|| self.house.take_worker())
+    }
+
+    #[inline]
+    fn let_go(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            self.house.give_worker(worker);
+        }
+    }
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// A line that is being driven.
+struct Drive<'a> {
+    line: &'a mut Line,
+    house: &'a House,
+    desk: &'a Desk,
+}
+
+impl Drive<'_> {
+    fn run(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) {
+        let mut goes_on = self.line.waits.begin(self.desk).is_ok();
+        while goes_on && !self.house.is_aborting() {
+            goes_on = match self.line.connection.next() {
+                Op::Recv => self.receive(hand, buffer),
+                Op::Job => self.run_job(hand),
+                _ => self.step(hand, buffer),
+            };
+        }
+    }
+
+    /// Waits for bytes. While the connection rests it may be closed from outside.
+    #[inline]
+    fn receive(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> bool {
+        let now = hand.worker().now();
+        hand.let_go();
+        let is_idle = self.line.connection.phase() == Phase::Idle;
+        if is_idle {
+            self.desk.rest(now);
+            if self.house.is_draining() {
+                // What has arrived is still read, and then the end.
+                let _ = os::socket::shutdown_read(self.desk.socket());
+            }
+        }
+        let remaining_ms = self.line.remaining_ms(now);
+        let received = self.line.waits.receive(self.desk, remaining_ms, buffer);
+        if is_idle && !self.desk.resume() {
+            return false;
+        }
+        let worker = hand.worker();
+        match received {
+            Ok(n) => self.line.connection.ingest(worker, &buffer[..n]),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
+            Err(_) => return false,
+        }
+        self.heed_drain();
+        true
+    }
+
+    /// Sends, shuts down or closes.
+    #[inline]
+    fn step(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> bool {
+        let worker = hand.worker();
+        let remaining_ms = self.line.remaining_ms(worker.now());
+        let is_writing = self.line.connection.phase() == Phase::Writing;
+        if is_writing && self.line.waits.before_send(self.desk, remaining_ms).is_err() {
+            return false;
+        }
+        // Nobody else waits for this thread: a file may be sent in one call.
+        let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
+        let (socket, connection) = (self.desk.socket(), &mut self.line.connection);
+        match step(socket, connection, worker, buffer, &mut Ready::default(), &mut turn) {
+            Step::Closed => return false,
+            Step::Wait => {
+                hand.let_go();
+                if self.line.waits.for_room(self.desk, remaining_ms).is_err() {
+                    return false;
+                }
+                self.line.expire_if_due(hand.worker());
+            }
+            // The call may have waited, and the next deadline counts from its end.
+            _ => read_clock(worker),
+        }
+        self.heed_drain();
+        true
+    }
+
+    /// On the spot: only this connection waits.
+    fn run_job(&mut self, hand: &mut Hand<'_>) -> bool {
+        let (id, job) = self.line.connection.take_job();
+        let done = self.house.runner.run(job);
+        let error = match &done {
+            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
+            _ => None,
+        };
+        if error.is_some_and(is_exhaustion) {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.house.evict();
+        }
+        let worker = hand.worker();
+        read_clock(worker);
+        self.line.connection.done(worker, id, done);
+        true
+    }
+
+    /// A connection that rests is not told: it reads what has arrived first.
+    #[inline]
+    fn heed_drain(&mut self) {
+        let line = &mut *self.line;
+        let is_idle = line.connection.phase() == Phase::Idle;
+        if self.house.is_draining() && !line.is_told_to_drain && !is_idle {
+            line.is_told_to_drain = true;
+            line.connection.drain();
+        }
+    }
+}
+
+/// How a connection waits for its socket.
+enum Waits {
+    /// In the calls themselves, so long at most. The kernel is told anew only when it must be: an
+    /// idle connection wakes once or twice before its deadline, and a busy one costs no calls.
+    InCalls { receive_ms: u64, send_ms: u64 },
+    /// In poll(2).
+    InPoll,
+}
+
+impl Waits {
+    fn new(sendfile: SendfileMode) -> Self {
+        match sendfile {
+            SendfileMode::Blocking => Self::InCalls { receive_ms: 0, send_ms: 0 },
+            SendfileMode::NonBlocking | SendfileMode::Probe => Self::InPoll,
+        }
+    }
+
+    fn begin(&self, desk: &Desk) -> io::Result<()> {
+        match self {
+            Self::InCalls { .. } => os::socket::set_blocking(desk.socket(), true),
+            Self::InPoll => Ok(()),
+        }
+    }
+
+    /// Receives, or waits in vain for about so long.
+    #[inline]
+    fn receive(&mut self, desk: &Desk, ms: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let socket = desk.socket();
+        match self {
+            Self::InCalls { receive_ms, .. } => {
+                if *receive_ms == 0 || ms < *receive_ms {
+                    os::socket::set_receive_timeout(socket, ms)?;
+                    *receive_ms = ms;
+                }
+                let received = os::send::recv(socket, buffer);
+                if received.is_err() && ms > *receive_ms {
+                    // It was set for a shorter deadline: the next wait is for what remains.
+                    *receive_ms = 0;
+                }
+                received
+            }
+            Self::InPoll => match os::socket::wait_ready(socket, Readiness::Readable, ms)? {
+                true => os::send::recv(socket, buffer),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            },
+        }
+    }
+
+    /// Sees to it that a send does not wait longer than so long.
+    #[inline]
+    fn before_send(&mut self, desk: &Desk, ms: u64) -> io::Result<()> {
+        if let Self::InCalls { send_ms, .. } = self {
+            // Half of the time that there is lasts for many sends before it is too long.
+            if *send_ms == 0 || ms < *send_ms {
+                *send_ms = ms.div_ceil(2);
+                os::socket::set_send_timeout(desk.socket(), *send_ms)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for room in the send buffer, unless the send has done so.
+    fn for_room(&self, desk: &Desk, ms: u64) -> io::Result<()> {
+        match self {
+            Self::InCalls { .. } => Ok(()),
+            Self::InPoll => {
+                os::socket::wait_ready(desk.socket(), Readiness::Writable, ms).map(|_| ())
+            }
+        }
+    }
+}

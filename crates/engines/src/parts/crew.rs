@@ -1,0 +1,186 @@
+//! Kernel threads that each serve one connection at a time: started when they are needed, or before
+//! and kept. How a connection is served is the engine's.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use super::acceptor::Crew;
+use super::house::{Arrival, House};
+
+/// Serves one connection to its end. The buffer is the thread's.
+pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);
+
+/// What a crew is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CrewPlan {
+    /// What its threads are called.
+    pub(crate) name: &'static str,
+    /// Threads that are started before there are connections, and as many are kept waiting for
+    /// more.
+    pub(crate) spare: usize,
+    /// Threads there may be at once.
+    pub(crate) threads_max: usize,
+    pub(crate) stack_bytes: usize,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) serve: Serve,
+}
+
+/// The threads of one partition.
+pub(crate) struct ThreadCrew {
+    team: Arc<Team>,
+    threads: HashMap<u64, JoinHandle<()>>,
+    next_id: u64,
+}
+
+/// What the threads share.
+struct Team {
+    house: Arc<House>,
+    plan: CrewPlan,
+    state: Mutex<State>,
+    /// Tells threads that wait that there is a connection, or that all is over.
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Connections that no thread has taken yet.
+    queue: VecDeque<Arrival>,
+    /// Threads that wait for one.
+    waiting: usize,
+    alive: usize,
+    /// Threads that need only be joined.
+    ended: Vec<u64>,
+    is_over: bool,
+}
+
+impl ThreadCrew {
+    pub(crate) fn new(house: Arc<House>, plan: CrewPlan) -> Self {
+        let team = Team { house, plan, state: Mutex::default(), called: Condvar::new() };
+        Self { team: Arc::new(team), threads: HashMap::new(), next_id: 0 }
+    }
+
+    fn spawn(&mut self) -> io::Result<()> {
+        let (id, team) = (self.next_id, Arc::clone(&self.team));
+        let plan = team.plan;
+        self.next_id += 1;
+        team.lock().alive += 1;
+        let thread = Builder::new()
+            .name(format!("{}-{id}", plan.name))
+            .stack_size(plan.stack_bytes)
+            .spawn(move || team.work(id));
+        match thread {
+            Ok(thread) => {
+                self.threads.insert(id, thread);
+                Ok(())
+            }
+            Err(why) => {
+                self.team.lock().alive -= 1;
+                Err(why)
+            }
+        }
+    }
+}
+
+impl Crew for ThreadCrew {
+    fn begin(&mut self) -> io::Result<()> {
+        let plan = self.team.plan;
+        (0..plan.spare.min(plan.threads_max)).try_for_each(|_| self.spawn())
+    }
+
+    fn dispatch(&mut self, arrival: Arrival) -> bool {
+        let mut state = self.team.lock();
+        state.queue.push_back(arrival);
+        if state.queue.len() <= state.waiting {
+            self.team.called.notify_one();
+            return true;
+        }
+        // Who was closed to make room has its thread for a moment longer: it takes this one.
+        let may_spawn = state.alive < self.team.plan.threads_max;
+        drop(state);
+        if !may_spawn || self.spawn().is_ok() {
+            return true;
+        }
+        // The system has no thread to give. Whoever rests gives up its own; the next thread that is
+        // free takes the connection.
+        self.team.house.evict();
+        let mut state = self.team.lock();
+        if state.alive == 0
+            && let Some(arrival) = state.queue.pop_back()
+        {
+            drop(state);
+            self.team.house.leave(arrival);
+        }
+        false
+    }
+
+    fn look_after(&mut self) {
+        let ended = std::mem::take(&mut self.team.lock().ended);
+        for thread in ended.into_iter().filter_map(|id| self.threads.remove(&id)) {
+            let _ = thread.join(); // panics are caught within
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.team.lock();
+        state.queue.is_empty() && state.alive == state.waiting
+    }
+
+    fn finish(&mut self) {
+        self.team.lock().is_over = true;
+        self.team.called.notify_all();
+        for (_, thread) in self.threads.drain() {
+            let _ = thread.join(); // panics are caught within
+        }
+    }
+}
+
+impl Team {
+    /// What a thread does until it is not needed any more.
+    fn work(&self, id: u64) {
+        let mut buffer = vec![0; self.plan.buffer_bytes];
+        while let Some(arrival) = self.next(id) {
+            let serve = || (self.plan.serve)(&self.house, &arrival, &mut buffer);
+            // What is broken is this connection; the panic has been printed.
+            let _ = catch_unwind(AssertUnwindSafe(serve));
+            self.house.leave(arrival);
+        }
+    }
+
+    /// The next connection; none if the thread is to end.
+    fn next(&self, id: u64) -> Option<Arrival> {
+        let mut state = self.lock();
+        loop {
+            if let Some(arrival) = state.queue.pop_front() {
+                return Some(arrival);
+            }
+            if state.is_over || state.waiting >= self.plan.spare {
+                state.alive -= 1;
+                state.ended.push(id);
+                self.tell_the_end(&state);
+                return None;
+            }
+            state.waiting += 1;
+            self.tell_the_end(&state);
+            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+
+    /// When the engine ends, the acceptor waits for the last connection.
+    fn tell_the_end(&self, state: &State) {
+        let is_ending = self.house.is_draining() || self.house.is_aborting();
+        if is_ending && state.alive == state.waiting {
+            self.house.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

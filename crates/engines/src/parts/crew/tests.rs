@@ -1,0 +1,145 @@
+//! Which threads a crew has, without any server around it.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use super::super::house::tests::{admit, house};
+use super::*;
+
+/// Says on which thread it is, and waits for the client's close.
+fn tell(_: &House, arrival: &Arrival, buffer: &mut [u8]) {
+    let id = format!("{:?}", thread::current().id());
+    let _ = os::send::send(arrival.desk.socket(), id.as_bytes(), false);
+    while os::send::recv(arrival.desk.socket(), buffer).is_ok_and(|n| n > 0) {}
+}
+
+/// Fails as only a bug does.
+fn fail(_: &House, _: &Arrival, _: &mut [u8]) {
+    panic!("this connection is broken");
+}
+
+fn crew(spare: usize, threads_max: usize, serve: Serve) -> ThreadCrew {
+    let plan = CrewPlan {
+        name: "test",
+        spare,
+        threads_max,
+        stack_bytes: 256 * 1024,
+        buffer_bytes: 64,
+        serve,
+    };
+    ThreadCrew::new(Arc::new(house(usize::MAX)), plan)
+}
+
+/// Has a connection served, and reads on which thread it is.
+fn connect(crew: &mut ThreadCrew) -> (UnixStream, String) {
+    let (arrival, mut client) = admit(&crew.team.house);
+    assert!(crew.dispatch(arrival));
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut told = [0; 64];
+    let n = client.read(&mut told).unwrap();
+    (client, String::from_utf8_lossy(&told[..n]).into_owned())
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..4000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it has not come true in twenty seconds");
+}
+
+fn waiting(crew: &ThreadCrew) -> usize {
+    crew.team.lock().waiting
+}
+
+fn alive(crew: &ThreadCrew) -> usize {
+    crew.team.lock().alive
+}
+
+#[test]
+fn threads_that_were_started_before_serve_again_and_again() {
+    let mut crew = crew(2, 8, tell);
+    crew.begin().unwrap();
+    let mut threads = HashSet::new();
+    for _ in 0..20 {
+        wait_until(|| waiting(&crew) == 2);
+        threads.insert(connect(&mut crew).1);
+    }
+    assert!(threads.len() <= 2, "{threads:?}");
+    assert_eq!(alive(&crew), 2);
+    crew.finish();
+}
+
+#[test]
+fn more_threads_come_on_demand_and_only_the_spare_ones_stay() {
+    let mut crew = crew(2, 8, tell);
+    crew.begin().unwrap();
+    wait_until(|| waiting(&crew) == 2);
+    let (clients, threads): (Vec<_>, HashSet<_>) = (0..5).map(|_| connect(&mut crew)).unzip();
+    assert_eq!((threads.len(), alive(&crew)), (5, 5), "{threads:?}");
+    assert!(!crew.is_idle());
+    drop(clients);
+    wait_until(|| alive(&crew) == 2);
+    assert!(crew.is_idle());
+    crew.look_after();
+    assert_eq!(crew.threads.len(), 2, "those that ended are joined");
+    crew.finish();
+}
+
+#[test]
+fn on_demand_each_connection_has_a_new_thread() {
+    let mut crew = crew(0, 8, tell);
+    crew.begin().unwrap();
+    let first = connect(&mut crew).1;
+    wait_until(|| alive(&crew) == 0);
+    assert_ne!(first, connect(&mut crew).1);
+    crew.finish();
+}
+
+#[test]
+fn without_a_thread_for_it_a_connection_waits_for_the_next_that_is_free() {
+    let mut crew = crew(0, 1, tell);
+    let (first, _) = connect(&mut crew);
+    let (arrival, mut second) = admit(&crew.team.house);
+    assert!(crew.dispatch(arrival));
+    assert_eq!(alive(&crew), 1);
+    drop(first);
+    assert!(second.read(&mut [0; 64]).unwrap() > 0);
+    assert_eq!(alive(&crew), 1);
+    drop(second);
+    crew.finish();
+}
+
+#[test]
+fn a_panic_ends_its_connection_only() {
+    let mut crew = crew(1, 1, fail);
+    crew.begin().unwrap();
+    for _ in 0..2 {
+        let (arrival, mut client) = admit(&crew.team.house);
+        assert!(crew.dispatch(arrival));
+        let _ = client.write_all(b"x");
+        let mut byte = [0];
+        assert!(!client.read(&mut byte).is_ok_and(|n| n > 0), "it is closed, or reset");
+    }
+    wait_until(|| crew.is_idle());
+    assert_eq!(alive(&crew), 1);
+    crew.finish();
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let ids = |crew: &ThreadCrew| -> HashSet<ThreadId> {
+        crew.threads.values().map(|thread| thread.thread().id()).collect()
+    };
+    let mut crew = crew(4, 4, tell);
+    crew.begin().unwrap();
+    assert_eq!(ids(&crew).len(), 4);
+    crew.finish();
+    assert!(crew.threads.is_empty());
+    assert_eq!(alive(&crew), 0);
+}

@@ -1,0 +1,308 @@
+//! What the threads of a partition share when each of them serves one connection at a time: workers
+//! that go from hand to hand, and the connections that are open, so that a connection can be closed
+//! from outside while its thread waits for bytes.
+//!
+//! It starts no threads and serves nobody: see `crew.rs` and `blocking.rs`.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use session::{Counters, Tick, Worker};
+
+use super::loops::{Seat, Shared};
+use crate::jobs::Runner;
+use crate::{MakeWorker, SendfileMode};
+
+/// The house of one partition.
+pub(crate) struct House {
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sendfile: SendfileMode,
+    /// The CPUs of its threads; none means any.
+    pub(crate) cpus: Vec<usize>,
+    /// Connections in the whole engine, at most.
+    connections_max: usize,
+    /// Whose wake-up call it is that connections have ended or that there is room.
+    index: usize,
+    /// Workers that nobody holds, the last used last. A thread that waits for a client holds none,
+    /// so there are as many as threads were busy at once, and their first levels stay warm.
+    workers: Mutex<Workers>,
+    more: MakeWorker,
+    desks: Mutex<Desks>,
+    /// Whether somebody waits for room.
+    is_starving: AtomicBool,
+}
+
+/// Boxed, because they go from hand to hand: a pointer, not 500 bytes.
+type Workers = Vec<Box<Worker>>;
+
+/// The connections that are open.
+struct Desks {
+    /// Written only under the lock that this is in.
+    counters: Arc<Counters>,
+    places: Vec<Option<Arc<Desk>>>,
+    free: Vec<usize>,
+    /// The places that had rested longest when they were last looked for, the first to go last.
+    candidates: Vec<(u64, usize)>,
+}
+
+/// So many are remembered of those that have rested longest: looking for them looks at all.
+const CANDIDATES_MAX: usize = 64;
+
+/// One connection as others see it.
+pub(crate) struct Desk {
+    socket: OwnedFd,
+    /// Since when it rests, in ticks; or one of the two below.
+    rests_since: AtomicU64,
+}
+
+/// A desk that does not rest.
+const BUSY: u64 = 0;
+/// A desk whose connection was closed from outside.
+const TAKEN: u64 = u64::MAX;
+
+/// A connection that was accepted, to be served by a thread.
+pub(crate) struct Arrival {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) peer: SocketAddr,
+    place: usize,
+}
+
+impl House {
+    /// The house of the acceptor with this seat. At most `connections_max` connections are open in
+    /// the engine, which also has its own limit.
+    pub(crate) fn new(
+        seat: &Seat,
+        cpus: Vec<usize>,
+        more: MakeWorker,
+        counters: Arc<Counters>,
+        connections_max: usize,
+    ) -> Self {
+        let desks =
+            Desks { counters, places: Vec::new(), free: Vec::new(), candidates: Vec::new() };
+        Self {
+            runner: Arc::clone(&seat.runner),
+            shared: Arc::clone(&seat.shared),
+            sendfile: seat.sendfile,
+            cpus,
+            connections_max: connections_max.min(seat.shared.connections_max),
+            index: seat.index,
+            workers: Mutex::default(),
+            more,
+            desks: Mutex::new(desks),
+            is_starving: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed) >= self.connections_max
+    }
+
+    /// Whether connections are to end after the response under way.
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        self.shared.drain.load(Ordering::Acquire)
+    }
+
+    /// Whether connections are to end now.
+    #[inline]
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.shared.abort.load(Ordering::Acquire)
+    }
+
+    /// A connection begins.
+    pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
+        let desk = Arc::new(Desk { socket, rests_since: AtomicU64::new(BUSY) });
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        let mut desks = self.desks();
+        desks.counters.connections_open.add(1);
+        let place = desks.free.pop().unwrap_or_else(|| {
+            desks.places.push(None);
+            desks.places.len() - 1
+        });
+        desks.places[place] = Some(Arc::clone(&desk));
+        Arrival { desk, peer, place }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn leave(&self, arrival: Arrival) {
+        let mut desks = self.desks();
+        // Who was taken has been struck off already.
+        if arrival.desk.rests_since.load(Ordering::Relaxed) != TAKEN {
+            self.strike_off(&mut desks, arrival.place);
+        }
+        drop(desks);
+        drop(arrival); // the descriptor, before somebody is told that there is one
+        if self.is_starving.swap(false, Ordering::AcqRel) {
+            self.wake();
+        }
+    }
+
+    /// Closes the connection that has rested longest. Returns whether one rests. Its thread has the
+    /// descriptor for a moment longer.
+    pub(crate) fn evict(&self) -> bool {
+        let mut desks = self.desks();
+        while let Some((since, place)) = desks.next_candidate() {
+            let Some(desk) = &desks.places[place] else { continue };
+            let taken = desk.rests_since.compare_exchange(
+                since,
+                TAKEN,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                let _ = os::socket::shutdown_both(desk.socket()); // fails only if the peer has gone
+                desks.counters.connections_evicted.add(1);
+                self.strike_off(&mut desks, place);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Asks for a wake-up call when the next connection ends.
+    pub(crate) fn starve(&self) {
+        self.is_starving.store(true, Ordering::Release);
+    }
+
+    /// Wakes who accepts.
+    pub(crate) fn wake(&self) {
+        self.shared.wakes[self.index].notify();
+    }
+
+    /// Has those that rest see that the engine drains: they wait for no more bytes. Those that are
+    /// busy see it themselves.
+    pub(crate) fn wake_resting(&self) {
+        // Either this finds a desk resting, or the desk's thread finds the engine draining: both
+        // sides write before they read (see `Desk::rest`).
+        fence(Ordering::SeqCst);
+        for desk in self.desks().places.iter().flatten() {
+            if desk.rests_since.load(Ordering::Relaxed) != BUSY {
+                let _ = os::socket::shutdown_read(desk.socket()); // fails only if the peer has gone
+            }
+        }
+    }
+
+    /// Ends all connections.
+    pub(crate) fn cut_off(&self) {
+        for desk in self.desks().places.iter().flatten() {
+            let _ = os::socket::shutdown_both(desk.socket()); // fails only if the peer has gone
+        }
+    }
+
+    /// A worker, with the time set.
+    pub(crate) fn take_worker(&self) -> Box<Worker> {
+        let worker = self.workers().pop();
+        let mut worker = worker.unwrap_or_else(|| Box::new((self.more)()));
+        read_clock(&mut worker);
+        worker
+    }
+
+    pub(crate) fn give_worker(&self, worker: Box<Worker>) {
+        self.workers().push(worker);
+    }
+
+    /// Has the workers that nobody holds let go of what has left the cache, and hand over their log
+    /// records.
+    pub(crate) fn keep_house(&self) {
+        let count = self.workers().len();
+        for index in 0..count {
+            // One at a time, so that a thread that needs one finds one.
+            let worker = {
+                let mut workers = self.workers();
+                if index < workers.len() { Some(workers.remove(index)) } else { None }
+            };
+            let Some(mut worker) = worker else { return };
+            worker.keep_house();
+            let mut workers = self.workers();
+            let index = index.min(workers.len());
+            workers.insert(index, worker);
+        }
+    }
+
+    /// How many workers there are that nobody holds.
+    #[cfg(test)]
+    pub(crate) fn workers_spare(&self) -> usize {
+        self.workers().len()
+    }
+
+    fn strike_off(&self, desks: &mut Desks, place: usize) {
+        desks.places[place] = None;
+        desks.free.push(place);
+        desks.counters.connections_open.subtract(1);
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn workers(&self) -> MutexGuard<'_, Workers> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn desks(&self) -> MutexGuard<'_, Desks> {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Desks {
+    /// The place that may have rested longest, and since when. What has rested since the candidates
+    /// were chosen has rested longer than what was not chosen then.
+    fn next_candidate(&mut self) -> Option<(u64, usize)> {
+        while let Some((since, place)) = self.candidates.pop() {
+            if self.rests_since(place) == Some(since) {
+                return Some((since, place));
+            }
+        }
+        let resting = (0..self.places.len()).filter_map(|at| Some((self.rests_since(at)?, at)));
+        let mut resting: Vec<(u64, usize)> = resting.collect();
+        if resting.len() > CANDIDATES_MAX {
+            resting.select_nth_unstable(CANDIDATES_MAX);
+            resting.truncate(CANDIDATES_MAX);
+        }
+        resting.sort_unstable_by(|a, b| b.cmp(a));
+        self.candidates = resting;
+        self.candidates.pop()
+    }
+
+    fn rests_since(&self, place: usize) -> Option<u64> {
+        let since = self.places[place].as_ref()?.rests_since.load(Ordering::Relaxed);
+        (since != BUSY && since != TAKEN).then_some(since)
+    }
+}
+
+impl Desk {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// From now on the connection may be closed from outside.
+    #[inline]
+    pub(crate) fn rest(&self, now: Tick) {
+        self.rests_since.store(now.0.clamp(BUSY + 1, TAKEN - 1), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // before the flags are read: see `House::wake_resting`
+    }
+
+    /// It is busy again. Returns whether it still may be: not if it was closed from outside.
+    #[inline]
+    pub(crate) fn resume(&self) -> bool {
+        self.rests_since.swap(BUSY, Ordering::AcqRel) != TAKEN || {
+            self.rests_since.store(TAKEN, Ordering::Relaxed);
+            false
+        }
+    }
+}
+
+/// Sets a worker's clock.
+#[inline]
+pub(crate) fn read_clock(worker: &mut Worker) {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
+    worker.set_time(Tick(os::clock::now()), unix_us);
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,72 @@
+//! Sockets whose calls wait: for how long, and how another thread ends the wait.
+
+use super::set_option;
+use crate::call::{check, uninterrupted};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What [`wait_ready`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Bytes have arrived, or the peer sends no more.
+    Readable,
+    /// There is room in the socket's send buffer.
+    Writable,
+}
+
+/// Has the calls on a socket wait until they can do something, or fail with `WouldBlock` instead.
+pub fn set_blocking(socket: BorrowedFd<'_>, is_blocking: bool) -> io::Result<()> {
+    let is_nonblocking = libc::c_int::from(!is_blocking);
+    // SAFETY: FIONBIO reads one integer, which lives through the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONBIO, &raw const is_nonblocking) })?;
+    Ok(())
+}
+
+/// A receive that has waited so long fails with `WouldBlock`. 0 means that it waits for ever.
+pub fn set_receive_timeout(socket: BorrowedFd<'_>, timeout_ms: u64) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time_of(timeout_ms))
+}
+
+/// A send that has waited so long in all returns what it has sent until then, and fails with
+/// `WouldBlock` if that is nothing. 0 means that it waits for ever.
+pub fn set_send_timeout(socket: BorrowedFd<'_>, timeout_ms: u64) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time_of(timeout_ms))
+}
+
+/// Receives nothing more: who waits for bytes is told of the end, after what has arrived already.
+pub fn shutdown_read(socket: BorrowedFd<'_>) -> io::Result<()> {
+    shutdown(socket, libc::SHUT_RD)
+}
+
+/// Ends both directions: who waits in a call on the socket returns from it.
+pub fn shutdown_both(socket: BorrowedFd<'_>) -> io::Result<()> {
+    shutdown(socket, libc::SHUT_RDWR)
+}
+
+/// Waits until the socket is ready, for at most `timeout_ms`. An error of the connection counts as
+/// ready: the next call tells it. Returns whether it is.
+pub fn wait_ready(
+    socket: BorrowedFd<'_>,
+    readiness: Readiness,
+    timeout_ms: u64,
+) -> io::Result<bool> {
+    let events = match readiness {
+        Readiness::Readable => libc::POLLIN,
+        Readiness::Writable => libc::POLLOUT,
+    };
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    let timeout = libc::c_int::try_from(timeout_ms).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the pointer is to one live, writable entry, and the count says so.
+    let ready = uninterrupted(|| check(unsafe { libc::poll(&raw mut entry, 1, timeout) }))?;
+    Ok(ready > 0)
+}
+
+fn shutdown(socket: BorrowedFd<'_>, how: libc::c_int) -> io::Result<()> {
+    // SAFETY: shutdown takes no pointers, and the descriptor is open because it is borrowed.
+    check(unsafe { libc::shutdown(socket.as_raw_fd(), how) })?;
+    Ok(())
+}
+
+fn time_of(ms: u64) -> libc::timeval {
+    libc::timeval { tv_sec: (ms / 1000) as _, tv_usec: (ms % 1000 * 1000) as _ }
+}
