@@ -13,6 +13,7 @@ pub mod jobs;
 mod knobs;
 mod parts;
 mod tasks;
+mod thread_pool;
 mod threads;
 
 use std::io;
@@ -28,6 +29,7 @@ pub static ENGINES: &[EngineSpec] = &[
     event_loop_per_core::SPEC,
     event_loop::SPEC,
     threads::SPEC,
+    thread_pool::SPEC,
     fibers::SPEC,
     tasks::SPEC,
 ];

@@ -69,11 +69,12 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let premises = Premises::of_each(&mut start);
     let loops = Loops::start(SPEC.name, start, |worker, seat| {
         let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
-        Acceptor::make(worker, &seat, premises, threads_max, |house| {
+        Acceptor::make(worker, &seat, premises, threads_max, |house, _| {
             let plan = CrewPlan {
                 name: SPEC.name,
                 spare: seat.knobs.get_usize(SPAWN.name),
                 threads_max: house.connections_max(),
+                yields_after_ms: None,
                 stack_bytes: seat.knobs.get_usize(STACK_KIB.name) * 1024,
                 buffer_bytes: RECEIVE_BYTES,
                 serve: blocking::serve,

@@ -179,12 +179,16 @@ impl Interest {
     /// Of several sets that watch the same listener, wake one or a few instead of all.
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 
-    const NAMES: [(Self, &'static str); 5] = [
+    /// Tell once: the descriptor is not watched again until [`Epoll::modify`] says so.
+    pub const ONCE: Self = Self(libc::EPOLLONESHOT as u32);
+
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::READ, "READ"),
         (Self::WRITE, "WRITE"),
         (Self::RDHUP, "RDHUP"),
         (Self::EDGE, "EDGE"),
         (Self::EXCLUSIVE, "EXCLUSIVE"),
+        (Self::ONCE, "ONCE"),
     ];
 
     /// Whether everything in `other` is in `self`.

@@ -33,8 +33,16 @@ pub(crate) trait Crew: Send {
     /// Has a connection served. False if it must wait until another ends, and so must the next.
     fn dispatch(&mut self, arrival: Arrival) -> bool;
 
-    /// Looks after those that have ended.
-    fn look_after(&mut self);
+    /// A socket that the crew watches is ready. Its keys are below those of all listeners.
+    fn ready(&mut self, _key: u64) {}
+
+    /// Looks after those that have ended, and after what has become due.
+    fn look_after(&mut self, now: Tick);
+
+    /// When that is worth doing though nothing has happened.
+    fn next_look(&self, _now: Tick) -> Option<Tick> {
+        None
+    }
 
     /// Whether no connection is served or waits to be.
     fn is_idle(&self) -> bool;
@@ -63,7 +71,7 @@ impl Premises {
 
 /// One acceptor, and the crew it accepts for.
 pub(crate) struct Acceptor<C> {
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     events: EventBuffer,
     listeners: Listeners,
     /// Its clock and its counters: it answers nothing.
@@ -79,6 +87,9 @@ pub(crate) struct Acceptor<C> {
 /// The key of the wake-up call: above those of all listeners.
 const WAKE_KEY: u64 = u64::MAX;
 
+/// Events taken from the kernel at once.
+const EVENTS_PER_WAIT: usize = 64;
+
 /// Connections taken from a listener's queue before it is closed.
 const BACKLOG_MAX: usize = 4096;
 
@@ -90,21 +101,21 @@ impl<C: Crew + 'static> Acceptor<C> {
         seat: &Seat,
         premises: Premises,
         connections_max: usize,
-        crew: impl FnOnce(Arc<House>) -> C,
+        crew: impl FnOnce(Arc<House>, &Arc<Epoll>) -> C,
     ) -> io::Result<Loop> {
         let Premises { cpus, more } = premises;
         let counters = Arc::clone(&start.worker.counters);
         let house = Arc::new(House::new(seat, cpus, more, counters, connections_max));
-        let epoll = Epoll::new()?;
+        let epoll = Arc::new(Epoll::new()?);
         epoll.add(seat.shared.wakes[seat.index].as_fd(), Interest::READ, WAKE_KEY)?;
         let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
         listeners.watch(&epoll)?;
         let acceptor = Self {
+            crew: crew(Arc::clone(&house), &epoll),
             epoll,
-            events: EventBuffer::with_capacity(16),
+            events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
             listeners,
             worker: start.worker,
-            crew: crew(Arc::clone(&house)),
             house,
             wake_index: seat.index,
             accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
@@ -142,7 +153,7 @@ impl<C: Crew + 'static> Acceptor<C> {
             if self.worker.needs_time() {
                 self.house.keep_house();
             }
-            self.crew.look_after();
+            self.crew.look_after(self.worker.now());
             self.obey()?;
             if self.is_over() {
                 return Ok(());
@@ -151,6 +162,10 @@ impl<C: Crew + 'static> Acceptor<C> {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<()> {
+        if event.key < LISTENER_KEYS {
+            self.crew.ready(event.key);
+            return Ok(());
+        }
         if event.key != WAKE_KEY {
             return self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake);
         }
@@ -237,7 +252,8 @@ impl<C: Crew + 'static> Acceptor<C> {
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
-        let looks = [self.listeners.next_look(), housekeeping];
+        let crew = self.crew.next_look(self.worker.now());
+        let looks = [self.listeners.next_look(), housekeeping, crew];
         let next: Tick = looks.into_iter().flatten().min()?;
         let ms = next.since(self.worker.now()).div_ceil(1000);
         Some(u32::try_from(ms).unwrap_or(u32::MAX))

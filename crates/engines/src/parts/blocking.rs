@@ -23,24 +23,61 @@ pub(crate) const RECEIVE_BYTES: usize = 4096;
 
 /// Serves a connection to its end.
 pub(crate) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
-    let mut hand = Hand { house, worker: None };
-    let mut line = Line::new(house, Connection::new(hand.worker(), arrival.peer));
-    let mut drive = Drive { line: &mut line, house, desk: &arrival.desk };
-    // A bug met by one connection ends that connection. The panic has been printed.
-    let _ = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
-    line.connection.close(hand.worker());
+    let parked = Line::new(house, arrival, false).drive(house, &arrival.desk, buffer);
+    debug_assert_eq!(parked, None, "a line that does not park goes on to its end");
 }
 
 /// A connection under way.
-struct Line {
+pub(crate) struct Line {
     connection: Connection,
     waits: Waits,
     is_told_to_drain: bool,
+    /// Whether somebody else waits for its socket.
+    parks: bool,
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goes {
+    On,
+    Parks(Readiness),
+    Ends,
 }
 
 impl Line {
-    fn new(house: &House, connection: Connection) -> Self {
-        Self { connection, waits: Waits::new(house.sendfile), is_told_to_drain: false }
+    /// A line that waits by itself, or one that `parks` while somebody else waits for its socket
+    /// and its deadline.
+    pub(crate) fn new(house: &House, arrival: &Arrival, parks: bool) -> Self {
+        Self {
+            connection: Connection::new(Hand { house, worker: None }.worker(), arrival.peer),
+            waits: Waits::new(house.sendfile, parks),
+            is_told_to_drain: false,
+            parks,
+        }
+    }
+
+    /// When [`Line::drive`] is to be called though its socket is not ready.
+    pub(crate) fn deadline(&self) -> Option<Tick> {
+        self.connection.deadline()
+    }
+
+    /// Takes the connection on until it ends, or until it parks: what it waits for is returned
+    /// then. A line that parks is first called when its socket is ready.
+    pub(crate) fn drive(
+        &mut self,
+        house: &House,
+        desk: &Desk,
+        buffer: &mut [u8],
+    ) -> Option<Readiness> {
+        let mut hand = Hand { house, worker: None };
+        let mut drive = Drive { is_called: self.parks, line: self, house, desk };
+        // A bug met by one connection ends that connection. The panic has been printed.
+        let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
+        if let Ok(Goes::Parks(readiness)) = driven {
+            return Some(readiness);
+        }
+        self.connection.close(hand.worker());
+        None
     }
 
     fn remaining_ms(&self, now: Tick) -> u64 {
@@ -88,66 +125,96 @@ struct Drive<'a> {
     line: &'a mut Line,
     house: &'a House,
     desk: &'a Desk,
+    /// Whether its socket is ready, or its deadline has passed.
+    is_called: bool,
 }
 
 impl Drive<'_> {
-    fn run(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) {
-        let mut goes_on = self.line.waits.begin(self.desk).is_ok();
-        while goes_on && !self.house.is_aborting() {
-            goes_on = match self.line.connection.next() {
+    fn run(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
+        if self.is_called {
+            if !self.desk.resume() {
+                return Goes::Ends;
+            }
+            self.line.expire_if_due(hand.worker());
+        }
+        if self.line.waits.begin(self.desk).is_err() {
+            return Goes::Ends;
+        }
+        while !self.house.is_aborting() {
+            let goes = match self.line.connection.next() {
                 Op::Recv => self.receive(hand, buffer),
                 Op::Job => self.run_job(hand),
                 _ => self.step(hand, buffer),
             };
+            if goes != Goes::On {
+                return goes;
+            }
         }
+        Goes::Ends
     }
 
     /// Waits for bytes. While the connection rests it may be closed from outside.
     #[inline]
-    fn receive(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> bool {
+    fn receive(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
         let now = hand.worker().now();
-        hand.let_go();
+        let is_called = std::mem::take(&mut self.is_called);
         let is_idle = self.line.connection.phase() == Phase::Idle;
-        if is_idle {
-            self.desk.rest(now);
-            if self.house.is_draining() {
-                // What has arrived is still read, and then the end.
-                let _ = os::socket::shutdown_read(self.desk.socket());
+        if !is_called {
+            hand.let_go();
+            if is_idle {
+                self.rest(now);
+            }
+            if self.line.parks {
+                return Goes::Parks(Readiness::Readable);
             }
         }
         let remaining_ms = self.line.remaining_ms(now);
         let received = self.line.waits.receive(self.desk, remaining_ms, buffer);
         if is_idle && !self.desk.resume() {
-            return false;
+            return Goes::Ends;
         }
         let worker = hand.worker();
         match received {
             Ok(n) => self.line.connection.ingest(worker, &buffer[..n]),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
-            Err(_) => return false,
+            Err(_) => return Goes::Ends,
         }
         self.heed_drain();
-        true
+        Goes::On
+    }
+
+    /// From here on others may close the connection.
+    #[inline]
+    fn rest(&self, now: Tick) {
+        self.desk.rest(now);
+        if self.house.is_draining() {
+            // What has arrived is still read, and then the end.
+            let _ = os::socket::shutdown_read(self.desk.socket());
+        }
     }
 
     /// Sends, shuts down or closes.
     #[inline]
-    fn step(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> bool {
+    fn step(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
+        self.is_called = false;
         let worker = hand.worker();
         let remaining_ms = self.line.remaining_ms(worker.now());
         let is_writing = self.line.connection.phase() == Phase::Writing;
         if is_writing && self.line.waits.before_send(self.desk, remaining_ms).is_err() {
-            return false;
+            return Goes::Ends;
         }
         // Nobody else waits for this thread: a file may be sent in one call.
         let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
         let (socket, connection) = (self.desk.socket(), &mut self.line.connection);
         match step(socket, connection, worker, buffer, &mut Ready::default(), &mut turn) {
-            Step::Closed => return false,
+            Step::Closed => return Goes::Ends,
+            Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
+                return Goes::Parks(Readiness::Writable);
+            }
             Step::Wait => {
                 hand.let_go();
                 if self.line.waits.for_room(self.desk, remaining_ms).is_err() {
-                    return false;
+                    return Goes::Ends;
                 }
                 self.line.expire_if_due(hand.worker());
             }
@@ -155,11 +222,11 @@ impl Drive<'_> {
             _ => read_clock(worker),
         }
         self.heed_drain();
-        true
+        Goes::On
     }
 
     /// On the spot: only this connection waits.
-    fn run_job(&mut self, hand: &mut Hand<'_>) -> bool {
+    fn run_job(&mut self, hand: &mut Hand<'_>) -> Goes {
         let (id, job) = self.line.connection.take_job();
         let done = self.house.runner.run(job);
         let error = match &done {
@@ -173,7 +240,7 @@ impl Drive<'_> {
         let worker = hand.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);
-        true
+        Goes::On
     }
 
     /// A connection that rests is not told: it reads what has arrived first.
@@ -192,24 +259,30 @@ impl Drive<'_> {
 enum Waits {
     /// In the calls themselves, so long at most. The kernel is told anew only when it must be: an
     /// idle connection wakes once or twice before its deadline, and a busy one costs no calls.
-    InCalls { receive_ms: u64, send_ms: u64 },
+    InCalls { blocks: bool, receive_ms: u64, send_ms: u64 },
     /// In poll(2).
     InPoll,
+    /// Not at all: others wait.
+    Elsewhere,
 }
 
 impl Waits {
-    fn new(sendfile: SendfileMode) -> Self {
+    fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
-            SendfileMode::Blocking => Self::InCalls { receive_ms: 0, send_ms: 0 },
+            SendfileMode::Blocking => Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 },
+            SendfileMode::NonBlocking | SendfileMode::Probe if parks => Self::Elsewhere,
             SendfileMode::NonBlocking | SendfileMode::Probe => Self::InPoll,
         }
     }
 
-    fn begin(&self, desk: &Desk) -> io::Result<()> {
-        match self {
-            Self::InCalls { .. } => os::socket::set_blocking(desk.socket(), true),
-            Self::InPoll => Ok(()),
+    #[inline]
+    fn begin(&mut self, desk: &Desk) -> io::Result<()> {
+        if let Self::InCalls { blocks, .. } = self
+            && !std::mem::replace(blocks, true)
+        {
+            os::socket::set_blocking(desk.socket(), true)?;
         }
+        Ok(())
     }
 
     /// Receives, or waits in vain for about so long.
@@ -233,6 +306,7 @@ impl Waits {
                 true => os::send::recv(socket, buffer),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             },
+            Self::Elsewhere => os::send::recv(socket, buffer),
         }
     }
 
@@ -252,7 +326,7 @@ impl Waits {
     /// Waits for room in the send buffer, unless the send has done so.
     fn for_room(&self, desk: &Desk, ms: u64) -> io::Result<()> {
         match self {
-            Self::InCalls { .. } => Ok(()),
+            Self::InCalls { .. } | Self::Elsewhere => Ok(()),
             Self::InPoll => {
                 os::socket::wait_ready(desk.socket(), Readiness::Writable, ms).map(|_| ())
             }

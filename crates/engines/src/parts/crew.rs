@@ -7,11 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use session::Tick;
+
 use super::acceptor::Crew;
 use super::house::{Arrival, House};
 
 /// Serves one connection to its end. The buffer is the thread's.
 pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);
+
+/// How often those that could yield are looked for while somebody waits.
+const LOOK_MS: u64 = 50;
 
 /// What a crew is like.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +28,9 @@ pub(crate) struct CrewPlan {
     pub(crate) spare: usize,
     /// Threads there may be at once.
     pub(crate) threads_max: usize,
+    /// How long an idle connection keeps its thread while another waits for one; none: until it
+    /// ends, or is closed because the house is full.
+    pub(crate) yields_after_ms: Option<u64>,
     pub(crate) stack_bytes: usize,
     pub(crate) buffer_bytes: usize,
     pub(crate) serve: Serve,
@@ -116,11 +124,23 @@ impl Crew for ThreadCrew {
         false
     }
 
-    fn look_after(&mut self) {
-        let ended = std::mem::take(&mut self.team.lock().ended);
+    fn look_after(&mut self, now: Tick) {
+        let (ended, is_crowded) = {
+            let mut state = self.team.lock();
+            (std::mem::take(&mut state.ended), state.queue.len() > state.waiting)
+        };
+        if is_crowded && let Some(ms) = self.team.plan.yields_after_ms {
+            self.team.house.evict_if_rested(now, ms);
+        }
         for thread in ended.into_iter().filter_map(|id| self.threads.remove(&id)) {
             let _ = thread.join(); // panics are caught within
         }
+    }
+
+    fn next_look(&self, now: Tick) -> Option<Tick> {
+        let state = self.team.lock();
+        let is_crowded = state.queue.len() > state.waiting;
+        (is_crowded && self.team.plan.yields_after_ms.is_some()).then(|| now.plus_ms(LOOK_MS))
     }
 
     fn is_idle(&self) -> bool {

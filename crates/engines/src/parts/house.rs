@@ -147,8 +147,21 @@ impl House {
     /// Closes the connection that has rested longest. Returns whether one rests. Its thread has the
     /// descriptor for a moment longer.
     pub(crate) fn evict(&self) -> bool {
+        self.evict_rested_since(u64::MAX)
+    }
+
+    /// Closes it if it has rested for so long.
+    pub(crate) fn evict_if_rested(&self, now: Tick, ms: u64) -> bool {
+        self.evict_rested_since(now.0.saturating_sub(ms * 1000))
+    }
+
+    fn evict_rested_since(&self, latest: u64) -> bool {
         let mut desks = self.desks();
         while let Some((since, place)) = desks.next_candidate() {
+            if since > latest {
+                desks.candidates.push((since, place));
+                return false;
+            }
             let Some(desk) = &desks.places[place] else { continue };
             let taken = desk.rests_since.compare_exchange(
                 since,

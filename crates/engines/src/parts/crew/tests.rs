@@ -26,6 +26,7 @@ fn crew(spare: usize, threads_max: usize, serve: Serve) -> ThreadCrew {
         name: "test",
         spare,
         threads_max,
+        yields_after_ms: None,
         stack_bytes: 256 * 1024,
         buffer_bytes: 64,
         serve,
@@ -86,7 +87,7 @@ fn more_threads_come_on_demand_and_only_the_spare_ones_stay() {
     drop(clients);
     wait_until(|| alive(&crew) == 2);
     assert!(crew.is_idle());
-    crew.look_after();
+    crew.look_after(Tick(0));
     assert_eq!(crew.threads.len(), 2, "those that ended are joined");
     crew.finish();
 }

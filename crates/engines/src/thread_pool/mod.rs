@@ -1,0 +1,110 @@
+//! `thread-pool`: a fixed number of kernel threads for all connections: Apache's worker model
+//! (processes times threads), and with idle connections parked its event model (Radhakrishnan 2019,
+//! §3.4; the Apache HTTP Server's documentation of the two).
+//!
+//! Its essential mechanism: threads take connections from a queue. Without parking a connection
+//! keeps its thread from its first byte to its close, so no more are accepted than there are
+//! threads and places in the queue; an idle one gives its thread up when another has waited for
+//! long enough. With parking one thread watches all connections that wait for their clients, and
+//! hands over those that are ready: a thread is needed for a request, not for a client.
+//!
+//! What it leaves out: a thread for everybody. A slow reader of a file keeps one (with files sent
+//! without blocking, only until its socket is full: it is parked then too), and so does a cold
+//! disk; the pool is as large as the number of them that it can stand.
+
+mod lot;
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
+use crate::parts::blocking::{self, RECEIVE_BYTES};
+use crate::parts::crew::{CrewPlan, ThreadCrew};
+use crate::parts::loops::Loops;
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
+use lot::{Lot, LotPlan};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "thread-pool",
+    family: "kernel threads",
+    paper: "Apache worker, and Apache event (Radhakrishnan 2019, section 3.4)",
+    about: "a fixed pool of threads; idle connections are parked in an event set",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const THREADS: Knob =
+    Knob { name: "threads", about: "threads of a partition", min: 1, max: 100_000, default: 64 };
+
+const PARK_IDLE: Knob = Knob {
+    name: "park_idle",
+    about: "1 parks connections that wait for their clients; 0 lets each keep its thread",
+    min: 0,
+    max: 1,
+    default: 1,
+};
+
+const QUEUE: Knob = Knob {
+    name: "queue",
+    about: "connections that may wait for a thread before no more are accepted",
+    min: 0,
+    max: 1_000_000,
+    default: 512,
+};
+
+const YIELD_MS: Knob = Knob {
+    name: "yield_ms",
+    about: "ms that an idle connection keeps its thread while another waits for one; not if parked",
+    min: 0,
+    max: 3_600_000,
+    default: 1000,
+};
+
+const STACK_KIB: Knob = Knob {
+    name: "stack_kib",
+    about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
+    min: 64,
+    max: 65_536,
+    default: 128,
+};
+
+const KNOBS: &[Knob] = &[THREADS, PARK_IDLE, QUEUE, YIELD_MS, STACK_KIB, ACCEPTS_PER_WAKE];
+
+/// The one worker is the acceptor; threads share others.
+fn plan(_: &KnobValues, _: usize) -> Plan {
+    Plan { processes: None, workers: 1, listeners_per_worker: true }
+}
+
+fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
+    let knobs = start.knobs.clone();
+    let (threads, queue) = (knobs.get_usize(THREADS.name), knobs.get_usize(QUEUE.name));
+    let stack_bytes = knobs.get_usize(STACK_KIB.name) * 1024;
+    let is_parking = knobs.get(PARK_IDLE.name) == 1;
+    let partitions = start.partitions.len();
+    let premises = Premises::of_each(&mut start);
+    let loops = Loops::start(SPEC.name, start, |worker, seat| {
+        let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
+        if is_parking {
+            let plan = LotPlan { name: SPEC.name, threads, queue, stack_bytes };
+            return Acceptor::make(worker, &seat, premises, usize::MAX, |house, epoll| {
+                Lot::new(house, epoll, plan)
+            });
+        }
+        let plan = CrewPlan {
+            name: SPEC.name,
+            spare: threads,
+            threads_max: threads,
+            yields_after_ms: Some(knobs.get(YIELD_MS.name)),
+            stack_bytes,
+            buffer_bytes: RECEIVE_BYTES,
+            serve: blocking::serve,
+        };
+        let connections_max = (threads + queue).saturating_mul(partitions);
+        Acceptor::make(worker, &seat, premises, connections_max, |house, _| {
+            ThreadCrew::new(house, plan)
+        })
+    });
+    Ok(Box::new(loops?))
+}
