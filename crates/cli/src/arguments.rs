@@ -46,6 +46,12 @@ pub(crate) enum Command {
     Load(Box<LoadArguments>),
     /// List the engines and their knobs
     Engines,
+    /// What a server starts as a worker process; not for people
+    #[command(hide = true)]
+    Worker {
+        #[arg(allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Say what this machine lacks and what it costs
     Doctor {
         /// The directory that would be served: its file system matters

@@ -49,6 +49,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
         Command::Load(arguments) => load_command::load(*arguments),
         Command::Engines => print(&engines_table::table()),
+        Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory } => doctor(&directory),
     }
 }

@@ -7,7 +7,9 @@
 //! imports another.
 
 mod event_loop;
+mod event_loop_copies;
 mod event_loop_per_core;
+mod event_loop_shared_listener;
 mod fibers;
 pub mod jobs;
 mod knobs;
@@ -30,6 +32,8 @@ pub static ENGINES: &[EngineSpec] = &[
     event_loop::SPEC,
     threads::SPEC,
     thread_pool::SPEC,
+    event_loop_copies::SPEC,
+    event_loop_shared_listener::SPEC,
     fibers::SPEC,
     tasks::SPEC,
 ];

@@ -18,6 +18,7 @@ pub mod event;
 pub mod fiber;
 pub mod files;
 pub mod fork;
+pub mod inheritance;
 pub mod limits;
 pub mod memory;
 pub mod process;

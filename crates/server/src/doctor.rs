@@ -11,6 +11,7 @@ use os::files::NowaitRead;
 use os::socket::{self, ListenOptions};
 
 use crate::config::cpus;
+use crate::interrupts::{self, Interface};
 
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl fmt::Display for Finding {
 /// Looks at everything, for a server of the directory `root`.
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         kernel(),
         openat2(),
         nowait_reads(root),
@@ -45,7 +46,9 @@ pub fn examine(root: &Path) -> Vec<Finding> {
         memory(),
         backlog(),
         user(),
-    ]
+    ];
+    findings.extend(interrupts::interfaces().iter().map(network));
+    findings
 }
 
 fn finding(subject: &'static str, found: impl Into<String>, cost: Option<&'static str>) -> Finding {
@@ -178,6 +181,14 @@ fn backlog() -> Finding {
     }
 }
 
+fn network(interface: &Interface) -> Finding {
+    let cost = "its packets arrive at one CPU at a time: neither reuseport-cpu nor addresses for \
+                each partition gain anything";
+    let has_others = os::affinity::allowed_cpus().len() > 1;
+    let cost = (interface.is_single() && has_others).then_some(cost);
+    finding("network", interface.describe(), cost)
+}
+
 fn user() -> Finding {
     match os::process::is_root() {
         false => finding("user", "not root", None),
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn lines() {
         let all = examine(Path::new("/proc/self/no-such"));
-        assert_eq!(all.len(), 10);
+        assert!(all.len() >= 10);
         assert!(all.iter().all(|finding| !finding.to_string().contains('\n')));
         let line = finding("thing", "absent", Some("it costs")).to_string();
         assert_eq!(line, "note thing              absent: it costs");

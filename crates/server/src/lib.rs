@@ -11,14 +11,19 @@ pub mod access_log;
 pub mod config;
 pub mod doctor;
 mod engine_choice;
+mod interrupts;
+mod layout;
 mod listeners;
+mod local;
 mod partitions;
+mod processes;
 mod ready;
 mod run;
 mod server;
 mod signals;
 mod topology;
 
+pub use processes::run_worker;
 pub use run::run;
 pub use server::{Server, Summary};
 

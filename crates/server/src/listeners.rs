@@ -6,56 +6,82 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use os::socket::{self, ListenOptions};
 
-use crate::config::{ListenAddress, SocketSettings, Steering};
+use crate::config::{ListenAddress, ListenerMode, Settings};
+use crate::layout::ListenerSet;
 
-/// Sets of listeners: each set has one for every address.
+/// Sets of listeners: each set has one for every address of its group.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// One set for each worker, or each partition, as the engine's plan asks.
+    /// The sets of the layout.
     pub(crate) sets: Vec<Vec<OwnedFd>>,
     /// The addresses they listen on, with the port the kernel chose for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether all sets are the same sockets.
+    pub(crate) are_shared: bool,
 }
 
 /// Takes the listeners that a service manager passed; without any, opens those of the settings.
 ///
 /// # Errors
 /// One line with the address and what to do.
-pub(crate) fn open(
-    addresses: &[ListenAddress],
-    settings: &SocketSettings,
-    sets: usize,
-) -> Result<Listeners, String> {
+pub(crate) fn open(settings: &Settings, sets: &[ListenerSet]) -> Result<Listeners, String> {
     let inherited = socket::listening_descriptors().map_err(|why| {
         format!("the sockets passed by the service manager cannot be used: {why}")
     })?;
     if !inherited.is_empty() {
-        return share(inherited, sets);
+        return share(inherited, sets.len());
     }
-    let options = ListenOptions {
-        backlog: settings.backlog as u32,
-        reuse_port: sets > 1,
-        defer_accept_s: settings.defer_accept_s as u32,
-        no_delay: true,
-        ipv6_only: true,
+    let mut listeners = Listeners {
+        sets: sets.iter().map(|_| Vec::new()).collect(),
+        addresses: Vec::new(),
+        are_shared: false,
     };
-    let mut listeners =
-        Listeners { sets: (0..sets).map(|_| Vec::new()).collect(), addresses: Vec::new() };
-    for address in addresses {
-        listeners.add(*address, &options)?;
+    let mut opened: Vec<ListenerSet> = Vec::new();
+    for set in sets {
+        if !opened.contains(set) {
+            opened.push(*set);
+            listeners.add_alike(settings, sets, *set)?;
+        }
     }
-    if settings.steering == Steering::Cpu && sets > 1 {
+    if settings.socket.listeners == ListenerMode::ReusePortCpu && sets.len() > 1 {
         listeners.steer()?;
     }
     Ok(listeners)
 }
 
 impl Listeners {
-    fn add(&mut self, address: ListenAddress, options: &ListenOptions) -> Result<(), String> {
+    /// The listeners of all sets that are like `this`: at the same addresses.
+    fn add_alike(
+        &mut self,
+        settings: &Settings,
+        sets: &[ListenerSet],
+        this: ListenerSet,
+    ) -> Result<(), String> {
+        let alike: Vec<usize> = (0..sets.len()).filter(|&index| sets[index] == this).collect();
+        let options = ListenOptions {
+            backlog: settings.socket.backlog as u32,
+            reuse_port: alike.len() > 1,
+            defer_accept_s: settings.socket.defer_accept_s as u32,
+            no_delay: true,
+            ipv6_only: true,
+        };
+        let groups = &settings.partitions.listen;
+        let addresses = groups.get(this.group).unwrap_or(&settings.listen);
+        addresses.iter().try_for_each(|address| {
+            self.add(address.with_port_offset(this.port_offset)?, &options, &alike)
+        })
+    }
+
+    fn add(
+        &mut self,
+        address: ListenAddress,
+        options: &ListenOptions,
+        sets: &[usize],
+    ) -> Result<(), String> {
         let mut port = None;
         for (index, mut one) in address.socket_addresses().into_iter().enumerate() {
             one.set_port(port.unwrap_or(one.port()));
-            match self.add_one(one, options) {
+            match self.add_one(one, options, sets) {
                 Ok(bound) => port = Some(bound.port()),
                 // A machine without IPv6 is a machine on which "everywhere" is less.
                 Err(why) if index > 0 && is_absent(&why) => {}
@@ -65,18 +91,23 @@ impl Listeners {
         Ok(())
     }
 
-    /// One listener in each set. The first decides the port.
-    fn add_one(&mut self, address: SocketAddr, options: &ListenOptions) -> io::Result<SocketAddr> {
+    /// One listener in each of these sets. The first decides the port.
+    fn add_one(
+        &mut self,
+        address: SocketAddr,
+        options: &ListenOptions,
+        sets: &[usize],
+    ) -> io::Result<SocketAddr> {
         if options.reuse_port && address.port() != 0 {
             // SO_REUSEPORT would let a second server of the same user take half of the connections
             // without a word. A socket without it finds out whether the address is free.
             drop(socket::listen(address, &ListenOptions { reuse_port: false, ..options.clone() })?);
         }
         let mut bound = address;
-        for set in &mut self.sets {
+        for &set in sets {
             let listener = socket::listen(bound, options)?;
             bound = socket::local_addr(listener.as_fd())?;
-            set.push(listener);
+            self.sets[set].push(listener);
         }
         self.addresses.push(bound);
         Ok(bound)
@@ -85,8 +116,9 @@ impl Listeners {
     /// The program belongs to all listeners of an address: attaching it to one of them is enough.
     fn steer(&self) -> Result<(), String> {
         self.sets.first().into_iter().flatten().try_for_each(|listener| {
-            socket::attach_reuseport_cpu_steering(listener.as_fd())
-                .map_err(|why| format!("socket.steering = \"cpu\" is not possible here: {why}"))
+            socket::attach_reuseport_cpu_steering(listener.as_fd()).map_err(|why| {
+                format!("socket.listeners = \"reuseport-cpu\" is not possible here: {why}")
+            })
         })
     }
 }
@@ -99,7 +131,7 @@ fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, String> {
     let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
     let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     sets.push(inherited);
-    Ok(Listeners { sets, addresses })
+    Ok(Listeners { are_shared: sets.len() > 1, sets, addresses })
 }
 
 /// Whether the machine lacks the address or the whole protocol.

@@ -1,5 +1,8 @@
 //! Which CPUs serve, in which groups. Pure: the machine is an argument.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::config::{Division, PartitionSettings, cpus};
 use crate::topology::Topology;
 
@@ -28,6 +31,31 @@ impl Machine {
             topology: Topology::this(&cpus),
             cpus,
         }
+    }
+}
+
+/// As a worker process is told it: `0-3/4/1024`.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", cpus::show(&self.cpus), self.parallelism, self.descriptors_max)
+    }
+}
+
+impl FromStr for Machine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} describes no machine");
+        let parts: Vec<&str> = text.split('/').collect();
+        let [list, parallelism, descriptors] = parts[..] else { return Err(wrong()) };
+        let cpus = cpus::parse(list)?;
+        Ok(Self {
+            parallelism: parallelism.parse().map_err(|_| wrong())?,
+            descriptors_max: descriptors.parse().map_err(|_| wrong())?,
+            // What is close to what does not change.
+            topology: Topology::this(&cpus),
+            cpus,
+        })
     }
 }
 
@@ -110,7 +138,7 @@ mod tests {
 
     fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
         let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
-        PartitionSettings { by: Division::Count, count, cpus, pin }
+        PartitionSettings { by: Division::Count, count, cpus, pin, listen: Vec::new() }
     }
 
     fn by(by: Division) -> PartitionSettings {
@@ -141,6 +169,16 @@ mod tests {
         check(by(Division::Node), machine(4, 4), "0-3*4");
         check(settings(1, &["0,2", "3"], true), machine(4, 4), "0,2*2 3*1");
         check(settings(1, &["0,2", "3"], false), machine(4, 4), "*2 *1");
+    }
+
+    #[test]
+    fn a_machine_is_told_and_understood() {
+        let topology = Topology::this(&[0, 2, 3]);
+        let cpus = vec![0, 2, 3];
+        let told = Machine { cpus, parallelism: 2, descriptors_max: 20_000, topology };
+        assert_eq!(told.to_string(), "0,2-3/2/20000");
+        assert_eq!(told.to_string().parse(), Ok(told));
+        assert!("0-1/2".parse::<Machine>().is_err());
     }
 
     #[test]

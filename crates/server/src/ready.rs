@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use engines::Plan;
+use engines::{EngineSpec, SendfileMode};
 use file_cache::{Budget, Cache};
 use session::{Limits, Listings};
 use site::Site;
 use site::resource::Entry;
 
-use crate::config::{Config, LimitSettings, Settings, Steering, TimeoutSettings};
+use crate::config::{
+    Config, LimitSettings, ListenerMode, SendfileChoice, Settings, TimeoutSettings,
+};
 use crate::engine_choice::{self, EngineChoice};
+use crate::layout::{Layout, Part, Share};
 use crate::partitions::{self, Machine, Partition};
 
 /// Everything a server is made of that needs no descriptor.
@@ -19,8 +22,10 @@ pub(crate) struct Ready {
     pub(crate) listings: Arc<Listings>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) engine: EngineChoice,
-    /// The workers of each partition.
-    pub(crate) plans: Vec<Plan>,
+    /// The workers of each partition, and the processes they are in.
+    pub(crate) layout: Layout,
+    pub(crate) sendfile: SendfileMode,
+    /// Of each process.
     pub(crate) descriptors: Descriptors,
 }
 
@@ -59,12 +64,16 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     let partitions = partitions::divide(&settings.partitions, machine)
         .map_err(|why| config.explain(partitions_key(settings), &why))?;
     let engine = engine_choice::choose(config, &partitions)?;
-    let plan = |partition: &Partition| (engine.spec.plan)(&engine.knobs, partition.width);
-    let plans: Vec<Plan> = partitions.iter().map(plan).collect();
-    check_steering(&partitions, &plans, settings)
-        .map_err(|why| config.explain("socket.steering", &why))?;
-    let workers = plans.iter().map(|plan| plan.workers as u64).sum();
-    let descriptors = Descriptors::divide(settings, machine.descriptors_max, workers);
+    let layout = Layout::new(settings, engine.spec, &engine.knobs, &partitions);
+    check_listeners(&layout, settings).map_err(|why| config.explain("socket.listeners", &why))?;
+    check_partition_addresses(&partitions, settings)
+        .map_err(|why| config.explain("partitions.listen", &why))?;
+    if layout.processes.is_some() {
+        check_roots(settings)?;
+    }
+    let sendfile = sendfile(settings.socket.sendfile, engine.spec)
+        .map_err(|why| config.explain("socket.sendfile", &why))?;
+    let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     Ok(Ready {
         site: Arc::new(Site::new(settings.hosts.clone())?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
@@ -72,40 +81,47 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
         descriptors,
         partitions,
         engine,
-        plans,
+        layout,
+        sendfile,
     })
 }
 
-/// The second level of the cache of one of `partitions` partitions.
+/// A second level of the cache, for so many workers. There are `caches` of them in the server, and
+/// `caches_here` in this process, which has its own descriptors.
 pub(crate) fn cache(
     settings: &Settings,
     descriptors: usize,
-    partitions: usize,
+    caches: usize,
+    caches_here: usize,
     workers: usize,
 ) -> Arc<Cache<Entry>> {
     /// Locks to collide on: a few for each worker, so that two workers seldom want the same.
     const SHARDS_PER_WORKER: usize = 4;
     let budget = Budget {
-        bytes: settings.cache.bytes_max as usize / partitions,
-        descriptors: descriptors / partitions,
-        entries: settings.cache.entries_max as usize / partitions,
+        bytes: settings.cache.bytes_max as usize / caches,
+        descriptors: descriptors / caches_here,
+        entries: settings.cache.entries_max as usize / caches,
     };
     Arc::new(Cache::new(settings.cache.policy, budget, workers * SHARDS_PER_WORKER))
 }
 
 impl Descriptors {
-    /// Half for files and the rest for connections, unless the settings say otherwise.
-    fn divide(settings: &Settings, limit: u64, workers: u64) -> Self {
-        let cache = settings.cache.descriptors_max.unwrap_or(limit / 2);
-        let cache = cache.min(settings.cache.entries_max);
+    /// For each process, all of which have the same limit: half for files and the rest for
+    /// connections, unless the settings say otherwise, whose numbers are for the whole server.
+    fn divide(settings: &Settings, limit: u64, layout: &Layout) -> Self {
+        let processes = layout.shares.len() as u64;
+        let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
+        let share = |number: u64| number.div_ceil(processes);
+        let cache = settings.cache.descriptors_max.map_or(limit / 2, share);
+        let cache = cache.min(share(settings.cache.entries_max));
         let listings = match settings.hosts.iter().any(|host| host.listing) {
-            true => settings.limits.listings_max.unwrap_or(LISTINGS_USUAL.min(limit / 8)),
+            true => settings.limits.listings_max.map_or(LISTINGS_USUAL.min(limit / 8), share),
             false => 0,
         };
         let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache + listings;
         // Under a tiny limit some connections must be possible all the same.
         let left = limit.saturating_sub(reserved).max(limit / 8).clamp(1, CONNECTIONS_MAX);
-        let connections = settings.limits.connections_max.unwrap_or(left);
+        let connections = settings.limits.connections_max.map_or(left, share);
         Self {
             cache: cache as usize,
             listings: listings as usize,
@@ -145,23 +161,69 @@ fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
     }
 }
 
-/// The kernel gives a connection to the n-th listener, where n is its CPU's number.
-fn check_steering(
-    partitions: &[Partition],
-    plans: &[Plan],
-    settings: &Settings,
-) -> Result<(), String> {
-    let pinned: Vec<usize> =
-        partitions.iter().flat_map(|partition| partition.cpus.clone()).collect();
-    let workers: usize = plans.iter().map(|plan| plan.workers).sum();
-    let fits =
-        pinned.iter().copied().eq(0..workers) && plans.iter().all(|plan| plan.listeners_per_worker);
-    match settings.socket.steering {
-        Steering::Cpu if !fits => {
-            Err("steering = \"cpu\" needs one pinned worker on each CPU from 0 on".into())
-        }
+/// Listener modes that this engine on this machine cannot have.
+fn check_listeners(layout: &Layout, settings: &Settings) -> Result<(), String> {
+    let mode = settings.socket.listeners;
+    if layout.processes.is_some_and(|processes| processes.own_ports) && mode != ListenerMode::Auto {
+        return Err("copies with ports of their own have listeners of their own: leave \
+                    socket.listeners at \"auto\""
+            .into());
+    }
+    // The kernel gives a connection to the n-th listener, where n is its CPU's number.
+    let parts = || layout.shares.iter().flat_map(|share| &share.parts);
+    let cpu = |part: &Part, index: usize| part.cpus.get(index % part.cpus.len().max(1)).copied();
+    let pinned = parts().flat_map(|part| (0..part.sets.len()).map(move |index| cpu(part, index)));
+    let fits = pinned.eq((0..layout.sets.len()).map(Some))
+        && layout.workers() == layout.sets.len()
+        && settings.partitions.listen.is_empty();
+    match mode {
+        ListenerMode::ReusePortCpu if !fits => Err("\"reuseport-cpu\" needs an engine with a \
+             listener for each worker, and one pinned worker on each CPU from 0 on"
+            .into()),
         _ => Ok(()),
     }
+}
+
+fn check_partition_addresses(partitions: &[Partition], settings: &Settings) -> Result<(), String> {
+    match settings.partitions.listen.len() {
+        0 => Ok(()),
+        lists if lists == partitions.len() => Ok(()),
+        lists => Err(format!(
+            "{lists} lists of addresses for {} partitions: give each partition one",
+            partitions.len()
+        )),
+    }
+}
+
+/// Worker processes are told the configuration as a text.
+fn check_roots(settings: &Settings) -> Result<(), String> {
+    match settings.hosts.iter().find(|host| host.root.to_str().is_none()) {
+        Some(host) => Err(format!(
+            "{:?} cannot be served by worker processes: its name is not UTF-8",
+            host.root
+        )),
+        None => Ok(()),
+    }
+}
+
+/// How files are sent, if the engine can afford it.
+fn sendfile(choice: SendfileChoice, spec: &EngineSpec) -> Result<SendfileMode, String> {
+    let SendfileChoice::Mode(mode) = choice else { return Ok(spec.sendfile[0]) };
+    if spec.sendfile.contains(&mode) {
+        return Ok(mode);
+    }
+    let (word, why) = match mode {
+        SendfileMode::NonBlocking => ("nonblocking", "it has a thread or more for each connection"),
+        SendfileMode::Blocking => ("blocking", "a slow reader would delay everybody"),
+        SendfileMode::Probe => ("probe", "nobody there would fetch what is not in memory"),
+    };
+    let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
+    let able: Vec<&str> = able.map(|spec| spec.name).collect();
+    let others = match able.is_empty() {
+        true => "no engine can".into(),
+        false => format!("these can: {}", able.join(", ")),
+    };
+    Err(format!("{} cannot send files by {word:?} ({why}): {others}", spec.name))
 }
 
 fn partitions_key(settings: &Settings) -> &'static str {
@@ -186,7 +248,11 @@ mod tests {
         let divide = |change: &dyn Fn(&mut Settings), limit| {
             let mut settings = Settings::default();
             change(&mut settings);
-            Descriptors::divide(&settings, limit, 2)
+            let spec = engines::find("event-loop-per-core").unwrap();
+            let knobs = engines::KnobValues::defaults(spec);
+            let partitions = [Partition { cpus: vec![], width: 2 }];
+            let layout = Layout::new(&settings, spec, &knobs, &partitions);
+            Descriptors::divide(&settings, limit, &layout)
         };
         let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
             let expected = Descriptors { cache, listings: 0, connections };
@@ -199,6 +265,13 @@ mod tests {
         check(&|s| s.cache.descriptors_max = Some(0), 1024, 0, 944);
         check(&|s| s.limits.connections_max = Some(5000), 1024, 512, 5000);
         check(&|s| s.cache.entries_max = 0, 1024, 0, 944);
+        check(&|s| s.engine.processes = 2, 1024, 512, 440);
+        let halves = |s: &mut Settings| {
+            s.engine.processes = 2;
+            s.limits.connections_max = Some(5001);
+            s.cache.descriptors_max = Some(200);
+        };
+        check(&halves, 1024, 100, 2501);
         let check = |listings_max, limit, listings, connections| {
             let list = |settings: &mut Settings| {
                 let mut host = HostSettings::new("/".into());

@@ -2,34 +2,36 @@
 //! have several.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use engines::jobs::Runner;
-use engines::{Engine, MakeWorker, PartitionStart, Plan, Start, WorkerStart};
-use file_cache::Cache;
-use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
-use site::Site;
-use site::resource::Entry;
+use engines::Engine;
+use session::Counters;
 
-use crate::access_log::{Log, LogEnds, Reopener};
-use crate::config::{Config, Settings, cpus};
+use crate::access_log::{Log, Reopener};
+use crate::config::{AccessForm, Config, ListenerMode, Settings, cpus};
+use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
-use crate::partitions::{Machine, Partition};
-use crate::ready::{self, Ready, make_ready};
+use crate::local::{CounterBook, Local};
+use crate::partitions::Machine;
+use crate::processes::{Crew, Ledger, Supervisor};
+use crate::ready::{Ready, make_ready};
 use crate::report;
 
 /// A server that runs until it is told to stop.
 pub struct Server {
-    engine: Box<dyn Engine>,
+    staff: Staff,
     addresses: Vec<SocketAddr>,
     description: String,
-    log: Option<Log>,
-    counters: Arc<CounterBook>,
-    /// The second level of each partition.
-    caches: Vec<Arc<Cache<Entry>>>,
-    /// What had left them when workers were last told of it.
-    evictions_told: u64,
+}
+
+/// Who does the work.
+enum Staff {
+    /// Threads of this process.
+    Here { local: Local, log: Option<Log> },
+    /// Worker processes, and where they count.
+    There { supervisor: Box<Supervisor>, ledger: Ledger, has_log: bool },
 }
 
 /// What a server did while it ran.
@@ -54,38 +56,20 @@ impl Server {
     pub fn start(config: &Config) -> Result<Self, String> {
         let settings = &config.settings;
         let machine = Machine::this();
-        let ready = make_ready(config, &machine)?;
+        let mut ready = make_ready(config, &machine)?;
         if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
             report(&warning);
         }
-        let sets = ready.plans.iter().map(listener_sets).sum();
-        let listeners = listeners::open(&settings.listen, &settings.socket, sets)?;
-        let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
-            .map_err(|why| format!("cannot open a root: {why}"))?;
-        let log = Log::open(&settings.log)?;
+        let listeners = listeners::open(settings, &ready.layout.sets)?;
+        let inherited = listeners.are_shared && settings.socket.listeners == ListenerMode::Auto;
+        ready.layout.exclusive_wakeups |= inherited;
         let description = describe(settings, &ready, &listeners.addresses);
         let addresses = listeners.addresses.clone();
-        let mut assembly = Assembly {
-            settings,
-            ready: &ready,
-            log: log.as_ref(),
-            counters: Arc::default(),
-            caches: vec![],
+        let staff = match ready.layout.processes {
+            None => Staff::start_here(settings, &ready, &listeners)?,
+            Some(_) => Staff::start_there(config, &ready.layout, &machine, &listeners)?,
         };
-        let partitions = assembly.partitions(listeners)?;
-        let Assembly { counters, caches, .. } = assembly;
-        let start = Start {
-            partitions,
-            runner: Arc::new(runner),
-            connections_max: ready.descriptors.connections,
-            sendfile: ready.engine.spec.sendfile[0],
-            exclusive_wakeups: false,
-            knobs: ready.engine.knobs.clone(),
-        };
-        let spec = ready.engine.spec;
-        let engine =
-            (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
-        Ok(Self { engine, addresses, description, log, counters, caches, evictions_told: 0 })
+        Ok(Self { staff, addresses, description })
     }
 
     /// Where it listens.
@@ -103,28 +87,42 @@ impl Server {
     /// The counters of all workers it has had until now.
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
-        self.counters.lock().clone()
+        self.staff.counters()
+    }
+
+    /// The worker processes there are now; none if its own process does the work.
+    #[must_use]
+    pub fn worker_processes(&self) -> Vec<u32> {
+        match &self.staff {
+            Staff::Here { .. } => Vec::new(),
+            Staff::There { supervisor, .. } => supervisor.pids(),
+        }
     }
 
     /// Something that reopens the access log, if there is one.
     #[must_use]
     pub fn log_reopener(&self) -> Option<Reopener> {
-        self.log.as_ref().map(Log::reopener)
+        match &self.staff {
+            Staff::Here { log, .. } => log.as_ref().map(Log::reopener),
+            Staff::There { supervisor, has_log, .. } => has_log.then(|| supervisor.log_reopener()),
+        }
     }
 
     /// Which worker has ended against its will, and why; none while all is well. The others serve
     /// on until they are stopped.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        self.engine.failure()
+        match &self.staff {
+            Staff::Here { local, .. } => local.engine.failure(),
+            Staff::There { supervisor, .. } => supervisor.failure(),
+        }
     }
 
     /// Wakes workers if something has left the cache since the last call: one that sleeps may have
     /// it open still. Call it about once a second.
     pub fn keep_house(&mut self) {
-        let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
-        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
-            self.engine.keep_house();
+        if let Staff::Here { local, .. } = &mut self.staff {
+            local.keep_house();
         }
     }
 
@@ -149,136 +147,100 @@ impl Server {
         mut hurry: impl FnMut() -> bool,
     ) -> Result<Summary, String> {
         let end = os::clock::now().saturating_add(patience.as_micros() as u64);
-        self.engine.stop_accepting();
-        self.engine.drain();
+        let engine = self.staff.engine();
+        engine.stop_accepting();
+        engine.drain();
         let mut aborted = false;
-        while !self.engine.is_finished() {
+        while !engine.is_finished() {
             if hurry() || os::clock::now() >= end {
-                self.engine.abort();
+                engine.abort();
                 aborted = true;
                 break;
             }
         }
-        let joined = self.engine.join();
-        let counters = self.counters.lock().clone();
+        self.staff.end(aborted)
+    }
+}
+
+impl Staff {
+    fn start_here(
+        settings: &Settings,
+        ready: &Ready,
+        listeners: &Listeners,
+    ) -> Result<Self, String> {
+        let log = Log::open(&settings.log, None)?;
+        let share = ready.layout.shares.first().ok_or("there is nobody to serve")?;
+        let counters = CounterBook::default();
+        let local = Local::start(settings, ready, share, &listeners.sets, log.as_ref(), counters)?;
+        Ok(Self::Here { local, log })
+    }
+
+    fn start_there(
+        config: &Config,
+        layout: &Layout,
+        machine: &Machine,
+        listeners: &Listeners,
+    ) -> Result<Self, String> {
+        let failed = |why| format!("cannot make what worker processes share: {why}");
+        let has_log = config.settings.log.access != AccessForm::Off;
+        // A log that cannot be opened is found now, and not by each of them.
+        Log::check(&config.settings.log)?;
+        let (file, ledger) = Ledger::create(layout.shares.len()).map_err(failed)?;
+        let crew = Crew {
+            program: config.worker_program.clone(),
+            machine: machine.to_string(),
+            configuration: os::shared_memory::create_text(&config.show()).map_err(failed)?,
+            ledger: file,
+        };
+        let listeners = deal(layout, listeners).map_err(failed)?;
+        let supervisor = Box::new(Supervisor::start(crew, ledger, has_log, listeners)?);
+        Ok(Self::There { supervisor, ledger, has_log })
+    }
+
+    fn engine(&mut self) -> &mut dyn Engine {
+        match self {
+            Self::Here { local, .. } => &mut *local.engine,
+            Self::There { supervisor, .. } => &mut **supervisor,
+        }
+    }
+
+    fn counters(&self) -> Vec<Arc<Counters>> {
+        match self {
+            Self::Here { local, .. } => local.counters.all(),
+            Self::There { ledger, .. } => ledger.counters(),
+        }
+    }
+
+    /// Waits for the end of all that was told to end, and counts what it has done.
+    fn end(self, aborted: bool) -> Result<Summary, String> {
+        let (joined, counters, log_lines_dropped) = match self {
+            Self::Here { local, log } => {
+                let joined = local.engine.join();
+                (joined, local.counters.all(), log.map_or(0, Log::close))
+            }
+            Self::There { supervisor, ledger, .. } => {
+                let joined = supervisor.join();
+                (joined, ledger.counters(), ledger.lines_dropped())
+            }
+        };
         let sum = |counter: fn(&Counters) -> u64| counters.iter().map(|c| counter(c)).sum();
         let summary = Summary {
             connections: sum(|counters| counters.connections_accepted.get()),
             requests: sum(|counters| counters.requests.get()),
-            log_lines_dropped: self.log.map_or(0, Log::close),
+            log_lines_dropped,
             aborted,
         };
         joined.map(|()| summary).map_err(|why| format!("a worker failed: {why}"))
     }
 }
 
-/// Puts workers together from what they share.
-struct Assembly<'a> {
-    settings: &'a Settings,
-    ready: &'a Ready,
-    log: Option<&'a Log>,
-    counters: Arc<CounterBook>,
-    caches: Vec<Arc<Cache<Entry>>>,
-}
-
-impl Assembly<'_> {
-    fn partitions(&mut self, listeners: Listeners) -> Result<Vec<PartitionStart>, String> {
-        let failed = |why| format!("cannot share a listener: {why}");
-        let mut sets = listeners.sets.into_iter();
-        let mut starts = Vec::new();
-        for (partition, plan) in self.ready.partitions.iter().zip(&self.ready.plans) {
-            let own: Vec<_> = sets.by_ref().take(listener_sets(plan)).collect();
-            let shop = Arc::new(self.shop(plan));
-            let mut workers = workers(&shop, partition, plan);
-            for (index, worker) in workers.iter_mut().enumerate() {
-                // A plan without own listeners has one set, which all workers copy.
-                let set = own[index % own.len()].iter();
-                worker.listeners = set
-                    .map(std::os::fd::OwnedFd::try_clone)
-                    .collect::<Result<_, _>>()
-                    .map_err(failed)?;
-            }
-            let more: MakeWorker = Arc::new(move || shop.make());
-            starts.push(PartitionStart { cpus: partition.cpus.clone(), workers, more });
-        }
-        Ok(starts)
-    }
-
-    fn shop(&mut self, plan: &Plan) -> Shop {
-        let ready = self.ready;
-        let (descriptors, partitions) = (ready.descriptors.cache, ready.partitions.len());
-        let cache = ready::cache(self.settings, descriptors, partitions, plan.workers);
-        self.caches.push(Arc::clone(&cache));
-        let settings = &self.settings.cache;
-        Shop {
-            site: Arc::clone(&ready.site),
-            limits: Arc::clone(&ready.limits),
-            listings: Arc::clone(&ready.listings),
-            cache,
-            first_level_slots_max: settings.first_level_slots_max as usize,
-            revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
-            log: self.log.map(Log::ends),
-            counters: Arc::clone(&self.counters),
-        }
-    }
-}
-
-fn workers(shop: &Shop, partition: &Partition, plan: &Plan) -> Vec<WorkerStart> {
-    let cpu = |index: usize| match partition.cpus.len() {
-        0 => None,
-        count => Some(partition.cpus[index % count]),
+/// The listeners of each process, one set after the other. Those of all stay open here.
+fn deal(layout: &Layout, listeners: &Listeners) -> std::io::Result<Vec<Vec<OwnedFd>>> {
+    let copies = |share: &crate::layout::Share| {
+        let sets = share.parts.iter().flat_map(|part| part.sets.clone());
+        sets.flat_map(|set| &listeners.sets[set]).map(OwnedFd::try_clone).collect()
     };
-    let start = |index| WorkerStart { worker: shop.make(), cpu: cpu(index), listeners: Vec::new() };
-    (0..plan.workers).map(start).collect()
-}
-
-/// Where the workers of a partition are made, at the start and later.
-struct Shop {
-    site: Arc<Site>,
-    limits: Arc<Limits>,
-    listings: Arc<Listings>,
-    cache: Arc<Cache<Entry>>,
-    first_level_slots_max: usize,
-    revalidate_us: u64,
-    log: Option<LogEnds>,
-    counters: Arc<CounterBook>,
-}
-
-impl Shop {
-    fn make(&self) -> Worker {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&self.site),
-            limits: Arc::clone(&self.limits),
-            listings: Arc::clone(&self.listings),
-            cache: Arc::clone(&self.cache),
-            first_level_slots_max: self.first_level_slots_max,
-            revalidate_us: self.revalidate_us,
-            log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
-            counters: self.counters.open(),
-        })
-    }
-}
-
-/// The counters of all workers.
-#[derive(Default)]
-struct CounterBook(Mutex<Vec<Arc<Counters>>>);
-
-impl CounterBook {
-    /// Counters for one more worker.
-    fn open(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::default());
-        self.lock().push(Arc::clone(&counters));
-        counters
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How many sets of listeners a partition with this plan needs.
-fn listener_sets(plan: &Plan) -> usize {
-    if plan.listeners_per_worker { plan.workers } else { 1 }
+    layout.shares.iter().map(copies).collect()
 }
 
 /// `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2 workers …)`.
@@ -294,13 +256,19 @@ fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> Str
 }
 
 fn describe_workers(ready: &Ready) -> String {
-    let workers: usize = ready.plans.iter().map(|plan| plan.workers).sum();
-    let noun = if workers == 1 { "worker" } else { "workers" };
+    let count = |count: usize, one: &str, more: &str| {
+        format!("{count} {}", if count == 1 { one } else { more })
+    };
+    let mut workers = count(ready.layout.workers(), "worker", "workers");
+    if ready.layout.processes.is_some() {
+        let processes = count(ready.layout.shares.len(), "process", "processes");
+        workers = format!("{workers} in {processes}");
+    }
     let lists = ready.partitions.iter().map(|partition| cpus::show(&partition.cpus));
     match lists.collect::<Vec<_>>().join(" | ").as_str() {
         list if list.starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("{workers} {noun} on CPUs {list}")
+            format!("{workers} on CPUs {list}")
         }
-        _ => format!("{workers} {noun}, not pinned"),
+        _ => format!("{workers}, not pinned"),
     }
 }

@@ -3,26 +3,66 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One counter. Only its worker writes it, so an increment is a load and a store.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+#[derive(Debug)]
+pub struct Counter(Cell);
+
+/// Where the number is.
+#[derive(Debug)]
+enum Cell {
+    Own(AtomicU64),
+    /// In memory that outlives the worker's process.
+    Shared(&'static AtomicU64),
+}
 
 impl Counter {
+    /// A counter that goes on from the number in `cell`.
+    #[must_use]
+    pub fn shared(cell: &'static AtomicU64) -> Self {
+        Self(Cell::Shared(cell))
+    }
+
     /// Adds `n`. Only the worker that owns the counter may call it.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        let cell = self.cell();
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds `n`; for counters that several may write, all of them by this.
+    pub fn add_together(&self, n: u64) {
+        self.cell().fetch_add(n, Ordering::Relaxed);
     }
 
     /// Takes `n` off. Only the worker that owns the counter may call it.
     #[inline]
     pub fn subtract(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+        let cell = self.cell();
+        cell.store(cell.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    /// Begins again at 0. Only when nobody else writes it.
+    pub fn reset(&self) {
+        self.cell().store(0, Ordering::Relaxed);
     }
 
     /// The value, which may be a moment old.
     #[must_use]
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.cell().load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn cell(&self) -> &AtomicU64 {
+        match &self.0 {
+            Cell::Own(cell) => cell,
+            Cell::Shared(cell) => cell,
+        }
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self(Cell::Own(AtomicU64::new(0)))
     }
 }
 
@@ -52,4 +92,54 @@ pub struct Counters {
     pub cache_misses: Counter,
     /// Responses broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
+}
+
+impl Counters {
+    /// How many cells [`Counters::shared`] takes.
+    pub const CELLS: usize = 16;
+
+    /// Counters whose numbers are in `cells`, and go on from there.
+    ///
+    /// # Panics
+    /// If there are fewer than [`Counters::CELLS`].
+    #[must_use]
+    pub fn shared(cells: &'static [AtomicU64]) -> Self {
+        let mut cells = cells.iter().map(Counter::shared);
+        let mut next = || cells.next().expect("there are enough cells");
+        Self {
+            connections_accepted: next(),
+            connections_open: next(),
+            connections_evicted: next(),
+            connections_expired: next(),
+            accept_pauses: next(),
+            requests: next(),
+            body_bytes: next(),
+            responses: std::array::from_fn(|_| next()),
+            cache_hits: next(),
+            cache_misses: next(),
+            bodies_cut_short: next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_counters_go_on_where_others_ended() {
+        let cells: &'static [AtomicU64] =
+            Vec::leak((0..Counters::CELLS).map(|_| AtomicU64::new(0)).collect());
+        let one = Counters::shared(cells);
+        one.requests.add(3);
+        one.bodies_cut_short.add(1);
+        let next = Counters::shared(cells);
+        next.requests.add_together(2);
+        next.connections_open.add(2);
+        next.connections_open.subtract(1);
+        assert_eq!((one.requests.get(), one.bodies_cut_short.get()), (5, 1));
+        assert_eq!(one.connections_open.get(), 1);
+        next.connections_open.reset();
+        assert_eq!(one.connections_open.get(), 0);
+    }
 }

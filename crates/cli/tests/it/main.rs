@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod machine;
 mod printing;
+mod processes;
 mod server_process;
 mod serving;
 mod where_it_runs;

@@ -47,6 +47,10 @@ impl ServerProcess {
         Self { child, address, lines: Some(lines), _guard: guard }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -83,7 +87,9 @@ impl ServerProcess {
         let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap();
         let workers = tasks.map(|task| task.unwrap().path()).filter(|task| {
             let name = read(task, "comm");
-            engines::ENGINES.iter().any(|spec| name.starts_with(&spec.name[..10]))
+            engines::ENGINES
+                .iter()
+                .any(|spec| name.starts_with(&spec.name[..spec.name.len().min(10)]))
         });
         let sleeps = workers.map(|task| {
             let status = read(&task, "status");

@@ -79,11 +79,27 @@ impl Listeners {
         }
     }
 
-    /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.
+    /// Accepts nothing for a moment, for want of descriptors or memory.
     pub(crate) fn pause(&mut self, epoll: &Epoll, now: Tick) {
-        if self.paused_until.replace(now.plus_ms(PAUSE_MS)).is_none() {
+        self.rest(epoll, now.plus_ms(PAUSE_MS));
+    }
+
+    /// Accepts nothing until then, or later if that is said already. The kernel's queue holds who
+    /// comes meanwhile.
+    pub(crate) fn rest(&mut self, epoll: &Epoll, until: Tick) {
+        if self.paused_until.is_none() {
             self.unwatch(epoll);
         }
+        self.paused_until = self.paused_until.max(Some(until));
+    }
+
+    /// Goes to the end of the queue of those that wait at the listeners.
+    pub(crate) fn requeue(&mut self, epoll: &Epoll) -> io::Result<()> {
+        if self.paused_until.is_some() {
+            return Ok(()); // it is in no queue
+        }
+        self.unwatch(epoll);
+        self.watch(epoll)
     }
 
     /// Accepts again if the pause is over.

@@ -5,6 +5,7 @@ pub(crate) mod blocking;
 pub(crate) mod connections;
 pub(crate) mod crew;
 #[allow(dead_code, reason = "engines that use it come one by one")]
+pub(crate) mod gate;
 pub(crate) mod helpers;
 pub(crate) mod house;
 pub(crate) mod listeners;

@@ -15,6 +15,7 @@ use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Connection, Done, Tick, Worker};
 
 use super::connections::Connections;
+use super::gate::{self, Gate};
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
 use super::loops::{Loop, Seat, Shared};
 use super::step::{Step, Turn, step};
@@ -76,6 +77,8 @@ pub(crate) struct Reactor {
     /// Connections whose turn was used up: in the middle of a file, or of many requests.
     yielded: Vec<u64>,
     accepts_per_wake: usize,
+    /// Present where other processes wait at the same listeners.
+    gate: Option<Gate>,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
     is_accepting: bool,
@@ -86,6 +89,13 @@ impl Reactor {
     /// An event loop, to be run in its thread.
     pub(crate) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
         let reactor = Self::new(start, seat)?;
+        Ok(Box::new(move || reactor.run()))
+    }
+
+    /// The same for an engine with the knobs of the gate.
+    pub(crate) fn make_gated(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
+        let gate = Some(Gate::new(&seat.knobs));
+        let reactor = Self { gate, ..Self::new(start, seat)? };
         Ok(Box::new(move || reactor.run()))
     }
 
@@ -107,6 +117,7 @@ impl Reactor {
             buffer: vec![0; RECEIVE_BYTES].into(),
             yielded: Vec::new(),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
+            gate: None,
             sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
             is_accepting: true,
@@ -153,7 +164,9 @@ impl Reactor {
             self.worker.keep_house();
             Ok(())
         } else {
-            self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake)
+            let before = self.worker.counters.connections_accepted.get();
+            self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake)?;
+            self.let_others_accept(before)
         }
     }
 
@@ -286,6 +299,19 @@ impl Reactor {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What courtesy asks for after an accept, where others share the listeners.
+    fn let_others_accept(&mut self, accepted_before: u64) -> io::Result<()> {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let accepted = self.worker.counters.connections_accepted.get() - accepted_before;
+        let open = self.shared.open.load(Ordering::Relaxed);
+        if gate.closes(open, self.shared.connections_max) {
+            self.listeners.rest(&self.epoll, self.worker.now().plus_ms(gate::REST_MS));
+        } else if gate.is_turn_over(accepted) {
+            self.listeners.requeue(&self.epoll)?;
         }
         Ok(())
     }

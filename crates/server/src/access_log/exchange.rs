@@ -7,12 +7,15 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::Tally;
+
 /// The meeting point of workers and the writer.
 pub(super) struct Exchange {
     state: Mutex<State>,
     changed: Condvar,
     buffer_bytes: usize,
     queue_buffers_max: usize,
+    tally: Tally,
 }
 
 struct State {
@@ -21,7 +24,6 @@ struct State {
     /// How many queued buffers are still to be written before the file is opened anew.
     reopen_after: Option<usize>,
     closed: bool,
-    lines_dropped: u64,
 }
 
 /// What the writer has to do next.
@@ -35,23 +37,23 @@ pub(super) enum Task {
 }
 
 impl Exchange {
-    pub(super) fn new(buffer_bytes: usize, queue_buffers_max: usize) -> Self {
+    pub(super) fn new(buffer_bytes: usize, queue_buffers_max: usize, tally: Tally) -> Self {
         let state = State {
             full: VecDeque::with_capacity(queue_buffers_max),
             empty: Vec::with_capacity(queue_buffers_max + 1),
             reopen_after: None,
             closed: false,
-            lines_dropped: 0,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), buffer_bytes, queue_buffers_max }
+        let state = Mutex::new(state);
+        Self { state, changed: Condvar::new(), buffer_bytes, queue_buffers_max, tally }
     }
 
     /// Queues the lines in `buffer` and leaves an empty buffer in its place.
     pub(super) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) {
         let mut state = self.lock();
         if state.full.len() >= self.queue_buffers_max || state.closed {
-            state.lines_dropped += lines;
             drop(state);
+            self.tally.dropped.add_together(lines);
             return buffer.clear();
         }
         let empty = state.empty.pop().unwrap_or_else(|| self.empty_buffer());
@@ -60,10 +62,8 @@ impl Exchange {
         self.changed.notify_one();
     }
 
-    /// A buffer with room for a last line that begins just before it is full.
-    pub(super) fn empty_buffer(&self) -> Vec<u8> {
-        const LAST_LINE_BYTES: usize = 2048;
-        Vec::with_capacity(self.buffer_bytes + LAST_LINE_BYTES)
+    fn empty_buffer(&self) -> Vec<u8> {
+        empty_buffer(self.buffer_bytes)
     }
 
     /// Takes a written buffer back.
@@ -75,12 +75,9 @@ impl Exchange {
         }
     }
 
-    pub(super) fn count_dropped(&self, lines: u64) {
-        self.lock().lines_dropped += lines;
-    }
-
-    pub(super) fn lines_dropped(&self) -> u64 {
-        self.lock().lines_dropped
+    /// What has become of lines.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Lines queued before this call belong to the old file, all later ones to the new.
@@ -120,4 +117,10 @@ impl Exchange {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A buffer with room for a last line that begins just before it is full.
+pub(super) fn empty_buffer(buffer_bytes: usize) -> Vec<u8> {
+    const LAST_LINE_BYTES: usize = 2048;
+    Vec::with_capacity(buffer_bytes + LAST_LINE_BYTES)
 }

@@ -2,105 +2,162 @@
 //!
 //! Each worker formats into its own buffer ([`WorkerLog`]) and hands it over when it is full, and
 //! four times a second in any case. A disk that does not keep up costs log lines, which are counted
-//! and reported, and never response time. Not an error log: the few things a server says about
-//! itself go to standard error.
+//! and reported, and never response time. Processes that must not have threads write themselves
+//! ([`direct`]): there a slow disk does cost time. Several processes append to one file, whole
+//! buffers at a time. Not an error log: the few things a server says about itself go to standard
+//! error.
 
 mod calendar;
+mod direct;
 mod exchange;
 mod format;
+mod output;
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use session::{AccessLog, Record};
+use session::{AccessLog, Counter, Record};
 
 use crate::config::{AccessForm, LogSettings};
 use crate::report;
 use calendar::Moment;
-use exchange::{Exchange, Task};
+use direct::Direct;
+use exchange::{Exchange, Task, empty_buffer};
+use output::Output;
 
-/// An open log with its writer thread.
+pub(crate) use output::Sharing;
+
+/// An open log.
 pub struct Log {
-    exchange: Arc<Exchange>,
     form: AccessForm,
     buffer_bytes: usize,
-    writer: JoinHandle<()>,
+    way: Way,
+    writer: Option<JoinHandle<()>>,
 }
 
 /// Makes workers' ends of a log, from any thread.
 pub struct LogEnds {
-    exchange: Arc<Exchange>,
     form: AccessForm,
     buffer_bytes: usize,
+    way: Way,
 }
 
 /// Opens the log anew at its path; for whoever waits for SIGUSR1.
 #[derive(Clone)]
-pub struct Reopener(Arc<Exchange>);
+pub struct Reopener(Arc<dyn Fn() + Send + Sync>);
 
 /// A worker's end of the log.
 pub struct WorkerLog {
-    exchange: Arc<Exchange>,
     form: AccessForm,
+    way: Way,
     buffer: Vec<u8>,
     buffer_bytes: usize,
     lines: u64,
 }
 
+/// How lines get from a worker to the file.
+#[derive(Clone)]
+enum Way {
+    /// By the thread that writes.
+    Queue(Arc<Exchange>),
+    /// The worker writes itself.
+    Direct(Arc<Direct>),
+}
+
+/// What has become of lines.
+#[derive(Debug, Default)]
+struct Tally {
+    written: Counter,
+    dropped: Counter,
+}
+
 impl Log {
-    /// Opens the file and starts the writer, unless the log is off.
+    /// Opens the file and starts the writer, unless the log is off. `sharing` says how, where
+    /// several processes write the same log.
     ///
     /// # Errors
     /// One line: the file cannot be opened, or the thread cannot be started.
-    pub fn open(settings: &LogSettings) -> Result<Option<Self>, String> {
+    pub(crate) fn open(
+        settings: &LogSettings,
+        sharing: Option<Sharing>,
+    ) -> Result<Option<Self>, String> {
         if settings.access == AccessForm::Off {
             return Ok(None);
         }
-        let output = Output::open(&settings.path)?;
+        let output = Output::open(&settings.path, sharing.as_ref())?;
+        let tally = sharing.as_ref().map_or_else(Tally::default, Sharing::tally);
         let path = settings.path.clone();
-        let reopen = move || Output::open(&path);
-        Self::start(settings, output, reopen).map(Some)
+        if let Some(sharing) = sharing.as_ref().filter(|sharing| sharing.is_single_threaded) {
+            let direct = Direct::new(output, path, tally, sharing.ledger.log_generation());
+            let (form, buffer_bytes) = (settings.access, settings.buffer_bytes as usize);
+            let way = Way::Direct(Arc::new(direct));
+            return Ok(Some(Self { form, buffer_bytes, way, writer: None }));
+        }
+        let reopen = move || Output::open(&path, sharing.as_ref());
+        Self::start(settings, output, reopen, tally).map(Some)
+    }
+
+    /// Finds out whether the log can be opened, for those that will.
+    ///
+    /// # Errors
+    /// One line: the file cannot be opened.
+    pub(crate) fn check(settings: &LogSettings) -> Result<(), String> {
+        match settings.access {
+            AccessForm::Off => Ok(()),
+            _ => Output::open(&settings.path, None).map(drop),
+        }
     }
 
     /// Makes workers' ends.
     #[must_use]
     pub fn ends(&self) -> LogEnds {
-        let exchange = Arc::clone(&self.exchange);
-        LogEnds { exchange, form: self.form, buffer_bytes: self.buffer_bytes }
+        LogEnds { form: self.form, buffer_bytes: self.buffer_bytes, way: self.way.clone() }
     }
 
     /// Something that reopens this log.
     #[must_use]
     pub fn reopener(&self) -> Reopener {
-        Reopener(Arc::clone(&self.exchange))
+        match &self.way {
+            Way::Queue(exchange) => {
+                let exchange = Arc::clone(exchange);
+                Reopener::new(move || exchange.reopen())
+            }
+            // Its processes look at a number that the supervisor has changed already.
+            Way::Direct(_) => Reopener::new(|| ()),
+        }
     }
 
     /// Writes what is queued and ends the writer. The workers must have flushed. Returns how many
     /// lines were dropped.
     #[must_use]
     pub fn close(self) -> u64 {
-        self.exchange.close();
-        if self.writer.join().is_err() {
+        let exchange = match self.way {
+            Way::Queue(exchange) => exchange,
+            Way::Direct(direct) => return direct.tally().dropped.get(),
+        };
+        exchange.close();
+        if self.writer.is_some_and(|writer| writer.join().is_err()) {
             report("the writer of the access log panicked: lines are missing");
         }
-        self.exchange.lines_dropped()
+        exchange.tally().dropped.get()
     }
 
     fn start<W: Write + Send + 'static>(
         settings: &LogSettings,
         output: W,
         reopen: impl Fn() -> Result<W, String> + Send + 'static,
+        tally: Tally,
     ) -> Result<Self, String> {
         let buffer_bytes = settings.buffer_bytes as usize;
-        let exchange = Arc::new(Exchange::new(buffer_bytes, settings.queue_buffers_max as usize));
+        let queue_buffers_max = settings.queue_buffers_max as usize;
+        let exchange = Arc::new(Exchange::new(buffer_bytes, queue_buffers_max, tally));
         let (form, writer_exchange) = (settings.access, Arc::clone(&exchange));
         let writer = thread::Builder::new()
             .name("access-log".into())
             .spawn(move || write_lines(&writer_exchange, output, reopen))
             .map_err(|why| format!("cannot start the writer of the access log: {why}"))?;
-        Ok(Self { exchange, form, buffer_bytes, writer })
+        Ok(Self { form, buffer_bytes, way: Way::Queue(exchange), writer: Some(writer) })
     }
 }
 
@@ -109,9 +166,9 @@ impl LogEnds {
     #[must_use]
     pub fn worker(&self) -> WorkerLog {
         WorkerLog {
-            exchange: Arc::clone(&self.exchange),
             form: self.form,
-            buffer: self.exchange.empty_buffer(),
+            way: self.way.clone(),
+            buffer: empty_buffer(self.buffer_bytes),
             buffer_bytes: self.buffer_bytes,
             lines: 0,
         }
@@ -119,9 +176,13 @@ impl LogEnds {
 }
 
 impl Reopener {
+    pub(crate) fn new(reopen: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(reopen))
+    }
+
     /// Lines queued until now go to the old file, all later ones to the new.
     pub fn reopen(&self) {
-        self.0.reopen();
+        (self.0)();
     }
 }
 
@@ -140,7 +201,10 @@ impl AccessLog for WorkerLog {
 
     fn flush(&mut self) {
         if self.lines > 0 {
-            self.exchange.hand_over(&mut self.buffer, self.lines);
+            match &self.way {
+                Way::Queue(exchange) => exchange.hand_over(&mut self.buffer, self.lines),
+                Way::Direct(direct) => direct.write(&mut self.buffer, self.lines),
+            }
             self.lines = 0;
         }
     }
@@ -157,12 +221,10 @@ fn write_lines<W: Write>(
     loop {
         match exchange.next() {
             Task::Write(lines) => {
-                if let Err(why) = output.write_all(&lines) {
-                    exchange.count_dropped(count_lines(&lines));
-                    report_once(&mut reported, &format!("cannot write the access log: {why}"));
-                }
+                let outcome = output.write_all(&lines);
+                exchange.tally().count(count_lines(&lines), &outcome, &mut reported);
                 exchange.give_back(lines);
-                if exchange.lines_dropped() > 0 {
+                if exchange.tally().dropped.get() > 0 {
                     report_once(&mut reported, "the access log cannot keep up: lines are dropped");
                 }
             }
@@ -185,36 +247,16 @@ fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Where lines go. Written without a buffer in between: they come in buffers.
-enum Output {
-    File(File),
-    Standard,
-}
-
-impl Output {
-    fn open(path: &str) -> Result<Self, String> {
-        if path == "-" {
-            return Ok(Self::Standard);
-        }
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        file.map(Self::File).map_err(|why| format!("cannot open the access log {path:?}: {why}"))
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::File(file) => file.write(bytes),
-            Self::Standard => {
-                // The standard library's buffer ends at the last newline, and so does ours.
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush()).map(|()| bytes.len())
+impl Tally {
+    /// Counts lines by what came of writing them, and reports the first failure.
+    fn count(&self, lines: u64, outcome: &io::Result<()>, reported: &mut bool) {
+        match outcome {
+            Ok(()) => self.written.add_together(lines),
+            Err(why) => {
+                self.dropped.add_together(lines);
+                report_once(reported, &format!("cannot write the access log: {why}"));
             }
         }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(()) // nothing is held back
     }
 }
 

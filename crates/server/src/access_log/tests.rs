@@ -5,6 +5,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
+use crate::processes::Ledger;
+
 fn record<'r>() -> Record<'r> {
     Record {
         peer: SocketAddr::from(([192, 0, 2, 1], 5000)),
@@ -28,7 +30,9 @@ fn settings(access: AccessForm) -> LogSettings {
 /// Writes `records` and returns what came out.
 fn written(access: AccessForm, records: &[Record<'_>]) -> String {
     let (sender, receiver) = mpsc::channel();
-    let log = Log::start(&settings(access), Sent(sender), || Err("not here".into())).unwrap();
+    let log =
+        Log::start(&settings(access), Sent(sender), || Err("not here".into()), Tally::default())
+            .unwrap();
     let mut worker = log.ends().worker();
     records.iter().for_each(|record| worker.record(record));
     worker.flush();
@@ -70,8 +74,13 @@ fn a_stalled_writer_costs_lines_and_no_time() {
     let (release, gate) = mpsc::channel();
     let (sender, receiver) = mpsc::channel();
     let output = Stalled { gate, output: Sent(sender) };
-    let log =
-        Log::start(&settings(AccessForm::Combined), output, || Err("not here".into())).unwrap();
+    let log = Log::start(
+        &settings(AccessForm::Combined),
+        output,
+        || Err("not here".into()),
+        Tally::default(),
+    )
+    .unwrap();
     let mut worker = log.ends().worker();
     for _ in 0..10_000 {
         worker.record(&record());
@@ -86,7 +95,8 @@ fn a_stalled_writer_costs_lines_and_no_time() {
 
 #[test]
 fn a_failing_writer_counts_its_lines_as_dropped() {
-    let log = Log::start(&settings(AccessForm::Json), Failing, || Ok(Failing)).unwrap();
+    let log =
+        Log::start(&settings(AccessForm::Json), Failing, || Ok(Failing), Tally::default()).unwrap();
     let mut worker = log.ends().worker();
     worker.record(&record());
     worker.record(&record());
@@ -104,7 +114,7 @@ fn rotation_loses_no_line() {
         queue_buffers_max: 4096,
         ..settings(AccessForm::Combined)
     };
-    let log = Log::open(&settings).unwrap().unwrap();
+    let log = Log::open(&settings, None).unwrap().unwrap();
     thread::scope(|scope| {
         for _ in 0..2 {
             let mut worker = log.ends().worker();
@@ -133,10 +143,69 @@ fn rotation_loses_no_line() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A process that must not have a thread besides: what is flushed is written when it returns.
+#[test]
+fn a_log_without_a_thread_is_written_and_rotated_by_its_workers() {
+    let directory = empty_directory("direct");
+    let path = directory.join("access.log");
+    let settings =
+        LogSettings { path: path.to_string_lossy().into_owned(), ..settings(AccessForm::Json) };
+    let (_file, ledger) = Ledger::create(1).unwrap();
+    let place = ledger.place(0).unwrap();
+    let sharing = Sharing { ledger: place, lock_path: "/no/such".into(), is_single_threaded: true };
+    let log = Log::open(&settings, Some(sharing)).unwrap().unwrap();
+    let mut workers = [log.ends().worker(), log.ends().worker()];
+    let mut write = |lines: usize| {
+        for worker in &mut workers {
+            (0..lines).for_each(|_| worker.record(&record()));
+            worker.flush();
+        }
+    };
+    let lines = |path: &std::path::Path| fs::read_to_string(path).unwrap().lines().count();
+    write(2);
+    assert_eq!(lines(&path), 4);
+    let moved = directory.join("access.log.1");
+    fs::rename(&path, &moved).unwrap();
+    write(1);
+    assert_eq!(lines(&moved), 6, "nobody has said that it was moved");
+    ledger.reopen_log(1);
+    write(3);
+    assert_eq!((lines(&moved), lines(&path)), (6, 6));
+    assert_eq!((place.lines_written().get(), log.close()), (12, 0));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Several processes write to one standard output in turn; here, to one lock.
+#[test]
+fn turns_exclude_each_other_and_a_lock_that_is_not_there_excludes_nobody() {
+    let directory = empty_directory("turns");
+    let path = directory.join("lock");
+    fs::write(&path, "").unwrap();
+    let turn = |path: &std::path::Path| output::Turn::new(path.to_string_lossy().into_owned());
+    let inside = std::sync::atomic::AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut turn = turn(&path);
+                for _ in 0..200 {
+                    turn.take(|| {
+                        use std::sync::atomic::Ordering::SeqCst;
+                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                        thread::yield_now();
+                        inside.fetch_sub(1, SeqCst);
+                    });
+                }
+            });
+        }
+    });
+    assert_eq!(turn(std::path::Path::new("/no/such")).take(|| 7), 7);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_directory_is_no_log() {
     let settings = LogSettings { path: "/".into(), ..settings(AccessForm::Json) };
-    let error = Log::open(&settings).err().unwrap();
+    let error = Log::open(&settings, None).err().unwrap();
     assert!(error.starts_with("cannot open the access log \"/\": "), "{error}");
 }
 

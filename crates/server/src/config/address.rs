@@ -24,6 +24,36 @@ impl ListenAddress {
         Self::One(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
     }
 
+    /// Whether the kernel chooses the port.
+    #[must_use]
+    pub fn is_any_port(self) -> bool {
+        match self {
+            Self::One(address) => address.port() == 0,
+            Self::Everywhere(port) => port == 0,
+        }
+    }
+
+    /// The same address with a port so much higher; port 0 stays.
+    ///
+    /// # Errors
+    /// One line: there is no such port.
+    pub(crate) fn with_port_offset(self, offset: u16) -> Result<Self, String> {
+        if self.is_any_port() {
+            return Ok(self);
+        }
+        let add = |port: u16| {
+            port.checked_add(offset)
+                .ok_or_else(|| format!("no port is left for copy {offset} above {self}"))
+        };
+        Ok(match self {
+            Self::One(mut address) => {
+                address.set_port(add(address.port())?);
+                Self::One(address)
+            }
+            Self::Everywhere(port) => Self::Everywhere(add(port)?),
+        })
+    }
+
     /// The socket addresses to open. All but the first may be missing on this machine.
     #[must_use]
     pub fn socket_addresses(self) -> Vec<SocketAddr> {
@@ -77,6 +107,18 @@ mod tests {
         check("127.0.0.1:0", "127.0.0.1:0");
         check("[::]:80", "[::]:80");
         check("[fe80::1%2]:80", "[fe80::1%2]:80");
+    }
+
+    #[test]
+    fn ports_of_copies() {
+        let check = |text: &str, offset, expected: Option<&str>| {
+            let moved = text.parse::<ListenAddress>().unwrap().with_port_offset(offset).ok();
+            assert_eq!(moved.map(|address| address.to_string()).as_deref(), expected, "{text}");
+        };
+        check("127.0.0.1:8080", 2, Some("127.0.0.1:8082"));
+        check(":80", 1, Some(":81"));
+        check(":0", 1, Some(":0"));
+        check("65535", 1, None);
     }
 
     #[test]

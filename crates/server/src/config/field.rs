@@ -172,8 +172,19 @@ fn read_section<T: Clone>(
     }
 }
 
-/// The nearest name in this section; failing that, the same name in another section.
+/// Keys that have another name and other values now.
+const RENAMED: &[(&str, &str, &str)] = &[(
+    "socket",
+    "steering",
+    ": \"cpu\" is socket.listeners = \"reuseport-cpu\" now, \"none\" the default",
+)];
+
+/// What a key was renamed to; else the nearest name in this section; failing that, the same name in another section.
 fn hint<T>(section: &str, name: &str, keys: &[Key<T>]) -> String {
+    let renamed = RENAMED.iter().find(|(old, key, _)| (*old, *key) == (section, name));
+    if let Some((_, _, now)) = renamed {
+        return (*now).into();
+    }
     let prefix = join(section, "");
     let here = keys.iter().filter_map(|key| key.name.strip_prefix(&prefix));
     let near = did_you_mean(name, here.map(|rest| rest.split('.').next().unwrap_or(rest)));

@@ -20,8 +20,9 @@ use toml::de::DeTable;
 
 pub use address::ListenAddress;
 pub use settings::{
-    AUTO, AccessForm, CacheSettings, Division, EngineSettings, LimitSettings, LogSettings,
-    PartitionSettings, Settings, SocketSettings, Steering, TimeoutSettings,
+    AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, LimitSettings,
+    ListenerMode, LogSettings, PartitionSettings, SendfileChoice, Settings, SocketSettings,
+    TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
 pub(crate) use value::did_you_mean;
@@ -55,7 +56,25 @@ pub struct Arguments {
 pub struct Config {
     /// The settings.
     pub settings: Settings,
+    /// What is started as a worker process, where there are any.
+    pub worker_program: WorkerProgram,
     origins: Origins,
+}
+
+/// The program of worker processes: one that hands its arguments to [`crate::run_worker`].
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    /// The file to execute.
+    pub path: PathBuf,
+    /// What comes before the arguments of the worker process.
+    pub arguments: Vec<String>,
+}
+
+impl Default for WorkerProgram {
+    /// This program, even if its file has been replaced meanwhile, with a subcommand.
+    fn default() -> Self {
+        Self { path: "/proc/self/exe".into(), arguments: vec!["worker".into()] }
+    }
 }
 
 impl Config {
@@ -64,7 +83,7 @@ impl Config {
     /// # Errors
     /// One line: the place, what is wrong there, and what is allowed.
     pub fn load(arguments: &Arguments) -> Result<Self, String> {
-        let mut config = Self { settings: Settings::default(), origins: Origins::default() };
+        let mut config = Self::new();
         if let Some(path) = &arguments.config {
             config.read_file(path)?;
         }
@@ -72,6 +91,26 @@ impl Config {
         config.apply_directory(arguments)?;
         validate::check(&config.settings, &config.origins)?;
         Ok(config)
+    }
+
+    /// Reads what [`Config::show`] printed elsewhere: nothing is added to it, and relative paths
+    /// are relative to the directory where they were.
+    ///
+    /// # Errors
+    /// One line: the place, what is wrong there, and what is allowed.
+    pub(crate) fn read_effective(text: &str) -> Result<Self, String> {
+        let mut config = Self::new();
+        config.read(&Source { text, name: "effective configuration".into(), has_lines: true })?;
+        validate::check(&config.settings, &config.origins)?;
+        Ok(config)
+    }
+
+    fn new() -> Self {
+        Self {
+            settings: Settings::default(),
+            worker_program: WorkerProgram::default(),
+            origins: Origins::default(),
+        }
     }
 
     /// The whole configuration as TOML, with a comment per key that says where it comes from.

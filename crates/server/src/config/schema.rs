@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use engines::SendfileMode;
 use file_cache::PolicyKind;
 use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
 use site::negotiate::Coding;
@@ -11,7 +12,7 @@ use site::negotiate::Coding;
 use super::address::ListenAddress;
 use super::cpus;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
-use super::settings::{AccessForm, Division, Settings, Steering};
+use super::settings::{AccessForm, CacheScope, Division, ListenerMode, SendfileChoice, Settings};
 use super::value::{Fault, Unit, Value};
 
 const MIB: u64 = 1 << 20;
@@ -21,9 +22,10 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The keys of the file.
 pub(super) const KEYS: &[Key<Settings>] = &[
-    other("listen", read_listen, |s| show_list(s.listen.iter().map(|a| quote(&a.to_string())))),
+    other("listen", read_listen, |s| show_addresses(&s.listen)),
     other("host", read_hosts, |s| show_rows(HOST_KEYS, &s.hosts)),
     text("engine.name", |s| &mut s.engine.name),
+    number("engine.processes", 0..=1024, |s| &mut s.engine.processes),
     other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, u64::to_string)),
     other(
         "partitions.by",
@@ -35,6 +37,9 @@ pub(super) const KEYS: &[Key<Settings>] = &[
         show_list(s.partitions.cpus.iter().map(|list| quote(&cpus::show(list))))
     }),
     switch("partitions.pin", |s| &mut s.partitions.pin),
+    other("partitions.listen", read_partition_listen, |s| {
+        show_list(s.partitions.listen.iter().map(|list| show_addresses(list)))
+    }),
     bytes("cache.small_body_bytes_max", 0..=16 * MIB, |s| &mut s.cache.small_body_bytes_max),
     bytes("cache.bytes_max", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
     number_or("cache.descriptors_max", "auto", 0..=MIB, |s| &mut s.cache.descriptors_max),
@@ -46,6 +51,11 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     ),
     number_or("cache.revalidate_ms", "never", 0..=DAY_MS, |s| &mut s.cache.revalidate_ms),
     number("cache.first_level_slots_max", 1..=MIB, |s| &mut s.cache.first_level_slots_max),
+    other(
+        "cache.scope",
+        |s, v| v.choice(SCOPES).map(|scope| s.cache.scope = scope),
+        |s| show_choice(SCOPES, s.cache.scope),
+    ),
     number_or("limits.connections_max", "auto", 1..=16 * MIB, |s| &mut s.limits.connections_max),
     number("limits.requests_per_connection_max", 0..=u32::MAX as u64, |s| {
         &mut s.limits.requests_per_connection_max
@@ -73,9 +83,14 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     number("socket.backlog", 1..=65_535, |s| &mut s.socket.backlog),
     number("socket.defer_accept_s", 0..=60, |s| &mut s.socket.defer_accept_s),
     other(
-        "socket.steering",
-        |s, v| v.choice(STEERINGS).map(|steering| s.socket.steering = steering),
-        |s| show_choice(STEERINGS, s.socket.steering),
+        "socket.listeners",
+        |s, v| v.choice(LISTENER_MODES).map(|mode| s.socket.listeners = mode),
+        |s| show_choice(LISTENER_MODES, s.socket.listeners),
+    ),
+    other(
+        "socket.sendfile",
+        |s, v| v.choice(SENDFILE_CHOICES).map(|choice| s.socket.sendfile = choice),
+        |s| show_choice(SENDFILE_CHOICES, s.socket.sendfile),
     ),
 ];
 
@@ -135,12 +150,30 @@ const POLICIES: &[(&str, PolicyKind)] =
     &[("s3-fifo", PolicyKind::S3Fifo), ("lru", PolicyKind::Lru), ("clock", PolicyKind::Clock)];
 const ACCESS_FORMS: &[(&str, AccessForm)] =
     &[("off", AccessForm::Off), ("combined", AccessForm::Combined), ("json", AccessForm::Json)];
-const STEERINGS: &[(&str, Steering)] = &[("none", Steering::None), ("cpu", Steering::Cpu)];
 const DIVISIONS: &[(&str, Division)] = &[
     ("count", Division::Count),
     ("cache", Division::Cache),
     ("socket", Division::Socket),
     ("node", Division::Node),
+];
+const SCOPES: &[(&str, CacheScope)] = &[
+    ("auto", CacheScope::Auto),
+    ("worker", CacheScope::Worker),
+    ("partition", CacheScope::Partition),
+    ("process", CacheScope::Process),
+];
+const LISTENER_MODES: &[(&str, ListenerMode)] = &[
+    ("auto", ListenerMode::Auto),
+    ("shared", ListenerMode::Shared),
+    ("exclusive", ListenerMode::Exclusive),
+    ("reuseport", ListenerMode::ReusePort),
+    ("reuseport-cpu", ListenerMode::ReusePortCpu),
+];
+const SENDFILE_CHOICES: &[(&str, SendfileChoice)] = &[
+    ("auto", SendfileChoice::Auto),
+    ("nonblocking", SendfileChoice::Mode(SendfileMode::NonBlocking)),
+    ("blocking", SendfileChoice::Mode(SendfileMode::Blocking)),
+    ("probe", SendfileChoice::Mode(SendfileMode::Probe)),
 ];
 const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
 const SYMLINKS: &[(&str, Symlinks)] =
@@ -149,20 +182,34 @@ const CODINGS: &[(&str, Coding)] =
     &[("br", Coding::Brotli), ("zstd", Coding::Zstd), ("gzip", Coding::Gzip)];
 
 fn read_listen(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
-    let mut addresses: Vec<ListenAddress> = Vec::new();
-    value.list(|item| {
+    settings.listen = read_addresses(value, &mut Vec::new())?;
+    Ok(())
+}
+
+fn read_partition_listen(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
+    let mut seen = Vec::new();
+    settings.partitions.listen = value.list(|item| read_addresses(&item, &mut seen))?;
+    Ok(())
+}
+
+/// A list of addresses, none of which is among those `seen` before.
+fn read_addresses(
+    value: &Value<'_>,
+    seen: &mut Vec<ListenAddress>,
+) -> Result<Vec<ListenAddress>, Fault> {
+    let addresses = value.list(|item| {
         let address = item.text()?.parse().map_err(|why| item.fault(why))?;
-        if addresses.contains(&address) {
+        // Port 0 is another one each time.
+        if seen.contains(&address) && !address.is_any_port() {
             return Err(item.fault(format!("{address} is listed twice: keep one")));
         }
-        addresses.push(address);
-        Ok(())
+        seen.push(address);
+        Ok(address)
     })?;
     if addresses.is_empty() {
         return Err(value.must_be("a list of addresses"));
     }
-    settings.listen = addresses;
-    Ok(())
+    Ok(addresses)
 }
 
 fn read_hosts(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
@@ -258,6 +305,10 @@ fn read_redirect_status(row: &mut RedirectSettings, value: &Value<'_>) -> Result
 fn read_texts(value: &Value<'_>, place: &mut Vec<String>) -> Result<(), Fault> {
     *place = value.list(|item| item.text().map(String::from))?;
     Ok(())
+}
+
+fn show_addresses(addresses: &[ListenAddress]) -> String {
+    show_list(addresses.iter().map(|address| quote(&address.to_string())))
 }
 
 fn show_texts(texts: &[String]) -> String {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use engines::SendfileMode;
 use file_cache::PolicyKind;
 use site::host::HostSettings;
 
@@ -41,18 +42,13 @@ impl Default for Settings {
         Self {
             listen: vec![ListenAddress::LOCAL_8080],
             hosts: Vec::new(),
-            engine: EngineSettings { name: AUTO.into(), knobs: BTreeMap::new() },
-            partitions: PartitionSettings {
-                by: Division::Count,
-                count: 1,
-                cpus: Vec::new(),
-                pin: true,
-            },
+            engine: EngineSettings { name: AUTO.into(), processes: 0, knobs: BTreeMap::new() },
+            partitions: PartitionSettings::default(),
             cache: CacheSettings::default(),
             limits: LimitSettings::default(),
             timeouts: TimeoutSettings::default(),
             log: LogSettings::default(),
-            socket: SocketSettings { backlog: 4096, defer_accept_s: 1, steering: Steering::None },
+            socket: SocketSettings::default(),
         }
     }
 }
@@ -65,6 +61,8 @@ pub const AUTO: &str = "auto";
 pub struct EngineSettings {
     /// A name from the table of engines, or [`AUTO`].
     pub name: String,
+    /// Worker processes of each partition; 0 means as the engine has it.
+    pub processes: u64,
     /// Knobs that differ from the engine's defaults.
     pub knobs: BTreeMap<String, u64>,
 }
@@ -80,6 +78,15 @@ pub struct PartitionSettings {
     pub cpus: Vec<Vec<usize>>,
     /// Whether workers stay on the CPUs of their partition.
     pub pin: bool,
+    /// The addresses of each partition; empty means that all have those of `listen`.
+    pub listen: Vec<Vec<ListenAddress>>,
+}
+
+impl Default for PartitionSettings {
+    fn default() -> Self {
+        let by = Division::Count;
+        Self { by, count: 1, cpus: Vec::new(), pin: true, listen: Vec::new() }
+    }
 }
 
 /// What divides the CPUs of a machine.
@@ -112,6 +119,21 @@ pub struct CacheSettings {
     pub revalidate_ms: Option<u64>,
     /// Slots of each worker's own first level.
     pub first_level_slots_max: u64,
+    /// Who shares a second level.
+    pub scope: CacheScope,
+}
+
+/// Who shares a second level of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// As a partition.
+    Auto,
+    /// Nobody: each worker has one.
+    Worker,
+    /// The workers of a partition, as far as they are in one process.
+    Partition,
+    /// All workers of a process.
+    Process,
 }
 
 impl Default for CacheSettings {
@@ -124,6 +146,7 @@ impl Default for CacheSettings {
             policy: PolicyKind::S3Fifo,
             revalidate_ms: Some(1000),
             first_level_slots_max: 8192,
+            scope: CacheScope::Auto,
         }
     }
 }
@@ -236,15 +259,50 @@ pub struct SocketSettings {
     pub backlog: u64,
     /// Seconds the kernel waits for a first byte before it wakes the server; 0 does not wait.
     pub defer_accept_s: u64,
-    /// Which of several listeners on one address gets a connection.
-    pub steering: Steering,
+    /// Who has listeners of their own, and who is woken by an arrival.
+    pub listeners: ListenerMode,
+    /// How files are sent.
+    pub sendfile: SendfileChoice,
 }
 
-/// Which of several listeners on one address gets a connection.
+impl Default for SocketSettings {
+    fn default() -> Self {
+        Self {
+            backlog: 4096,
+            defer_accept_s: 1,
+            listeners: ListenerMode::Auto,
+            sendfile: SendfileChoice::Auto,
+        }
+    }
+}
+
+/// Who has listeners of their own, and who is woken by an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steering {
-    /// The kernel's hash of the addresses.
-    None,
-    /// The listener of the CPU on which the connection arrived.
-    Cpu,
+pub enum ListenerMode {
+    /// As the engine has it.
+    Auto,
+    /// One listener for each address; an arrival wakes all who wait.
+    Shared,
+    /// One listener for each address; an arrival wakes one of those who wait.
+    Exclusive,
+    /// Listeners of their own for all who accept, among which the kernel deals by its hash.
+    ReusePort,
+    /// The same, and the kernel deals by the CPU on which a connection arrives.
+    ReusePortCpu,
+}
+
+impl ListenerMode {
+    /// Whether the kernel deals connections out among several listeners.
+    pub(crate) fn is_reuse_port(self) -> bool {
+        matches!(self, Self::ReusePort | Self::ReusePortCpu)
+    }
+}
+
+/// How files are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendfileChoice {
+    /// The engine's usual way.
+    Auto,
+    /// This way, if the engine can afford it.
+    Mode(SendfileMode),
 }

@@ -6,7 +6,9 @@ mod documentation;
 mod freshness;
 mod in_memory;
 mod listing;
+mod modes;
 mod overload;
+mod processes;
 mod serving;
 mod stopping;
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use server::Server;
-use server::config::{Arguments, Config};
+use server::config::{Arguments, Config, WorkerProgram};
 use testkit::Temporary;
 
 /// A server of `directory` on a free port.
@@ -21,7 +21,15 @@ pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
         set: set.iter().map(ToString::to_string).collect(),
         ..Arguments::default()
     };
-    Config::load(&arguments).unwrap()
+    load(&arguments).unwrap()
+}
+
+/// A configuration whose worker processes are a program of these tests.
+pub(crate) fn load(arguments: &Arguments) -> Result<Config, String> {
+    let path = env!("CARGO_BIN_EXE_server-test-worker").into();
+    let mut config = Config::load(arguments)?;
+    config.worker_program = WorkerProgram { path, arguments: Vec::new() };
+    Ok(config)
 }
 
 pub(crate) fn connect(server: &Server) -> TcpStream {

@@ -1,0 +1,115 @@
+//! `ropewalk serve` with worker processes: what becomes of them when the server is told to stop, or
+//! dies.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use testkit::Temporary;
+
+use crate::server_process::{ServerProcess, ask};
+
+fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
+    directory.file("index.html", "<h1>Rope</h1>");
+    let mut arguments = vec!["--engine", "event-loop-copies", "--set", "engine.processes=2"];
+    arguments.extend(more);
+    ServerProcess::of(directory.path(), &arguments)
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|child| stat(*child).is_some_and(|fields| fields[1] == pid.to_string())).collect()
+}
+
+/// Whether a process runs, as opposed to one that has ended or is only still listed.
+fn is_running(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+}
+
+/// State, parent, … of a process (proc_pid_stat(5), from the third field on).
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(String::from).collect())
+}
+
+fn signal(name: &str, pid: u32) {
+    let kill = format!("kill -s {name} {pid}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if done() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}: not in ten seconds");
+}
+
+#[test]
+fn worker_processes_end_with_the_server() {
+    let directory = Temporary::new();
+    let server = server(&directory, &[]);
+    let workers = children(server.pid());
+    assert_eq!(workers.len(), 2);
+    // What a service manager or a terminal sends to all is for the supervisor only.
+    for worker in &workers {
+        ["TERM", "INT", "HUP", "USR1"].into_iter().for_each(|name| signal(name, *worker));
+    }
+    assert_eq!((0..8).filter(|_| server.status("/") == 200).count(), 8);
+    assert_eq!(children(server.pid()), workers, "none has ended");
+    let lines = server.stop();
+    assert_eq!(lines.last().unwrap(), "ropewalk: stopped after 8 requests on 8 connections");
+    assert!(!workers.into_iter().any(is_running));
+}
+
+#[test]
+fn worker_processes_end_when_the_supervisor_is_killed() {
+    let directory = Temporary::new();
+    let server = server(&directory, &[]);
+    let workers = children(server.pid());
+    let mut resting = server.connect();
+    assert_eq!(ask(&mut resting, "/"), Some(200));
+    signal("KILL", server.pid());
+    wait_until("the end of all", || !workers.iter().copied().any(is_running));
+    assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
+}
+
+#[test]
+fn a_worker_process_is_nothing_to_start_by_hand() {
+    let (status, _, errors) = crate::run(&["worker", "0", "0/1/1024", "1000"]);
+    assert_eq!(status, 2);
+    let expected = "ropewalk: only a server that runs starts worker processes: descriptor 1000 is \
+                    not open\n";
+    assert_eq!(errors, expected);
+    assert!(!crate::run(&["help"]).1.contains("worker"), "nor is it in the help");
+}
+
+#[test]
+fn lines_of_several_processes_on_standard_output_are_whole() {
+    let directory = Temporary::new();
+    let out = directory.path().join("out.log");
+    directory.file("index.html", "<h1>Rope</h1>");
+    let script = "exec \"$0\" \"$@\" >\"$OUT\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, crate::server_process::ROPEWALK]).env("OUT", &out);
+    crate::server_process::serve(&mut command, directory.path());
+    command.args(["--engine", "event-loop-shared-listener", "--set", "engine.processes=2"]);
+    command.args(["--log", "json", "--set", "log.buffer_bytes=1024"]);
+    let server = ServerProcess::start(&mut command);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..100).for_each(|_| assert_eq!(server.status("/"), 200)));
+        }
+    });
+    server.stop();
+    let text = fs::read_to_string(out).unwrap();
+    assert_eq!(text.lines().count(), 400);
+    let whole = |line: &str| line.starts_with("{\"time\":") && line.ends_with('}');
+    assert!(text.lines().all(whole));
+}

@@ -1,0 +1,67 @@
+//! `event-loop-copies`: N-copy, several independent event-driven servers (Harji 2010, chapter 4;
+//! Genevès 2012, §II.B; Radhakrishnan 2019, §2.1.1).
+//!
+//! Its essential mechanism: processes that share nothing, not even a cache, each an event loop with
+//! a listener of its own; the kernel deals connections out among them (`SO_REUSEPORT`), or as in
+//! the papers each has a port of its own and the clients choose. What it leaves out: balance, and
+//! economy. A copy with busier connections gets no help, and each keeps the same files in memory.
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::loops::Loops;
+use crate::parts::reactor::{self, Reactor};
+use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop-copies",
+    family: "events",
+    paper: "N-copy (Harji 2010; Geneves 2012, section II.B)",
+    about: "processes that share nothing, each an event loop with its own listener",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const PROCESSES: Knob = Knob {
+    name: "processes",
+    about: "copies in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const PORTS: Knob = Knob {
+    name: "ports",
+    about: "1: each copy has ports of its own, consecutive from the configured ones",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+const KNOBS: &[Knob] = &[
+    PROCESSES,
+    PORTS,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let count = match knobs.get_usize(PROCESSES.name) {
+        0 => cpus.max(1),
+        count => count,
+    };
+    let processes = Processes {
+        count,
+        listeners_per_process: true,
+        own_ports: knobs.get(PORTS.name) == 1,
+        single_threaded: false,
+    };
+    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make)?))
+}

@@ -1,0 +1,57 @@
+//! `event-loop-shared-listener`: SYMPED, the symmetric multi-process event-driven server (Pariag et
+//! al., EuroSys 2007, §4.1; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
+//!
+//! Its essential mechanism: processes that share one listener and nothing else, each an event loop.
+//! Whoever is free accepts, and while one waits for the disk the kernel runs another. An arrival
+//! wakes one of those that wait (`EPOLLEXCLUSIVE`), and who is nearly full or was first often enough
+//! lets others go first, as in nginx. What it leaves out: a common cache, which shared-SYMPED adds.
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::gate;
+use crate::parts::loops::Loops;
+use crate::parts::reactor::{self, Reactor};
+use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop-shared-listener",
+    family: "events",
+    paper: "SYMPED (EuroSys 2007, section 4.1)",
+    about: "processes that share one listener, each an event loop",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const PROCESSES: Knob = Knob {
+    name: "processes",
+    about: "event loops in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const KNOBS: &[Knob] = &[
+    PROCESSES,
+    gate::ACCEPT_GATE_EIGHTHS,
+    gate::REQUEUE_EVERY,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let count = match knobs.get_usize(PROCESSES.name) {
+        0 => cpus.max(1),
+        count => count,
+    };
+    let processes =
+        Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
+    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make_gated)?))
+}

@@ -1,0 +1,214 @@
+//! What of a server runs in this process: its share of the workers, with their caches, log and
+//! counters.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engines::jobs::Runner;
+use engines::{Engine, MakeWorker, PartitionStart, Start, WorkerStart};
+use file_cache::Cache;
+use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
+use site::Site;
+use site::resource::Entry;
+
+use crate::access_log::{Log, LogEnds};
+use crate::config::{CacheScope, Settings};
+use crate::layout::{Part, Share};
+use crate::processes::PlaceLedger;
+use crate::ready::{self, Ready};
+
+/// An engine that runs in this process.
+pub(crate) struct Local {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) counters: Arc<CounterBook>,
+    caches: Vec<Arc<Cache<Entry>>>,
+    /// What had left the caches when workers were last told of it.
+    evictions_told: u64,
+}
+
+impl Local {
+    /// Starts a share of the server, with the sets of listeners of the whole layout; those that
+    /// belong to others may be empty.
+    ///
+    /// # Errors
+    /// One line: what could not be opened or started.
+    pub(crate) fn start(
+        settings: &Settings,
+        ready: &Ready,
+        share: &Share,
+        sets: &[Vec<OwnedFd>],
+        log: Option<&Log>,
+        counters: CounterBook,
+    ) -> Result<Self, String> {
+        let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
+            .map_err(|why| format!("cannot open a root: {why}"))?;
+        let counters = Arc::new(counters);
+        let caches = Vec::new();
+        let mut assembly =
+            Assembly { settings, ready, share, log, counters: Arc::clone(&counters), caches };
+        let partitions = assembly.partitions(sets)?;
+        let start = Start {
+            partitions,
+            runner: Arc::new(runner),
+            connections_max: ready.descriptors.connections,
+            sendfile: ready.sendfile,
+            exclusive_wakeups: ready.layout.exclusive_wakeups,
+            knobs: ready.engine.knobs.clone(),
+        };
+        let (spec, caches) = (ready.engine.spec, assembly.caches);
+        let engine =
+            (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
+        Ok(Self { engine, counters, caches, evictions_told: 0 })
+    }
+
+    /// Wakes workers if something has left a cache since the last call: one that sleeps may have
+    /// it open still.
+    pub(crate) fn keep_house(&mut self) {
+        let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
+        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+            self.engine.keep_house();
+        }
+    }
+}
+
+/// The counters of all workers of this process.
+pub(crate) enum CounterBook {
+    /// In its own memory.
+    Own(Mutex<Vec<Arc<Counters>>>),
+    /// In memory that outlives it.
+    Shared(PlaceLedger),
+}
+
+impl Default for CounterBook {
+    fn default() -> Self {
+        Self::Own(Mutex::default())
+    }
+}
+
+impl CounterBook {
+    /// The counters of all workers until now.
+    pub(crate) fn all(&self) -> Vec<Arc<Counters>> {
+        match self {
+            Self::Own(list) => lock(list).clone(),
+            Self::Shared(ledger) => ledger.counters(),
+        }
+    }
+
+    /// Counters for one more worker.
+    fn open(&self) -> Arc<Counters> {
+        match self {
+            Self::Own(list) => {
+                let counters = Arc::new(Counters::default());
+                lock(list).push(Arc::clone(&counters));
+                counters
+            }
+            Self::Shared(ledger) => Arc::new(ledger.open()),
+        }
+    }
+}
+
+fn lock(list: &Mutex<Vec<Arc<Counters>>>) -> MutexGuard<'_, Vec<Arc<Counters>>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts workers together from what they share.
+struct Assembly<'a> {
+    settings: &'a Settings,
+    ready: &'a Ready,
+    share: &'a Share,
+    log: Option<&'a Log>,
+    counters: Arc<CounterBook>,
+    caches: Vec<Arc<Cache<Entry>>>,
+}
+
+impl Assembly<'_> {
+    fn partitions(&mut self, sets: &[Vec<OwnedFd>]) -> Result<Vec<PartitionStart>, String> {
+        let share = self.share;
+        share.parts.iter().map(|part| self.partition(part, sets)).collect()
+    }
+
+    fn partition(&mut self, part: &Part, sets: &[Vec<OwnedFd>]) -> Result<PartitionStart, String> {
+        let failed = |why| format!("cannot share a listener: {why}");
+        let shop = Arc::new(self.shop(part.plan.workers));
+        let mut workers = Vec::new();
+        for index in 0..part.plan.workers {
+            // Where there are fewer sets than workers, they copy them.
+            let set = &sets[part.sets.start + index % part.sets.len()];
+            let listeners = set.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
+            let worker = match self.settings.cache.scope {
+                CacheScope::Worker if index > 0 => self.shop(1).make(),
+                _ => shop.make(),
+            };
+            let cpu = part.cpus.get(index % part.cpus.len().max(1)).copied();
+            workers.push(WorkerStart { worker, cpu, listeners: listeners.map_err(failed)? });
+        }
+        let more: MakeWorker = Arc::new(move || shop.make());
+        Ok(PartitionStart { cpus: part.cpus.clone(), workers, more })
+    }
+
+    /// Where workers that share a cache are made.
+    fn shop(&mut self, workers: usize) -> Shop {
+        let (ready, settings) = (self.ready, &self.settings.cache);
+        let cache = match self.caches.first() {
+            Some(first) if settings.scope == CacheScope::Process => Arc::clone(first),
+            _ => self.cache(workers),
+        };
+        Shop {
+            site: Arc::clone(&ready.site),
+            limits: Arc::clone(&ready.limits),
+            listings: Arc::clone(&ready.listings),
+            cache,
+            first_level_slots_max: settings.first_level_slots_max as usize,
+            revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
+            log: self.log.map(Log::ends),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+
+    /// One more cache.
+    fn cache(&mut self, workers: usize) -> Arc<Cache<Entry>> {
+        let (settings, ready) = (self.settings, self.ready);
+        let count = |share: &Share| match settings.cache.scope {
+            CacheScope::Worker => share.workers(),
+            CacheScope::Auto | CacheScope::Partition => share.parts.len(),
+            CacheScope::Process => 1,
+        };
+        let all = ready.layout.shares.iter().map(count).sum();
+        let workers = match settings.cache.scope {
+            CacheScope::Worker => 1,
+            CacheScope::Auto | CacheScope::Partition => workers,
+            CacheScope::Process => self.share.workers(),
+        };
+        let cache =
+            ready::cache(settings, ready.descriptors.cache, all, count(self.share), workers);
+        self.caches.push(Arc::clone(&cache));
+        cache
+    }
+}
+
+/// Where the workers of a partition are made, at the start and later.
+struct Shop {
+    site: Arc<Site>,
+    limits: Arc<Limits>,
+    listings: Arc<Listings>,
+    cache: Arc<Cache<Entry>>,
+    first_level_slots_max: usize,
+    revalidate_us: u64,
+    log: Option<LogEnds>,
+    counters: Arc<CounterBook>,
+}
+
+impl Shop {
+    fn make(&self) -> Worker {
+        Worker::new(WorkerParts {
+            site: Arc::clone(&self.site),
+            limits: Arc::clone(&self.limits),
+            listings: Arc::clone(&self.listings),
+            cache: Arc::clone(&self.cache),
+            first_level_slots_max: self.first_level_slots_max,
+            revalidate_us: self.revalidate_us,
+            log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
+            counters: self.counters.open(),
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! What worker processes have done, in memory that outlives them: the counters of their workers
+//! and of the access log.
+//!
+//! Each place (a worker process and those that replace it) has a stretch of cells: a few for
+//! itself, then the counters of one worker after the other. Nobody ever waits here: a process may
+//! be killed at any instruction.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use session::{Counter, Counters};
+
+use crate::report;
+
+/// Workers of one place that can be counted: threads that are made on demand have a worker each.
+/// Cells that no worker has take no memory.
+const WORKERS_MAX: usize = 1 << 14;
+
+/// Cells of a place before those of its workers; a multiple of a cache line.
+const OWN_CELLS: usize = 16;
+
+const PLACE_CELLS: usize = OWN_CELLS + WORKERS_MAX * Counters::CELLS;
+
+// The own cells of a place.
+/// How many workers the process that is there now has made.
+const MADE: usize = 0;
+/// The most workers that any process of the place has made.
+const USED: usize = 1;
+const LINES_WRITTEN: usize = 2;
+const LINES_DROPPED: usize = 3;
+/// How often the log was to be opened anew.
+const LOG_REOPENED: usize = 4;
+
+/// The cells of all places.
+#[derive(Clone, Copy)]
+pub(crate) struct Ledger(&'static [AtomicU64]);
+
+/// The cells of one place.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaceLedger(&'static [AtomicU64]);
+
+impl Ledger {
+    /// A new one, with the file that other processes map.
+    pub(crate) fn create(places: usize) -> io::Result<(OwnedFd, Self)> {
+        let file = os::shared_memory::create_cells(places * PLACE_CELLS)?;
+        let ledger = Self::open(std::os::fd::AsFd::as_fd(&file))?;
+        Ok((file, ledger))
+    }
+
+    /// One that another process has made.
+    pub(crate) fn open(file: BorrowedFd<'_>) -> io::Result<Self> {
+        os::shared_memory::map_cells(file).map(Self)
+    }
+
+    /// The cells of one place, if it has that many.
+    pub(crate) fn place(self, index: usize) -> Option<PlaceLedger> {
+        let start = index * PLACE_CELLS;
+        self.0.get(start..start + PLACE_CELLS).map(PlaceLedger)
+    }
+
+    /// The counters of all workers there have been.
+    pub(crate) fn counters(self) -> Vec<Arc<Counters>> {
+        self.places().flat_map(PlaceLedger::counters).collect()
+    }
+
+    /// Log lines of all places that could not be written.
+    pub(crate) fn lines_dropped(self) -> u64 {
+        self.places().map(|place| place.lines_dropped().get()).sum()
+    }
+
+    /// Notes that the log is to be opened anew, for the `generation`-th time.
+    pub(crate) fn reopen_log(self, generation: u64) {
+        for place in self.places() {
+            place.log_generation().store(generation, Ordering::Relaxed);
+        }
+    }
+
+    fn places(self) -> impl Iterator<Item = PlaceLedger> {
+        self.0.chunks_exact(PLACE_CELLS).map(PlaceLedger)
+    }
+}
+
+impl PlaceLedger {
+    /// Counters for one more worker of the process. They go on from what a worker of an earlier
+    /// process has counted there.
+    pub(crate) fn open(self) -> Counters {
+        let index = self.0[MADE].fetch_add(1, Ordering::Relaxed) as usize;
+        if index == WORKERS_MAX {
+            report(&format!("of more than {WORKERS_MAX} workers in a process, some do not count"));
+        }
+        if index >= WORKERS_MAX {
+            return Counters::default();
+        }
+        self.0[USED].fetch_max(index as u64 + 1, Ordering::Relaxed);
+        self.counters_of(index)
+    }
+
+    /// The counters of all workers the place has had.
+    pub(crate) fn counters(self) -> Vec<Arc<Counters>> {
+        let used = self.0[USED].load(Ordering::Relaxed) as usize;
+        (0..used).map(|index| Arc::new(self.counters_of(index))).collect()
+    }
+
+    /// Log lines that were written.
+    pub(crate) fn lines_written(self) -> Counter {
+        Counter::shared(&self.0[LINES_WRITTEN])
+    }
+
+    /// Log lines that could not be written.
+    pub(crate) fn lines_dropped(self) -> Counter {
+        Counter::shared(&self.0[LINES_DROPPED])
+    }
+
+    /// Changes when the log is to be opened anew.
+    pub(crate) fn log_generation(self) -> &'static AtomicU64 {
+        &self.0[LOG_REOPENED]
+    }
+
+    /// Settles what a process that was there has left: none of its connections is open any more,
+    /// and lines that it had not handed on when it was killed are lost.
+    pub(crate) fn settle(self, has_log: bool) {
+        let counters = self.counters();
+        counters.iter().for_each(|counters| counters.connections_open.reset());
+        if has_log {
+            let requests: u64 = counters.iter().map(|counters| counters.requests.get()).sum();
+            let known = self.lines_written().get() + self.lines_dropped().get();
+            self.lines_dropped().add_together(requests.saturating_sub(known));
+        }
+    }
+
+    /// Makes the counters ready for the next process at this place.
+    pub(crate) fn begin_anew(self) {
+        self.0[MADE].store(0, Ordering::Relaxed);
+    }
+
+    fn counters_of(self, index: usize) -> Counters {
+        let start = OWN_CELLS + index * Counters::CELLS;
+        Counters::shared(&self.0[start..start + Counters::CELLS])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_outlive_the_process_and_go_on() {
+        let (file, ledger) = Ledger::create(2).unwrap();
+        let there = Ledger::open(std::os::fd::AsFd::as_fd(&file)).unwrap();
+        let (place, here) = (there.place(1).unwrap(), ledger.place(1).unwrap());
+        let (one, two) = (place.open(), place.open());
+        one.requests.add(5);
+        one.connections_open.add(1);
+        two.requests.add(6);
+        place.lines_written().add_together(8);
+        let requests = |place: PlaceLedger| {
+            place.counters().iter().map(|counters| counters.requests.get()).sum::<u64>()
+        };
+        assert_eq!(requests(here), 11);
+        here.settle(true);
+        assert_eq!(here.lines_dropped().get(), 3);
+        here.settle(true);
+        assert_eq!(here.lines_dropped().get(), 3, "settled once");
+        assert_eq!(one.connections_open.get(), 0);
+        here.begin_anew();
+        let again = place.open();
+        again.requests.add(1);
+        assert_eq!((requests(here), here.counters().len()), (12, 2));
+        assert_eq!(requests(ledger.place(0).unwrap()), 0);
+        assert!(ledger.place(2).is_none());
+    }
+
+    #[test]
+    fn more_workers_than_cells_are_served_all_the_same() {
+        let (_file, ledger) = Ledger::create(1).unwrap();
+        let place = ledger.place(0).unwrap();
+        place.0[MADE].store(WORKERS_MAX as u64 - 1, Ordering::Relaxed);
+        place.open().requests.add(1);
+        place.open().requests.add(1);
+        assert_eq!(place.counters().len(), WORKERS_MAX);
+    }
+}

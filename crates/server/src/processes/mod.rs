@@ -1,0 +1,49 @@
+//! Worker processes: a supervisor that starts and replaces them, and what runs in each.
+//!
+//! The server's own process opens the listeners and starts each worker process by exec of its own
+//! program, never by fork alone: what a copied address space holds (locks, threads that are not
+//! there) is no concern of anybody then. A worker process is given descriptors: its listeners, the
+//! effective configuration as a text, the cells that it counts in, and one end of a socket pair, on
+//! which the supervisor tells it what to do and it says how it fares. When that socket closes, the
+//! supervisor has died, and the worker process drains and ends.
+
+mod ledger;
+mod place;
+mod supervisor;
+mod worker;
+
+pub(crate) use ledger::{Ledger, PlaceLedger};
+pub(crate) use place::Crew;
+pub(crate) use supervisor::Supervisor;
+pub use worker::run_worker;
+
+/// What a supervisor tells a worker process: a byte each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    StopAccepting,
+    Drain,
+    Abort,
+    ReopenLog,
+}
+
+impl Order {
+    fn byte(self) -> u8 {
+        match self {
+            Self::StopAccepting => b's',
+            Self::Drain => b'd',
+            Self::Abort => b'a',
+            Self::ReopenLog => b'l',
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        let all = [Self::StopAccepting, Self::Drain, Self::Abort, Self::ReopenLog];
+        all.into_iter().find(|order| order.byte() == byte)
+    }
+}
+
+/// What a worker process says when it serves.
+const READY: u8 = b'r';
+
+/// What a worker process says before the reason why it ends, in one line.
+const FAILED: u8 = b'f';

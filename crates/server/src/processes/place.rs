@@ -1,0 +1,132 @@
+//! One place: a worker process, and those that replace it.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use super::{FAILED, Order, READY};
+use crate::config::WorkerProgram;
+
+/// What worker processes are started with.
+pub(crate) struct Crew {
+    pub(crate) program: WorkerProgram,
+    /// The machine as the server saw it when it started.
+    pub(crate) machine: String,
+    /// The effective configuration.
+    pub(crate) configuration: OwnedFd,
+    /// The file of the ledger.
+    pub(crate) ledger: OwnedFd,
+}
+
+/// A worker process that has been started.
+pub(super) struct Process {
+    child: Child,
+    pub(super) control: UnixStream,
+    said: Vec<u8>,
+    /// Whether it will say no more.
+    pub(super) is_silent: bool,
+}
+
+impl Crew {
+    /// Starts the worker process of a place with these listeners.
+    pub(super) fn start(&self, place: usize, listeners: &[OwnedFd]) -> io::Result<Process> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut passed =
+            vec![OwnedFd::from(theirs), self.configuration.try_clone()?, self.ledger.try_clone()?];
+        for listener in listeners {
+            passed.push(listener.try_clone()?);
+        }
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.arguments);
+        command.arg(place.to_string()).arg(&self.machine);
+        command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));
+        // Ctrl-C is for the supervisor, which tells the others.
+        command.process_group(0).stdin(Stdio::null());
+        os::inheritance::pass_on(&mut command, passed);
+        let child = command.spawn()?;
+        ours.set_nonblocking(true)?;
+        Ok(Process { child, control: ours, said: Vec::new(), is_silent: false })
+    }
+}
+
+impl Process {
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it serves.
+    pub(super) fn wait_ready(&mut self, patience: Duration) -> Result<(), String> {
+        let wait = |stream: &UnixStream| {
+            stream.set_nonblocking(false)?;
+            stream.set_read_timeout(Some(patience))
+        };
+        wait(&self.control).map_err(|why| why.to_string())?;
+        let mut byte = [0];
+        match self.control.read(&mut byte) {
+            Ok(1) if byte[0] == READY => {
+                self.control.set_nonblocking(true).map_err(|why| why.to_string())
+            }
+            Ok(_) => {
+                self.said.extend(byte);
+                let _ = self.control.read_to_end(&mut self.said); // then there is no reason
+                let status = self.child.wait().map_err(|why| why.to_string())?;
+                Err(self.reason(status))
+            }
+            Err(why) => Err(format!("it does not say that it is ready: {why}")),
+        }
+    }
+
+    pub(super) fn tell(&mut self, order: Order) {
+        // It fails only if the process has ended, which is noticed elsewhere.
+        let _ = self.control.write(&[order.byte()]);
+    }
+
+    /// Takes what it has said.
+    pub(super) fn listen(&mut self) {
+        let mut buffer = [0; 256];
+        loop {
+            match self.control.read(&mut buffer) {
+                Ok(0) => return self.is_silent = true,
+                Ok(count) => self.said.extend_from_slice(&buffer[..count]),
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.is_silent = true,
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().ok().flatten()?;
+        self.listen();
+        Some(status)
+    }
+
+    /// Why it said it would end.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let start = self.said.iter().position(|byte| *byte == FAILED)? + 1;
+        Some(String::from_utf8_lossy(&self.said[start..]).into_owned())
+    }
+
+    /// Why it ended, in its own words or by its status.
+    pub(super) fn reason(&self, status: ExitStatus) -> String {
+        self.complaint().unwrap_or_else(|| match status.signal() {
+            Some(signal) => format!("ended by signal {signal}"),
+            None => format!("ended with status {}", status.code().unwrap_or_default()),
+        })
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill(); // it has ended already
+    }
+
+    /// Ends it at once, and waits for that.
+    pub(super) fn kill_and_wait(mut self) {
+        self.kill();
+        let _ = self.child.wait(); // it is ours
+    }
+}

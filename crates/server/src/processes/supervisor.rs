@@ -1,0 +1,350 @@
+//! The supervisor: an engine whose workers are processes. It passes on what the engine is told,
+//! and replaces those that die.
+//!
+//! It holds the listeners of all processes open, so that connections that wait at one whose process
+//! has died are served by the next. It gives up when the process of one place dies again and again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use engines::Engine;
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::event::Wake;
+
+use super::place::{Crew, Process};
+use super::{Ledger, Order};
+use crate::access_log::Reopener;
+use crate::report;
+
+/// How long a worker process may take until it serves.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A place whose process dies so often within so long a time is given up.
+const DEATHS_MAX: usize = 5;
+const DEATHS_WITHIN_US: u64 = 10_000_000;
+
+/// How long processes may take to end after they were told to close all connections.
+const ABORT_PATIENCE_US: u64 = 5_000_000;
+
+/// The key of the wake-up call among those of places.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// An engine in worker processes.
+pub(crate) struct Supervisor {
+    told: Arc<Told>,
+    thread: JoinHandle<()>,
+}
+
+/// What the supervisor's thread is told, and what it tells.
+struct Told {
+    stop_accepting: AtomicBool,
+    drain: AtomicBool,
+    abort: AtomicBool,
+    /// How often the log was to be opened anew.
+    reopen: AtomicU64,
+    wake: Wake,
+    failure: OnceLock<String>,
+    /// The processes of all places that have one.
+    pids: Mutex<Vec<u32>>,
+}
+
+impl Supervisor {
+    /// Starts a process for each list of listeners and waits until all serve.
+    ///
+    /// # Errors
+    /// One line: which cannot be started, or why one does not serve. None is left then.
+    pub(crate) fn start(
+        crew: Crew,
+        ledger: Ledger,
+        has_log: bool,
+        listeners: Vec<Vec<OwnedFd>>,
+    ) -> Result<Self, String> {
+        let failed = |why: io::Error| format!("cannot supervise: {why}");
+        let told = Arc::new(Told::new().map_err(failed)?);
+        let places = listeners.into_iter().map(Place::new).collect();
+        let mut keeper = Keeper {
+            crew,
+            ledger,
+            has_log,
+            places,
+            told: Arc::clone(&told),
+            epoll: Epoll::new().map_err(failed)?,
+            is_stopping: false,
+            is_draining: false,
+            abort_until: None,
+            reopened: 0,
+        };
+        if let Err(why) = keeper.start_all() {
+            keeper.end_all();
+            return Err(why);
+        }
+        let thread = thread::Builder::new().name("supervisor".into());
+        let thread = thread.spawn(move || keeper.run()).map_err(failed)?;
+        Ok(Self { told, thread })
+    }
+
+    /// The processes there are now.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.told.lock_pids().clone()
+    }
+
+    /// Something that has all processes open their log anew.
+    pub(crate) fn log_reopener(&self) -> Reopener {
+        let told = Arc::clone(&self.told);
+        Reopener::new(move || {
+            told.reopen.fetch_add(1, Ordering::Release);
+            told.wake.notify();
+        })
+    }
+}
+
+impl Engine for Supervisor {
+    fn stop_accepting(&mut self) {
+        self.told.set(&self.told.stop_accepting);
+    }
+
+    fn drain(&mut self) {
+        self.told.set(&self.told.drain);
+    }
+
+    fn abort(&mut self) {
+        self.told.set(&self.told.abort);
+    }
+
+    /// Each worker process does so by itself.
+    fn keep_house(&self) {}
+
+    fn failure(&self) -> Option<&str> {
+        self.told.failure.get().map(String::as_str)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    fn join(self: Box<Self>) -> io::Result<()> {
+        self.thread.join().map_err(|_| io::Error::other("the supervisor panicked"))?;
+        self.told.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
+    }
+}
+
+impl Told {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            stop_accepting: AtomicBool::new(false),
+            drain: AtomicBool::new(false),
+            abort: AtomicBool::new(false),
+            reopen: AtomicU64::new(0),
+            wake: Wake::new()?,
+            failure: OnceLock::new(),
+            pids: Mutex::default(),
+        })
+    }
+
+    fn set(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::Release);
+        self.wake.notify();
+    }
+
+    fn lock_pids(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(flag: &AtomicBool) -> bool {
+        flag.load(Ordering::Acquire)
+    }
+}
+
+/// A place with the process that is there now.
+struct Place {
+    listeners: Vec<OwnedFd>,
+    process: Option<Process>,
+    /// When processes died here, in microseconds.
+    deaths: VecDeque<u64>,
+}
+
+impl Place {
+    fn new(listeners: Vec<OwnedFd>) -> Self {
+        Self { listeners, process: None, deaths: VecDeque::new() }
+    }
+
+    /// Whether a process has died here too often lately. Notes that one just did.
+    fn is_hopeless(&mut self, now: u64) -> bool {
+        self.deaths.push_back(now);
+        while self.deaths.front().is_some_and(|death| now - death > DEATHS_WITHIN_US) {
+            self.deaths.pop_front();
+        }
+        self.deaths.len() >= DEATHS_MAX
+    }
+}
+
+/// The supervisor's thread.
+struct Keeper {
+    crew: Crew,
+    ledger: Ledger,
+    has_log: bool,
+    places: Vec<Place>,
+    told: Arc<Told>,
+    epoll: Epoll,
+    is_stopping: bool,
+    is_draining: bool,
+    /// Until when processes may take that were told to close everything.
+    abort_until: Option<u64>,
+    reopened: u64,
+}
+
+impl Keeper {
+    fn start_all(&mut self) -> Result<(), String> {
+        let failed = |why: io::Error| format!("cannot supervise: {why}");
+        self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(failed)?;
+        for index in 0..self.places.len() {
+            self.start_one(index)?;
+        }
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let process = place.process.iter_mut().next();
+            let ready = process.map_or(Ok(()), |process| process.wait_ready(START_PATIENCE));
+            ready.map_err(|why| format!("worker process {index}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn start_one(&mut self, index: usize) -> Result<(), String> {
+        let failed = |why: io::Error| format!("cannot start worker process {index}: {why}");
+        let place = &mut self.places[index];
+        if let Some(ledger) = self.ledger.place(index) {
+            ledger.begin_anew();
+        }
+        let process = self.crew.start(index, &place.listeners).map_err(failed)?;
+        let watched =
+            self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
+        place.process = Some(process);
+        self.note_pids();
+        watched
+    }
+
+    fn note_pids(&self) {
+        let processes = self.places.iter().filter_map(|place| place.process.as_ref());
+        *self.told.lock_pids() = processes.map(Process::pid).collect();
+    }
+
+    /// Ends what has been started in vain.
+    fn end_all(&mut self) {
+        let processes = self.places.iter_mut().filter_map(|place| place.process.take());
+        processes.for_each(Process::kill_and_wait);
+    }
+
+    /// Until all processes have ended.
+    fn run(mut self) {
+        let mut events = EventBuffer::with_capacity(64);
+        while self.places.iter().any(|place| place.process.is_some()) {
+            if let Err(why) = self.epoll.wait(&mut events, Some(self.timeout_ms())) {
+                let _ = self.told.failure.set(format!("the supervisor cannot wait: {why}"));
+                return self.end_all();
+            }
+            for event in (0..events.len()).filter_map(|index| events.get(index)) {
+                match event.key {
+                    WAKE_KEY => self.told.wake.clear(),
+                    place => self.listen(place as usize),
+                }
+            }
+            self.obey();
+            (0..self.places.len()).for_each(|index| self.look_after(index));
+        }
+    }
+
+    /// A process whose socket has closed is about to end. One that forked may end without.
+    fn timeout_ms(&self) -> u32 {
+        const USUALLY: u32 = 250;
+        const SOON: u32 = 2;
+        let processes = || self.places.iter().filter_map(|place| place.process.as_ref());
+        if processes().any(|process| process.is_silent) { SOON } else { USUALLY }
+    }
+
+    fn listen(&mut self, index: usize) {
+        let place = self.places.get_mut(index).and_then(|place| place.process.as_mut());
+        let Some(process) = place else { return };
+        process.listen();
+        if process.is_silent {
+            let _ = self.epoll.remove(process.control.as_fd()); // it is in the set
+        }
+    }
+
+    /// Passes on what was told.
+    fn obey(&mut self) {
+        if !self.is_stopping && Told::is(&self.told.stop_accepting) {
+            self.is_stopping = true;
+            // The last to close a listener resets who waits at it: the processes take them first.
+            self.places.iter_mut().for_each(|place| place.listeners.clear());
+            self.tell_all(Order::StopAccepting);
+        }
+        if !self.is_draining && Told::is(&self.told.drain) {
+            self.is_draining = true;
+            self.tell_all(Order::Drain);
+        }
+        if self.abort_until.is_none() && Told::is(&self.told.abort) {
+            self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
+            self.tell_all(Order::Abort);
+        }
+        if self.abort_until.is_some_and(|until| until < os::clock::now()) {
+            self.processes().for_each(Process::kill);
+        }
+        let reopen = self.told.reopen.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.reopened, reopen) != reopen {
+            self.ledger.reopen_log(reopen);
+            self.tell_all(Order::ReopenLog);
+        }
+    }
+
+    fn tell_all(&mut self, order: Order) {
+        self.processes().for_each(|process| process.tell(order));
+    }
+
+    fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.places.iter_mut().filter_map(|place| place.process.as_mut())
+    }
+
+    /// Notices the end of a place's process, and replaces it if it was not meant to end.
+    fn look_after(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        let Some(status) = place.process.as_mut().and_then(Process::ended) else { return };
+        let Some(process) = place.process.take() else { return };
+        self.note_pids();
+        if let Some(ledger) = self.ledger.place(index) {
+            ledger.settle(self.has_log);
+        }
+        let name = format!("worker process {index} (pid {})", process.pid());
+        if self.is_stopping {
+            return self.note_end(&name, &process, status);
+        }
+        let reason = format!("{name}: {}", process.reason(status));
+        if self.places[index].is_hopeless(os::clock::now()) {
+            report(&reason);
+            let times = DEATHS_MAX;
+            return self
+                .fail(format!("{reason}; {times} times within 10 s: not replaced any more"));
+        }
+        report(&format!("{reason}; another takes its place"));
+        if let Err(why) = self.start_one(index) {
+            self.fail(why);
+        }
+    }
+
+    /// What is left to say of one that was to end.
+    fn note_end(&self, name: &str, process: &Process, status: ExitStatus) {
+        if let Some(complaint) = process.complaint() {
+            self.fail(format!("{name}: {complaint}"));
+        } else if !status.success() && self.abort_until.is_none() {
+            report(&format!("{name}: {}; its connections are cut off", process.reason(status)));
+        }
+    }
+
+    fn fail(&self, why: String) {
+        let _ = self.told.failure.set(why); // the first is the one to tell
+    }
+}

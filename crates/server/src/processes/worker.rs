@@ -1,0 +1,215 @@
+//! What runs in a worker process: its share of the server, told by the supervisor what to do.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::signals::{Signal, SignalDescriptor};
+
+use super::{FAILED, Ledger, Order, PlaceLedger, READY};
+use crate::access_log::{Log, Reopener, Sharing};
+use crate::config::Config;
+use crate::layout::Layout;
+use crate::local::{CounterBook, Local};
+use crate::partitions::Machine;
+use crate::ready::make_ready;
+
+/// Runs a worker process until the supervisor ends it or is gone. The arguments are the
+/// supervisor's: nobody types them.
+///
+/// # Errors
+/// One line, if there is no supervisor to tell it to: the process was not started by one.
+pub fn run_worker(arguments: &[String]) -> Result<(), String> {
+    let task = Task::take(arguments)
+        .map_err(|why| format!("only a server that runs starts worker processes: {why}"))?;
+    let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
+    // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
+    let signals =
+        [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::Quit];
+    let _blocked = SignalDescriptor::new(&signals).map_err(|why| why.to_string())?;
+    if let Err(why) = serve(task) {
+        // If nobody listens, nobody wants to know.
+        let _ = control.write_all(&[&[FAILED], why.as_bytes()].concat());
+    }
+    Ok(())
+}
+
+/// What the supervisor has given.
+struct Task {
+    place: usize,
+    machine: Machine,
+    control: UnixStream,
+    configuration: OwnedFd,
+    ledger: OwnedFd,
+    listeners: Vec<OwnedFd>,
+}
+
+impl Task {
+    fn take(arguments: &[String]) -> Result<Self, String> {
+        let [place, machine, descriptors @ ..] = arguments else {
+            return Err("too few arguments".into());
+        };
+        let take = |number: &String| {
+            let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
+            os::inheritance::take(number).map_err(|why| why.to_string())
+        };
+        let mut taken = descriptors.iter().map(take).collect::<Result<Vec<_>, String>>()?;
+        if taken.len() < 3 {
+            return Err("too few descriptors".into());
+        }
+        let listeners = taken.split_off(3);
+        let mut taken = taken.into_iter();
+        let mut next = || taken.next().ok_or("too few descriptors");
+        Ok(Self {
+            place: place.parse().map_err(|_| format!("{place:?} is no place"))?,
+            machine: machine.parse()?,
+            control: next()?.into(),
+            configuration: next()?,
+            ledger: next()?,
+            listeners,
+        })
+    }
+}
+
+/// Serves until told to end.
+fn serve(task: Task) -> Result<(), String> {
+    let configuration = os::shared_memory::read_text(task.configuration.as_fd())
+        .map_err(|why| format!("cannot read the configuration: {why}"))?;
+    let config = Config::read_effective(&configuration)?;
+    let settings = &config.settings;
+    let ready = make_ready(&config, &task.machine)?;
+    let ledger = Ledger::open(task.ledger.as_fd())
+        .map_err(|why| format!("cannot map the counters: {why}"))?;
+    let unknown = || format!("there is no place {}", task.place);
+    let ledger = ledger.place(task.place).ok_or_else(unknown)?;
+    let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
+    let sets = sort_listeners(&ready.layout, task.place, task.listeners);
+    let log = Log::open(&settings.log, Some(sharing(&ready.layout, ledger, &task.ledger)))?;
+    let local =
+        Local::start(settings, &ready, share, &sets, log.as_ref(), CounterBook::Shared(ledger))?;
+    drop(sets); // the engine has its own: only they keep a listener open
+    let reopener = log.as_ref().map(Log::reopener);
+    let outcome = Attendant::new(local, task.control, reopener, settings.timeouts.drain_ms)
+        .map_err(|why| format!("cannot wait for orders: {why}"))
+        .and_then(Attendant::run);
+    log.map(Log::close); // counted in the ledger
+    outcome
+}
+
+/// The listeners of a place, where the layout has them.
+fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec<Vec<OwnedFd>> {
+    let mut sets: Vec<Vec<OwnedFd>> = layout.sets.iter().map(|_| Vec::new()).collect();
+    let own: Vec<usize> =
+        layout.shares[place].parts.iter().flat_map(|part| part.sets.clone()).collect();
+    let for_each = listeners.len() / own.len().max(1);
+    let mut listeners = listeners.into_iter();
+    for set in own {
+        sets[set] = listeners.by_ref().take(for_each).collect();
+    }
+    sets
+}
+
+fn sharing(layout: &Layout, ledger: PlaceLedger, file: &OwnedFd) -> Sharing {
+    Sharing {
+        ledger,
+        lock_path: format!("/proc/self/fd/{}", file.as_raw_fd()),
+        is_single_threaded: layout.processes.is_some_and(|processes| processes.single_threaded),
+    }
+}
+
+/// Looks after the engine of this process.
+struct Attendant {
+    local: Local,
+    control: UnixStream,
+    reopener: Option<Reopener>,
+    epoll: Epoll,
+    drain_us: u64,
+    /// When an engine that is ending is told to abort, if nobody else tells it.
+    abort_at: Option<u64>,
+    is_ending: bool,
+}
+
+impl Attendant {
+    fn new(
+        local: Local,
+        control: UnixStream,
+        reopener: Option<Reopener>,
+        drain_ms: u64,
+    ) -> io::Result<Self> {
+        control.set_nonblocking(true)?;
+        let epoll = Epoll::new()?;
+        epoll.add(control.as_fd(), Interest::READ, 0)?;
+        let (drain_us, abort_at, is_ending) = (drain_ms * 1000, None, false);
+        Ok(Self { local, control, reopener, epoll, drain_us, abort_at, is_ending })
+    }
+
+    fn run(mut self) -> Result<(), String> {
+        /// How soon it is noticed that a thread has failed, or sleeps on what it should let go of.
+        const LOOK_MS: u32 = 1000;
+        const LOOK_ENDING_MS: u32 = 5;
+        let _ = self.control.write(&[READY]); // a supervisor that has died is noticed below
+        let mut events = EventBuffer::with_capacity(1);
+        while !(self.is_ending && self.local.engine.is_finished()) {
+            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { LOOK_MS };
+            self.epoll
+                .wait(&mut events, Some(timeout_ms))
+                .map_err(|why| format!("cannot wait for orders: {why}"))?;
+            if !events.is_empty() {
+                self.obey();
+            }
+            self.look_after();
+        }
+        self.local.engine.join().map_err(|why| why.to_string())
+    }
+
+    fn obey(&mut self) {
+        let mut orders = [0; 16];
+        match self.control.read(&mut orders) {
+            Ok(0) => self.end(),
+            Ok(count) => {
+                let orders = orders[..count].iter().filter_map(|byte| Order::from_byte(*byte));
+                orders.for_each(|order| self.carry_out(order));
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.end(),
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::StopAccepting => self.local.engine.stop_accepting(),
+            Order::Drain => {
+                self.local.engine.drain();
+                self.is_ending = true;
+            }
+            Order::Abort => {
+                self.local.engine.abort();
+                self.is_ending = true;
+            }
+            Order::ReopenLog => self.reopener.iter().for_each(Reopener::reopen),
+        }
+    }
+
+    /// Ends by itself, because nobody is there who could say so, or because a thread has failed:
+    /// what is left would look whole and leave some clients waiting for ever.
+    fn end(&mut self) {
+        let _ = self.epoll.remove(self.control.as_fd()); // a closed socket is reported for ever
+        if self.abort_at.is_none() {
+            self.abort_at = Some(os::clock::now() + self.drain_us);
+            self.local.engine.stop_accepting();
+            self.local.engine.drain();
+            self.is_ending = true;
+        }
+    }
+
+    fn look_after(&mut self) {
+        if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
+            self.local.engine.abort();
+        }
+        if !self.is_ending && self.local.engine.failure().is_some() {
+            self.end();
+        }
+        self.local.keep_house();
+    }
+}

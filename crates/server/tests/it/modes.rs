@@ -1,0 +1,122 @@
+//! What is set once for all engines: who has listeners, how files are sent, who shares a cache.
+
+use std::time::Duration;
+
+use server::Server;
+use server::config::{ListenerMode, SendfileChoice};
+
+use crate::conformance::run_with;
+use crate::serving::{config, get, site, start};
+
+/// The whole of HTTP is in the default profile; the others are about hosts and limits.
+fn conforms(engine: &str, set: &[&str]) {
+    let ran = run_with(engine, set, |profile| profile == "default");
+    assert!(ran > 200, "only {ran} cases ran");
+}
+
+#[test]
+fn every_listener_mode_conforms() {
+    for mode in ["shared", "exclusive", "reuseport"] {
+        let mode = format!("socket.listeners={mode}");
+        conforms("event-loop-per-core", &[&mode]);
+        conforms("event-loop-shared-listener", &[&mode, "engine.processes=2"]);
+    }
+}
+
+/// Steering needs the CPUs from 0 on, which a container may not give.
+#[test]
+fn connections_may_be_dealt_by_cpu() {
+    let cpus = os::affinity::allowed_cpus();
+    let fits = cpus.iter().copied().eq(0..cpus.len())
+        && std::thread::available_parallelism().map_or(0, Into::into) == cpus.len();
+    let set = ["socket.listeners=reuseport-cpu"];
+    if !fits {
+        let directory = site();
+        let error = Server::start(&config(&directory, &set)).err().unwrap();
+        assert!(error.contains("needs an engine with a listener for each worker"), "{error}");
+        return;
+    }
+    conforms("event-loop-per-core", &set);
+    conforms("event-loop-copies", &set);
+}
+
+#[test]
+fn every_way_to_send_files_conforms_or_is_refused() {
+    for spec in crate::engines() {
+        for (word, mode) in [
+            ("nonblocking", engines::SendfileMode::NonBlocking),
+            ("blocking", engines::SendfileMode::Blocking),
+            ("probe", engines::SendfileMode::Probe),
+        ] {
+            let set = format!("socket.sendfile={word}");
+            if spec.sendfile.contains(&mode) {
+                conforms(spec.name, &[&set, "cache.small_body_bytes_max=0"]);
+                continue;
+            }
+            let directory = site();
+            let name = format!("engine.name={}", spec.name);
+            let error = Server::start(&config(&directory, &[&name, &set])).err().unwrap();
+            let expected = format!("--set {set}: {} cannot send files by {word:?} (", spec.name);
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+}
+
+#[test]
+fn caches_may_be_of_workers_partitions_or_processes() {
+    for scope in ["worker", "partition", "process"] {
+        let directory = site();
+        let scope = format!("cache.scope={scope}");
+        let workers = "engine.knobs.workers=2";
+        let server = start(&directory, &["engine.name=event-loop-per-core", workers, &scope]);
+        for _ in 0..20 {
+            assert!(get(&server, "/").ends_with("<h1>Rope</h1>"), "{scope}");
+        }
+        let misses: u64 = server.counters().iter().map(|c| c.cache_misses.get()).sum();
+        let expected = if scope.ends_with("worker") { 2 } else { 1 };
+        assert!(misses <= expected, "{scope}: {misses} misses");
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
+#[test]
+fn each_partition_may_have_its_own_addresses() {
+    let directory = site();
+    let cpus = os::affinity::allowed_cpus();
+    if cpus.len() < 2 {
+        return;
+    }
+    let set = ["partitions.count=2", "engine.name=event-loop"];
+    let lists = "partitions.listen=[[\"127.0.0.1:0\"], [\"127.0.0.1:0\", \"127.0.0.1:0\"]]";
+    let server = start(&directory, &[set[0], set[1], lists]);
+    assert_eq!(server.addresses().len(), 3);
+    for (address, of) in server.addresses().iter().zip([0, 1, 1]) {
+        let before = server.counters()[of].connections_accepted.get();
+        drop(std::net::TcpStream::connect(address).map(|mut stream| {
+            std::io::Write::write_all(&mut stream, b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            std::io::Read::read_to_end(&mut stream, &mut Vec::new()).unwrap();
+        }));
+        assert_eq!(server.counters()[of].connections_accepted.get(), before + 1, "{address}");
+    }
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    let one = "partitions.listen=[[\"127.0.0.1:0\"]]";
+    let error = Server::start(&config(&directory, &[set[0], one])).err().unwrap();
+    let expected = "1 lists of addresses for 2 partitions: give each partition one";
+    assert_eq!(error, format!("--set {one}: {expected}"));
+}
+
+#[test]
+fn the_old_name_of_a_key_says_what_became_of_it() {
+    let directory = site();
+    let arguments = server::config::Arguments {
+        directory: Some(directory.path().join("site")),
+        set: vec!["socket.steering=cpu".into()],
+        ..Default::default()
+    };
+    let error = crate::serving::load(&arguments).unwrap_err();
+    assert!(error.contains("socket.listeners = \"reuseport-cpu\""), "{error}");
+    let config = config(&directory, &["socket.listeners=shared", "socket.sendfile=probe"]);
+    assert_eq!(config.settings.socket.listeners, ListenerMode::Shared);
+    let probe = SendfileChoice::Mode(engines::SendfileMode::Probe);
+    assert_eq!(config.settings.socket.sendfile, probe);
+}

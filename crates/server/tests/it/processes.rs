@@ -1,0 +1,237 @@
+//! Worker processes: what is lost when one dies, and what is not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use server::Server;
+use server::config::WorkerProgram;
+
+use crate::serving::{config, connect, get, site, start};
+
+/// The engines that consist of processes.
+const ENGINES: [&str; 2] = ["event-loop-copies", "event-loop-shared-listener"];
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn kill(pid: u32) {
+    assert!(try_to_kill(pid), "process {pid} is there");
+}
+
+/// Whether the process was still there.
+fn try_to_kill(pid: u32) -> bool {
+    let kill = format!("kill -s KILL {pid} 2>/dev/null");
+    Command::new("sh").args(["-c", &kill]).status().unwrap().success()
+}
+
+/// Waits until `done`, which must come sooner or later.
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if done() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}: not in ten seconds");
+}
+
+fn is_answered(stream: &mut TcpStream) -> bool {
+    let mut response = [0; 4096];
+    stream.write_all(GET).is_ok()
+        && stream.read(&mut response).is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
+}
+
+fn requests(server: &Server) -> u64 {
+    server.counters().iter().map(|counters| counters.requests.get()).sum()
+}
+
+fn open(server: &Server) -> u64 {
+    server.counters().iter().map(|counters| counters.connections_open.get()).sum()
+}
+
+#[test]
+fn a_killed_process_loses_its_connections_only_and_is_replaced() {
+    for engine in ENGINES {
+        let directory = site();
+        let name = format!("engine.name={engine}");
+        let log = format!("log.path={}", directory.path().join("access.log").display());
+        let set = [&name, "engine.processes=2", "log.access=json", &log];
+        let server = start(&directory, &set);
+        let before: BTreeSet<u32> = server.worker_processes().into_iter().collect();
+        assert_eq!(before.len(), 2, "{engine}");
+        let mut streams: Vec<TcpStream> = (0..32).map(|_| connect(&server)).collect();
+        assert!(streams.iter_mut().all(is_answered), "{engine}");
+        wait_until("32 requests", || (requests(&server), open(&server)) == (32, 32));
+
+        let killed = *before.first().unwrap();
+        kill(killed);
+        wait_until("another process", || {
+            let now: BTreeSet<u32> = server.worker_processes().into_iter().collect();
+            now.len() == 2 && !now.contains(&killed)
+        });
+        assert_eq!(requests(&server), 32, "{engine}: its counts stay");
+        let left = open(&server);
+        assert!(left < 32 || engine.contains("shared"), "{engine}: its connections are gone");
+        let served =
+            streams.iter_mut().map(is_answered).filter(|answered| *answered).count() as u64;
+        assert_eq!(served, left, "{engine}: those of the other process are served");
+        for _ in 0..8 {
+            assert!(get(&server, "/").ends_with("<h1>Rope</h1>"), "{engine}");
+        }
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert_eq!(summary.requests, 32 + left + 8, "{engine}");
+        assert_eq!(summary.connections, 32 + 8, "{engine}");
+        let lines = fs::read_to_string(directory.path().join("access.log")).unwrap();
+        let lines = lines.lines().count() as u64;
+        assert_eq!(lines + summary.log_lines_dropped, summary.requests, "{engine}");
+    }
+}
+
+/// The supervisor holds the listener, so that who waits at it is served by the next process.
+#[test]
+fn who_waits_at_the_listener_of_a_killed_process_is_served() {
+    let directory = site();
+    let server = start(&directory, &["engine.name=event-loop-copies", "engine.processes=1"]);
+    let pid = server.worker_processes()[0];
+    let stop = format!("kill -s STOP {pid}");
+    assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
+    let mut waiting: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
+    waiting.iter_mut().for_each(|stream| stream.write_all(GET).unwrap());
+    kill(pid);
+    for stream in &mut waiting {
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn a_place_whose_processes_die_again_and_again_is_a_failure() {
+    let directory = site();
+    let server = start(&directory, &["engine.name=event-loop", "engine.processes=1"]);
+    wait_until("the failure", || {
+        server.worker_processes().into_iter().for_each(|pid| {
+            try_to_kill(pid);
+        });
+        server.failure().is_some()
+    });
+    assert_eq!(server.worker_processes(), []);
+    let failure = server.failure().unwrap().to_string();
+    assert!(failure.starts_with("worker process 0 (pid "), "{failure}");
+    assert!(failure.ends_with("5 times within 10 s: not replaced any more"), "{failure}");
+    let error = server.stop_gracefully(Duration::from_secs(10)).unwrap_err();
+    assert!(error.contains(&failure), "{error}");
+}
+
+#[test]
+fn a_process_that_cannot_start_says_why() {
+    let directory = site();
+    let check = |program: &str, arguments: &[&str], expected: &str| {
+        let mut config = config(&directory, &["engine.processes=2"]);
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        config.worker_program = WorkerProgram { path: program.into(), arguments };
+        let error = Server::start(&config).err().unwrap();
+        assert_eq!(error, expected);
+    };
+    check("/bin/false", &[], "worker process 0: ended with status 1");
+    check("/bin/sh", &["-c", "kill -s KILL $$"], "worker process 0: ended by signal 9");
+    check(
+        "/no/such/program",
+        &[],
+        "cannot start worker process 0: No such file or directory (os error 2)",
+    );
+}
+
+#[test]
+fn every_engine_runs_in_processes_of_any_number() {
+    for spec in crate::engines() {
+        let directory = site();
+        let name = format!("engine.name={}", spec.name);
+        let server = start(&directory, &[&name, "engine.processes=2"]);
+        assert_eq!(server.worker_processes().len(), 2, "{}", spec.name);
+        assert!(server.description().contains(" in 2 processes "), "{}", server.description());
+        for _ in 0..20 {
+            assert!(get(&server, "/").ends_with("<h1>Rope</h1>"), "{}", spec.name);
+        }
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert_eq!((summary.requests, summary.connections), (20, 20), "{}", spec.name);
+    }
+}
+
+#[test]
+fn a_rotated_log_of_several_processes_loses_no_line() {
+    for engine in ENGINES {
+        let directory = site();
+        let (log, moved) =
+            (directory.path().join("access.log"), directory.path().join("access.log.1"));
+        let (name, path) = (format!("engine.name={engine}"), format!("log.path={}", log.display()));
+        let server =
+            start(&directory, &[&name, "engine.processes=2", "log.access=combined", &path]);
+        let lines = |path| fs::read_to_string(path).map_or(0, |text| text.lines().count());
+        (0..16).for_each(|_| drop(get(&server, "/")));
+        wait_until("16 lines", || lines(&log) == 16);
+        fs::rename(&log, &moved).unwrap();
+        server.log_reopener().unwrap().reopen();
+        // Each process opens it for itself.
+        wait_until("lines in the new file", || {
+            get(&server, "/");
+            lines(&log) > 8
+        });
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        let written = lines(&log) + lines(&moved);
+        assert_eq!((written as u64, summary.log_lines_dropped), (summary.requests, 0), "{engine}");
+    }
+}
+
+/// Who replaces a process that died serves what the server was started with.
+#[test]
+fn a_configuration_that_changes_meanwhile_changes_nothing() {
+    let directory = site();
+    let other = directory.file("other/index.html", "<h1>Other</h1>");
+    let file = directory.path().join("ropewalk.toml");
+    let root = |root: &std::path::Path| format!("[[host]]\nroot = {:?}\n", root.display());
+    fs::write(&file, root(&directory.path().join("site"))).unwrap();
+    let arguments = server::config::Arguments {
+        config: Some(file.clone()),
+        listen: vec!["127.0.0.1:0".into()],
+        set: vec!["engine.processes=1".into()],
+        ..Default::default()
+    };
+    let server = Server::start(&crate::serving::load(&arguments).unwrap()).unwrap();
+    fs::write(&file, root(other.parent().unwrap())).unwrap();
+    let pid = server.worker_processes()[0];
+    kill(pid);
+    wait_until("another process", || {
+        server.worker_processes().first().is_some_and(|now| *now != pid)
+    });
+    assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn copies_with_ports_of_their_own_have_consecutive_ones() {
+    let directory = site();
+    let ports = |port: u16| {
+        let listen = format!("listen=[\"127.0.0.1:{port}\"]");
+        let set = ["engine.name=event-loop-copies", "engine.knobs.processes=3"];
+        let config = config(&directory, &[set[0], set[1], "engine.knobs.ports=1", &listen]);
+        Server::start(&config)
+    };
+    // Some program may have one of the ports: then others are tried.
+    let server = (0..50).find_map(|attempt| ports(20_011 + attempt * 97).ok()).unwrap();
+    let addresses = server.addresses();
+    assert_eq!(addresses.len(), 3);
+    for (copy, address) in addresses.iter().enumerate() {
+        assert_eq!(address.port(), addresses[0].port() + copy as u16);
+        let mut stream = TcpStream::connect(address).unwrap();
+        assert!(is_answered(&mut stream), "{address}");
+    }
+    let each = || server.counters().iter().map(|c| c.requests.get()).collect::<Vec<u64>>();
+    wait_until("a request for each", || each() == [1, 1, 1]);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
