@@ -9,7 +9,7 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 use os::fiber::Fiber;
 use os::stacks::{Stack, Stacks};
-use session::Tick;
+use session::{Counters, Tick};
 
 use super::blocking::Blocking;
 use super::places::{Places, Stay};
@@ -37,6 +37,11 @@ pub(super) struct Cluster {
     pub(super) settings: Settings,
     /// Connections of this cluster.
     guests: AtomicUsize,
+    /// The first worker's counters, where open connections are counted: one thread counts a
+    /// connection in and another out, and a counter has one writer at a time.
+    gauge: Mutex<Arc<Counters>>,
+    /// Kernel threads that are about to accept: they may have a connection that is not counted.
+    accepting: AtomicUsize,
     pub(super) is_draining: AtomicBool,
     /// The first kernel thread's number in the engine: its wake-up call is the cluster's.
     first: usize,
@@ -72,7 +77,11 @@ pub(super) struct Poller {
 }
 
 impl Cluster {
-    pub(super) fn new(sockets: Vec<OwnedFd>, seat: &Seat) -> io::Result<Self> {
+    pub(super) fn new(
+        sockets: Vec<OwnedFd>,
+        counters: Arc<Counters>,
+        seat: &Seat,
+    ) -> io::Result<Self> {
         let settings = Settings::new(seat);
         let knobs = &seat.knobs;
         let acceptors = sockets.len() * settings.acceptors_per_listener;
@@ -89,11 +98,13 @@ impl Cluster {
             blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
             shared: Arc::clone(&seat.shared),
             guests: AtomicUsize::new(0),
+            gauge: Mutex::new(counters),
+            accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             first: seat.index,
             listeners: RwLock::new(listeners),
             acceptors: Vec::with_capacity(acceptors),
-            stacks: Stacks::new(fibers_max, stack_bytes)?,
+            stacks: reserve(fibers_max, stack_bytes)?,
             bell: Wake::new()?,
             poller: Mutex::new(Poller {
                 events: EventBuffer::with_capacity(knobs.get_usize(EVENTS_PER_WAIT.name)),
@@ -190,21 +201,45 @@ impl Cluster {
     pub(super) fn count_in(&self) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.guests.fetch_add(1, Ordering::SeqCst);
+        self.gauge().connections_open.add(1);
     }
 
     /// A connection has gone.
     pub(super) fn count_out(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        let is_last = self.guests.fetch_sub(1, Ordering::SeqCst) == 1;
-        // Whoever polls sleeps for ever if nobody is left to wake it.
-        if is_last && self.settings.threads > 1 && self.is_ending() {
+        self.gauge().connections_open.subtract(1);
+        self.guests.fetch_sub(1, Ordering::SeqCst);
+        self.ring_at_the_end();
+    }
+
+    fn gauge(&self) -> MutexGuard<'_, Arc<Counters>> {
+        self.gauge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody begins to accept.
+    pub(super) fn begin_accepting(&self) {
+        self.accepting.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whom it has accepted is counted.
+    pub(super) fn end_accepting(&self) {
+        self.accepting.fetch_sub(1, Ordering::SeqCst);
+        self.ring_at_the_end();
+    }
+
+    /// Whoever polls would sleep for ever when nobody is left to wake it. A thread alone looks
+    /// before it sleeps.
+    fn ring_at_the_end(&self) {
+        if self.settings.threads > 1 && self.is_ending() {
             self.ring();
         }
     }
 
     /// Whether all is done that is to be done before the end.
     pub(super) fn is_over(&self, poller: &Poller) -> bool {
-        !poller.is_accepting && self.is_ending() && self.guests.load(Ordering::SeqCst) == 0
+        let is_none = |count: &AtomicUsize| count.load(Ordering::SeqCst) == 0;
+        let is_told = !poller.is_accepting && self.is_ending();
+        is_told && is_none(&self.accepting) && is_none(&self.guests)
     }
 
     fn is_ending(&self) -> bool {
@@ -223,6 +258,16 @@ impl Cluster {
     pub(super) fn poller(&self) -> MutexGuard<'_, Poller> {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Address space for all stacks that a cluster may ever need at once.
+fn reserve(fibers_max: usize, stack_bytes: usize) -> io::Result<Stacks> {
+    Stacks::new(fibers_max, stack_bytes).map_err(|why| {
+        let gib = (fibers_max * stack_bytes).div_ceil(1 << 30);
+        let advice = "lower limits.connections_max or engine.knobs.stack_kib";
+        let what = format!("no {gib} GiB of address space for {fibers_max} stacks ({why})");
+        io::Error::new(why.kind(), format!("{what}: {advice}"))
+    })
 }
 
 impl Settings {

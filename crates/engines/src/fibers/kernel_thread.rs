@@ -281,6 +281,12 @@ impl KernelThread {
     /// Accepts up to `count` connections from one listener.
     pub(super) fn accept(&mut self, listener: usize, count: usize) {
         let cluster = Arc::clone(&self.cluster);
+        cluster.begin_accepting();
+        self.accept_some(&cluster, listener, count);
+        cluster.end_accepting();
+    }
+
+    fn accept_some(&mut self, cluster: &Cluster, listener: usize, count: usize) {
         for attempt in 0..count {
             if cluster.is_full() {
                 // An event says that one waits. Whether more do, the next event will say: nobody is
@@ -289,15 +295,15 @@ impl KernelThread {
                     return;
                 }
                 if !self.evict() || cluster.is_full() {
-                    return self.pause(&cluster);
+                    return self.pause(cluster);
                 }
             }
             let accepted = cluster.listeners().accept(listener);
             match accepted {
                 Ok(Accepted::Connection(socket, peer)) => {
                     // Without a stack nobody can serve it: who rests makes room for the next.
-                    if !self.welcome(&cluster, socket, peer) && !self.evict() {
-                        return self.pause(&cluster);
+                    if !self.welcome(cluster, socket, peer) && !self.evict() {
+                        return self.pause(cluster);
                     }
                 }
                 Ok(Accepted::Nothing) => return,
@@ -306,7 +312,7 @@ impl KernelThread {
                 Ok(Accepted::Exhausted) if self.evict() => {}
                 Ok(Accepted::Exhausted) => {
                     cluster.listeners_mut().turn_one_away(listener);
-                    return self.pause(&cluster);
+                    return self.pause(cluster);
                 }
             }
         }
@@ -319,7 +325,6 @@ impl KernelThread {
         let connection = Connection::new(&self.worker, peer);
         let spawned = cluster.spawn(|key| Visit::guest(connection, socket, key));
         let Ok(Some(key)) = spawned else { return false };
-        self.worker.counters.connections_open.add(1);
         cluster.count_in();
         cluster.run_later(key as u32);
         true

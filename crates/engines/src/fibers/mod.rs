@@ -13,11 +13,13 @@
 //! What it leaves out: work does not move between clusters, and fibers are never preempted. A file
 //! on a cold disk delays its kernel thread unless there are `blocking_threads`.
 //!
-//! uKnot's twelve knobs, here: spawn-on-demand, pre-spawned threads, acceptors and I/O kernel
-//! threads (the cluster's pollers, of which one is nominated) are knobs of this engine; partitions,
-//! the CPU to bind and the IP address of a partition are `partitions.*` and `listen`; cache entries
-//! and hash buckets (which our cache grows by itself), header caching (always) and a cache per
-//! cluster are `cache.*`; sendfile or not is `cache.small_body_bytes_max`.
+//! uKnot's twelve knobs and what they are called here: spawn-on-demand, pre-spawned threads,
+//! acceptors and I/O kernel threads (those that poll, of which one is nominated) are the knobs
+//! `spawn_on_demand`, `prespawned`, `acceptors` and `threads_per_cluster`; partitions, the CPU to
+//! bind and the IP address of a partition are `partitions.*` and `listen`; cache entries is
+//! `cache.entries_max`, a cache per cluster `cache.scope`, sendfile `cache.small_body_bytes_max`
+//! (0: always). Hash buckets and header caching have no key: our cache grows its table by itself,
+//! and heads are always kept rendered.
 
 mod blocking;
 mod cluster;
@@ -158,7 +160,10 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
         // Workers come in order, and those of a cluster follow each other.
         let cluster = match current.take() {
             Some(cluster) if !seat.index.is_multiple_of(threads) => cluster,
-            _ => Arc::new(Cluster::new(worker.listeners, &seat)?),
+            _ => {
+                let counters = Arc::clone(&worker.worker.counters);
+                Arc::new(Cluster::new(worker.listeners, counters, &seat)?)
+            }
         };
         *current = Some(Arc::clone(&cluster));
         Ok(KernelThread::make(worker.worker, cluster, seat))

@@ -252,7 +252,6 @@ impl Guest {
     fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
         self.has_left = true;
         self.connection.close(&mut thread.worker);
-        thread.worker.counters.connections_open.subtract(1);
         thread.cluster.count_out();
         Next::Leave
     }

@@ -3,6 +3,7 @@
 mod config;
 mod conformance;
 mod documentation;
+mod fibers;
 mod freshness;
 mod in_memory;
 mod listing;

@@ -15,10 +15,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 /// Runs `test` for each engine with one worker, so that all connections meet in one place.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     for spec in crate::engines() {
-        let directory = Temporary::new();
-        directory.file("site/index.html", "<h1>Rope</h1>");
-        let large: Vec<u8> = (0..20_000_000_u32).map(|at| pattern(at as usize)).collect();
-        directory.file("site/large.bin", large);
+        let directory = site();
         let engine = format!("engine.name={}", spec.name);
         let mut all = vec![engine.as_str(), "partitions.cpus=[\"0\"]"];
         all.extend_from_slice(settings);
@@ -28,18 +25,27 @@ fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     }
 }
 
+/// A small file, and one that a socket's buffer does not hold.
+pub(crate) fn site() -> Temporary {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    let large: Vec<u8> = (0..20_000_000_u32).map(|at| pattern(at as usize)).collect();
+    directory.file("site/large.bin", large);
+    directory
+}
+
 fn pattern(at: usize) -> u8 {
     (at % 251) as u8
 }
 
 /// Sends one request on a connection that stays open. Returns whether it was answered.
-fn is_answered(stream: &mut TcpStream) -> bool {
+pub(crate) fn is_answered(stream: &mut TcpStream) -> bool {
     let mut response = [0; 4096];
     stream.write_all(GET).is_ok()
         && stream.read(&mut response).is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
-fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
+pub(crate) fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
     // One worker may count up and another down: only the sum means something.
     server.counters().iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
 }
@@ -166,34 +172,36 @@ fn a_client_that_pipelines_without_end_leaves_room_for_others() {
     });
 }
 
-/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every
-/// byte that comes is checked.
 #[test]
 fn bytes_are_right_among_clients_that_misbehave() {
-    with(&[], |_, server| {
-        let address = server.addresses()[0];
-        thread::scope(|scope| {
-            for client in 0..16_usize {
-                scope.spawn(move || {
-                    for round in 0..12 {
-                        let stream = TcpStream::connect(address).unwrap();
-                        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                        match (client + round) % 4 {
-                            0 => vanish(stream, round * 100_000),
-                            1 => garbage(stream),
-                            _ => ranges(stream, client * 7919 + round),
-                        }
+    with(&[], |_, server| misbehave(server));
+}
+
+/// Many clients at once, some of which read slowly, vanish in the middle or send garbage; every
+/// byte that comes is checked.
+pub(crate) fn misbehave(server: &Server) {
+    let address = server.addresses()[0];
+    thread::scope(|scope| {
+        for client in 0..16_usize {
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let stream = TcpStream::connect(address).unwrap();
+                    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                    match (client + round) % 4 {
+                        0 => vanish(stream, round * 100_000),
+                        1 => garbage(stream),
+                        _ => ranges(stream, client * 7919 + round),
                     }
-                });
-            }
-        });
-        assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-        let gone = || counter(server, |c| c.connections_open.get()) == 0;
-        assert!((0..400).any(|_| gone() || {
-            thread::sleep(Duration::from_millis(25));
-            false
-        }));
+                }
+            });
+        }
     });
+    assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+    let gone = || counter(server, |c| c.connections_open.get()) == 0;
+    assert!((0..400).any(|_| gone() || {
+        thread::sleep(Duration::from_millis(25));
+        false
+    }));
 }
 
 fn vanish(mut stream: TcpStream, after: usize) {

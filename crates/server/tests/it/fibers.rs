@@ -1,0 +1,117 @@
+//! The engine of fibers with its knobs turned: what holds for every engine holds however fibers are
+//! scheduled, and each knob shows.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use server::Server;
+
+use crate::overload::{counter, is_answered, misbehave, site};
+use crate::serving::{connect, get, start};
+
+/// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
+/// needed; kernel threads that may block; and all that together.
+const VARIANTS: &[&[&str]] = &[
+    &["threads_per_cluster=2", "acceptors=2", "poller_yields=2"],
+    &["spawn_on_demand=0", "prespawned=32"],
+    &["park_idle=1", "stack_kib=64"],
+    &["blocking_threads=2"],
+    &["threads_per_cluster=3", "clusters=2", "blocking_threads=2", "park_idle=1"],
+];
+
+/// Whether this engine is among those under test.
+fn is_wanted() -> bool {
+    crate::engines().iter().any(|spec| spec.name == "fibers")
+}
+
+fn settings(knobs: &[&str]) -> Vec<String> {
+    let knobs = knobs.iter().map(|knob| format!("engine.knobs.{knob}"));
+    knobs.chain(["engine.name=fibers".to_owned()]).collect()
+}
+
+/// Runs `test` with one CPU and these knobs and settings.
+fn with(knobs: &[&str], more: &[&str], test: impl Fn(&Server)) {
+    if !is_wanted() {
+        return;
+    }
+    let directory = site();
+    let settings = settings(knobs);
+    let mut all: Vec<&str> = settings.iter().map(String::as_str).collect();
+    all.push("partitions.cpus=[\"0\"]");
+    all.extend_from_slice(more);
+    let large = File::open(directory.path().join("site/large.bin")).unwrap();
+    large.sync_all().unwrap(); // only then can it leave the page cache
+    os::files::advise_dont_need(large.as_fd()).unwrap();
+    let server = start(&directory, &all);
+    test(&server);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn every_case_holds_however_fibers_are_scheduled() {
+    for knobs in VARIANTS.iter().filter(|_| is_wanted()) {
+        let settings = settings(knobs);
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let ran = crate::conformance::run_with("fibers", &settings, |_| true);
+        assert!(ran > 320, "only {ran} cases ran");
+    }
+}
+
+#[test]
+fn bytes_are_right_however_fibers_are_scheduled() {
+    VARIANTS.iter().for_each(|knobs| with(knobs, &[], misbehave));
+}
+
+#[test]
+fn a_full_cluster_closes_the_connection_that_has_rested_longest() {
+    let full = |server: &Server| {
+        let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
+        for stream in &mut streams {
+            assert!(is_answered(stream));
+            thread::sleep(Duration::from_millis(300)); // longer than a bucket of the timer wheel
+        }
+        assert!(is_answered(&mut streams[0]));
+        assert!(is_answered(&mut connect(server)));
+        assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
+        assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
+    };
+    let max = ["limits.connections_max=4"];
+    with(&["spawn_on_demand=0", "prespawned=4"], &[], full);
+    with(&["threads_per_cluster=2"], &max, full);
+    with(&["park_idle=1"], &max, full);
+}
+
+#[test]
+fn deadlines_are_kept_by_threads_that_share_fibers() {
+    let deadlines = ["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"];
+    with(&["threads_per_cluster=2", "park_idle=1"], &deadlines, |server| {
+        let (mut silent, mut idle) = (connect(server), connect(server));
+        assert!(is_answered(&mut idle));
+        assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+        assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
+        assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
+    });
+}
+
+#[test]
+fn responses_under_way_finish_wherever_their_fibers_are() {
+    for knobs in VARIANTS {
+        with(knobs, &[], |server| {
+            let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(server)).collect();
+            for stream in &mut streams {
+                let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+                stream.write_all(request).unwrap();
+            }
+            assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+            for mut stream in streams {
+                let mut response = Vec::new();
+                stream.read_to_end(&mut response).unwrap();
+                assert!(response.len() > 20_000_000, "{knobs:?}: {} bytes", response.len());
+            }
+        });
+    }
+}
