@@ -14,6 +14,7 @@ mod fibers;
 pub mod jobs;
 mod knobs;
 mod parts;
+mod rings;
 mod tasks;
 mod thread_pool;
 mod threads;
@@ -36,6 +37,7 @@ pub static ENGINES: &[EngineSpec] = &[
     event_loop_shared_listener::SPEC,
     fibers::SPEC,
     tasks::SPEC,
+    rings::SPEC,
 ];
 
 /// One row of [`ENGINES`].

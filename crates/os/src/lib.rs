@@ -22,6 +22,7 @@ pub mod inheritance;
 pub mod limits;
 pub mod memory;
 pub mod process;
+pub mod ring;
 pub mod robust_lock;
 pub mod send;
 pub mod shared_memory;

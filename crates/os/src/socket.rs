@@ -105,6 +105,16 @@ pub fn local_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     address.decode()
 }
 
+/// The address of the other end of a connection. `NotConnected`: it has gone already.
+pub fn peer_addr(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut address = RawAddress::empty();
+    let (pointer, len) = address.as_mut_parts();
+    // SAFETY: the pointers are to the writable storage of `address` and its length, which says
+    // how much the kernel may write.
+    check(unsafe { libc::getpeername(socket.as_raw_fd(), pointer, len) })?;
+    address.decode()
+}
+
 /// A blocking socket connected to `address`.
 pub fn connect_blocking(address: SocketAddr) -> io::Result<OwnedFd> {
     TcpStream::connect(address).map(OwnedFd::from)

@@ -105,12 +105,12 @@ fn some_file(root: &Path) -> Option<OwnedFd> {
 }
 
 fn io_uring() -> Finding {
-    match os::process::io_uring_available() {
-        Ok(()) => finding("io_uring", "available", None),
+    match os::ring::check(os::ring::Sizes::LEAST) {
+        Ok(()) => finding("io_uring", "available, with all that --engine rings needs", None),
         Err(why) => finding(
             "io_uring",
             format!("not available: {why}"),
-            Some("engines that need it cannot be chosen; none of today's does"),
+            Some("--engine rings cannot start; event-loop-per-core does without"),
         ),
     }
 }

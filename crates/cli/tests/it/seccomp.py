@@ -14,12 +14,16 @@ NUMBERS = {
     "x86_64": {
         "openat2": 437,
         "io_uring_setup": 425,
+        "io_uring_enter": 426,
+        "io_uring_register": 427,
         "preadv2": 327,
         "sched_setaffinity": 203,
     },
     "aarch64": {
         "openat2": 437,
         "io_uring_setup": 425,
+        "io_uring_enter": 426,
+        "io_uring_register": 427,
         "preadv2": 286,
         "sched_setaffinity": 122,
     },

@@ -93,6 +93,24 @@ fn a_worker_that_fails_is_one_line_and_status_1() {
 }
 
 #[test]
+fn rings_say_why_they_cannot_run_and_what_serves_instead() {
+    let directory = Temporary::new();
+    for (error, calls, why) in [
+        ("EPERM", "io_uring_setup", "io_uring is not permitted here"),
+        ("ENOSYS", "io_uring_setup", "this kernel has no io_uring"),
+        ("EPERM", "io_uring_enter", "io_uring is not permitted here"),
+        ("EINVAL", "io_uring_register", "no ring of buffers"),
+    ] {
+        let Some(mut command) = refused(error, calls) else { return };
+        let command = command.current_dir(REPOSITORY);
+        let (ok, _, lines) = run(serve(command, directory.path()).args(["--engine", "rings"]));
+        let expected = format!("ropewalk: cannot start rings: {why}");
+        assert!(!ok && lines.contains(&expected), "{lines}");
+        assert!(lines.trim_end().ends_with("--engine event-loop-per-core"), "{lines}");
+    }
+}
+
+#[test]
 fn the_doctor_names_what_is_refused() {
     let (_, plain, _) = run(doctor(&mut Command::new(ROPEWALK)));
     for (error, calls, subjects) in REFUSALS {

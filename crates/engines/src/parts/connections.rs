@@ -8,10 +8,10 @@ use session::{Connection, Phase, Tick};
 use super::step::Ready;
 use super::wheel::Wheel;
 
-/// A connection and its socket.
-pub(crate) struct Slot {
+/// A connection and its socket, with whatever else its loop knows of that.
+pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) connection: Connection,
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: Socket,
     pub(crate) ready: Ready,
     /// When the slot's entry in the wheel comes up.
     scheduled: Tick,
@@ -22,14 +22,14 @@ pub(crate) struct Slot {
 }
 
 /// Slots and their timers.
-pub(crate) struct Connections {
-    slots: Vec<(u32, Option<Slot>)>,
+pub(crate) struct Connections<Socket = OwnedFd> {
+    slots: Vec<(u32, Option<Slot<Socket>>)>,
     free: Vec<u32>,
     wheel: Wheel,
     due: Vec<(u64, Tick)>,
 }
 
-impl Connections {
+impl<Socket> Connections<Socket> {
     pub(crate) fn new(now: Tick) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), wheel: Wheel::new(now), due: Vec::new() }
     }
@@ -39,7 +39,7 @@ impl Connections {
     }
 
     /// Adds a connection. Its key is unique among all that this loop has had, up to 2^32 in a slot.
-    pub(crate) fn insert(&mut self, connection: Connection, socket: OwnedFd) -> u64 {
+    pub(crate) fn insert(&mut self, connection: Connection, socket: Socket) -> u64 {
         let slot = Slot {
             connection,
             socket,
@@ -60,7 +60,7 @@ impl Connections {
 
     /// The connection with that key, unless it has gone.
     #[inline]
-    pub(crate) fn get(&mut self, key: u64) -> Option<&mut Slot> {
+    pub(crate) fn get(&mut self, key: u64) -> Option<&mut Slot<Socket>> {
         let (generation, slot) = self.slots.get_mut(key as u32 as usize)?;
         if u64::from(*generation) != key >> 32 {
             return None;
@@ -69,7 +69,7 @@ impl Connections {
     }
 
     /// Takes a connection out; its key will never mean another.
-    pub(crate) fn remove(&mut self, key: u64) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, key: u64) -> Option<Slot<Socket>> {
         let index = key as u32;
         let (generation, place) = self.slots.get_mut(index as usize)?;
         if u64::from(*generation) != key >> 32 {
@@ -136,7 +136,11 @@ impl Connections {
     }
 
     /// Splits entries that came up into those that are wanted, returned, and the rest, put back.
-    fn sift(&mut self, due: &mut Vec<(u64, Tick)>, wanted: impl Fn(&Slot) -> bool) -> Vec<u64> {
+    fn sift(
+        &mut self,
+        due: &mut Vec<(u64, Tick)>,
+        wanted: impl Fn(&Slot<Socket>) -> bool,
+    ) -> Vec<u64> {
         let mut keys = Vec::new();
         for (key, moment) in due.drain(..) {
             let (generation, Some(slot)) = &mut self.slots[key as u32 as usize] else { continue };

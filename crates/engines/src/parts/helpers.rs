@@ -108,6 +108,7 @@ impl Helpers {
     }
 
     /// How much work is out: waiting, being done, or done and not taken back.
+    #[cfg(test)]
     pub(crate) fn out(&self) -> usize {
         self.out
     }

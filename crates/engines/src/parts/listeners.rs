@@ -13,7 +13,7 @@ use session::Tick;
 pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
 
 /// How long accepting rests after the kernel had no descriptor or no memory for a connection.
-const PAUSE_MS: u64 = 100;
+pub(crate) const PAUSE_MS: u64 = 100;
 
 /// The listeners of one loop.
 pub(crate) struct Listeners {
@@ -50,6 +50,11 @@ impl Listeners {
 
     pub(crate) fn count(&self) -> usize {
         self.sockets.len()
+    }
+
+    /// All listeners, under descriptors of their own.
+    pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+        self.sockets.iter().map(OwnedFd::try_clone).collect()
     }
 
     /// Watches all listeners.

@@ -11,7 +11,7 @@ use crate::SendfileMode;
 
 /// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
 /// costs less than a second vector element does in the kernel.
-const COALESCED_BYTES_MAX: usize = 4096;
+pub(crate) const COALESCED_BYTES_MAX: usize = 4096;
 
 /// What is known about a socket's readiness. Events of the socket make it ready, steps find out
 /// that it is not any more.

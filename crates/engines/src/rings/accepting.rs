@@ -1,0 +1,143 @@
+//! The listeners of one ring: which of them have an accept under way, and who was accepted and
+//! waits for room.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use os::ring::{Operation, Ring};
+use session::Tick;
+
+use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS};
+
+/// With fewer places free than this, connections are accepted one at a time, so that hardly
+/// any is accepted for which there is no place.
+pub(super) const MARGIN: usize = 64;
+
+/// The listeners of one ring.
+pub(super) struct Accepting {
+    listeners: Listeners,
+    doors: Vec<Door>,
+    /// Accepted when there was no place left.
+    pub(super) waiting: VecDeque<OwnedFd>,
+    paused_until: Option<Tick>,
+    /// A connection that was closed for its descriptor, which its operations may still hold.
+    leaving: Weak<OwnedFd>,
+}
+
+/// A listener as the ring knows it.
+struct Door {
+    listener: Arc<OwnedFd>,
+    accepting: Option<(Operation, Many)>,
+}
+
+/// How many connections an accept is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Many {
+    One,
+    All,
+    /// It was told to end.
+    NoMore,
+}
+
+impl Accepting {
+    pub(super) fn new(sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let listeners = Listeners::new(sockets, false); // accepts in a ring are exclusive anyway
+        let door = |listener| Door { listener: Arc::new(listener), accepting: None };
+        Ok(Self {
+            doors: listeners.copies()?.into_iter().map(door).collect(),
+            listeners,
+            waiting: VecDeque::new(),
+            paused_until: None,
+            leaving: Weak::new(),
+        })
+    }
+
+    /// Sees to it that connections are accepted wherever they should be, in the right number.
+    pub(super) fn arm(&mut self, ring: &mut Ring, many: bool) {
+        let is_idle = self.paused_until.is_none() && self.waiting.is_empty();
+        let is_ready = is_idle && self.leaving.strong_count() == 0;
+        for (index, door) in self.doors.iter_mut().enumerate() {
+            match &mut door.accepting {
+                None if is_ready => {
+                    let key = LISTENER_KEYS + index as u64;
+                    let operation = ring.accept(key, &door.listener, many);
+                    door.accepting = Some((operation, if many { Many::All } else { Many::One }));
+                }
+                Some((operation, count @ Many::All)) if !many || !is_idle => {
+                    *count = Many::NoMore;
+                    ring.cancel(*operation);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether [`Accepting::arm`] waits for the end of a connection.
+    pub(super) fn is_awaiting_descriptor(&self) -> bool {
+        self.leaving.strong_count() > 0
+    }
+
+    /// The accept on that listener has ended.
+    pub(super) fn ended(&mut self, index: usize) {
+        if let Some(door) = self.doors.get_mut(index) {
+            door.accepting = None;
+        }
+    }
+
+    /// Accepts nothing until this descriptor has been closed.
+    pub(super) fn await_descriptor(&mut self, socket: &Arc<OwnedFd>) {
+        self.leaving = Arc::downgrade(socket);
+    }
+
+    /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.
+    pub(super) fn pause(&mut self, now: Tick) {
+        self.paused_until = Some(now.plus_ms(PAUSE_MS));
+    }
+
+    /// Ends a pause that is over. Returns whether one was.
+    pub(super) fn resume(&mut self, now: Tick) -> bool {
+        self.paused_until.take_if(|until| *until <= now).is_some()
+    }
+
+    /// When [`Accepting::resume`] is worth calling.
+    pub(super) fn next_look(&self) -> Option<Tick> {
+        self.paused_until
+    }
+
+    /// Tells the client at the head of a queue that it is not served.
+    pub(super) fn turn_one_away(&mut self, index: usize) {
+        self.listeners.turn_one_away(index);
+    }
+
+    /// Has all accepts end. Returns whether they have.
+    pub(super) fn disarm(&mut self, ring: &mut Ring) -> bool {
+        for door in &mut self.doors {
+            if let Some((operation, count)) = &mut door.accepting
+                && *count != Many::NoMore
+            {
+                *count = Many::NoMore;
+                ring.cancel(*operation);
+            }
+        }
+        self.doors.iter().all(|door| door.accepting.is_none())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.listeners.count()
+    }
+
+    /// Accepts one connection now, if one waits.
+    pub(super) fn accept(&mut self, index: usize) -> io::Result<Accepted> {
+        self.listeners.accept(index)
+    }
+
+    /// Closes all listeners, and whoever was accepted without a place.
+    pub(super) fn close(&mut self) {
+        self.doors.clear();
+        self.listeners = Listeners::new(Vec::new(), false);
+        self.waiting.clear();
+        self.paused_until = None;
+    }
+}

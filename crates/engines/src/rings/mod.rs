@@ -1,0 +1,137 @@
+//! `rings`: completion instead of readiness (io_uring, Axboe 2019), one ring per core; the
+//! architecture that came after the papers.
+//!
+//! Its essential mechanism: a loop does not ask which sockets are ready to then call the kernel for
+//! each of them. It leaves standing orders (accept on this listener, receive on this socket for as
+//! long as bytes come, into any free buffer), hands over what is to be sent by the dozen, and reads
+//! what has been done from memory: one system call for a whole turn. What it leaves out: files.
+//! There is no sendfile among the operations, and splice always goes to kernel threads, so that a
+//! body that is not in the cache is sent by a call, from the loop, on the same non-blocking socket.
+
+mod accepting;
+mod line;
+mod ring_loop;
+
+use std::io;
+
+use os::ring::Sizes;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::loops::Loops;
+use crate::parts::reactor;
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
+
+use ring_loop::RingLoop;
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "rings",
+    family: "completion",
+    paper: "io_uring (Axboe 2019); not in the papers",
+    about: "one io_uring per CPU: what is done is read from memory, not asked for",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe],
+    plan,
+    start,
+};
+
+const WORKERS: Knob = Knob {
+    name: "workers",
+    about: "rings in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const ENTRIES: Knob = Knob {
+    name: "entries",
+    about: "operations handed to the kernel with one call",
+    min: 1,
+    max: 32_768,
+    default: 1024,
+};
+
+const BUFFERS: Knob = Knob {
+    name: "buffers",
+    about: "buffers to receive into, for all connections of a ring together",
+    min: 1,
+    max: 32_768,
+    default: 512,
+};
+
+const BUFFER_BYTES: Knob = Knob {
+    name: "buffer_bytes",
+    about: "the size of each of these buffers",
+    min: 64,
+    max: 1 << 20,
+    default: 4096,
+};
+
+const MULTISHOT: Knob = Knob {
+    name: "multishot",
+    about: "1: an accept or a receive is a standing order; 0: each is asked for anew",
+    min: 0,
+    max: 1,
+    default: 1,
+};
+
+const HELPERS: Knob = Knob {
+    name: "helpers",
+    about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const KNOBS: &[Knob] =
+    &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, HELPERS, reactor::FILE_CHUNK_KIB];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let workers = match knobs.get_usize(WORKERS.name) {
+        0 => cpus.max(1),
+        workers => workers,
+    };
+    Plan { processes: None, workers, listeners_per_worker: true }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    os::ring::check(sizes(&start.knobs)).map_err(|why| refusal(&why))?;
+    Ok(Box::new(Loops::start(SPEC.name, start, RingLoop::make)?))
+}
+
+/// What an operator is told where rings cannot run.
+fn refusal(why: &io::Error) -> io::Error {
+    let text = format!("{why}; event-loop-per-core serves instead: --engine event-loop-per-core");
+    io::Error::new(why.kind(), text)
+}
+
+/// The sizes that the knobs ask for, each within what the kernel takes.
+fn sizes(knobs: &KnobValues) -> Sizes {
+    Sizes {
+        entries: knobs.get(ENTRIES.name) as u32,
+        buffers: knobs.get(BUFFERS.name) as u16,
+        buffer_bytes: knobs.get(BUFFER_BYTES.name) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_missing_and_what_serves_instead() {
+        let why = io::Error::new(io::ErrorKind::PermissionDenied, "io_uring is not permitted");
+        let text = refusal(&why).to_string();
+        assert!(text.starts_with("io_uring is not permitted; "), "{text}");
+        assert!(text.ends_with("--engine event-loop-per-core"), "{text}");
+        assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_knobs() {
+        let mut knobs = KnobValues::defaults(&SPEC);
+        knobs.set("entries", 8).unwrap();
+        knobs.set("buffers", 32_768).unwrap();
+        let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096 };
+        assert_eq!(sizes(&knobs), expected);
+    }
+}

@@ -1,0 +1,575 @@
+//! The loop of one ring: one thread, its connections, and what is under way for them.
+//!
+//! Sends of what was prepared in memory and all receives are operations of the ring. Files, and
+//! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
+//! own sends as well; when it finds a socket full, the ring waits for room.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use os::ring::{Event, Received, Ring};
+use session::{Connection, Done, Op, Tick, Worker};
+
+use super::accepting::{Accepting, MARGIN};
+use super::line::Line;
+use super::{HELPERS, MULTISHOT, SPEC, sizes};
+use crate::jobs::Runner;
+use crate::parts::connections::Connections;
+use crate::parts::helpers::{Helpers, Outcome, Work};
+use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
+use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::reactor::FILE_CHUNK_KIB;
+use crate::parts::step::{COALESCED_BYTES_MAX, Step, Turn, step};
+use crate::{SendfileMode, WorkerStart};
+
+/// The key of the wake-up call: above those of all listeners.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// The key of the helpers' wake-up call.
+const HELPERS_KEY: u64 = u64::MAX - 1;
+
+/// Connections taken from a listener's queue before it is closed.
+const BACKLOG_MAX: usize = 4096;
+
+/// Steps one connection may take before others get a turn.
+const STEPS_PER_TURN: u32 = 256;
+
+/// What a job counts for in steps: it may have waited for a disk.
+const STEPS_PER_JOB: u32 = 64;
+
+/// Work that may wait for a helper, for each helper.
+const QUEUE_PER_HELPER: usize = 64;
+
+/// The loop of one ring.
+pub(super) struct RingLoop {
+    // The ring goes first: it lets go of all sockets.
+    ring: Ring,
+    accepting: Accepting,
+    connections: Connections<Line>,
+    worker: Worker,
+    runner: Arc<Runner>,
+    helpers: Option<Helpers>,
+    /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
+    wake: Arc<OwnedFd>,
+    helpers_wake: Option<Arc<OwnedFd>>,
+    shared: Arc<Shared>,
+    index: usize,
+    /// What a response is gathered in.
+    buffer: Box<[u8]>,
+    /// Connections whose turn was used up in the middle of a file.
+    yielded: Vec<u64>,
+    /// Connections that want a helper while all are busy.
+    wanting: VecDeque<u64>,
+    is_multishot: bool,
+    sendfile: SendfileMode,
+    file_chunk_bytes: u64,
+    is_accepting: bool,
+    is_closed: bool,
+    is_draining: bool,
+}
+
+impl RingLoop {
+    /// A loop, to be run in its thread. A ring stays in the thread that makes it.
+    pub(super) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
+        Ok(Box::new(move || Self::new(start, seat)?.run()))
+    }
+
+    fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
+        let Seat { runner, shared, index, sendfile, knobs, .. } = seat;
+        let helpers = match knobs.get_usize(HELPERS.name) {
+            0 => None,
+            count => {
+                let (name, runner) = (format!("{}-{index}-helper", SPEC.name), Arc::clone(&runner));
+                let run_job = Arc::new(move |job| runner.run(job));
+                Some(Helpers::start(&name, count, count * QUEUE_PER_HELPER, run_job)?)
+            }
+        };
+        let share = |helpers: &Helpers| helpers.as_fd().try_clone_to_owned().map(Arc::new);
+        let mut ring_loop = Self {
+            ring: Ring::new(sizes(&knobs))?,
+            accepting: Accepting::new(start.listeners)?,
+            connections: Connections::new(Tick(os::clock::now())),
+            worker: start.worker,
+            runner,
+            wake: Arc::new(shared.wakes[index].as_fd().try_clone_to_owned()?),
+            helpers_wake: helpers.as_ref().map(share).transpose()?,
+            helpers,
+            shared,
+            index,
+            buffer: vec![0; COALESCED_BYTES_MAX].into(),
+            yielded: Vec::new(),
+            wanting: VecDeque::new(),
+            is_multishot: knobs.get(MULTISHOT.name) == 1,
+            sendfile,
+            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            is_accepting: true,
+            is_closed: false,
+            is_draining: false,
+        };
+        ring_loop.read_clock();
+        Ok(ring_loop)
+    }
+
+    /// Turns until everything has ended.
+    fn run(mut self) -> io::Result<()> {
+        self.ring.poll_readable(WAKE_KEY, &self.wake);
+        if let Some(wake) = &self.helpers_wake {
+            self.ring.poll_readable(HELPERS_KEY, wake);
+        }
+        self.arm();
+        loop {
+            let timeout = self.timeout_us();
+            self.ring.wait(timeout)?;
+            self.read_clock();
+            while let Some(event) = self.ring.next_event() {
+                self.handle(event);
+            }
+            self.resume_yielded();
+            self.expire();
+            self.obey()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            self.arm();
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Received { key, result, is_last } => self.received(key, result, is_last),
+            Event::Sent { key, result } => self.sent(key, result),
+            Event::Ready { key: WAKE_KEY } => {
+                self.shared.wakes[self.index].clear();
+                self.ring.poll_readable(WAKE_KEY, &self.wake);
+                // Others may have evicted what this one has not asked for in a while.
+                self.worker.keep_house();
+            }
+            Event::Ready { key: HELPERS_KEY } => self.take_back(),
+            Event::Ready { key } => {
+                if let Some(slot) = self.connections.get(key) {
+                    slot.socket.polling = None;
+                    self.drive(key);
+                }
+            }
+            Event::Accepted { key, result, is_last } => {
+                let index = (key - LISTENER_KEYS) as usize;
+                if is_last {
+                    self.accepting.ended(index);
+                }
+                self.accepted(index, result);
+            }
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, key: u64, result: io::Result<Option<Received>>, is_last: bool) {
+        let Some(slot) = self.connections.get(key) else {
+            // The connection has gone meanwhile.
+            result.ok().flatten().into_iter().for_each(|received| self.ring.give_back(received));
+            return;
+        };
+        if is_last {
+            slot.socket.receive_ended();
+        }
+        match result {
+            Ok(None) => slot.socket.is_at_end = true,
+            Ok(Some(received)) => return self.ingest(key, received),
+            // Buffers will be there again when the next receive is handed over: all that were lent
+            // are given back before. What was cancelled is asked for again when it is wanted.
+            Err(error) if is_exhaustion(&error) || is_cancellation(&error) => {}
+            Err(_) => return self.close(key),
+        }
+        self.drive(key);
+    }
+
+    #[inline]
+    fn ingest(&mut self, key: u64, received: Received) {
+        let Some(slot) = self.connections.get(key) else { return };
+        let bytes = self.ring.bytes(&received);
+        let (connection, worker, len) = (&mut slot.connection, &mut self.worker, bytes.len());
+        let is_asked_for = matches!(connection.next(), Op::Recv);
+        let ingested = catch_unwind(AssertUnwindSafe(|| connection.ingest(worker, bytes)));
+        self.ring.give_back(received);
+        if !is_asked_for {
+            slot.socket.count_ahead(&mut self.ring, len);
+        }
+        match ingested {
+            Ok(()) => self.drive(key),
+            Err(_) => self.close(key), // as in `drive`
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, key: u64, result: io::Result<usize>) {
+        let Some(slot) = self.connections.get(key) else { return };
+        slot.socket.sending = None;
+        let Some(count) = result.ok() else { return self.close(key) };
+        let (connection, worker) = (&mut slot.connection, &mut self.worker);
+        match catch_unwind(AssertUnwindSafe(|| connection.sent(worker, count))) {
+            Ok(()) => self.drive(key),
+            Err(_) => self.close(key), // as in `drive`
+        }
+    }
+
+    /// Goes on with one connection until it waits for something, yields or closes.
+    #[inline]
+    fn drive(&mut self, key: u64) {
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key)));
+        if driven.is_err() {
+            // A bug met by one connection ends that connection. The panic has been printed.
+            self.close(key);
+        }
+    }
+
+    #[inline]
+    fn drive_unguarded(&mut self, key: u64) {
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+        let mut steps = STEPS_PER_TURN;
+        while steps > 0 {
+            let Some(slot) = self.connections.get(key) else { return };
+            let line = &mut slot.socket;
+            match slot.connection.next() {
+                Op::Recv if line.is_at_end => {
+                    slot.connection.ingest(&mut self.worker, &[]);
+                    continue;
+                }
+                Op::Recv => {
+                    line.receive(&mut self.ring, key, self.is_multishot);
+                    return self.connections.schedule(key);
+                }
+                Op::Send { .. } | Op::File { .. } if line.is_sending() => {
+                    return self.connections.schedule(key);
+                }
+                // What more follows after is sent by calls: a file, or the next of many parts.
+                Op::Send { head, body, more: false }
+                    if head.len() + body.len() <= COALESCED_BYTES_MAX =>
+                {
+                    let parts = [head, body];
+                    line.sending = Some(self.ring.send(key, &line.socket, parts, false));
+                    return self.connections.schedule(key);
+                }
+                _ => {}
+            }
+            turn.is_fetched |= std::mem::take(&mut line.is_fetched);
+            let taken = step(
+                line.socket.as_fd(),
+                &mut slot.connection,
+                &mut self.worker,
+                &mut self.buffer,
+                &mut slot.ready,
+                &mut turn,
+            );
+            match taken {
+                Step::More => steps -= 1,
+                Step::Yield => break,
+                Step::Wait => return self.wait_for_room(key),
+                Step::Job => {
+                    self.run_job(key);
+                    steps = steps.saturating_sub(STEPS_PER_JOB);
+                }
+                Step::Cold => {
+                    if self.is_fetching(key) {
+                        return;
+                    }
+                    turn.is_fetched = true;
+                }
+                Step::JobOut => return,
+                Step::Closed => return self.close(key),
+            }
+            if self.is_wanting(key) {
+                return self.connections.schedule(key);
+            }
+        }
+        self.queue(key);
+    }
+
+    /// A job: on the spot, or by a helper.
+    fn run_job(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        match &mut self.helpers {
+            None => {
+                let (id, job) = slot.connection.take_job();
+                let done = self.runner.run(job);
+                self.read_clock();
+                self.job_done(key, id, done);
+            }
+            Some(helpers) if helpers.has_room() => {
+                let (id, job) = slot.connection.take_job();
+                let handed = helpers.hand_out(key, Work::Job(id, job));
+                debug_assert!(handed.is_ok(), "there was room");
+            }
+            Some(_) => self.want(key),
+        }
+    }
+
+    fn job_done(&mut self, key: u64, id: session::JobId, done: Done) {
+        let error = match &done {
+            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
+            _ => None,
+        };
+        if error.is_some_and(is_exhaustion) {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.evict();
+        }
+        if let Some(slot) = self.connections.get(key) {
+            slot.connection.done(&mut self.worker, id, done);
+        }
+    }
+
+    /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
+    fn is_fetching(&mut self, key: u64) -> bool {
+        let Some(helpers) = &mut self.helpers else { return false };
+        let Some(slot) = self.connections.get(key) else { return false };
+        if !helpers.has_room() {
+            self.want(key);
+            self.connections.schedule(key);
+            return true;
+        }
+        let Op::File { file, offset, len } = slot.connection.next() else { return false };
+        let len = len.min(self.file_chunk_bytes);
+        let work = Work::Fetch { file: file.clone(), offset, len };
+        slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
+        self.connections.schedule(key);
+        true
+    }
+
+    fn want(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        if !std::mem::replace(&mut slot.socket.is_wanting, true) {
+            self.wanting.push_back(key);
+        }
+    }
+
+    fn is_wanting(&mut self, key: u64) -> bool {
+        self.connections.get(key).is_some_and(|slot| slot.socket.is_wanting)
+    }
+
+    /// Goes on with what helpers have done, and gives those something to do who waited for them.
+    fn take_back(&mut self) {
+        if let Some(wake) = &self.helpers_wake {
+            self.ring.poll_readable(HELPERS_KEY, wake);
+        }
+        let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
+        for back in returned {
+            match back.outcome {
+                Outcome::Done(id, done) => self.job_done(back.key, id, done),
+                Outcome::Fetched => {
+                    if let Some(slot) = self.connections.get(back.key) {
+                        slot.socket.is_fetching = false;
+                        slot.socket.is_fetched = true;
+                    }
+                }
+            }
+            self.drive(back.key);
+        }
+        while self.helpers.as_ref().is_some_and(Helpers::has_room)
+            && let Some(key) = self.wanting.pop_front()
+        {
+            if let Some(slot) = self.connections.get(key) {
+                slot.socket.is_wanting = false;
+                self.drive(key);
+            }
+        }
+    }
+
+    /// The socket is full: the ring tells when it is not any more.
+    fn wait_for_room(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.socket));
+        self.connections.schedule(key);
+    }
+
+    fn queue(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        if !slot.is_queued {
+            slot.is_queued = true;
+            self.yielded.push(key);
+        }
+        self.connections.schedule(key);
+    }
+
+    fn resume_yielded(&mut self) {
+        for key in std::mem::take(&mut self.yielded) {
+            if let Some(slot) = self.connections.get(key) {
+                slot.is_queued = false;
+                self.drive(key);
+            }
+        }
+    }
+
+    /// The socket is closed with the last operation that is under way on it.
+    fn close(&mut self, key: u64) {
+        if let Some(mut slot) = self.connections.remove(key) {
+            slot.connection.close(&mut self.worker);
+            slot.socket.hang_up(&mut self.ring);
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            self.worker.counters.connections_open.subtract(1);
+        }
+    }
+
+    fn accepted(&mut self, index: usize, result: io::Result<OwnedFd>) {
+        match result {
+            Ok(socket) => self.admit(socket),
+            Err(error) if is_exhaustion(&error) => {
+                // Who rests makes room for who comes; only when nobody rests is one turned away.
+                if !self.accepting.is_awaiting_descriptor() && !self.evict() {
+                    self.accepting.turn_one_away(index);
+                    self.pause();
+                }
+            }
+            Err(_) => {} // the client has gone again, or the accept was cancelled
+        }
+    }
+
+    /// Finds a place for a connection, or has it wait for one.
+    fn admit(&mut self, socket: OwnedFd) {
+        if self.is_full() && (!self.evict() || self.is_full()) {
+            self.accepting.waiting.push_back(socket);
+            return self.pause();
+        }
+        self.welcome(socket);
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let Ok(peer) = os::socket::peer_addr(socket.as_fd()) else { return }; // it has gone again
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.worker.counters.connections_accepted.add(1);
+        self.worker.counters.connections_open.add(1);
+        let connection = Connection::new(&self.worker, peer);
+        let key = self.connections.insert(connection, Line::new(socket));
+        self.drive(key);
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
+    }
+
+    /// Closes the idle connection that has rested longest. Those that rested about as long are put
+    /// back to be next. Returns whether there was one.
+    fn evict(&mut self) -> bool {
+        let mut rested = self.connections.take_least_recent();
+        rested.sort_by_key(|&key| self.connections.get(key).and_then(|s| s.connection.deadline()));
+        let mut rested = rested.into_iter();
+        let Some(first) = rested.next() else { return false };
+        rested.for_each(|key| self.connections.schedule(key));
+        self.worker.counters.connections_evicted.add(1);
+        if let Some(slot) = self.connections.get(first) {
+            self.accepting.await_descriptor(&slot.socket.socket);
+        }
+        self.close(first);
+        true
+    }
+
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.accepting.pause(self.worker.now());
+    }
+
+    /// Sees to it that connections are accepted, unless that is over or has to wait.
+    fn arm(&mut self) {
+        if !self.is_accepting {
+            return;
+        }
+        if self.accepting.resume(self.worker.now()) {
+            while self.accepting.next_look().is_none()
+                && let Some(socket) = self.accepting.waiting.pop_front()
+            {
+                self.admit(socket);
+            }
+        }
+        let open = self.shared.open.load(Ordering::Relaxed);
+        let many = self.is_multishot && open + MARGIN <= self.shared.connections_max;
+        self.accepting.arm(&mut self.ring, many);
+    }
+
+    fn expire(&mut self) {
+        let now = self.worker.now();
+        if self.connections.next_look().is_none_or(|look| look > now) {
+            return;
+        }
+        for key in self.connections.take_expired(now) {
+            if let Some(slot) = self.connections.get(key) {
+                slot.connection.expire(&mut self.worker);
+                self.drive(key);
+            }
+        }
+    }
+
+    /// Does what the engine was told to do.
+    fn obey(&mut self) -> io::Result<()> {
+        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        if told(&self.shared.stop_accepting) {
+            self.is_accepting = false;
+        }
+        if !self.is_accepting && !self.is_closed && self.accepting.disarm(&mut self.ring) {
+            self.empty_queues()?;
+            self.accepting.close();
+            self.is_closed = true;
+        } else if self.is_closed && !self.is_draining && told(&self.shared.drain) {
+            // A turn later: what those who were in the queues have sent has been received.
+            self.is_draining = true;
+            for key in self.connections.keys() {
+                if let Some(slot) = self.connections.get(key) {
+                    slot.connection.drain();
+                    self.drive(key);
+                }
+            }
+        }
+        if told(&self.shared.abort) {
+            self.connections.keys().into_iter().for_each(|key| self.close(key));
+        }
+        Ok(())
+    }
+
+    /// Accepts who waits in a listener's queue and would be reset by its close. It holds so many
+    /// at most; more have come since.
+    fn empty_queues(&mut self) -> io::Result<()> {
+        let mut waiting = std::mem::take(&mut self.accepting.waiting);
+        for index in 0..self.accepting.count() {
+            for _ in 0..BACKLOG_MAX {
+                match self.accepting.accept(index)? {
+                    Accepted::Connection(socket, _) => waiting.push_back(socket),
+                    Accepted::Gone => {}
+                    Accepted::Nothing | Accepted::Exhausted => break,
+                }
+            }
+        }
+        waiting.into_iter().for_each(|socket| self.admit(socket));
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let is_ending = self.is_draining || self.shared.abort.load(Ordering::Acquire);
+        self.is_closed && is_ending && self.connections.len() == 0
+    }
+
+    /// How long to wait for events.
+    #[inline]
+    fn timeout_us(&self) -> Option<u64> {
+        let is_stopping = self.is_closed && !self.is_draining;
+        if !self.yielded.is_empty() || (is_stopping && self.shared.drain.load(Ordering::Acquire)) {
+            return Some(0);
+        }
+        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
+        let looks = [self.connections.next_look(), self.accepting.next_look(), housekeeping];
+        let next = looks.into_iter().flatten().min()?;
+        Some(next.since(self.worker.now()).max(1))
+    }
+
+    #[inline]
+    fn read_clock(&mut self) {
+        let (seconds, nanoseconds) = os::clock::unix_time();
+        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
+        self.worker.set_time(Tick(os::clock::now()), unix_us);
+    }
+}
+
+fn is_cancellation(error: &io::Error) -> bool {
+    const ECANCELED: i32 = 125;
+    error.raw_os_error() == Some(ECANCELED)
+}

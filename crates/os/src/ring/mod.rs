@@ -1,0 +1,422 @@
+//! A completion queue (io_uring): operations are handed to the kernel together, and what came of
+//! them is read from memory.
+//!
+//! Whatever an operation uses belongs to the [`Ring`] until the kernel says that it is over: a
+//! share of the descriptor, and the bytes to be sent. What was received lies in buffers of the
+//! ring, which the kernel chooses when there is something to put into one; each is lent to the
+//! caller as a [`Received`] until it is given back. So there is nothing a caller could free too
+//! early.
+//!
+//! A ring belongs to the thread that makes it: the kernel runs nothing on its behalf but while that
+//! thread waits (DEFER_TASKRUN), and refuses all others (SINGLE_ISSUER). When a ring goes, its
+//! thread is interrupted once more, some time later: a thread with other business, whose calls
+//! that could break off, had better make none.
+//!
+//! It is not a runtime: it knows no connections, and an operation that ends is not begun again.
+
+mod buffers;
+mod operations;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
+
+use crate::call::error;
+use buffers::BufferRing;
+use operations::{Kind, Operations};
+
+pub use buffers::Received;
+pub use operations::Operation;
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Operations handed to the kernel at once; more are handed over in several calls.
+    pub entries: u32,
+    /// Buffers to receive into; rounded up to a power of two.
+    pub buffers: u16,
+    /// The size of each.
+    pub buffer_bytes: u32,
+}
+
+impl Sizes {
+    /// The least there is.
+    pub const LEAST: Self = Self { entries: 1, buffers: 1, buffer_bytes: 64 };
+}
+
+/// Completions that fit the queue for each submission that does: one operation may complete many
+/// times.
+const COMPLETIONS_PER_ENTRY: u32 = 4;
+
+/// Buffers of finished sends kept for the next ones.
+const SPARE_MAX: usize = 1024;
+
+/// The largest of them.
+const SPARE_BYTES_MAX: usize = 8192;
+
+/// How a ring is set up.
+type Builder = io_uring::Builder<squeue::Entry, cqueue::Entry>;
+
+/// Marks completions that nobody waits for.
+const NOBODY: u64 = u64::MAX;
+
+/// Something that has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A connection was accepted, or none could be.
+    Accepted {
+        /// The operation's key.
+        key: u64,
+        /// The connection, a non-blocking socket.
+        result: io::Result<OwnedFd>,
+        /// Whether the operation has ended.
+        is_last: bool,
+    },
+    /// Something was received; nothing at the end of the stream.
+    Received {
+        /// The operation's key.
+        key: u64,
+        /// Where the bytes are.
+        result: io::Result<Option<Received>>,
+        /// Whether the operation has ended.
+        is_last: bool,
+    },
+    /// A prefix of the bytes was sent.
+    Sent {
+        /// The operation's key.
+        key: u64,
+        /// How many.
+        result: io::Result<usize>,
+    },
+    /// A descriptor is ready, or waiting for that was cancelled.
+    Ready {
+        /// The operation's key.
+        key: u64,
+    },
+}
+
+/// A ring, its operations and its buffers.
+pub struct Ring {
+    /// It stays in its thread.
+    is_local: PhantomData<*const ()>,
+    // The kernel's side goes first: fields are dropped in this order. What it may still use then is
+    // never freed: see `drop`.
+    uring: IoUring,
+    buffers: BufferRing,
+    operations: Operations,
+    /// Submissions for which there was no room.
+    spilled: VecDeque<squeue::Entry>,
+    /// Empty buffers for sending.
+    spare: Vec<Vec<u8>>,
+}
+
+/// Whether this process may have a ring of that size with everything that [`Ring`] needs.
+///
+/// # Errors
+/// One line: what is missing.
+pub fn check(sizes: Sizes) -> io::Result<()> {
+    let attempt = move || Ring::new(sizes)?.wait(Some(0)).map_err(|why| explain(&why));
+    let outcome = std::thread::spawn(attempt).join();
+    outcome.unwrap_or_else(|_| Err(io::Error::other("the check of io_uring panicked")))
+}
+
+impl Ring {
+    /// A ring of the calling thread. Only this thread may call what follows.
+    ///
+    /// # Errors
+    /// One line: what the kernel refuses, and what that means.
+    pub fn new(sizes: Sizes) -> io::Result<Self> {
+        let uring = set_up(sizes.entries).map_err(|why| explain(&why))?;
+        if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
+            return Err(explain(&error(libc::EINVAL)));
+        }
+        let buffers = BufferRing::new(&uring, sizes.buffers, sizes.buffer_bytes)
+            .map_err(|why| io::Error::new(why.kind(), format!("no ring of buffers: {why}")))?;
+        Ok(Self {
+            is_local: PhantomData,
+            uring,
+            buffers,
+            operations: Operations::default(),
+            spilled: VecDeque::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// Accepts connections as non-blocking sockets: one, or `many` until it is cancelled or fails.
+    pub fn accept(&mut self, key: u64, listener: &Arc<OwnedFd>, many: bool) -> Operation {
+        let fd = Fd(listener.as_raw_fd());
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let nobody = std::ptr::null_mut();
+        let entry = match many {
+            true => opcode::AcceptMulti::new(fd).flags(flags).build(),
+            false => opcode::Accept::new(fd, nobody, nobody.cast()).flags(flags).build(),
+        };
+        self.begin(key, Kind::Accept, Vec::new(), listener, &entry)
+    }
+
+    /// Receives when something arrives: once, or `many` times until the stream ends, the buffers
+    /// run out (ENOBUFS), it is cancelled or fails.
+    pub fn receive(&mut self, key: u64, socket: &Arc<OwnedFd>, many: bool) -> Operation {
+        let fd = Fd(socket.as_raw_fd());
+        let entry = match many {
+            true => opcode::RecvMulti::new(fd, buffers::GROUP).build(),
+            false => opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+                .buf_group(buffers::GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT),
+        };
+        self.begin(key, Kind::Receive, Vec::new(), socket, &entry)
+    }
+
+    /// Sends a prefix of the concatenated `parts`, which are copied. `more`: further bytes follow
+    /// at once, so that the last, partly filled packet may wait for them.
+    pub fn send(
+        &mut self,
+        key: u64,
+        socket: &Arc<OwnedFd>,
+        parts: [&[u8]; 2],
+        more: bool,
+    ) -> Operation {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        // A prefix is what was promised, and the kernel's own bound on one call is lower.
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let fd = Fd(socket.as_raw_fd());
+        let entry = opcode::Send::new(fd, bytes.as_ptr(), len).flags(flags).build();
+        self.begin(key, Kind::Send, bytes, socket, &entry)
+    }
+
+    /// Waits, once, until `descriptor` is readable.
+    pub fn poll_readable(&mut self, key: u64, descriptor: &Arc<OwnedFd>) -> Operation {
+        self.poll(key, descriptor, libc::POLLIN)
+    }
+
+    /// Waits, once, until `socket` takes more bytes.
+    pub fn poll_writable(&mut self, key: u64, socket: &Arc<OwnedFd>) -> Operation {
+        self.poll(key, socket, libc::POLLOUT)
+    }
+
+    fn poll(&mut self, key: u64, descriptor: &Arc<OwnedFd>, events: libc::c_short) -> Operation {
+        let fd = Fd(descriptor.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build();
+        self.begin(key, Kind::Poll, Vec::new(), descriptor, &entry)
+    }
+
+    /// Asks for the end of an operation. It ends with an event like any other, perhaps with one
+    /// that says that it was done before it could be cancelled. One that has ended is not touched.
+    pub fn cancel(&mut self, operation: Operation) {
+        if self.operations.find(operation).is_some() {
+            let entry = opcode::AsyncCancel::new(operation.number()).build().user_data(NOBODY);
+            self.push(&entry.flags(squeue::Flags::SKIP_SUCCESS));
+        }
+    }
+
+    /// Hands over what was asked for and waits until something has happened, for at most
+    /// `timeout_us` microseconds. It may return early and for nothing.
+    ///
+    /// # Errors
+    /// The kernel's, about the ring and not about any operation.
+    pub fn wait(&mut self, timeout_us: Option<u64>) -> io::Result<()> {
+        loop {
+            self.unspill();
+            let is_last = self.spilled.is_empty();
+            let entered = self.enter(if is_last { timeout_us } else { Some(0) });
+            match entered.map_err(|why| (why.raw_os_error(), why)) {
+                Ok(()) if !is_last => {}
+                // Time is over, a signal came, or the kernel wants completions to be read first.
+                Ok(()) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {
+                    return Ok(());
+                }
+                Err((_, why)) => return Err(why),
+            }
+        }
+    }
+
+    /// The next thing that has happened; none until the next [`Ring::wait`]. An operation whose
+    /// last event this is has ended: its share of the descriptor is let go of.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let completion = self.uring.completion().next()?;
+            if let Some(event) = self.complete(&completion) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The bytes that were received.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, received: &Received) -> &[u8] {
+        self.buffers.bytes(received)
+    }
+
+    /// Lets the kernel have the buffer again.
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "nobody is to look into it any more")]
+    pub fn give_back(&mut self, received: Received) {
+        self.buffers.provide(received.id);
+    }
+
+    fn begin(
+        &mut self,
+        key: u64,
+        kind: Kind,
+        bytes: Vec<u8>,
+        descriptor: &Arc<OwnedFd>,
+        entry: &squeue::Entry,
+    ) -> Operation {
+        let operation = self.operations.insert(key, kind, bytes, Arc::clone(descriptor));
+        self.push(&entry.clone().user_data(operation.number()));
+        operation
+    }
+
+    #[inline]
+    fn push(&mut self, entry: &squeue::Entry) {
+        // What has spilled goes first: a cancellation must not overtake what it cancels.
+        // SAFETY: what the entry points to and the descriptor that it names belong to its
+        // operation, which lives until the kernel has reported its end. The bytes are on the heap
+        // and stay where they are; nobody can reach them.
+        if !self.spilled.is_empty() || unsafe { self.uring.submission().push(entry) }.is_err() {
+            self.spilled.push_back(entry.clone());
+        }
+    }
+
+    /// Moves what has spilled into the queue, as much as fits.
+    fn unspill(&mut self) {
+        while let Some(entry) = self.spilled.front() {
+            // SAFETY: as in `push`.
+            if unsafe { self.uring.submission().push(entry) }.is_err() {
+                return;
+            }
+            self.spilled.pop_front();
+        }
+    }
+
+    fn enter(&mut self, timeout_us: Option<u64>) -> io::Result<()> {
+        let count = self.uring.submission().len() as u32; // at most the 32,768 entries of a ring
+        let is_waiting = timeout_us != Some(0) && self.uring.completion().is_empty();
+        let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
+        let timeout = timeout_us.unwrap_or(0);
+        let (seconds, rest_us) = (timeout / 1_000_000, timeout % 1_000_000);
+        let timeout = Timespec::new().sec(seconds).nsec(rest_us as u32 * 1000);
+        let mut arguments = SubmitArgs::new();
+        if timeout_us.is_some() {
+            arguments = arguments.timespec(&timeout);
+        }
+        let submitter = self.uring.submitter();
+        // SAFETY: the argument is the structure that EXT_ARG announces; it and the time that it
+        // points to outlive the call.
+        unsafe { submitter.enter(count, is_waiting.into(), flags, Some(&arguments)) }.map(drop)
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: &cqueue::Entry) -> Option<Event> {
+        let operation = Operation::from_number(completion.user_data());
+        let (key, kind) = self.operations.find(operation)?; // a cancellation is none
+        let is_last = !cqueue::more(completion.flags());
+        let result = match completion.result() {
+            failed @ ..0 => Err(error(-failed)),
+            count => Ok(count.unsigned_abs()),
+        };
+        let event = match kind {
+            Kind::Accept => Event::Accepted { key, result: result.map(accepted), is_last },
+            Kind::Receive => {
+                let id = cqueue::buffer_select(completion.flags());
+                Event::Received { key, result: self.buffers.lend(id, result), is_last }
+            }
+            Kind::Send => Event::Sent { key, result: result.map(|count| count as usize) },
+            Kind::Poll => Event::Ready { key },
+        };
+        if is_last {
+            self.end(operation);
+        }
+        Some(event)
+    }
+
+    /// The kernel is done with an operation.
+    #[inline]
+    fn end(&mut self, operation: Operation) {
+        let mut bytes = self.operations.remove(operation);
+        if (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) && self.spare.len() < SPARE_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Ends all operations. Returns whether the kernel is done with all of them.
+    fn settle(&mut self) -> bool {
+        /// Each turn waits until something has happened: operations end as fast as they are told.
+        const TURNS_MAX: usize = 100;
+        const TURN_US: u64 = 10_000;
+        for _ in 0..TURNS_MAX {
+            while self.next_event().is_some() {}
+            if self.operations.is_empty() {
+                return true;
+            }
+            let submitted = self.wait(Some(0));
+            let all = CancelBuilder::any();
+            // Nothing to cancel is an error as well.
+            let _ = self.uring.submitter().register_sync_cancel(None, all);
+            if submitted.and_then(|()| self.wait(Some(TURN_US))).is_err() {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Ring {
+    /// What the kernel may still read or write, because operations do not end, is leaked.
+    fn drop(&mut self) {
+        if !self.settle() {
+            self.buffers.leak();
+            std::mem::take(&mut self.operations).leak();
+        }
+    }
+}
+
+fn set_up(entries: u32) -> io::Result<IoUring> {
+    let build = |change: fn(&mut Builder) -> &mut Builder| {
+        let mut builder = IoUring::builder();
+        builder
+            .setup_single_issuer()
+            .setup_coop_taskrun()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_clamp()
+            .setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_ENTRY));
+        change(&mut builder).build(entries)
+    };
+    // Linux 6.6 can do without an array of indices between the caller and the entries.
+    match build(Builder::setup_no_sqarray) {
+        Err(why) if why.raw_os_error() == Some(libc::EINVAL) => build(|builder| builder),
+        built => built,
+    }
+}
+
+fn explain(why: &io::Error) -> io::Error {
+    let text = match why.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is not permitted here (a container's system call filter, or \
+             kernel.io_uring_disabled)"
+        }
+        Some(libc::ENOSYS) => "this kernel has no io_uring, or a system call filter hides it",
+        Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 6.1 (DEFER_TASKRUN)",
+        _ => return io::Error::new(why.kind(), format!("io_uring cannot be set up: {why}")),
+    };
+    io::Error::new(why.kind(), text)
+}
+
+fn accepted(descriptor: u32) -> OwnedFd {
+    // SAFETY: a successful accept has made this descriptor, below 2^31, and told nobody else.
+    unsafe { OwnedFd::from_raw_fd(descriptor.cast_signed()) }
+}

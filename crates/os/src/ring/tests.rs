@@ -1,0 +1,239 @@
+//! Rings against real sockets: exhaustion, cancellation, ends of operations that repeat.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+const SIZES: Sizes = Sizes { entries: 8, buffers: 4, buffer_bytes: 64 };
+
+/// A ring, or nothing where there may be none; that is said.
+fn ring(sizes: Sizes) -> Option<Ring> {
+    match Ring::new(sizes) {
+        Ok(ring) => Some(ring),
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+/// Two ends of a TCP connection, the first one non-blocking.
+fn connected() -> (Arc<OwnedFd>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (Arc::new(ours.into()), theirs)
+}
+
+/// The next event; a ring that is silent for two seconds has none.
+fn next(ring: &mut Ring) -> Option<Event> {
+    for _ in 0..20 {
+        if let Some(event) = ring.next_event() {
+            return Some(event);
+        }
+        ring.wait(Some(100_000)).unwrap();
+    }
+    None
+}
+
+/// What was received, whether that was the last event, and the buffer given back.
+fn take(ring: &mut Ring) -> (Result<Vec<u8>, i32>, bool) {
+    let Some(Event::Received { result, is_last, .. }) = next(ring) else { panic!("no bytes") };
+    let bytes = result.map_err(|why| why.raw_os_error().unwrap()).map(|received| {
+        received.map_or(Vec::new(), |received| {
+            let bytes = ring.bytes(&received).to_vec();
+            ring.give_back(received);
+            bytes
+        })
+    });
+    (bytes, is_last)
+}
+
+#[test]
+fn a_receive_repeats_until_the_end_of_the_stream() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let (ours, mut theirs) = connected();
+    ring.receive(7, &ours, true);
+    for _ in 0..20 {
+        theirs.write_all(b"ping").unwrap();
+        assert_eq!(take(&mut ring), (Ok(b"ping".to_vec()), false));
+    }
+    drop(theirs);
+    assert_eq!(take(&mut ring), (Ok(Vec::new()), true));
+    assert_eq!(Arc::strong_count(&ours), 1, "the ring has let go of the socket");
+}
+
+#[test]
+fn a_receive_that_does_not_repeat_ends_with_what_it_got() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let (ours, mut theirs) = connected();
+    ring.receive(7, &ours, false);
+    theirs.write_all(b"ping").unwrap();
+    assert_eq!(take(&mut ring), (Ok(b"ping".to_vec()), true));
+}
+
+#[test]
+fn a_receive_without_buffers_ends_and_can_begin_again_without_loss() {
+    let Some(mut ring) = ring(Sizes { buffers: 2, ..SIZES }) else { return };
+    let (ours, mut theirs) = connected();
+    let sent: Vec<u8> = (0..255).collect();
+    theirs.write_all(&sent).unwrap();
+    ring.receive(7, &ours, true);
+    let mut kept = Vec::new();
+    loop {
+        let Some(Event::Received { result, is_last, .. }) = next(&mut ring) else { panic!() };
+        match result {
+            Ok(received) => kept.push(received.unwrap()),
+            Err(why) => {
+                assert_eq!((why.raw_os_error(), is_last), (Some(libc::ENOBUFS), true));
+                break;
+            }
+        }
+    }
+    assert_eq!(kept.len(), 2);
+    let mut got = Vec::new();
+    for received in kept {
+        got.extend_from_slice(ring.bytes(&received));
+        ring.give_back(received);
+    }
+    while got.len() < sent.len() {
+        ring.receive(7, &ours, true);
+        loop {
+            match take(&mut ring) {
+                (Ok(bytes), false) => got.extend_from_slice(&bytes),
+                (Err(libc::ENOBUFS), true) => break,
+                other => panic!("{other:?}"),
+            }
+            if got.len() == sent.len() {
+                break;
+            }
+        }
+    }
+    assert_eq!(got, sent);
+}
+
+#[test]
+fn what_is_cancelled_ends_and_keeps_nothing() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let (ours, _theirs) = connected();
+    let receiving = ring.receive(7, &ours, true);
+    ring.wait(Some(0)).unwrap();
+    ring.cancel(receiving);
+    assert_eq!(take(&mut ring), (Err(libc::ECANCELED), true));
+    assert_eq!(Arc::strong_count(&ours), 1);
+    ring.cancel(receiving); // it has ended: nothing happens
+    ring.wait(Some(1000)).unwrap();
+    assert!(ring.next_event().is_none());
+}
+
+#[test]
+fn more_than_fits_the_queue_is_done_all_the_same() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let pairs: Vec<_> = (0..50).map(|_| connected()).collect();
+    for (key, (ours, _)) in pairs.iter().enumerate() {
+        ring.send(key as u64, ours, [b"he", b"llo"], false);
+    }
+    let mut keys: Vec<u64> = (0..50)
+        .map(|_| match next(&mut ring) {
+            Some(Event::Sent { key, result }) => {
+                assert_eq!(result.unwrap(), 5);
+                key
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, (0..50).collect::<Vec<_>>());
+    for (_, mut theirs) in pairs {
+        let mut bytes = [0; 5];
+        theirs.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"hello");
+    }
+}
+
+#[test]
+fn a_send_waits_for_room_and_keeps_its_bytes() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let (ours, mut theirs) = connected();
+    let piece = vec![b'x'; 100_000];
+    let mut sent = 0;
+    // Until one does not end at once: the socket is full.
+    loop {
+        ring.send(1, &ours, [&piece, b""], false);
+        ring.wait(Some(50_000)).unwrap();
+        match ring.next_event() {
+            Some(Event::Sent { result, .. }) => sent += result.unwrap(),
+            Some(other) => panic!("{other:?}"),
+            None => break,
+        }
+    }
+    let mut bytes = vec![0; sent];
+    theirs.read_exact(&mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == b'x'));
+    assert!(matches!(next(&mut ring), Some(Event::Sent { result: Ok(1..), .. })));
+}
+
+#[test]
+fn an_accept_repeats_and_ends_when_it_is_cancelled() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener: Arc<OwnedFd> = Arc::new(listener.into());
+    let accepting = ring.accept(3, &listener, true);
+    for _ in 0..20 {
+        let _theirs = TcpStream::connect(address).unwrap();
+        let event = next(&mut ring);
+        assert!(matches!(event, Some(Event::Accepted { result: Ok(_), is_last: false, .. })));
+    }
+    ring.cancel(accepting);
+    let event = next(&mut ring);
+    assert!(matches!(event, Some(Event::Accepted { result: Err(_), is_last: true, .. })));
+}
+
+#[test]
+fn readiness_is_told_once() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let (ours, mut theirs) = connected();
+    ring.poll_readable(1, &ours);
+    ring.wait(Some(0)).unwrap();
+    assert!(ring.next_event().is_none());
+    theirs.write_all(b"x").unwrap();
+    assert!(matches!(next(&mut ring), Some(Event::Ready { key: 1 })));
+    ring.poll_writable(2, &ours);
+    assert!(matches!(next(&mut ring), Some(Event::Ready { key: 2 })));
+}
+
+#[test]
+fn a_ring_that_goes_lets_go_of_everything() {
+    let Some(mut ring) = ring(SIZES) else { return };
+    let pairs: Vec<_> = (0..30).map(|_| connected()).collect();
+    for (key, (ours, _)) in pairs.iter().enumerate() {
+        ring.receive(key as u64, ours, true);
+    }
+    drop(ring);
+    assert!(pairs.iter().all(|(ours, _)| Arc::strong_count(ours) == 1));
+}
+
+#[test]
+fn a_buffer_of_another_ring_shows_nothing() {
+    let (Some(mut first), Some(second)) = (ring(SIZES), ring(SIZES)) else { return };
+    let (ours, mut theirs) = connected();
+    first.receive(1, &ours, true);
+    theirs.write_all(b"secret").unwrap();
+    let Some(Event::Received { result: Ok(Some(received)), .. }) = next(&mut first) else {
+        panic!("no bytes")
+    };
+    assert_eq!(second.bytes(&received), b"");
+    assert_eq!(first.bytes(&received), b"secret");
+    first.give_back(received);
+}
+
+#[test]
+fn a_refusal_is_explained_in_one_line() {
+    for code in [libc::EPERM, libc::ENOSYS, libc::EINVAL, libc::ENOMEM] {
+        let text = explain(&error(code)).to_string();
+        assert!(text.contains("io_uring") && !text.contains('\n'), "{text}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What only `rings` can get wrong: queues that are full, buffers that run out, orders that end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use server::Server;
+use testkit::Temporary;
+
+use crate::conformance;
+use crate::serving::{connect, get, site, start};
+
+/// Next to no room in the queues, and one buffer that no head fits into.
+const TINY: [&str; 5] = [
+    "engine.name=rings",
+    "partitions.cpus=[\"0\"]",
+    "engine.knobs.entries=1",
+    "engine.knobs.buffers=1",
+    "engine.knobs.buffer_bytes=64",
+];
+
+/// Whether rings are under test here.
+fn rings() -> bool {
+    crate::engines().iter().any(|spec| spec.name == "rings")
+}
+
+#[test]
+fn every_case_holds_in_tiny_rings() {
+    if rings() {
+        conformance::run_with("rings", &TINY[2..], |_| true);
+    }
+}
+
+#[test]
+fn every_case_holds_without_standing_orders_and_with_helpers() {
+    if rings() {
+        let knobs = ["engine.knobs.multishot=0", "engine.knobs.helpers=2"];
+        conformance::run_with("rings", &knobs, |_| true);
+    }
+}
+
+/// Fifty clients want the only buffer at once, again and again.
+#[test]
+fn connections_that_want_the_same_buffer_all_get_their_turn() {
+    if !rings() {
+        return;
+    }
+    let directory = site();
+    for multishot in ["engine.knobs.multishot=1", "engine.knobs.multishot=0"] {
+        let server = start(&directory, &[&TINY[..], &[multishot]].concat());
+        let mut streams: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
+        for _ in 0..5 {
+            for stream in &mut streams {
+                ask(stream, 1);
+            }
+            for stream in &mut streams {
+                assert_eq!(answers(stream, 1), 1, "{multishot}");
+            }
+        }
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
+/// More is sent ahead than is received ahead: the receive is cancelled and begun again.
+#[test]
+fn requests_sent_far_ahead_are_all_answered() {
+    const REQUESTS: usize = 5000;
+    if !rings() {
+        return;
+    }
+    let directory = site();
+    let server = start(&directory, &TINY[..2]);
+    let mut stream = connect(&server);
+    let mut writer = stream.try_clone().unwrap();
+    let writing = thread::spawn(move || ask(&mut writer, REQUESTS));
+    assert_eq!(answers(&mut stream, REQUESTS), REQUESTS);
+    writing.join().unwrap();
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// The end of the stream may be known before the requests ahead of it are answered.
+#[test]
+fn requests_before_the_end_of_the_stream_are_all_answered() {
+    if !rings() {
+        return;
+    }
+    let directory = site();
+    let server = start(&directory, &TINY[..2]);
+    let mut stream = connect(&server);
+    ask(&mut stream, 20);
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(answers(&mut stream, usize::MAX), 20);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// Connections that rest hold no buffer: one buffer serves others beside a hundred of them.
+#[test]
+fn connections_at_rest_hold_no_buffer() {
+    if !rings() {
+        return;
+    }
+    let directory = site();
+    let server = start(&directory, &TINY);
+    let mut resting: Vec<TcpStream> = (0..100).map(|_| connect(&server)).collect();
+    for stream in &mut resting {
+        ask(stream, 1);
+        assert_eq!(answers(stream, 1), 1);
+    }
+    assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// A connection whose operations the kernel has yet to end is closed for its client at once.
+#[test]
+fn what_is_closed_in_the_middle_of_operations_is_gone() {
+    if !rings() {
+        return;
+    }
+    let directory = Temporary::new();
+    directory.file("site/large.bin", vec![7_u8; 30_000_000]);
+    let server = start(&directory, &[&TINY[..2], &["timeouts.write_ms=300"]].concat());
+    let mut stalled = connect(&server);
+    stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stalled.read_exact(&mut [0; 16]).unwrap();
+    assert!(until(|| open(&server) == 0));
+    // It was broken off, not ended: the rest of what was on its way may be followed by a reset.
+    let received = std::io::copy(&mut stalled, &mut std::io::sink()).unwrap_or(0);
+    assert!(received < 30_000_000, "{received}");
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+fn open(server: &Server) -> u64 {
+    server.counters().iter().map(|counters| counters.connections_open.get()).sum()
+}
+
+fn until(mut holds: impl FnMut() -> bool) -> bool {
+    (0..800).any(|_| {
+        thread::sleep(Duration::from_millis(25));
+        holds()
+    })
+}
+
+fn ask(stream: &mut TcpStream, count: usize) {
+    stream.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(count)).unwrap();
+}
+
+/// How many answers come, up to `count` or the end of the stream.
+fn answers(stream: &mut TcpStream, count: usize) -> usize {
+    const END: &[u8] = b"<h1>Rope</h1>";
+    let (mut found, mut bytes, mut buffer) = (0, Vec::new(), [0; 16_384]);
+    while found < count {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            Err(why) => panic!("after {found} answers: {why}"),
+        }
+        while let Some(at) = bytes.windows(END.len()).position(|window| window == END) {
+            bytes.drain(..at + END.len());
+            found += 1;
+        }
+    }
+    found
+}
