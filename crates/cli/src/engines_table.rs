@@ -16,6 +16,6 @@ fn paragraph(spec: &EngineSpec) -> String {
 }
 
 fn knob_line(knob: &Knob) -> String {
-    let Knob { name, about, min, max, default } = knob;
-    format!("    {name} = {default}  ({min} to {max})  {about}\n")
+    let Knob { name, about, default, .. } = knob;
+    format!("    {name} = {}  ({})  {about}\n", knob.show(*default), knob.range())
 }

@@ -11,6 +11,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
+use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -25,12 +26,12 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 };
 
 const KNOBS: &[Knob] =
-    &[reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+    &[EVENTS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(_: &KnobValues, _: usize) -> Plan {
     Plan { processes: None, workers: 1, listeners_per_worker: true }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
 }

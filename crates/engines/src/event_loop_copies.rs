@@ -11,6 +11,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
+use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -43,6 +44,7 @@ const PORTS: Knob = Knob {
 const KNOBS: &[Knob] = &[
     PROCESSES,
     PORTS,
+    EVENTS,
     reactor::EVENTS_PER_WAIT,
     reactor::ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
@@ -63,5 +65,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
 }

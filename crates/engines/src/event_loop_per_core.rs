@@ -11,6 +11,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
+use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -32,8 +33,13 @@ const WORKERS: Knob = Knob {
     default: 0,
 };
 
-const KNOBS: &[Knob] =
-    &[WORKERS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[
+    WORKERS,
+    EVENTS,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = match knobs.get_usize(WORKERS.name) {
@@ -44,5 +50,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
 }

@@ -12,6 +12,7 @@ use crate::knobs::{Knob, KnobValues};
 use crate::parts::gate;
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
+use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -37,6 +38,7 @@ const KNOBS: &[Knob] = &[
     PROCESSES,
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
+    EVENTS,
     reactor::EVENTS_PER_WAIT,
     reactor::ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
@@ -53,5 +55,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start(SPEC.name, start, Reactor::make_gated)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make_gated)?))
 }

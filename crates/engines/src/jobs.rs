@@ -31,7 +31,13 @@ pub struct Runner {
     site: Arc<Site>,
     roots: Vec<HostRoot>,
     small_body_bytes_max: u64,
+    /// Called before each job, so that a test can hold it up.
+    #[cfg(test)]
+    pub(crate) before: Option<Before>,
 }
+
+#[cfg(test)]
+pub(crate) type Before = Box<dyn Fn(&Job) + Send + Sync>;
 
 /// The root of one host, opened anew when its path leads to another directory.
 struct HostRoot {
@@ -49,12 +55,20 @@ impl Runner {
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
         let open = |host: &Host| HostRoot::open(&host.settings().root);
         let roots = site.hosts().iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Self { site, roots, small_body_bytes_max })
+        Ok(Self {
+            site,
+            roots,
+            small_body_bytes_max,
+            #[cfg(test)]
+            before: None,
+        })
     }
 
     /// Runs one job, which may block.
     #[must_use]
     pub fn run(&self, job: Job) -> Done {
+        #[cfg(test)]
+        self.before.iter().for_each(|before| before(&job));
         match job {
             Job::Resolve { host, path, previous } => {
                 let files = HostFiles { root: self.roots[host].current() };

@@ -8,6 +8,7 @@
 
 mod event_loop;
 mod event_loop_copies;
+mod event_loop_helpers;
 mod event_loop_per_core;
 mod event_loop_shared_listener;
 mod fibers;
@@ -31,6 +32,7 @@ pub use knobs::{Knob, KnobValues};
 pub static ENGINES: &[EngineSpec] = &[
     event_loop_per_core::SPEC,
     event_loop::SPEC,
+    event_loop_helpers::SPEC,
     threads::SPEC,
     thread_pool::SPEC,
     event_loop_copies::SPEC,
@@ -170,6 +172,11 @@ pub trait Engine: Send {
     /// Which worker ended against its will, and why, in one line; none while all is well. The
     /// others run on until they are told to stop.
     fn failure(&self) -> Option<&str>;
+
+    /// What has gone wrong and was mended since the last call, a line each.
+    fn take_notices(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether all workers have ended.
     fn is_finished(&self) -> bool;

@@ -3,7 +3,7 @@
 
 use engines::{ENGINES, EngineSpec, KnobValues};
 
-use crate::config::{AUTO, Config, did_you_mean};
+use crate::config::{AUTO, Config, KnobSetting, did_you_mean};
 use crate::partitions::Partition;
 
 /// An engine with its knobs set.
@@ -36,12 +36,35 @@ pub(crate) fn choose(config: &Config, partitions: &[Partition]) -> Result<Engine
         )
     })?;
     let mut knobs = KnobValues::defaults(spec);
-    for (knob, value) in &settings.knobs {
-        knobs
-            .set(knob, *value)
+    for (knob, setting) in &settings.knobs {
+        turn(spec, &mut knobs, knob, setting)
             .map_err(|why| config.explain("engine.knobs", &format!("{name}: {why}")))?;
     }
     Ok(EngineChoice { spec, knobs, reason })
+}
+
+/// Sets one knob. A name that is nearly right is told the right one.
+fn turn(
+    spec: &EngineSpec,
+    knobs: &mut KnobValues,
+    name: &str,
+    setting: &KnobSetting,
+) -> Result<(), String> {
+    let set = match setting {
+        KnobSetting::Number(number) => knobs.set(name, *number),
+        KnobSetting::Choice(choice) => knobs.choose(name, choice),
+    };
+    set.map_err(|why| {
+        let known = spec.knobs.iter().find(|knob| knob.name == name);
+        let hint = match (known, setting) {
+            (None, _) => did_you_mean(name, spec.knobs.iter().map(|knob| knob.name)),
+            (Some(knob), KnobSetting::Choice(choice)) => {
+                did_you_mean(choice, knob.choices().iter().copied())
+            }
+            (Some(_), KnobSetting::Number(_)) => String::new(),
+        };
+        why + &hint
+    })
 }
 
 /// Static files that are in memory leave nothing for workers to share, so the loops share nothing

@@ -10,8 +10,8 @@ use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
 /// Serves until SIGTERM or SIGINT; the second of them cuts connections off. SIGUSR1 reopens the
-/// access log. A worker that fails stops the others as a signal does: what is left of a server
-/// would look whole and leave some clients waiting for ever.
+/// access log. A worker that fails and cannot be replaced stops the others as a signal does: what is
+/// left of a server would look whole and leave some clients waiting for ever.
 ///
 /// # Errors
 /// One line: why it could not start, or why it ended by itself.
@@ -44,6 +44,7 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
             }
             _ => {}
         }
+        server.take_notices().iter().for_each(|notice| report(notice));
         if let Some(why) = server.failure() {
             return Ok(Some(why.into()));
         }

@@ -118,6 +118,15 @@ impl Server {
         }
     }
 
+    /// What has gone wrong and was mended since the last call, a line each.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<String> {
+        match &self.staff {
+            Staff::Here { local, .. } => local.engine.take_notices(),
+            Staff::There { .. } => Vec::new(), // worker processes report theirs themselves
+        }
+    }
+
     /// Wakes workers if something has left the cache since the last call: one that sleeps may have
     /// it open still. Call it about once a second.
     pub fn keep_house(&mut self) {

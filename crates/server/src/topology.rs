@@ -87,9 +87,9 @@ mod tests {
             let (pair, socket) = (cpu / 2 * 2, cpu / 4 * 4);
             let at = |name: &str| format!("cpu/cpu{cpu}/{name}");
             system.file(&at("cache/index0/level"), "1\n");
-            system.file(&at("cache/index0/shared_cpu_list"), &format!("{cpu}\n"));
+            system.file(&at("cache/index0/shared_cpu_list"), format!("{cpu}\n"));
             system.file(&at("cache/index3/level"), "3\n");
-            system.file(&at("cache/index3/shared_cpu_list"), &format!("{pair}-{}\n", pair + 1));
+            system.file(&at("cache/index3/shared_cpu_list"), format!("{pair}-{}\n", pair + 1));
             let list = format!("{socket}-{}\n", socket + 3);
             system.file(&at("topology/package_cpus_list"), &list);
             system.file(&format!("node/node{}/cpulist", cpu / 4), &list);

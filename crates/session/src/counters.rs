@@ -90,13 +90,17 @@ pub struct Counters {
     pub cache_hits: Counter,
     /// Requests that had to look at the file system.
     pub cache_misses: Counter,
+    /// Jobs that ran elsewhere than in the thread of their connection.
+    pub jobs_handed_out: Counter,
+    /// Sends that would have waited for the disk, and were held back until the bytes were fetched.
+    pub cold_sends: Counter,
     /// Responses broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
 }
 
 impl Counters {
     /// How many cells [`Counters::shared`] takes.
-    pub const CELLS: usize = 16;
+    pub const CELLS: usize = 32;
 
     /// Counters whose numbers are in `cells`, and go on from there.
     ///
@@ -117,6 +121,8 @@ impl Counters {
             responses: std::array::from_fn(|_| next()),
             cache_hits: next(),
             cache_misses: next(),
+            jobs_handed_out: next(),
+            cold_sends: next(),
             bodies_cut_short: next(),
         }
     }

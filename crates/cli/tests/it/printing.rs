@@ -64,7 +64,10 @@ fn engines_are_listed_with_their_knobs() {
     for spec in engines::ENGINES {
         assert!(out.contains(&format!("{}  ({}; ", spec.name, spec.family)), "{out}");
         for knob in spec.knobs {
-            assert!(out.contains(&format!("\n    {} = {}  (", knob.name, knob.default)), "{out}");
+            assert!(
+                out.contains(&format!("\n    {} = {}  (", knob.name, knob.show(knob.default))),
+                "{out}"
+            );
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::parts::step::{Ready, Step, after_sendfile, step};
 const STEPS_PER_JOB: u32 = 64;
 
 /// The life of one fiber.
+#[expect(clippy::large_enum_variant, reason = "few fibers accept: most are of guests")]
 pub(super) enum Visit {
     Acceptor { listener: usize },
     Guest(Guest),

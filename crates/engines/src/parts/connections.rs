@@ -3,6 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
+use os::epoll::Interest;
 use session::{Connection, Phase, Tick};
 
 use super::step::Ready;
@@ -15,9 +16,11 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) ready: Ready,
     /// When the slot's entry in the wheel comes up.
     scheduled: Tick,
-    /// Whether the socket is in the epoll set.
-    pub(crate) is_watched: bool,
-    /// Whether the connection is in the queue of those that yielded.
+    /// What the socket is watched for.
+    pub(crate) watched: Interest,
+    /// Whether work of the connection is with helpers: until it is back nothing else happens to it.
+    pub(crate) is_out: bool,
+    /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,
 }
 
@@ -45,7 +48,8 @@ impl<Socket> Connections<Socket> {
             socket,
             ready: Ready::default(),
             scheduled: Tick(u64::MAX),
-            is_watched: false,
+            watched: Interest::NONE,
+            is_out: false,
             is_queued: false,
         };
         let index = self.free.pop().unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 //! Helpers: threads that do what may block, for a loop that must not wait for it.
 //!
-//! A loop hands out work under a key, goes on, and is told through a descriptor among those it
-//! watches that something has come back. What to do while work is out is the loop's business, and so
+//! A loop hands out work under a key, goes on, and is told through a descriptor that something has
+//! come back. What to do while work is out is the loop's business, and so
 //! is who waits when all places are taken. Each loop has helpers of its own, so that loops need not
 //! agree on anything; a scheduler of fibers or a ring is a loop in this sense.
 
@@ -183,9 +183,9 @@ impl Shared {
 pub(crate) fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut [u8]) -> Outcome {
     match work {
         Work::Job(id, job) => {
-            let is_listing = !matches!(job, Job::Resolve { .. });
+            let failed = failed(&job, "the job panicked"); // what it says has been printed
             let done = catch_unwind(AssertUnwindSafe(|| run_job(job)));
-            Outcome::Done(id, done.unwrap_or_else(|_| failed(is_listing)))
+            Outcome::Done(id, done.unwrap_or(failed))
         }
         Work::Fetch { file, offset, len } => {
             fetch(&file, offset, len, buffer);
@@ -194,10 +194,13 @@ pub(crate) fn carry_out(run_job: &dyn Fn(Job) -> Done, work: Work, buffer: &mut 
     }
 }
 
-/// The answer to a job that panicked; what it said has been printed.
-fn failed(is_listing: bool) -> Done {
-    let why = io::Error::other("the job panicked");
-    if is_listing { Done::Listed(Err(why)) } else { Done::Resolved(Err(why)) }
+/// The answer to a job that was not done: its client is told to try again.
+pub(crate) fn failed(job: &Job, why: &'static str) -> Done {
+    let why = io::Error::other(why);
+    match job {
+        Job::Resolve { .. } => Done::Resolved(Err(why)),
+        Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(why)),
+    }
 }
 
 /// Reads the bytes: the one way to have them in memory for certain when it returns. Advice to the

@@ -3,7 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use os::epoll::{Epoll, Interest};
 use os::event::Wake;
@@ -14,6 +15,35 @@ pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
 
 /// How long accepting rests after the kernel had no descriptor or no memory for a connection.
 pub(crate) const PAUSE_MS: u64 = 100;
+
+/// A set of descriptors that listeners are watched in.
+pub(crate) trait WatchListeners {
+    /// Starts to watch a descriptor; its events carry the key.
+    fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()>;
+
+    /// Watches it no more, if it is watched.
+    fn end(&self, socket: BorrowedFd<'_>);
+}
+
+impl WatchListeners for Epoll {
+    fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
+        self.add(socket, interest, key)
+    }
+
+    fn end(&self, socket: BorrowedFd<'_>) {
+        let _ = self.remove(socket); // it fails only if it is not in the set
+    }
+}
+
+impl<T: WatchListeners> WatchListeners for Arc<T> {
+    fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
+        (**self).begin(socket, interest, key)
+    }
+
+    fn end(&self, socket: BorrowedFd<'_>) {
+        (**self).end(socket);
+    }
+}
 
 /// The listeners of one loop.
 pub(crate) struct Listeners {
@@ -58,18 +88,16 @@ impl Listeners {
     }
 
     /// Watches all listeners.
-    pub(crate) fn watch(&self, epoll: &Epoll) -> io::Result<()> {
+    pub(crate) fn watch(&self, set: &impl WatchListeners) -> io::Result<()> {
         for (index, socket) in self.sockets.iter().enumerate() {
-            epoll.add(socket.as_fd(), self.interest, LISTENER_KEYS + index as u64)?;
+            set.begin(socket.as_fd(), self.interest, LISTENER_KEYS + index as u64)?;
         }
         Ok(())
     }
 
     /// Watches none. An exclusive watch cannot be modified, only removed.
-    fn unwatch(&self, epoll: &Epoll) {
-        for socket in &self.sockets {
-            let _ = epoll.remove(socket.as_fd()); // it fails only if it is not in the set
-        }
+    fn unwatch(&self, set: &impl WatchListeners) {
+        self.sockets.iter().for_each(|socket| set.end(socket.as_fd()));
     }
 
     /// Accepts one connection.
@@ -85,41 +113,41 @@ impl Listeners {
     }
 
     /// Accepts nothing for a moment, for want of descriptors or memory.
-    pub(crate) fn pause(&mut self, epoll: &Epoll, now: Tick) {
-        self.rest(epoll, now.plus_ms(PAUSE_MS));
+    pub(crate) fn pause(&mut self, set: &impl WatchListeners, now: Tick) {
+        self.rest(set, now.plus_ms(PAUSE_MS));
     }
 
     /// Accepts nothing until then, or later if that is said already. The kernel's queue holds who
     /// comes meanwhile.
-    pub(crate) fn rest(&mut self, epoll: &Epoll, until: Tick) {
+    pub(crate) fn rest(&mut self, set: &impl WatchListeners, until: Tick) {
         if self.paused_until.is_none() {
-            self.unwatch(epoll);
+            self.unwatch(set);
         }
         self.paused_until = self.paused_until.max(Some(until));
     }
 
     /// Goes to the end of the queue of those that wait at the listeners.
-    pub(crate) fn requeue(&mut self, epoll: &Epoll) -> io::Result<()> {
+    pub(crate) fn requeue(&mut self, set: &impl WatchListeners) -> io::Result<()> {
         if self.paused_until.is_some() {
             return Ok(()); // it is in no queue
         }
-        self.unwatch(epoll);
-        self.watch(epoll)
+        self.unwatch(set);
+        self.watch(set)
     }
 
     /// Accepts again if the pause is over.
-    pub(crate) fn resume(&mut self, epoll: &Epoll, now: Tick) -> io::Result<()> {
+    pub(crate) fn resume(&mut self, set: &impl WatchListeners, now: Tick) -> io::Result<()> {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
-            self.watch(epoll)?;
+            self.watch(set)?;
         }
         Ok(())
     }
 
     /// Accepts again at once: there is room.
-    pub(crate) fn resume_now(&mut self, epoll: &Epoll) -> io::Result<()> {
+    pub(crate) fn resume_now(&mut self, set: &impl WatchListeners) -> io::Result<()> {
         if self.paused_until.take().is_some() {
-            self.watch(epoll)?;
+            self.watch(set)?;
         }
         Ok(())
     }
@@ -131,8 +159,8 @@ impl Listeners {
 
     /// Closes all listeners. They are taken out of the set first: a socket that was inherited is
     /// still open elsewhere, and would be reported for ever.
-    pub(crate) fn close(&mut self, epoll: &Epoll) {
-        self.unwatch(epoll);
+    pub(crate) fn close(&mut self, set: &impl WatchListeners) {
+        self.unwatch(set);
         self.sockets.clear();
         self.paused_until = None;
     }
@@ -140,15 +168,20 @@ impl Listeners {
     /// Gives up the reserve descriptor for the client at the head of the queue, so that it learns
     /// at once that it is not served, and takes the reserve back.
     pub(crate) fn turn_one_away(&mut self, index: usize) {
-        const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
-                              Content-Length: 0\r\nConnection: close\r\n\r\n";
         let Some(listener) = self.sockets.get(index) else { return };
         self.reserve = None;
         if let Ok((socket, _)) = os::socket::accept(listener.as_fd()) {
-            let _ = os::send::send(socket.as_fd(), BUSY, false); // a courtesy: it may fail
+            refuse(socket.as_fd());
         }
         self.reserve = Wake::new().ok();
     }
+}
+
+/// Tells a client that it is not served. A courtesy: it may fail.
+pub(crate) fn refuse(socket: BorrowedFd<'_>) {
+    const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
+                          Content-Length: 0\r\nConnection: close\r\n\r\n";
+    let _ = os::send::send(socket, BUSY, false);
 }
 
 /// Whether the process or the system is out of descriptors or memory.

@@ -1,18 +1,28 @@
 //! Threads with a loop each: started together, told together, ended together. What a loop does is
 //! the engine's: an event loop is in `reactor.rs`.
+//!
+//! A loop may be replaceable: if it fails, its thread makes another that goes on at the same
+//! listeners. Of those a copy is kept for it, so that nobody in their queues is reset.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
-use crate::{Engine, SendfileMode, Start, WorkerStart};
+use crate::{Engine, MakeWorker, SendfileMode, Start, WorkerStart};
+
+/// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
+/// what ails it is not going to pass.
+const REPLACEMENTS_MAX: usize = 4;
+const FAILURES_WINDOW_US: u64 = 10_000_000;
 
 /// Loops that run, each in a thread.
 pub(crate) struct Loops {
@@ -32,9 +42,14 @@ pub(crate) struct Shared {
     pub(crate) wakes: Vec<Wake>,
     /// Which loop ended against its will first, and why.
     failure: OnceLock<String>,
+    /// What went wrong and was mended.
+    notices: Mutex<Vec<String>>,
+    /// Copies of the listeners of each loop, until no more is accepted; none if it is not replaced.
+    listeners: Mutex<Vec<Vec<OwnedFd>>>,
 }
 
 /// What one loop is made with, besides its worker.
+#[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
@@ -48,17 +63,42 @@ pub(crate) struct Seat {
 /// A loop, to be run in its thread until all it was told to do is done.
 pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
+/// Makes a loop.
+type MakeLoop = Arc<dyn Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync>;
+
 /// What a thread does.
 type Task = Box<dyn FnOnce() + Send>;
 
+/// What one thread knows of the loop it runs.
+struct Post {
+    name: String,
+    cpu: Option<usize>,
+    seat: Seat,
+    /// How the loop is replaced if it fails.
+    replace: Option<(MakeLoop, MakeWorker)>,
+}
+
 impl Loops {
-    /// Starts a thread for each worker. `make` is called for all of them before any thread runs.
+    /// Starts a thread for each worker. `make` is called for all of them before any thread runs. A
+    /// loop that fails is the engine's failure.
+    #[allow(dead_code, reason = "for engines whose loops depend on each other")]
     pub(crate) fn start(
         name: &'static str,
         start: Start,
         make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
     ) -> io::Result<Self> {
-        Self::start_with(name, start, make, |name, task| Builder::new().name(name).spawn(task))
+        Self::start_with(name, start, make, None, spawn)
+    }
+
+    /// The same for loops that do not depend on each other: one that fails is replaced. When it
+    /// returns or panics, it has closed its connections and counted them off.
+    pub(crate) fn start_replaceable(
+        name: &'static str,
+        start: Start,
+        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let make: MakeLoop = Arc::new(make);
+        Self::start_with(name, start, &*make, Some(&make), spawn)
     }
 
     /// The same with another way to get threads.
@@ -66,14 +106,20 @@ impl Loops {
         name: &'static str,
         start: Start,
         make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
+        make_again: Option<&MakeLoop>,
         mut spawn: impl FnMut(String, Task) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<Self> {
-        let workers: Vec<WorkerStart> =
-            start.partitions.into_iter().flat_map(|partition| partition.workers).collect();
+        let workers: Vec<(WorkerStart, MakeWorker)> = start
+            .partitions
+            .into_iter()
+            .flat_map(|partition| {
+                let more = partition.more;
+                partition.workers.into_iter().map(move |worker| (worker, Arc::clone(&more)))
+            })
+            .collect();
         let shared = Arc::new(Shared::new(workers.len(), start.connections_max)?);
         // Made before any thread is: what is missing is said now, and nothing runs then.
-        let make = |(index, worker): (usize, WorkerStart)| {
-            let cpu = worker.cpu;
+        let make = |(index, (worker, more)): (usize, (WorkerStart, MakeWorker))| {
             let seat = Seat {
                 runner: Arc::clone(&start.runner),
                 shared: Arc::clone(&shared),
@@ -82,14 +128,18 @@ impl Loops {
                 exclusive_wakeups: start.exclusive_wakeups,
                 knobs: start.knobs.clone(),
             };
-            Ok((cpu, make(worker, seat)?))
+            let replace = make_again.map(|make| (Arc::clone(make), more));
+            if replace.is_some() {
+                shared.listeners()[index] = copies(&worker.listeners)?;
+            }
+            let name = format!("{name}-{index}");
+            let post = Post { name, cpu: worker.cpu, seat: seat.clone(), replace };
+            Ok((post, make(worker, seat)?))
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
         let mut loops = Self { threads: Vec::new(), shared };
-        for (index, (cpu, run)) in made.into_iter().enumerate() {
-            let (name, shared) = (format!("{name}-{index}"), Arc::clone(&loops.shared));
-            let task = task(name.clone(), cpu, run, shared);
-            match spawn(name, task) {
+        for (post, run) in made {
+            match spawn(post.name.clone(), Box::new(move || post.keep(run))) {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
                     // Those that run already must not go on without anybody to stop them.
@@ -115,7 +165,10 @@ impl Loops {
 
 impl Engine for Loops {
     fn stop_accepting(&mut self) {
-        self.tell(&self.shared.stop_accepting);
+        self.shared.stop_accepting.store(true, Ordering::Release);
+        // The loops empty the queues and close the listeners: then nothing may hold them open.
+        self.shared.listeners().iter_mut().for_each(Vec::clear);
+        self.wake();
     }
 
     fn drain(&mut self) {
@@ -133,6 +186,10 @@ impl Engine for Loops {
 
     fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.shared.notices))
     }
 
     fn is_finished(&self) -> bool {
@@ -158,26 +215,89 @@ impl Shared {
             abort: AtomicBool::new(false),
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
             failure: OnceLock::new(),
+            notices: Mutex::default(),
+            listeners: Mutex::new((0..workers).map(|_| Vec::new()).collect()),
         })
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Vec<OwnedFd>>> {
+        lock(&self.listeners)
     }
 }
 
-/// A loop in its thread. That it fails is noted when all it had is closed.
-fn task(name: String, cpu: Option<usize>, run: Loop, shared: Arc<Shared>) -> Task {
-    Box::new(move || {
+impl Post {
+    /// A thread's whole life: a loop, and another if that fails.
+    fn keep(self, mut run: Loop) {
+        let mut failures = VecDeque::new();
+        while let Err(why) = self.run(run) {
+            match self.replace(&mut failures) {
+                Ok(Some(another)) => {
+                    let notice = format!("{} failed and was replaced: {why}", self.name);
+                    lock(&self.seat.shared.notices).push(notice);
+                    run = another;
+                }
+                Ok(None) => return self.give_up(&why),
+                Err(other) => return self.give_up(&format!("{why}; not replaced: {other}")),
+            }
+        }
+    }
+
+    /// Runs a loop to its end, which comes when all it had is closed.
+    fn run(&self, run: Loop) -> Result<(), String> {
         let outcome = || {
-            if let Some(cpu) = cpu {
+            if let Some(cpu) = self.cpu {
                 let pinned = os::affinity::pin_thread(&[cpu]);
                 pinned.map_err(|why| format!("cannot stay on CPU {cpu}: {why}"))?;
             }
             run().map_err(|why| why.to_string())
         };
         let outcome = catch_unwind(AssertUnwindSafe(outcome));
-        let outcome = outcome.unwrap_or_else(|panic| Err(describe_panic(&*panic)));
-        if let Err(why) = outcome {
-            let _ = shared.failure.set(format!("{name}: {why}")); // the first is the one to tell
+        outcome.unwrap_or_else(|panic| Err(describe_panic(&*panic)))
+    }
+
+    /// Another loop at the same listeners, unless too many have failed or all are about to end.
+    fn replace(&self, failures: &mut VecDeque<u64>) -> io::Result<Option<Loop>> {
+        let Some((make, more)) = &self.replace else { return Ok(None) };
+        let now = os::clock::now();
+        failures.retain(|&then| now.saturating_sub(then) < FAILURES_WINDOW_US);
+        failures.push_back(now);
+        if failures.len() > REPLACEMENTS_MAX {
+            return Ok(None);
         }
-    })
+        let shared = &self.seat.shared;
+        let listeners = {
+            let copies_kept = shared.listeners();
+            // Under the lock: these copies must not outlive those that are let go of.
+            if shared.stop_accepting.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            copies(&copies_kept[self.seat.index])?
+        };
+        let worker = WorkerStart { worker: more(), cpu: self.cpu, listeners };
+        let again = catch_unwind(AssertUnwindSafe(|| make(worker, self.seat.clone())));
+        let again = again.map_err(|panic| io::Error::other(describe_panic(&*panic)))??;
+        // What the engine was told last may have been heard by the loop that failed.
+        shared.wakes[self.seat.index].notify();
+        Ok(Some(again))
+    }
+
+    fn give_up(&self, why: &str) {
+        self.seat.shared.listeners()[self.seat.index].clear();
+        let _ = self.seat.shared.failure.set(format!("{}: {why}", self.name)); // the first is told
+    }
+}
+
+fn spawn(name: String, task: Task) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(task)
+}
+
+fn copies(listeners: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    listeners.iter().map(OwnedFd::try_clone).collect()
+}
+
+/// No panic happens under these locks, so what they guard is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a panic said; the place has been printed.

@@ -12,4 +12,5 @@ pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod reactor;
 pub(crate) mod step;
+pub(crate) mod watch;
 pub(crate) mod wheel;

@@ -1,24 +1,29 @@
-//! The event loop itself: one thread, one epoll set. Used by the engines of the event family; each
-//! says how many there are. Threads and what loops share are in `loops.rs`.
+//! The event loop itself: one thread, one set of watched sockets. Used by the engines of the event
+//! family; each says how many there are, and whether they have helpers (`out.rs`). Threads and what
+//! loops share are in `loops.rs`, the event mechanisms in `watch.rs`.
 //!
-//! Sockets are watched edge-triggered and added once; a connection that can be answered at once
-//! after it is accepted is never added at all.
+//! A connection that can be answered at once after it is accepted is never watched at all.
 
+mod out;
+
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use os::epoll::{Epoll, Event, EventBuffer, Interest};
-use session::{Connection, Done, Tick, Worker};
+use os::epoll::{Event, Interest};
+use session::{Connection, Done, JobId, Tick, Worker};
 
 use super::connections::Connections;
 use super::gate::{self, Gate};
-use super::listeners::{Accepted, LISTENER_KEYS, Listeners, is_exhaustion};
+use super::helpers::Helpers;
+use super::listeners::{Accepted, LISTENER_KEYS, Listeners, WatchListeners, is_exhaustion, refuse};
 use super::loops::{Loop, Seat, Shared};
 use super::step::{Step, Turn, step};
+use super::watch::{self, Watch};
 use crate::jobs::Runner;
 use crate::knobs::Knob;
 use crate::{SendfileMode, WorkerStart};
@@ -47,8 +52,9 @@ pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
     default: 1024,
 };
 
-/// The key of the wake-up call: above those of all listeners.
+/// The keys of the wake-up call and of the helpers: above those of all listeners.
 const WAKE_KEY: u64 = u64::MAX;
+const HELPERS_KEY: u64 = u64::MAX - 1;
 
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones.
 const RECEIVE_BYTES: usize = 16 * 1024;
@@ -65,12 +71,15 @@ const STEPS_PER_JOB: u32 = 64;
 
 /// One event loop.
 pub(crate) struct Reactor {
-    epoll: Epoll,
-    events: EventBuffer,
+    watch: Watch,
     listeners: Listeners,
     connections: Connections,
     worker: Worker,
     runner: Arc<Runner>,
+    /// Who does what may block; without any it is done on the spot.
+    helpers: Option<Helpers>,
+    /// Connections with work for helpers that have no room for it now.
+    parked: VecDeque<u64>,
     shared: Arc<Shared>,
     index: usize,
     buffer: Box<[u8]>,
@@ -88,30 +97,45 @@ pub(crate) struct Reactor {
 impl Reactor {
     /// An event loop, to be run in its thread.
     pub(crate) fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-        let reactor = Self::new(start, seat)?;
+        let reactor = Self::new(start, seat, None)?;
         Ok(Box::new(move || reactor.run()))
     }
 
     /// The same for an engine with the knobs of the gate.
     pub(crate) fn make_gated(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
         let gate = Some(Gate::new(&seat.knobs));
-        let reactor = Self { gate, ..Self::new(start, seat)? };
+        let reactor = Self { gate, ..Self::new(start, seat, None)? };
         Ok(Box::new(move || reactor.run()))
     }
 
-    fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
+    /// The same with helpers for what may block.
+    pub(crate) fn make_with_helpers(
+        start: WorkerStart,
+        seat: Seat,
+        helpers: Helpers,
+    ) -> io::Result<Loop> {
+        let reactor = Self::new(start, seat, Some(helpers))?;
+        Ok(Box::new(move || reactor.run()))
+    }
+
+    fn new(start: WorkerStart, seat: Seat, helpers: Option<Helpers>) -> io::Result<Self> {
         let Seat { runner, shared, index, sendfile, exclusive_wakeups, knobs } = seat;
-        let epoll = Epoll::new()?;
-        epoll.add(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
+        let events_max = knobs.get_usize(EVENTS_PER_WAIT.name);
+        let watch = Watch::new(knobs.get(watch::EVENTS.name), events_max)?;
+        watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
+        if let Some(helpers) = &helpers {
+            watch.begin(helpers.as_fd(), Interest::READ, HELPERS_KEY)?;
+        }
         let listeners = Listeners::new(start.listeners, exclusive_wakeups);
-        listeners.watch(&epoll)?;
+        listeners.watch(&watch)?;
         let mut reactor = Self {
-            epoll,
-            events: EventBuffer::with_capacity(knobs.get_usize(EVENTS_PER_WAIT.name)),
+            watch,
             listeners,
             connections: Connections::new(Tick(os::clock::now())),
             worker: start.worker,
             runner,
+            helpers,
+            parked: VecDeque::new(),
             shared,
             index,
             buffer: vec![0; RECEIVE_BYTES].into(),
@@ -127,20 +151,32 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Turns until everything has ended.
+    /// Turns until everything has ended. If it fails, what it had is closed: another loop may take
+    /// its place.
     fn run(mut self) -> io::Result<()> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
+        if !matches!(outcome, Ok(Ok(()))) {
+            for key in self.connections.keys() {
+                // What failed may fail again, and the others are to be closed all the same.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.close(key)));
+            }
+        }
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
         loop {
             let timeout = self.timeout_ms();
-            self.epoll.wait(&mut self.events, timeout)?;
+            self.watch.wait(timeout)?;
             self.read_clock();
-            for index in 0..self.events.len() {
-                if let Some(event) = self.events.get(index) {
-                    self.handle(event)?;
-                }
+            let mut index = 0;
+            while let Some(event) = self.watch.event(index) {
+                self.handle(event)?;
+                index += 1;
             }
             self.resume_yielded();
             self.expire();
-            self.listeners.resume(&self.epoll, self.worker.now())?;
+            self.listeners.resume(&self.watch, self.worker.now())?;
             self.obey()?;
             if self.is_over() {
                 return Ok(());
@@ -155,13 +191,19 @@ impl Reactor {
             if let Some(slot) = self.connections.get(event.key) {
                 slot.ready.is_drained &= !event.readable;
                 slot.ready.is_hung_up |= event.hangup || event.error;
-                self.drive(event.key);
+                // Those that wait for their turn get it, and those whose work is out go on then.
+                if !slot.is_queued && !slot.is_out {
+                    self.drive(event.key);
+                }
             }
             Ok(())
         } else if event.key == WAKE_KEY {
             self.shared.wakes[self.index].clear();
             // Others may have evicted what this one has not asked for in a while.
             self.worker.keep_house();
+            Ok(())
+        } else if event.key == HELPERS_KEY {
+            self.take_back();
             Ok(())
         } else {
             let before = self.worker.counters.connections_accepted.get();
@@ -173,7 +215,12 @@ impl Reactor {
     /// Takes steps with one connection until it waits, yields or closes.
     #[inline]
     fn drive(&mut self, key: u64) {
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key)));
+        self.drive_with(key, Turn::new(self.file_chunk_bytes, self.sendfile));
+    }
+
+    #[inline]
+    fn drive_with(&mut self, key: u64, turn: Turn) {
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key, turn)));
         if driven.is_err() {
             // A bug met by one connection ends that connection. The panic has been printed.
             self.close(key);
@@ -181,8 +228,7 @@ impl Reactor {
     }
 
     #[inline]
-    fn drive_unguarded(&mut self, key: u64) {
-        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+    fn drive_unguarded(&mut self, key: u64, mut turn: Turn) {
         let mut steps = STEPS_PER_TURN;
         loop {
             let Some(slot) = self.connections.get(key) else { return };
@@ -198,13 +244,14 @@ impl Reactor {
                 Step::More => steps = steps.saturating_sub(1),
                 Step::Yield => return self.queue(key),
                 Step::Wait => return self.wait(key),
+                Step::Job | Step::Cold if self.helpers.is_some() => return self.hand_out(key),
                 Step::Job => {
                     self.run_job(key);
                     steps = steps.saturating_sub(STEPS_PER_JOB);
                 }
                 // Nobody here fetches: sending waits for the disk, and everybody with it.
                 Step::Cold => turn.is_fetched = true,
-                Step::JobOut => return, // this engine runs jobs on the spot: none is ever out
+                Step::JobOut => return, // it goes on when the job is back
                 Step::Closed => return self.close(key),
             }
             if steps == 0 {
@@ -218,6 +265,11 @@ impl Reactor {
         let Some(slot) = self.connections.get(key) else { return };
         let (id, job) = slot.connection.take_job();
         let done = self.runner.run(job);
+        self.read_clock();
+        self.answer(key, id, done);
+    }
+
+    fn answer(&mut self, key: u64, id: JobId, done: Done) {
         let error = match &done {
             Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
             _ => None,
@@ -226,23 +278,17 @@ impl Reactor {
             // This request is told to try again; the next ones are to find a descriptor.
             self.evict();
         }
-        self.read_clock();
         if let Some(slot) = self.connections.get(key) {
             slot.connection.done(&mut self.worker, id, done);
         }
     }
 
-    /// Leaves a connection to its socket: watches it if that is not done yet, and sets its timer.
+    /// Leaves a connection to its socket: watches that, and sets the timer.
     #[inline]
     fn wait(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
-        if !slot.is_watched {
-            slot.is_watched = true;
-            let interest =
-                Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
-            if self.epoll.add(slot.socket.as_fd(), interest, key).is_err() {
-                return self.close(key); // no memory for the watch
-            }
+        if self.watch.follow(slot, key).is_err() {
+            return self.close(key); // no memory for the watch
         }
         self.connections.schedule(key);
     }
@@ -267,9 +313,10 @@ impl Reactor {
 
     fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
-            slot.connection.close(&mut self.worker);
+            self.watch.leave(&mut slot);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
+            slot.connection.close(&mut self.worker);
         }
     }
 
@@ -288,7 +335,13 @@ impl Reactor {
                 }
             }
             match self.listeners.accept(listener)? {
-                Accepted::Connection(socket, peer) => self.welcome(socket, peer),
+                Accepted::Connection(socket, peer) => match self.make_watchable(socket) {
+                    Some(socket) => self.welcome(socket, peer),
+                    None => {
+                        self.pause();
+                        return Ok(());
+                    }
+                },
                 Accepted::Nothing => return Ok(()),
                 Accepted::Gone => {}
                 // Who rests makes room for who comes; only when nobody rests is one turned away.
@@ -309,9 +362,9 @@ impl Reactor {
         let accepted = self.worker.counters.connections_accepted.get() - accepted_before;
         let open = self.shared.open.load(Ordering::Relaxed);
         if gate.closes(open, self.shared.connections_max) {
-            self.listeners.rest(&self.epoll, self.worker.now().plus_ms(gate::REST_MS));
+            self.listeners.rest(&self.watch, self.worker.now().plus_ms(gate::REST_MS));
         } else if gate.is_turn_over(accepted) {
-            self.listeners.requeue(&self.epoll)?;
+            self.listeners.requeue(&self.watch)?;
         }
         Ok(())
     }
@@ -323,6 +376,25 @@ impl Reactor {
         let connection = Connection::new(&self.worker, peer);
         let key = self.connections.insert(connection, socket);
         self.drive(key);
+    }
+
+    /// A socket whose number is too high for the event mechanism gets a lower one if there is one,
+    /// or if somebody who rests gives up theirs; else its client is turned away.
+    fn make_watchable(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
+        if self.watch.can_watch(socket.as_fd()) {
+            return Some(socket);
+        }
+        for attempt in 0..2 {
+            if attempt > 0 && !self.evict() {
+                break;
+            }
+            let lower = socket.try_clone().ok();
+            if let Some(lower) = lower.filter(|lower| self.watch.can_watch(lower.as_fd())) {
+                return Some(lower);
+            }
+        }
+        refuse(socket.as_fd());
+        None
     }
 
     fn is_full(&self) -> bool {
@@ -344,7 +416,7 @@ impl Reactor {
 
     fn pause(&mut self) {
         self.worker.counters.accept_pauses.add(1);
-        self.listeners.pause(&self.epoll, self.worker.now());
+        self.listeners.pause(&self.watch, self.worker.now());
     }
 
     fn expire(&mut self) {
@@ -353,7 +425,9 @@ impl Reactor {
             return;
         }
         for key in self.connections.take_expired(now) {
-            if let Some(slot) = self.connections.get(key) {
+            if !self.expire_with_helpers(key)
+                && let Some(slot) = self.connections.get(key)
+            {
                 slot.connection.expire(&mut self.worker);
                 self.drive(key);
             }
@@ -370,14 +444,16 @@ impl Reactor {
                 // more have come since.
                 self.accept(listener, BACKLOG_MAX)?;
             }
-            self.listeners.close(&self.epoll);
+            self.listeners.close(&self.watch);
         }
         if !self.is_draining && told(&self.shared.drain) {
             self.is_draining = true;
             for key in self.connections.keys() {
                 if let Some(slot) = self.connections.get(key) {
                     slot.connection.drain();
-                    self.drive(key);
+                    if !slot.is_out {
+                        self.drive(key);
+                    }
                 }
             }
         }

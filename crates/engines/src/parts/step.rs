@@ -13,8 +13,8 @@ use crate::SendfileMode;
 /// costs less than a second vector element does in the kernel.
 pub(crate) const COALESCED_BYTES_MAX: usize = 4096;
 
-/// What is known about a socket's readiness. Events of the socket make it ready, steps find out
-/// that it is not any more.
+/// What is known about a socket's readiness, and about that of the file it is sent. Events of the
+/// socket make it ready, steps find out that it is not any more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ready {
     /// The receive queue was empty after the last receive, and no event has come since: another
@@ -22,6 +22,10 @@ pub(crate) struct Ready {
     pub(crate) is_drained: bool,
     /// The peer has shut its side down: receive until the end shows, even from an empty queue.
     pub(crate) is_hung_up: bool,
+    /// Up to where the file under way was fetched: so far it is sent without a question. Where file
+    /// systems cannot answer one, each chunk is fetched once and not once for each call that sends
+    /// a part of it.
+    fetched_until: u64,
 }
 
 /// What a step came to.
@@ -76,16 +80,21 @@ pub(crate) fn step(
         Op::Recv => receive(socket, connection, w, buffer, ready),
         Op::Send { head, body, more } => {
             let outcome = send(socket, head, body, more, buffer);
+            ready.fetched_until = 0; // what follows a head is another file or another part
             let len = head.len() + body.len();
             after_send(connection, w, outcome, len)
         }
         Op::File { .. } if turn.file_bytes == 0 => Step::Yield,
         Op::File { file, offset, len } => {
-            let chunk = len.min(turn.file_bytes);
-            if turn.is_probing && !turn.is_fetched && is_cold(file.as_fd(), offset, chunk) {
-                return Step::Cold;
+            let mut chunk = len.min(turn.file_bytes);
+            if std::mem::take(&mut turn.is_fetched) {
+                ready.fetched_until = offset + chunk;
             }
-            turn.is_fetched = false;
+            match ready.fetched_until.saturating_sub(offset) {
+                0 if turn.is_probing && is_cold(file.as_fd(), offset, chunk) => return Step::Cold,
+                0 => {}
+                fetched => chunk = chunk.min(fetched),
+            }
             // A chunk is bounded far below the size of memory.
             let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
             after_sendfile(connection, w, outcome, &mut turn.file_bytes)

@@ -20,9 +20,9 @@ use toml::de::DeTable;
 
 pub use address::ListenAddress;
 pub use settings::{
-    AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, LimitSettings,
-    ListenerMode, LogSettings, PartitionSettings, SendfileChoice, Settings, SocketSettings,
-    TimeoutSettings,
+    AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, KnobSetting,
+    LimitSettings, ListenerMode, LogSettings, PartitionSettings, SendfileChoice, Settings,
+    SocketSettings, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
 pub(crate) use value::did_you_mean;

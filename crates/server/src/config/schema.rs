@@ -12,7 +12,9 @@ use site::negotiate::Coding;
 use super::address::ListenAddress;
 use super::cpus;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
-use super::settings::{AccessForm, CacheScope, Division, ListenerMode, SendfileChoice, Settings};
+use super::settings::{
+    AccessForm, CacheScope, Division, KnobSetting, ListenerMode, SendfileChoice, Settings,
+};
 use super::value::{Fault, Unit, Value};
 
 const MIB: u64 = 1 << 20;
@@ -26,7 +28,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     other("host", read_hosts, |s| show_rows(HOST_KEYS, &s.hosts)),
     text("engine.name", |s| &mut s.engine.name),
     number("engine.processes", 0..=1024, |s| &mut s.engine.processes),
-    other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, u64::to_string)),
+    other("engine.knobs", read_knobs, |s| show_map(&s.engine.knobs, show_knob)),
     other(
         "partitions.by",
         |s, v| v.choice(DIVISIONS).map(|by| s.partitions.by = by),
@@ -222,10 +224,21 @@ fn read_hosts(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
 /// checked when everything is read.
 fn read_knobs(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
     let knobs = value.map(|name, item| {
-        Ok((name.to_string(), item.number(Unit::Plain, &(0..=i64::MAX as u64))?))
+        let setting = match item.text() {
+            Ok(text) => KnobSetting::Choice(text.into()),
+            Err(_) => KnobSetting::Number(item.number(Unit::Plain, &(0..=i64::MAX as u64))?),
+        };
+        Ok((name.to_string(), setting))
     })?;
     settings.engine.knobs.extend(knobs);
     Ok(())
+}
+
+fn show_knob(setting: &KnobSetting) -> String {
+    match setting {
+        KnobSetting::Number(number) => number.to_string(),
+        KnobSetting::Choice(choice) => quote(choice),
+    }
 }
 
 fn read_cpus(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {

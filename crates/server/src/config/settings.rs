@@ -56,6 +56,15 @@ impl Default for Settings {
 /// The engine name that leaves the choice to `crate::engine_choice`.
 pub const AUTO: &str = "auto";
 
+/// The value of a knob, as it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KnobSetting {
+    /// How much or how many.
+    Number(u64),
+    /// Which of several ways.
+    Choice(String),
+}
+
 /// `[engine]`.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
@@ -64,7 +73,7 @@ pub struct EngineSettings {
     /// Worker processes of each partition; 0 means as the engine has it.
     pub processes: u64,
     /// Knobs that differ from the engine's defaults.
-    pub knobs: BTreeMap<String, u64>,
+    pub knobs: BTreeMap<String, KnobSetting>,
 }
 
 /// `[partitions]`.

@@ -207,6 +207,7 @@ impl Attendant {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
             self.local.engine.abort();
         }
+        self.local.engine.take_notices().iter().for_each(|notice| crate::report(notice));
         if !self.is_ending && self.local.engine.failure().is_some() {
             self.end();
         }

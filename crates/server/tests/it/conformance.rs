@@ -66,3 +66,12 @@ fn every_case_holds_for_every_engine() {
         run(spec.name);
     }
 }
+
+#[test]
+fn and_for_every_event_mechanism() {
+    for spec in crate::engines().into_iter().filter(|spec| spec.name == "event-loop") {
+        for events in ["epoll-level", "poll", "select"] {
+            run_with(spec.name, &[&format!("engine.knobs.events={events}")], |_| true);
+        }
+    }
+}

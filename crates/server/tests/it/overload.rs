@@ -12,12 +12,14 @@ use crate::serving::{connect, get, start};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Runs `test` for each engine with one worker, so that all connections meet in one place.
+/// Runs `test` for each engine with one worker, so that all connections meet in one place, and for
+/// one of them with each event mechanism.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
-    for spec in crate::engines() {
+    for (name, knob) in variants() {
         let directory = site();
-        let engine = format!("engine.name={}", spec.name);
+        let engine = format!("engine.name={name}");
         let mut all = vec![engine.as_str(), "partitions.cpus=[\"0\"]"];
+        all.extend(knob);
         all.extend_from_slice(settings);
         let server = start(&directory, &all);
         test(&directory, &server);
@@ -32,6 +34,19 @@ pub(crate) fn site() -> Temporary {
     let large: Vec<u8> = (0..20_000_000_u32).map(|at| pattern(at as usize)).collect();
     directory.file("site/large.bin", large);
     directory
+}
+
+fn variants() -> Vec<(&'static str, Option<&'static str>)> {
+    let mut all: Vec<_> = crate::engines().iter().map(|spec| (spec.name, None)).collect();
+    if all.contains(&("event-loop", None)) {
+        let knobs = [
+            "engine.knobs.events=epoll-level",
+            "engine.knobs.events=poll",
+            "engine.knobs.events=select",
+        ];
+        all.extend(knobs.map(|knob| ("event-loop", Some(knob))));
+    }
+    all
 }
 
 fn pattern(at: usize) -> u8 {

@@ -145,6 +145,23 @@ fn wrong_engines_and_partitions_say_where() {
 }
 
 #[test]
+fn knobs_with_names_take_those_only() {
+    let directory = site();
+    let check = |value: &str, expected: &str| {
+        let set = format!("engine.knobs.events={value}");
+        let error = server::check(&config(&directory, &["engine.name=event-loop", &set]));
+        assert_eq!(error.unwrap_err(), format!("--set {set}: event-loop: {expected}"));
+    };
+    let names = "epoll, epoll-level, poll or select";
+    check("pol", &format!("events = \"pol\" is not {names} (did you mean \"poll\"?)"));
+    check("kqueue", &format!("events = \"kqueue\" is not {names}"));
+    check("1", &format!("events = 1 is not {names}"));
+    let good = config(&directory, &["engine.name=event-loop", "engine.knobs.events=poll"]);
+    server::check(&good).unwrap();
+    assert!(good.show().contains("\"events\" = \"poll\""), "{}", good.show());
+}
+
+#[test]
 fn each_response_is_a_line_and_a_rotated_log_loses_none() {
     let directory = site();
     let log = directory.path().join("access.log");

@@ -105,13 +105,21 @@ fn files_are_fetched_and_their_faults_are_not_the_helpers() {
 fn the_end_waits_for_work_under_way_and_forgets_the_rest() {
     let (open, gate) = mpsc::channel();
     let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
-    let shared = Arc::downgrade(&helpers.shared);
+    let shared = Arc::clone(&helpers.shared);
+    let left = Arc::downgrade(&shared);
     hand_out(&mut helpers, 1, b"/stall");
     hand_out(&mut helpers, 2, b"/stall");
-    while lock(&helpers.shared.queue).waiting.len() > 1 {
+    while lock(&shared.queue).waiting.len() > 1 {
         std::thread::yield_now();
     }
-    open.send(()).unwrap();
-    drop(helpers); // it would wait for ever if the second began too
-    assert!(shared.upgrade().is_none(), "a helper is left");
+    let opener = std::thread::spawn(move || {
+        while !lock(&shared.queue).is_closed {
+            std::thread::yield_now();
+        }
+        open.send(()).unwrap();
+        open // kept: the second would wait for ever if it began
+    });
+    drop(helpers);
+    let _open = opener.join().unwrap();
+    assert!(left.upgrade().is_none(), "a helper is left");
 }

@@ -1,5 +1,7 @@
-//! Loops that fail: at their start, in the middle, and for want of a thread.
+//! Loops that fail: at their start, in the middle, again and again, and for want of a thread.
 
+use std::cell::RefCell;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -15,15 +17,14 @@ use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode};
 /// No machine has a CPU of that number that this process may use.
 const NO_CPU: usize = 1023;
 
-/// A log whose second flush fails as only a bug does. The first may come before there is a thread:
-/// when the process's clock has run for a while.
-struct Faulty(AtomicUsize);
+/// A log whose first flush fails as only a bug does, if this says so.
+struct Faulty(Arc<AtomicBool>);
 
 impl AccessLog for Faulty {
     fn record(&mut self, _: &Record<'_>) {}
 
     fn flush(&mut self) {
-        assert!(self.0.fetch_add(1, Ordering::Relaxed) != 1, "the log is faulty");
+        assert!(!self.0.swap(false, Ordering::Relaxed), "the log is faulty");
     }
 }
 
@@ -31,42 +32,54 @@ impl AccessLog for Faulty {
 struct Seen {
     address: SocketAddr,
     counters: Arc<Counters>,
+    /// Makes the loop fail the next time that it keeps house.
+    fault: Arc<AtomicBool>,
 }
 
 impl Seen {
+    /// Makes the loop fail, which must be at work: a new one would fail before it has a thread.
+    fn fail(&self, loops: &Loops) {
+        connect(self);
+        self.fault.store(true, Ordering::Relaxed);
+        loops.keep_house();
+    }
+
     /// Whether the worker and its listener are gone.
     fn is_gone(&self) -> bool {
         Arc::strong_count(&self.counters) == 1 && TcpStream::connect(self.address).is_err()
     }
 }
 
-/// Workers in this order, each with a listener of its own.
-fn start_of(workers: impl IntoIterator<Item = (Option<usize>, bool)>) -> (Start, Vec<Seen>) {
+/// Workers for these CPUs, each with a listener of its own. Those that are made later have the log
+/// and the counters of the first.
+fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>) {
     let site = Arc::new(Site::new(vec![HostSettings::new("/".into())]).unwrap());
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
     let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
     let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
-    let (mut starts, mut seen) = (Vec::new(), Vec::new());
-    for (cpu, is_faulty) in workers {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let counters = Arc::new(Counters::default());
-        let address = listener.local_addr().unwrap();
-        seen.push(Seen { address, counters: Arc::clone(&counters) });
-        let log = || Box::new(Faulty(AtomicUsize::new(0))) as Box<dyn AccessLog>;
-        let worker = Worker::new(WorkerParts {
+    let make = move |fault: &Arc<AtomicBool>, counters: &Arc<Counters>| {
+        Worker::new(WorkerParts {
             site: Arc::clone(&site),
             limits: Arc::new(Limits::default()),
             listings: Listings::new(1),
             cache: Arc::clone(&cache),
             first_level_slots_max: 4,
             revalidate_us: u64::MAX,
-            log: is_faulty.then(log),
-            counters,
-        });
+            log: Some(Box::new(Faulty(Arc::clone(fault)))),
+            counters: Arc::clone(counters),
+        })
+    };
+    let (mut starts, mut seen) = (Vec::new(), Vec::new());
+    for cpu in cpus {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (fault, counters) = (Arc::default(), Arc::default());
+        let worker = make(&fault, &counters);
+        seen.push(Seen { address: listener.local_addr().unwrap(), counters, fault });
         starts.push(WorkerStart { worker, cpu, listeners: vec![listener.into()] });
     }
-    let more: MakeWorker = Arc::new(|| unreachable!("loops need no more workers"));
+    let later = (Arc::clone(&seen[0].fault), Arc::downgrade(&seen[0].counters));
+    let more: MakeWorker = Arc::new(move || make(&later.0, &later.1.upgrade().unwrap()));
     let partitions = vec![PartitionStart { cpus: Vec::new(), workers: starts, more }];
     let knobs = KnobValues::defaults(&crate::ENGINES[0]);
     let start = Start {
@@ -91,9 +104,12 @@ fn wait_until(condition: impl Fn() -> bool) {
 }
 
 /// The second of three workers fails with this; the others serve until they are told to stop.
-fn check_failure(worker: (Option<usize>, bool), expected: &str) {
-    let (start, seen) = start_of([(None, false), worker, (None, false)]);
+fn check_failure(cpu: Option<usize>, expected: &str) {
+    let (start, seen) = start_of([None, cpu, None]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
+    if cpu.is_none() {
+        seen[1].fail(&loops);
+    }
     wait_until(|| loops.failure().is_some());
     let failure = loops.failure().unwrap().to_string();
     assert!(failure.starts_with(expected), "{failure}");
@@ -110,20 +126,94 @@ fn check_failure(worker: (Option<usize>, bool), expected: &str) {
 
 #[test]
 fn an_error_of_one_loop_is_told_while_the_others_serve() {
-    check_failure((Some(NO_CPU), false), "test-1: cannot stay on CPU 1023: ");
+    check_failure(Some(NO_CPU), "test-1: cannot stay on CPU 1023: ");
 }
 
 /// What panics here is the loop itself: a panic over one connection ends only that.
 #[test]
 fn so_is_a_panic_of_one_loop() {
-    check_failure((None, true), "test-1: panicked: the log is faulty");
+    check_failure(None, "test-1: panicked: the log is faulty");
+}
+
+/// A connection that a loop has accepted, open until the loop closes it.
+fn connect(seen: &Seen) -> TcpStream {
+    let open = seen.counters.connections_open.get();
+    let client = TcpStream::connect(seen.address).unwrap();
+    wait_until(|| seen.counters.connections_open.get() > open);
+    client
+}
+
+fn is_closed(mut client: &TcpStream) -> bool {
+    matches!(client.read(&mut [0]), Ok(0) | Err(_))
+}
+
+#[test]
+fn a_loop_that_fails_is_replaced_at_its_listener() {
+    let (start, seen) = start_of([None, None]);
+    let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
+    let (lost, kept) = (connect(&seen[0]), connect(&seen[1]));
+    seen[0].fail(&loops);
+    assert!(is_closed(&lost));
+    let told = RefCell::new(Vec::new());
+    wait_until(|| {
+        told.borrow_mut().append(&mut loops.take_notices());
+        !told.borrow().is_empty()
+    });
+    assert_eq!(*told.borrow(), ["test-0 failed and was replaced: panicked: the log is faulty"]);
+    assert_eq!(loops.failure(), None);
+    // Its connections are counted off, those of the other loop are not, and it accepts again.
+    assert_eq!(seen[0].counters.connections_open.get(), 0);
+    assert_eq!(loops.shared.open.load(Ordering::Relaxed), 1);
+    let another = connect(&seen[0]);
+    loops.stop_accepting();
+    loops.drain();
+    assert!(is_closed(&another) && is_closed(&kept));
+    loops.join().unwrap();
+    assert!(seen.iter().all(Seen::is_gone));
+}
+
+#[test]
+fn who_comes_while_a_loop_is_replaced_waits_for_the_next() {
+    let (start, seen) = start_of([None]);
+    let (address, made) = (seen[0].address, AtomicUsize::new(0));
+    let late = Arc::new(OnceLock::new());
+    let came = Arc::clone(&late);
+    let make = move |start, seat| {
+        if made.fetch_add(1, Ordering::Relaxed) == 1 {
+            came.get_or_init(|| TcpStream::connect(address).unwrap());
+        }
+        Reactor::make(start, seat)
+    };
+    let mut loops = Box::new(Loops::start_replaceable("test", start, make).unwrap());
+    seen[0].fail(&loops);
+    wait_until(|| !loops.take_notices().is_empty());
+    wait_until(|| seen[0].counters.connections_open.get() == 1);
+    loops.stop_accepting();
+    loops.drain();
+    assert!(is_closed(late.get().unwrap()));
+    loops.join().unwrap();
+}
+
+#[test]
+fn a_loop_that_fails_again_and_again_is_given_up() {
+    let (start, seen) = start_of([Some(NO_CPU), None]);
+    let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
+    wait_until(|| loops.failure().is_some());
+    assert!(loops.failure().unwrap().starts_with("test-0: cannot stay on CPU 1023: "));
+    assert_eq!(loops.take_notices().len(), REPLACEMENTS_MAX);
+    assert!(TcpStream::connect(seen[0].address).is_err(), "its listener is open");
+    TcpStream::connect(seen[1].address).unwrap();
+    loops.stop_accepting();
+    loops.drain();
+    loops.join().unwrap_err();
+    assert!(seen.iter().all(Seen::is_gone));
 }
 
 #[test]
 fn without_a_thread_for_the_last_the_first_do_not_run_on() {
-    let (start, seen) = start_of([(None, false); 3]);
+    let (start, seen) = start_of([None; 3]);
     let mut threads_left = 2;
-    let outcome = Loops::start_with("test", start, Reactor::make, |name, task| {
+    let outcome = Loops::start_with("test", start, Reactor::make, None, |name, task| {
         if threads_left == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -136,7 +226,7 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
 
 #[test]
 fn loops_that_are_stopped_have_not_failed() {
-    let (start, seen) = start_of([(None, false); 2]);
+    let (start, seen) = start_of([None; 2]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     loops.keep_house();
     loops.stop_accepting();

@@ -1,0 +1,91 @@
+//! `event-loop-helpers`: AMPED, the asymmetric multi-process event-driven server (Pai, Druschel,
+//! Zwaenepoel, "Flash", USENIX 1999, §3.4), and what nginx calls thread pools.
+//!
+//! Its essential mechanism: an event loop that never waits for the disk. Before it sends from a file
+//! it asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
+//! others, and sends when they are there. Paths are resolved and directories listed by helpers too.
+//! Several loops may accept from one listener (AMPED as an extension of SYMPED). What it leaves out:
+//! Flash's helper processes. Its helpers are threads, which need no copies of what they are asked
+//! and share the page cache just as well.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::helpers::Helpers;
+use crate::parts::loops::{Loop, Loops, Seat};
+use crate::parts::reactor::{self, Reactor};
+use crate::parts::watch::EVENTS;
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop-helpers",
+    family: "events",
+    paper: "AMPED (Flash, USENIX 1999, section 3.4)",
+    about: "event loops on one listener; helpers fetch what is not in memory, so no loop waits",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const LOOPS: Knob = Knob {
+    name: "loops",
+    about: "event loops on the listener of a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const HELPERS: Knob = Knob {
+    name: "helpers",
+    about: "threads of each loop that wait for the disk in its place",
+    min: 1,
+    max: 1024,
+    default: 4,
+};
+
+const WAITING_MAX: Knob = Knob {
+    name: "waiting_max",
+    about: "work that may wait for a loop's helpers; with more, connections wait in line",
+    min: 0,
+    max: 65_536,
+    default: 512,
+};
+
+const KNOBS: &[Knob] = &[
+    LOOPS,
+    HELPERS,
+    WAITING_MAX,
+    EVENTS,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
+
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let workers = match knobs.get_usize(LOOPS.name) {
+        0 => cpus.max(1),
+        loops => loops,
+    };
+    Plan { processes: None, workers, listeners_per_worker: false }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
+}
+
+fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
+    let (count, waiting_max) = (seat.knobs.get_usize(HELPERS.name), WAITING_MAX.name);
+    let runner = Arc::clone(&seat.runner);
+    let helpers = Helpers::start(
+        &format!("helper-{}", seat.index),
+        count,
+        seat.knobs.get_usize(waiting_max),
+        Arc::new(move |job| runner.run(job)),
+    )?;
+    Reactor::make_with_helpers(start, seat, helpers)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! What a stalled job delays, with helpers and without, by the order of events; what becomes of
+//! jobs for which no helper has time, which panic, or whose client goes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use file_cache::{Budget, Cache, PolicyKind};
+use session::{Counters, Job, Limits, Listings, Worker, WorkerParts};
+use site::Site;
+use site::host::HostSettings;
+
+use super::*;
+use crate::jobs::Runner;
+use crate::{MakeWorker, PartitionStart};
+
+/// A served directory: this crate's.
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// A path in it whose jobs wait at the gate, and another.
+const SLOW: &str = "/src/lib.rs";
+const QUICK: &str = "/Cargo.toml";
+/// A path whose jobs panic.
+const PANIC: &str = "/panic";
+
+/// One loop under test, with a gate in the way of some of its jobs.
+struct Bench {
+    engine: Option<Box<dyn Engine>>,
+    address: SocketAddr,
+    counters: Arc<Counters>,
+    /// Which jobs begin and end, in their order.
+    events: Receiver<String>,
+    /// Lets one job pass.
+    gate: Option<Sender<()>>,
+}
+
+impl Bench {
+    fn new(spec: &'static EngineSpec, knobs: &[(&str, u64)]) -> Self {
+        Self::with(spec, knobs, Path::new(ROOT), Limits::default())
+    }
+
+    fn with(spec: &'static EngineSpec, knobs: &[(&str, u64)], root: &Path, limits: Limits) -> Self {
+        let site = Arc::new(Site::new(vec![HostSettings::new(root.into())]).unwrap());
+        let (open, gate) = mpsc::channel();
+        let (tell, events) = mpsc::channel();
+        let mut runner = Runner::new(Arc::clone(&site), 0).unwrap();
+        runner.before = Some(gatekeeper(gate, tell));
+        let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+        let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
+        let counters = Arc::new(Counters::default());
+        let worker = Worker::new(WorkerParts {
+            site,
+            limits: Arc::new(limits),
+            listings: Listings::new(1),
+            cache,
+            first_level_slots_max: 4,
+            revalidate_us: u64::MAX,
+            log: None,
+            counters: Arc::clone(&counters),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let workers = vec![WorkerStart { worker, cpu: None, listeners: vec![listener.into()] }];
+        let more: MakeWorker = Arc::new(|| unreachable!("no loop fails here"));
+        let mut values = KnobValues::defaults(spec);
+        for (name, value) in knobs {
+            match *name == EVENTS.name {
+                true => values.choose(name, EVENTS.choices()[*value as usize]).unwrap(),
+                false => values.set(name, *value).unwrap(),
+            }
+        }
+
+        let start = Start {
+            partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
+            runner: Arc::new(runner),
+            connections_max: 100,
+            sendfile: spec.sendfile[0],
+            exclusive_wakeups: false,
+            knobs: values,
+        };
+        let engine = Some((spec.start)(start).unwrap());
+        Self { engine, address, counters, events, gate: Some(open) }
+    }
+
+    /// A connection that has asked for a path.
+    fn ask(&self, path: &str) -> BufReader<TcpStream> {
+        let mut client = TcpStream::connect(self.address).unwrap();
+        ask(&mut client, path);
+        BufReader::new(client)
+    }
+
+    fn open_gate(&self) {
+        self.gate.as_ref().unwrap().send(()).unwrap();
+    }
+
+    fn expect(&self, event: &str) {
+        assert_eq!(self.events.recv().unwrap(), event);
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.gate = None; // who still waits there goes on
+        let Some(mut engine) = self.engine.take() else { return };
+        engine.stop_accepting();
+        engine.abort();
+        if !std::thread::panicking() {
+            engine.join().unwrap();
+        }
+    }
+}
+
+/// Tells of each job, and holds those for [`SLOW`] until the gate is opened.
+fn gatekeeper(gate: Receiver<()>, tell: Sender<String>) -> crate::jobs::Before {
+    let (gate, tell) = (Mutex::new(gate), Mutex::new(tell));
+    Box::new(move |job| {
+        let Job::Resolve { path, .. } = job else { return };
+        let path = std::str::from_utf8(path).unwrap();
+        let tell = |what: &str| drop(tell.lock().unwrap().send(format!("{path} {what}")));
+        tell("begins");
+        match path {
+            SLOW => drop(gate.lock().unwrap().recv()),
+            PANIC => panic!("a job that fails as only a bug does"),
+            _ => return,
+        }
+        tell("goes on");
+    })
+}
+
+fn ask(client: &mut TcpStream, path: &str) {
+    write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+}
+
+/// Reads a whole response: its status and how long its body is.
+fn answer(client: &mut BufReader<TcpStream>) -> (u16, usize) {
+    let (mut status, mut len, mut line) = (0, 0, String::new());
+    while line != "\r\n" {
+        line.clear();
+        assert_ne!(client.read_line(&mut line).unwrap(), 0, "closed in the middle of a head");
+        if line.starts_with("HTTP/1.1 ") {
+            status = line[9..12].parse().unwrap();
+        }
+        if let Some(value) = line.strip_prefix("Content-Length: ") {
+            len = value.trim_end().parse().unwrap();
+        }
+    }
+    client.read_exact(&mut vec![0; len]).unwrap();
+    (status, len)
+}
+
+fn len_of(path: &str) -> usize {
+    std::fs::metadata(format!("{ROOT}{path}")).unwrap().len() as usize
+}
+
+#[test]
+fn a_stalled_job_delays_nobody_else() {
+    let bench = Bench::new(&SPEC, &[]);
+    let mut slow = bench.ask(SLOW);
+    bench.expect("/src/lib.rs begins");
+    let mut quick = bench.ask(QUICK);
+    bench.expect("/Cargo.toml begins");
+    assert_eq!(answer(&mut quick), (200, len_of(QUICK)));
+    // The gate has been closed all the time.
+    bench.open_gate();
+    bench.expect("/src/lib.rs goes on");
+    assert_eq!(answer(&mut slow), (200, len_of(SLOW)));
+    assert_eq!(bench.counters.jobs_handed_out.get(), 2);
+}
+
+/// The control: without helpers the second client waits for the first one's disk.
+#[test]
+fn without_helpers_it_delays_everybody() {
+    let bench = Bench::new(crate::find("event-loop").unwrap(), &[]);
+    let mut slow = bench.ask(SLOW);
+    bench.expect("/src/lib.rs begins");
+    let mut quick = bench.ask(QUICK);
+    bench.open_gate();
+    bench.expect("/src/lib.rs goes on");
+    bench.expect("/Cargo.toml begins");
+    assert_eq!(answer(&mut slow).0, 200);
+    assert_eq!(answer(&mut quick).0, 200);
+    assert_eq!(bench.counters.jobs_handed_out.get(), 0);
+}
+
+#[test]
+fn without_room_jobs_wait_in_line() {
+    let bench = Bench::new(&SPEC, &[("helpers", 1), ("waiting_max", 0)]);
+    let mut slow = bench.ask(SLOW);
+    bench.expect("/src/lib.rs begins");
+    let mut others = [QUICK, "/src/jobs.rs", "/src/knobs.rs"].map(|path| bench.ask(path));
+    bench.open_gate();
+    assert_eq!(answer(&mut slow).0, 200);
+    for other in &mut others {
+        assert_eq!(answer(other).0, 200);
+    }
+    assert_eq!(bench.counters.jobs_handed_out.get(), 4);
+}
+
+#[test]
+fn a_job_for_which_no_helper_has_time_is_refused() {
+    let limits = Limits { head_ms: 1000, ..Limits::default() };
+    let knobs = [("helpers", 1), ("waiting_max", 0)];
+    let bench = Bench::with(&SPEC, &knobs, Path::new(ROOT), limits);
+    let mut slow = bench.ask(SLOW);
+    bench.expect("/src/lib.rs begins");
+    let mut refused = bench.ask(QUICK);
+    assert_eq!(answer(&mut refused).0, 503);
+    bench.open_gate();
+    assert_eq!(answer(&mut slow).0, 200);
+    // The connection that was refused goes on.
+    ask(refused.get_mut(), SLOW);
+    assert_eq!(answer(&mut refused).0, 200);
+}
+
+#[test]
+fn a_job_that_panics_fails_alone() {
+    let bench = Bench::new(&SPEC, &[("helpers", 1)]);
+    let mut client = bench.ask(PANIC);
+    assert_eq!(answer(&mut client).0, 503);
+    ask(client.get_mut(), QUICK);
+    assert_eq!(answer(&mut client).0, 200);
+}
+
+#[test]
+fn a_client_that_goes_while_its_job_is_out_leaves_nothing() {
+    for choice in EVENTS.min..=EVENTS.max {
+        let bench = Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]);
+        drop(bench.ask(SLOW));
+        bench.expect("/src/lib.rs begins");
+        bench.open_gate();
+        assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+        while bench.counters.connections_open.get() > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Where the file system cannot say what is in memory, each chunk is fetched once, however many
+/// calls it takes to send it.
+#[test]
+fn the_unknown_costs_one_fetch_for_each_chunk() {
+    const LEN: usize = 3 << 20;
+    const CHUNK_KIB: u64 = 256;
+    let directory = Path::new("/dev/shm").join(format!("ropewalk-{}", std::process::id()));
+    if std::fs::create_dir(&directory).is_err() {
+        println!("skipped: there is no /dev/shm");
+        return;
+    }
+    let path = directory.join("file");
+    std::fs::write(&path, vec![1; LEN]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let known = os::files::read_at_nowait(std::os::fd::AsFd::as_fd(&file), &mut [0], 0);
+    let fetches = match known.unwrap() {
+        os::files::NowaitRead::Unsupported => LEN as u64 / (CHUNK_KIB << 10),
+        _ => 0, // a file in memory is never cold
+    };
+    let bench = Bench::with(&SPEC, &[("file_chunk_kib", CHUNK_KIB)], &directory, Limits::default());
+    assert_eq!(answer(&mut bench.ask("/file")), (200, LEN));
+    assert_eq!(bench.counters.cold_sends.get(), fetches);
+    drop(bench);
+    std::fs::remove_dir_all(&directory).unwrap();
+}

@@ -1,0 +1,100 @@
+//! What a loop with helpers does with work that may block: hands it out, goes on with others, and
+//! goes on with the connection when the work is back.
+//!
+//! Until then nothing happens to the connection. If its time runs out meanwhile, its socket is shut
+//! down and nothing more: it is closed when the work is back, so that what is out is bounded by who
+//! is connected, and no descriptor gets a new meaning while somebody works for the old.
+
+use std::os::fd::AsFd;
+
+use session::{Done, Job, Op, Phase};
+use site::resource::FileRef;
+
+use super::Reactor;
+use crate::parts::helpers::{Helpers, Outcome, Work, failed};
+use crate::parts::step::Turn;
+
+impl Reactor {
+    /// Gives what a connection wants to the helpers. If they have no room it waits in a line, which
+    /// is not longer than there are connections.
+    pub(super) fn hand_out(&mut self, key: u64) {
+        let (Some(helpers), Some(slot)) = (&mut self.helpers, self.connections.get(key)) else {
+            return;
+        };
+        self.watch.rest(slot);
+        if !helpers.has_room() {
+            if !std::mem::replace(&mut slot.is_queued, true) {
+                self.parked.push_back(key);
+            }
+            return self.connections.schedule(key);
+        }
+        let counters = &self.worker.counters;
+        let work = match slot.connection.next() {
+            Op::File { file, offset, len } => {
+                counters.cold_sends.add(1);
+                let len = len.min(self.file_chunk_bytes);
+                Work::Fetch { file: FileRef::clone(file), offset, len }
+            }
+            _ => {
+                counters.jobs_handed_out.add(1);
+                let (id, job) = slot.connection.take_job();
+                Work::Job(id, job)
+            }
+        };
+        slot.is_out = helpers.hand_out(key, work).is_ok(); // it is: there was room
+        self.connections.schedule(key);
+    }
+
+    /// Goes on with the connections whose work is back, and then with those that waited for room.
+    pub(super) fn take_back(&mut self) {
+        let Some(helpers) = &mut self.helpers else { return };
+        for returned in helpers.take_back() {
+            let key = returned.key;
+            // Of a connection that was cut off meanwhile there is nothing left.
+            let Some(slot) = self.connections.get(key) else { continue };
+            slot.is_out = false;
+            let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+            match returned.outcome {
+                Outcome::Done(id, done) => self.answer(key, id, done),
+                Outcome::Fetched => turn.is_fetched = true,
+            }
+            self.drive_with(key, turn);
+        }
+        while self.helpers.as_ref().is_some_and(Helpers::has_room)
+            && let Some(key) = self.parked.pop_front()
+        {
+            if let Some(slot) = self.connections.get(key) {
+                slot.is_queued = false;
+                self.drive(key);
+            }
+        }
+    }
+
+    /// What a deadline means to a connection that waits for helpers; false if it does not.
+    pub(super) fn expire_with_helpers(&mut self, key: u64) -> bool {
+        if self.helpers.is_none() {
+            return false;
+        }
+        let Some(slot) = self.connections.get(key) else { return false };
+        if slot.is_out {
+            slot.connection.expire(&mut self.worker);
+            let _ = os::socket::shutdown_write(slot.socket.as_fd()); // fails if the peer has gone
+            return true;
+        }
+        // A job for which there was no room in all this time: its client is told to try again.
+        let is_refused = slot.is_queued
+            && slot.connection.phase() == Phase::Working
+            && matches!(slot.connection.next(), Op::Job);
+        if is_refused {
+            let (id, job) = slot.connection.take_job();
+            slot.is_queued = false;
+            slot.connection.done(&mut self.worker, id, refused(&job));
+            self.drive(key);
+        }
+        is_refused
+    }
+}
+
+fn refused(job: &Job) -> Done {
+    failed(job, "no helper had time for it")
+}

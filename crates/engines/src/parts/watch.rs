@@ -1,0 +1,170 @@
+//! How a loop learns which sockets are ready: the one place that knows the event mechanisms apart.
+//!
+//! Edge-triggered, a socket is watched for everything, once. Level-triggered, it is watched for
+//! what its connection waits for, and not at all while that waits for something else: it would be
+//! reported for ever.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use os::epoll::{Epoll, Event, EventBuffer, Interest};
+use os::poll::PollSet;
+use os::select::SelectSet;
+use session::{Connection, Op};
+
+use super::connections::Slot;
+use super::listeners::WatchListeners;
+use crate::knobs::Knob;
+
+pub(crate) const EVENTS: Knob = Knob {
+    name: "events",
+    about: "how readiness is learnt: epoll edge- or level-triggered; poll; select, which cannot \
+            watch descriptors from 1024 on",
+    min: 0,
+    max: 3,
+    default: 0,
+};
+
+/// Everything about a socket, told when it changes.
+const ALL: Interest =
+    Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
+
+/// What a loop watches, and the events of its last wait.
+pub(crate) struct Watch {
+    set: Set,
+    buffer: EventBuffer,
+    /// The same for mechanisms that are not epoll.
+    events: Vec<Event>,
+}
+
+/// The event mechanisms.
+enum Set {
+    Edge(Epoll),
+    Level(Epoll),
+    Poll(RefCell<PollSet>),
+    Select(Box<RefCell<SelectSet>>),
+}
+
+impl Watch {
+    /// Nothing, to be watched by the mechanism of this number in [`EVENTS`].
+    pub(crate) fn new(mechanism: u64, events_max: usize) -> io::Result<Self> {
+        let set = match mechanism {
+            0 => Set::Edge(Epoll::new()?),
+            1 => Set::Level(Epoll::new()?),
+            2 => Set::Poll(RefCell::default()),
+            _ => Set::Select(Box::default()),
+        };
+        Ok(Self { set, buffer: EventBuffer::with_capacity(events_max), events: Vec::new() })
+    }
+
+    /// Waits until something happens or the time has passed; none means for ever.
+    #[inline]
+    pub(crate) fn wait(&mut self, timeout_ms: Option<u32>) -> io::Result<()> {
+        let (events, events_max) = (&mut self.events, self.buffer.capacity());
+        match &mut self.set {
+            Set::Edge(epoll) | Set::Level(epoll) => {
+                epoll.wait(&mut self.buffer, timeout_ms).map(|_| ())
+            }
+            Set::Poll(set) => set.get_mut().wait(events, events_max, timeout_ms),
+            Set::Select(set) => set.get_mut().wait(events, events_max, timeout_ms),
+        }
+    }
+
+    /// The event at `index` of the last wait.
+    #[inline]
+    pub(crate) fn event(&self, index: usize) -> Option<Event> {
+        match &self.set {
+            Set::Edge(_) | Set::Level(_) => self.buffer.get(index),
+            Set::Poll(_) | Set::Select(_) => self.events.get(index).copied(),
+        }
+    }
+
+    /// Watches a socket for what its connection waits for. It costs nothing if that is done.
+    ///
+    /// # Errors
+    /// No memory for it, or a descriptor that the mechanism cannot watch.
+    #[inline]
+    pub(crate) fn follow(&self, slot: &mut Slot, key: u64) -> io::Result<()> {
+        let wanted = match &self.set {
+            Set::Edge(_) => ALL,
+            _ => interest(&slot.connection),
+        };
+        if slot.watched == wanted {
+            return Ok(());
+        }
+        let socket = slot.socket.as_fd();
+        match slot.watched {
+            Interest::NONE => self.begin(socket, wanted, key)?,
+            _ => self.change(socket, wanted, key)?,
+        }
+        slot.watched = wanted;
+        Ok(())
+    }
+
+    /// Lets a socket be while its connection waits for something else. Changes are still told where
+    /// only changes are.
+    pub(crate) fn rest(&self, slot: &mut Slot) {
+        if slot.watched != Interest::NONE && !matches!(self.set, Set::Edge(_)) {
+            self.end(slot.socket.as_fd());
+            slot.watched = Interest::NONE;
+        }
+    }
+
+    /// Lets go of a socket that is about to be closed. Epoll notices by itself.
+    #[inline]
+    pub(crate) fn leave(&self, slot: &mut Slot) {
+        if matches!(self.set, Set::Poll(_) | Set::Select(_)) {
+            self.rest(slot);
+        }
+    }
+
+    /// Whether a descriptor that was opened just now can be watched at all.
+    pub(crate) fn can_watch(&self, descriptor: BorrowedFd<'_>) -> bool {
+        let number = descriptor.as_raw_fd() as usize; // not negative while it is borrowed
+        !matches!(self.set, Set::Select(_)) || number < os::select::DESCRIPTORS_MAX
+    }
+
+    fn change(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
+        match &self.set {
+            Set::Edge(epoll) | Set::Level(epoll) => epoll.modify(socket, interest, key),
+            Set::Poll(set) => set.borrow_mut().modify(socket, interest, key),
+            Set::Select(set) => set.borrow_mut().modify(socket, interest, key),
+        }
+    }
+}
+
+impl WatchListeners for Watch {
+    /// Only epoll knows exclusive wake-ups: with the others all who wait at a listener are woken.
+    fn begin(&self, socket: BorrowedFd<'_>, interest: Interest, key: u64) -> io::Result<()> {
+        match &self.set {
+            Set::Edge(epoll) | Set::Level(epoll) => epoll.add(socket, interest, key),
+            Set::Poll(set) => set.borrow_mut().add(socket, plain(interest), key),
+            Set::Select(set) => set.borrow_mut().add(socket, plain(interest), key),
+        }
+    }
+
+    fn end(&self, socket: BorrowedFd<'_>) {
+        // It fails only if the descriptor is not in the set.
+        let _ = match &self.set {
+            Set::Edge(epoll) | Set::Level(epoll) => epoll.remove(socket),
+            Set::Poll(set) => set.borrow_mut().remove(socket),
+            Set::Select(set) => set.borrow_mut().remove(socket),
+        };
+    }
+}
+
+fn plain(interest: Interest) -> Interest {
+    match interest.contains(Interest::READ) {
+        true => Interest::READ,
+        false => Interest::WRITE,
+    }
+}
+
+/// What a connection that cannot go on waits for. Errors and resets are told in any case.
+fn interest(connection: &Connection) -> Interest {
+    match connection.next() {
+        Op::Recv => Interest::READ,
+        _ => Interest::WRITE,
+    }
+}

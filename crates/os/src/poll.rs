@@ -1,0 +1,221 @@
+//! Waiting for many descriptors at once, the way of System V (poll): the whole list goes to the
+//! kernel with every wait, and all of it is looked through afterwards.
+//!
+//! Unlike an epoll set this one does not notice that a descriptor is closed: it must be taken out
+//! first, or the next one of that number is watched in its place.
+
+use crate::call::{check, error};
+use crate::epoll::{Event, Interest};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A list of descriptors to wait for, always level-triggered.
+#[derive(Debug, Default)]
+pub struct PollSet {
+    raw: Vec<libc::pollfd>,
+    /// The keys of `raw`, in the same order.
+    keys: Vec<u64>,
+    /// By descriptor number: one more than its place in `raw`, 0 if it has none.
+    places: Vec<usize>,
+    /// Where the next look for events begins, so that a small room for them is fair to all.
+    cursor: usize,
+}
+
+impl PollSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts to watch `descriptor`; its events will carry `key`. [`Interest::EDGE`] and
+    /// [`Interest::EXCLUSIVE`] are epoll's alone (EINVAL).
+    pub fn add(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        if self.place(descriptor).is_some() {
+            return Err(error(libc::EEXIST));
+        }
+        let events = poll_events(interest)?;
+        let number = descriptor.as_raw_fd() as usize; // not negative while it is borrowed
+        if self.places.len() <= number {
+            self.places.resize(number + 1, 0);
+        }
+        self.raw.push(libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 });
+        self.keys.push(key);
+        self.places[number] = self.raw.len();
+        Ok(())
+    }
+
+    /// Replaces the interest and the key of a watched descriptor.
+    pub fn modify(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        let place = self.place(descriptor).ok_or_else(|| error(libc::ENOENT))?;
+        self.raw[place].events = poll_events(interest)?;
+        self.keys[place] = key;
+        Ok(())
+    }
+
+    /// Stops watching `descriptor`.
+    pub fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let place = self.place(descriptor).ok_or_else(|| error(libc::ENOENT))?;
+        self.places[self.raw[place].fd as usize] = 0;
+        self.raw.swap_remove(place);
+        self.keys.swap_remove(place);
+        if let Some(moved) = self.raw.get(place) {
+            self.places[moved.fd as usize] = place + 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only looks),
+    /// and fills `events` with at most `events_max` events; the next wait begins with the others. A
+    /// signal ends the wait without events.
+    pub fn wait(
+        &mut self,
+        events: &mut Vec<Event>,
+        events_max: usize,
+        timeout_ms: Option<u32>,
+    ) -> io::Result<()> {
+        events.clear();
+        let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
+        // SAFETY: the pointer and the count describe `raw`, exclusively borrowed for the call; the
+        // kernel writes `revents` only.
+        let polled = check(unsafe {
+            libc::poll(self.raw.as_mut_ptr(), self.raw.len() as libc::nfds_t, timeout)
+        });
+        match polled {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let len = self.raw.len();
+        for step in 0..len {
+            let place = (self.cursor + step) % len;
+            if self.raw[place].revents == 0 {
+                continue;
+            }
+            if events.len() == events_max {
+                self.cursor = place;
+                return Ok(());
+            }
+            events.push(event(self.keys[place], self.raw[place].revents));
+        }
+        Ok(())
+    }
+
+    fn place(&self, descriptor: BorrowedFd<'_>) -> Option<usize> {
+        self.places.get(descriptor.as_raw_fd() as usize)?.checked_sub(1)
+    }
+}
+
+/// poll's bits are epoll's, in half as many bits.
+fn poll_events(interest: Interest) -> io::Result<libc::c_short> {
+    if interest.contains(Interest::EDGE) || interest.contains(Interest::EXCLUSIVE) {
+        return Err(error(libc::EINVAL));
+    }
+    let bits = [
+        (Interest::READ, libc::POLLIN),
+        (Interest::WRITE, libc::POLLOUT),
+        (Interest::RDHUP, libc::POLLRDHUP),
+    ];
+    let asked = bits.iter().filter(|(one, _)| interest.contains(*one));
+    Ok(asked.fold(0, |all, (_, bit)| all | bit))
+}
+
+fn event(key: u64, told: libc::c_short) -> Event {
+    let any = |bits: libc::c_short| told & bits != 0;
+    Event {
+        key,
+        readable: any(libc::POLLIN),
+        writable: any(libc::POLLOUT),
+        hangup: any(libc::POLLHUP | libc::POLLRDHUP),
+        error: any(libc::POLLERR | libc::POLLNVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    fn look(set: &mut PollSet, events_max: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        set.wait(&mut events, events_max, Some(0)).unwrap();
+        events
+    }
+
+    #[test]
+    fn events_repeat_until_the_bytes_are_read() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut set = PollSet::new();
+        set.add(ours.as_fd(), Interest::READ, 7).unwrap();
+        assert!(look(&mut set, 8).is_empty());
+        theirs.write_all(b"x").unwrap();
+        for _ in 0..2 {
+            let quiet =
+                Event { key: 7, readable: true, writable: false, hangup: false, error: false };
+            assert_eq!(look(&mut set, 8), [quiet]);
+        }
+        ours.read_exact(&mut [0]).unwrap();
+        assert!(look(&mut set, 8).is_empty());
+        set.modify(ours.as_fd(), Interest::WRITE, 9).unwrap();
+        assert!(matches!(look(&mut set, 8)[..], [Event { key: 9, writable: true, .. }]));
+        drop(theirs);
+        assert!(look(&mut set, 8)[0].hangup);
+    }
+
+    #[test]
+    fn those_that_are_taken_out_are_silent_and_the_others_stay() {
+        let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut set = PollSet::new();
+        for (key, (ours, _)) in pairs.iter().enumerate() {
+            set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
+        }
+        set.remove(pairs[1].0.as_fd()).unwrap();
+        let keys = |events: Vec<Event>| {
+            let mut keys: Vec<u64> = events.iter().map(|event| event.key).collect();
+            keys.sort_unstable();
+            keys
+        };
+        assert_eq!(keys(look(&mut set, 8)), [0, 2, 3]);
+        set.remove(pairs[3].0.as_fd()).unwrap();
+        set.add(pairs[1].0.as_fd(), Interest::WRITE, 10).unwrap();
+        assert_eq!(keys(look(&mut set, 8)), [0, 2, 10]);
+        let again = set.remove(pairs[3].0.as_fd()).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::ENOENT));
+        let again = set.add(pairs[0].0.as_fd(), Interest::READ, 0).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn little_room_is_shared_in_turn() {
+        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut set = PollSet::new();
+        for (key, (ours, _)) in pairs.iter().enumerate() {
+            set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
+        }
+        let seen: Vec<u64> =
+            (0..3).flat_map(|_| look(&mut set, 2)).map(|event| event.key).collect();
+        assert_eq!(seen, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn what_only_epoll_can_do_is_refused() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        for interest in [Interest::EDGE, Interest::EXCLUSIVE] {
+            let refused = PollSet::new().add(ours.as_fd(), Interest::READ | interest, 0);
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
+    }
+}

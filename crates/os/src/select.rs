@@ -1,0 +1,286 @@
+//! Waiting for many descriptors at once, the way of BSD (select): two bit maps go to the kernel with
+//! every wait, and it can only be asked about the first 1024 descriptors of the process.
+//!
+//! Unlike an epoll set this one does not notice that a descriptor is closed: it must be taken out
+//! first, or the next one of that number is watched in its place.
+
+use crate::call::{check, error};
+use crate::epoll::{Event, Interest};
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Descriptors from this number on cannot be watched.
+pub const DESCRIPTORS_MAX: usize = libc::FD_SETSIZE;
+
+/// A set of descriptors to wait for, always level-triggered. Errors and hang-ups show as readiness
+/// for what was asked: the next call on the descriptor says which.
+pub struct SelectSet {
+    readers: libc::fd_set,
+    writers: libc::fd_set,
+    /// By descriptor number: the key, if it is watched.
+    keys: Box<[Option<u64>]>,
+    /// All descriptors from here on are not watched.
+    end: usize,
+    /// Where the next look for events begins, so that a small room for them is fair to all.
+    cursor: usize,
+}
+
+impl SelectSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        let keys = vec![None; DESCRIPTORS_MAX].into();
+        Self { readers: empty(), writers: empty(), keys, end: 0, cursor: 0 }
+    }
+
+    /// Starts to watch `descriptor` for [`Interest::READ`], [`Interest::WRITE`] or both; its events
+    /// will carry `key`. A hang-up need not be asked for. What only epoll can do is EINVAL.
+    ///
+    /// # Errors
+    /// Also if the descriptor's number is [`DESCRIPTORS_MAX`] or more.
+    pub fn add(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        let number = number(descriptor)?;
+        if self.keys[number].is_some() {
+            return Err(error(libc::EEXIST));
+        }
+        self.set(number, interest, key)
+    }
+
+    /// Replaces the interest and the key of a watched descriptor.
+    pub fn modify(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+    ) -> io::Result<()> {
+        let number = number(descriptor)?;
+        if self.keys[number].is_none() {
+            return Err(error(libc::ENOENT));
+        }
+        self.set(number, interest, key)
+    }
+
+    /// Stops watching `descriptor`.
+    pub fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let number = number(descriptor)?;
+        self.keys[number].take().ok_or_else(|| error(libc::ENOENT))?;
+        put(&mut self.readers, number, false);
+        put(&mut self.writers, number, false);
+        while self.end > 0 && self.keys[self.end - 1].is_none() {
+            self.end -= 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens or `timeout_ms` has passed (`None`: for ever; 0: only looks),
+    /// and fills `events` with at most `events_max` events; the next wait begins with the others. A
+    /// signal ends the wait without events.
+    pub fn wait(
+        &mut self,
+        events: &mut Vec<Event>,
+        events_max: usize,
+        timeout_ms: Option<u32>,
+    ) -> io::Result<()> {
+        events.clear();
+        let (mut readers, mut writers) = (self.readers, self.writers);
+        match select(self.end, &mut readers, &mut writers, timeout_ms) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        for step in 0..self.end {
+            let number = (self.cursor + step) % self.end;
+            let Some(key) = self.keys[number] else { continue };
+            let (readable, writable) = (has(&readers, number), has(&writers, number));
+            if !readable && !writable {
+                continue;
+            }
+            if events.len() == events_max {
+                self.cursor = number;
+                return Ok(());
+            }
+            events.push(Event { key, readable, writable, hangup: false, error: false });
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, number: usize, interest: Interest, key: u64) -> io::Result<()> {
+        if interest.contains(Interest::EDGE) || interest.contains(Interest::EXCLUSIVE) {
+            return Err(error(libc::EINVAL));
+        }
+        put(&mut self.readers, number, interest.contains(Interest::READ));
+        put(&mut self.writers, number, interest.contains(Interest::WRITE));
+        self.keys[number] = Some(key);
+        self.end = self.end.max(number + 1);
+        Ok(())
+    }
+}
+
+impl Default for SelectSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SelectSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.keys.iter().enumerate();
+        let watched = keys.filter_map(|(number, key)| key.map(|key| (number, key)));
+        formatter.debug_map().entries(watched).finish()
+    }
+}
+
+/// The number of a descriptor, if it can be watched.
+fn number(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    let number = descriptor.as_raw_fd() as usize; // not negative while it is borrowed
+    if number < DESCRIPTORS_MAX {
+        return Ok(number);
+    }
+    let why =
+        format!("select cannot watch descriptor {number}, only those below {DESCRIPTORS_MAX}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+fn select(
+    end: usize,
+    readers: &mut libc::fd_set,
+    writers: &mut libc::fd_set,
+    timeout_ms: Option<u32>,
+) -> io::Result<libc::c_int> {
+    let mut timeout = timeout_ms.map(|ms| libc::timeval {
+        tv_sec: libc::time_t::from(ms / 1000),
+        tv_usec: libc::suseconds_t::from(ms % 1000 * 1000),
+    });
+    let timeout = timeout.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: the maps are live, writable and hold DESCRIPTORS_MAX bits, which `end` does not
+    // exceed; the timeout is null or a live timeval of this frame.
+    check(unsafe {
+        libc::select(end as libc::c_int, readers, writers, std::ptr::null_mut(), timeout)
+    })
+}
+
+fn empty() -> libc::fd_set {
+    let mut set = MaybeUninit::<libc::fd_set>::zeroed();
+    // SAFETY: the pointer is to a live, writable set, which is integers: zeroes are a valid value.
+    unsafe {
+        libc::FD_ZERO(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn put(set: &mut libc::fd_set, number: usize, is_in: bool) {
+    let number = number as libc::c_int;
+    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX: `number()` sees to it.
+    unsafe {
+        match is_in {
+            true => libc::FD_SET(number, set),
+            false => libc::FD_CLR(number, set),
+        }
+    }
+}
+
+fn has(set: &libc::fd_set, number: usize) -> bool {
+    // SAFETY: the set is live, and the number is below DESCRIPTORS_MAX: it is one of a watched one.
+    unsafe { libc::FD_ISSET(number as libc::c_int, set) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    fn look(set: &mut SelectSet, events_max: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        set.wait(&mut events, events_max, Some(0)).unwrap();
+        events
+    }
+
+    #[test]
+    fn events_repeat_until_the_bytes_are_read() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut set = SelectSet::new();
+        set.add(ours.as_fd(), Interest::READ, 7).unwrap();
+        assert!(look(&mut set, 8).is_empty());
+        theirs.write_all(b"x").unwrap();
+        for _ in 0..2 {
+            let quiet =
+                Event { key: 7, readable: true, writable: false, hangup: false, error: false };
+            assert_eq!(look(&mut set, 8), [quiet]);
+        }
+        ours.read_exact(&mut [0]).unwrap();
+        assert!(look(&mut set, 8).is_empty());
+        set.modify(ours.as_fd(), Interest::WRITE, 9).unwrap();
+        assert!(matches!(look(&mut set, 8)[..], [Event { key: 9, writable: true, .. }]));
+        drop(theirs);
+        set.modify(ours.as_fd(), Interest::READ, 9).unwrap();
+        assert!(look(&mut set, 8)[0].readable, "the end shows as something to read");
+        assert_eq!(format!("{set:?}"), format!("{{{}: 9}}", ours.as_raw_fd()));
+    }
+
+    #[test]
+    fn those_that_are_taken_out_are_silent_and_the_others_stay() {
+        let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut set = SelectSet::new();
+        for (key, (ours, _)) in pairs.iter().enumerate() {
+            set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
+        }
+        set.remove(pairs[1].0.as_fd()).unwrap();
+        set.remove(pairs[3].0.as_fd()).unwrap();
+        let mut keys: Vec<u64> = look(&mut set, 8).iter().map(|event| event.key).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [0, 2]);
+        let again = set.remove(pairs[3].0.as_fd()).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::ENOENT));
+        let again = set.add(pairs[0].0.as_fd(), Interest::READ, 0).unwrap_err();
+        assert_eq!(again.raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn little_room_is_shared_in_turn() {
+        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut set = SelectSet::new();
+        for (ours, _) in &pairs {
+            set.add(ours.as_fd(), Interest::WRITE, ours.as_raw_fd() as u64).unwrap();
+        }
+        let mut seen: Vec<u64> =
+            (0..3).flat_map(|_| look(&mut set, 2)).map(|event| event.key).collect();
+        assert_eq!(seen[..3], seen[3..]);
+        seen.truncate(3);
+        seen.sort_unstable();
+        let mut all: Vec<u64> = pairs.iter().map(|(ours, _)| ours.as_raw_fd() as u64).collect();
+        all.sort_unstable();
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_descriptor_beyond_the_bit_map_is_refused() {
+        if crate::limits::raise_descriptor_limit().unwrap_or(0) < 1100 {
+            return; // then there is no such descriptor
+        }
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let copies: Vec<_> = (0..1030).map(|_| ours.try_clone().unwrap()).collect();
+        let beyond = copies.iter().find(|copy| copy.as_raw_fd() as usize >= DESCRIPTORS_MAX);
+        let mut set = SelectSet::new();
+        let refused = set.add(beyond.unwrap().as_fd(), Interest::READ, 0).unwrap_err();
+        assert!(refused.to_string().starts_with("select cannot watch descriptor "), "{refused}");
+    }
+
+    #[test]
+    fn what_only_epoll_can_do_is_refused() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        for interest in [Interest::EDGE, Interest::EXCLUSIVE] {
+            let refused = SelectSet::new().add(ours.as_fd(), Interest::READ | interest, 0);
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
+    }
+}
