@@ -85,16 +85,25 @@ fn openat2() -> Finding {
 fn nowait_reads(root: &Path) -> Finding {
     const SUBJECT: &str = "non-blocking reads";
     let cost = "whether a file is in memory cannot be asked; a cold one may delay others";
-    let Some(file) = some_file(root) else {
-        return finding(SUBJECT, format!("not tried: no readable file in {root:?}"), None);
-    };
-    match os::files::read_at_nowait(file.as_fd(), &mut [0; 1], 0) {
-        Ok(NowaitRead::Unsupported) => {
+    match ask_nowait(root) {
+        None => finding(SUBJECT, format!("not tried: no readable file in {root:?}"), None),
+        Some(Ok(NowaitRead::Unsupported)) => {
             finding(SUBJECT, "not supported by this file system", Some(cost))
         }
-        Ok(_) => finding(SUBJECT, "supported (RWF_NOWAIT)", None),
-        Err(why) => finding(SUBJECT, format!("not available: {why}"), Some(cost)),
+        Some(Ok(_)) => finding(SUBJECT, "supported (RWF_NOWAIT)", None),
+        Some(Err(why)) => finding(SUBJECT, format!("not available: {why}"), Some(cost)),
     }
+}
+
+/// Whether it can be asked of the files of a site whether they are in memory. Of none it can.
+pub(crate) fn tells_what_is_in_memory(root: &Path) -> bool {
+    matches!(ask_nowait(root), None | Some(Ok(NowaitRead::Read(_) | NowaitRead::WouldBlock)))
+}
+
+/// Asks it of some file; none if there is none.
+fn ask_nowait(root: &Path) -> Option<std::io::Result<NowaitRead>> {
+    let file = some_file(root)?;
+    Some(os::files::read_at_nowait(file.as_fd(), &mut [0; 1], 0))
 }
 
 /// Any regular file directly in the root: the file system decides, not the file.

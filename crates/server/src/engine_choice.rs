@@ -1,10 +1,8 @@
-//! Which engine serves: the one that was named, or for `auto` the one a rule picks. The rule is a
-//! rule of today and says why, so that nobody has to trust it.
+//! Which engine serves, with its knobs set. What `auto` stands for is in `auto.rs`.
 
 use engines::{ENGINES, EngineSpec, KnobValues};
 
 use crate::config::{AUTO, Config, KnobSetting, did_you_mean};
-use crate::partitions::Partition;
 
 /// An engine with its knobs set.
 #[derive(Clone, Debug)]
@@ -13,20 +11,15 @@ pub(crate) struct EngineChoice {
     pub(crate) spec: &'static EngineSpec,
     /// Its knobs.
     pub(crate) knobs: KnobValues,
-    /// Why it was chosen; nothing if an operator named it.
-    pub(crate) reason: Option<String>,
 }
 
 /// Chooses and sets the knobs.
 ///
 /// # Errors
 /// One line: an unknown engine, an unknown knob, a value out of range.
-pub(crate) fn choose(config: &Config, partitions: &[Partition]) -> Result<EngineChoice, String> {
+pub(crate) fn choose(config: &Config) -> Result<EngineChoice, String> {
     let settings = &config.settings.engine;
-    let (name, reason) = match settings.name.as_str() {
-        AUTO => by_rule(partitions),
-        name => (name, None),
-    };
+    let name = settings.name.as_str();
     let spec = engines::find(name).ok_or_else(|| {
         let names = ENGINES.iter().map(|spec| spec.name).chain([AUTO]);
         let hint = did_you_mean(name, names);
@@ -40,7 +33,7 @@ pub(crate) fn choose(config: &Config, partitions: &[Partition]) -> Result<Engine
         turn(spec, &mut knobs, knob, setting)
             .map_err(|why| config.explain("engine.knobs", &format!("{name}: {why}")))?;
     }
-    Ok(EngineChoice { spec, knobs, reason })
+    Ok(EngineChoice { spec, knobs })
 }
 
 /// Sets one knob. A name that is nearly right is told the right one.
@@ -65,15 +58,4 @@ fn turn(
         };
         why + &hint
     })
-}
-
-/// Static files that are in memory leave nothing for workers to share, so the loops share nothing
-/// either; where each partition is one CPU, one loop is all there is to have.
-fn by_rule(partitions: &[Partition]) -> (&'static str, Option<String>) {
-    let widest = partitions.iter().map(|partition| partition.width).max().unwrap_or(1);
-    if widest > 1 {
-        let reason = format!("auto: {widest} CPUs, and cached files leave loops nothing to share");
-        return ("event-loop-per-core", Some(reason));
-    }
-    ("event-loop", Some("auto: with one CPU, one loop is enough".into()))
 }

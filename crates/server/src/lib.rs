@@ -8,6 +8,7 @@
 use std::io::Write;
 
 pub mod access_log;
+mod auto;
 pub mod config;
 pub mod doctor;
 mod engine_choice;
@@ -21,6 +22,7 @@ mod ready;
 mod run;
 mod server;
 mod signals;
+mod site_size;
 mod topology;
 
 pub use processes::run_worker;
@@ -35,7 +37,8 @@ use config::Config;
 /// # Errors
 /// One line: what is wrong, where, and what is allowed.
 pub fn check(config: &Config) -> Result<String, String> {
-    ready::make_ready(config, &partitions::Machine::this())?;
+    let machine = partitions::Machine::this();
+    ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
     Ok(config.show())
 }
 

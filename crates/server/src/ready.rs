@@ -51,7 +51,7 @@ const LISTINGS_USUAL: u64 = 64;
 /// More connections than this on one machine nobody has; the limit of a container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
 
-/// Makes everything ready, or says in one line why not.
+/// Makes everything ready, or says in one line why not. The configuration names its engine.
 pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, String> {
     let settings = &config.settings;
     if machine.descriptors_max < DESCRIPTORS_MIN {
@@ -63,7 +63,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     }
     let partitions = partitions::divide(&settings.partitions, machine)
         .map_err(|why| config.explain(partitions_key(settings), &why))?;
-    let engine = engine_choice::choose(config, &partitions)?;
+    let engine = engine_choice::choose(config)?;
     let layout = Layout::new(settings, engine.spec, &engine.knobs, &partitions);
     check_listeners(&layout, settings).map_err(|why| config.explain("socket.listeners", &why))?;
     check_partition_addresses(&partitions, settings)

@@ -10,8 +10,9 @@ use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
 /// Serves until SIGTERM or SIGINT; the second of them cuts connections off. SIGUSR1 reopens the
-/// access log. A worker that fails and cannot be replaced stops the others as a signal does: what is
-/// left of a server would look whole and leave some clients waiting for ever.
+/// access log, SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the
+/// others as a signal does: what is left of a server would look whole and leave some clients
+/// waiting for ever.
 ///
 /// # Errors
 /// One line: why it could not start, or why it ended by itself.
@@ -19,6 +20,7 @@ pub fn run(config: &Config) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|why| format!("cannot receive signals: {why}"))?;
     let mut server = Server::start(config)?;
     report(server.description());
+    server.reasons().iter().for_each(|reason| report(&format!("auto: {reason}")));
     if let Some(why) = wait_for_stop(&mut server, &mut signals)? {
         report(&format!("a worker failed: {why}"));
     }
@@ -39,6 +41,7 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
         match signal {
             Some(Signal::Terminate | Signal::Interrupt) => return Ok(None),
             Some(Signal::User1) => reopen_log(server),
+            Some(Signal::User2) => server.status().iter().for_each(|line| report(line)),
             Some(Signal::Hangup) => {
                 report("SIGHUP: the configuration cannot be reloaded: restart instead");
             }

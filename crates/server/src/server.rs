@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::Engine;
-use session::Counters;
+use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
+use crate::auto::{self, Resolved};
 use crate::config::{AccessForm, Config, ListenerMode, Settings, cpus};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
@@ -24,6 +25,8 @@ pub struct Server {
     staff: Staff,
     addresses: Vec<SocketAddr>,
     description: String,
+    /// Why the engine was chosen, if by rule.
+    reasons: Vec<String>,
 }
 
 /// Who does the work.
@@ -54,9 +57,10 @@ impl Server {
     /// # Errors
     /// One line: what could not be opened or started, and what to do.
     pub fn start(config: &Config) -> Result<Self, String> {
-        let settings = &config.settings;
         let machine = Machine::this();
-        let mut ready = make_ready(config, &machine)?;
+        let Resolved { config, reasons } = auto::resolve(config, &machine);
+        let settings = &config.settings;
+        let mut ready = make_ready(&config, &machine)?;
         if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
             report(&warning);
         }
@@ -67,9 +71,9 @@ impl Server {
         let addresses = listeners.addresses.clone();
         let staff = match ready.layout.processes {
             None => Staff::start_here(settings, &ready, &listeners)?,
-            Some(_) => Staff::start_there(config, &ready.layout, &machine, &listeners)?,
+            Some(_) => Staff::start_there(&config, &ready.layout, &machine, &listeners)?,
         };
-        Ok(Self { staff, addresses, description })
+        Ok(Self { staff, addresses, description, reasons })
     }
 
     /// Where it listens.
@@ -82,6 +86,41 @@ impl Server {
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// Why its engine was chosen, if by rule: a line each about partitions, engine, and files.
+    #[must_use]
+    pub fn reasons(&self) -> &[String] {
+        &self.reasons
+    }
+
+    /// What there is to know about it now, in lines: what is served where and how, why so, and what
+    /// has been counted.
+    #[must_use]
+    pub fn status(&self) -> Vec<String> {
+        let counters = self.counters();
+        let sum = |counter: fn(&Counters) -> &Counter| {
+            counters.iter().map(|counters| counter(counters).get()).fold(0, u64::wrapping_add)
+        };
+        let mut lines = vec![self.description.clone()];
+        lines.extend(self.reasons.iter().map(|reason| format!("auto: {reason}")));
+        lines.push(format!(
+            "{} connections open, {} accepted, {} evicted, {} expired; accepting paused {} times",
+            sum(|c| &c.connections_open),
+            sum(|c| &c.connections_accepted),
+            sum(|c| &c.connections_evicted),
+            sum(|c| &c.connections_expired),
+            sum(|c| &c.accept_pauses),
+        ));
+        lines.push(format!(
+            "{} requests, {} body bytes; {} cache hits, {} misses, {} bodies cut short",
+            sum(|c| &c.requests),
+            sum(|c| &c.body_bytes),
+            sum(|c| &c.cache_hits),
+            sum(|c| &c.cache_misses),
+            sum(|c| &c.bodies_cut_short),
+        ));
+        lines
     }
 
     /// The counters of all workers it has had until now.
@@ -260,8 +299,7 @@ fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> Str
     };
     let places: Vec<String> = addresses.iter().map(|at| format!("http://{at}")).collect();
     let (name, places) = (ready.engine.spec.name, places.join(" and "));
-    let reason = ready.engine.reason.iter().map(|reason| format!("; {reason}")).collect::<String>();
-    format!("serving {what} at {places} with {name} ({}{reason})", describe_workers(ready))
+    format!("serving {what} at {places} with {name} ({})", describe_workers(ready))
 }
 
 fn describe_workers(ready: &Ready) -> String {

@@ -16,7 +16,8 @@ pub(crate) struct Signals {
 impl Signals {
     /// Must be made before any thread is started: threads inherit which signals they leave alone.
     pub(crate) fn new() -> io::Result<Self> {
-        let signals = [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1];
+        let signals =
+            [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::User2];
         let descriptor = SignalDescriptor::new(&signals)?;
         let epoll = Epoll::new()?;
         epoll.add(descriptor.as_fd(), Interest::READ, 0)?;

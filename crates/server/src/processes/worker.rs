@@ -25,9 +25,7 @@ pub fn run_worker(arguments: &[String]) -> Result<(), String> {
         .map_err(|why| format!("only a server that runs starts worker processes: {why}"))?;
     let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
-    let signals =
-        [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::Quit];
-    let _blocked = SignalDescriptor::new(&signals).map_err(|why| why.to_string())?;
+    let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
     if let Err(why) = serve(task) {
         // If nobody listens, nobody wants to know.
         let _ = control.write_all(&[&[FAILED], why.as_bytes()].concat());
