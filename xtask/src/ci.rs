@@ -59,6 +59,10 @@ const STEPS: &[Step] = &[
         &[CARGO_DENY, ADVISORY_DATABASE],
     ),
     step("test", When::Always, "cargo test --workspace", &[]),
+    Step {
+        environment: &[("ROPEWALK_STORM_SECONDS", "20")],
+        ..step("storm", When::Long, "cargo test --package server --test storm", &[])
+    },
     step("build", When::Always, "cargo build --release --package cli", &[]),
     step(
         "static",

@@ -27,11 +27,13 @@ pub mod request;
 pub mod response;
 pub mod runner;
 pub mod scripted;
+pub mod stalled_disk;
 pub mod template;
 mod temporary;
 
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
 pub use document_root::DocumentRoot;
+pub use stalled_disk::StalledDisk;
 pub use template::Prepared;
 pub use temporary::Temporary;

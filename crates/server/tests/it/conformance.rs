@@ -52,7 +52,7 @@ fn start(
         config: Some(path),
         listen: vec!["127.0.0.1:0".into()],
         engine: Some(engine.into()),
-        set: set.iter().map(ToString::to_string).collect(),
+        set: set.iter().map(ToString::to_string).chain(crate::knobs()).collect(),
         ..Arguments::default()
     };
     let config =

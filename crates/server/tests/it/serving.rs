@@ -5,9 +5,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use engines::EngineSpec;
 use server::Server;
-use server::config::{Arguments, Config, WorkerProgram};
+use server::config::{Arguments, Config};
 use testkit::Temporary;
+
+pub(crate) use crate::under_test::load;
 
 /// A server of `directory` on a free port.
 pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
@@ -15,21 +18,16 @@ pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
 }
 
 pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
+    // A test that is about one engine in particular leaves its knobs alone.
+    let is_under_test = |spec: &&EngineSpec| set.contains(&&*format!("engine.name={}", spec.name));
+    let knobs = crate::engines().iter().any(is_under_test).then(crate::knobs);
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
         listen: vec!["127.0.0.1:0".into()],
-        set: set.iter().map(ToString::to_string).collect(),
+        set: set.iter().map(ToString::to_string).chain(knobs.into_iter().flatten()).collect(),
         ..Arguments::default()
     };
     load(&arguments).unwrap()
-}
-
-/// A configuration whose worker processes are a program of these tests.
-pub(crate) fn load(arguments: &Arguments) -> Result<Config, String> {
-    let path = env!("CARGO_BIN_EXE_server-test-worker").into();
-    let mut config = Config::load(arguments)?;
-    config.worker_program = WorkerProgram { path, arguments: Vec::new() };
-    Ok(config)
 }
 
 pub(crate) fn connect(server: &Server) -> TcpStream {

@@ -1,0 +1,42 @@
+//! Which engines are under test, with what set, and what their worker processes are.
+
+use engines::{ENGINES, EngineSpec};
+use server::config::{Arguments, Config, WorkerProgram};
+
+/// The engines under test: all of them, or while one is being worked on those that the environment
+/// names in `ROPEWALK_TEST_ENGINES`.
+pub(crate) fn engines() -> Vec<&'static EngineSpec> {
+    let Ok(names) = std::env::var("ROPEWALK_TEST_ENGINES") else {
+        return ENGINES.iter().filter(|spec| can_run(spec)).collect();
+    };
+    println!("ROPEWALK_TEST_ENGINES: only {names}");
+    let find = |name| engines::find(name).unwrap_or_else(|| panic!("no engine {name:?}"));
+    names.split(',').map(find).collect()
+}
+
+/// What else is set on the engines under test: the knobs that the environment names in
+/// `ROPEWALK_TEST_KNOBS`, as in `stealing=1,blocking_threads=0`.
+pub(crate) fn knobs() -> Vec<String> {
+    let knobs = std::env::var("ROPEWALK_TEST_KNOBS").unwrap_or_default();
+    let knobs = knobs.split(',').filter(|knob| !knob.is_empty());
+    knobs.map(|knob| format!("engine.knobs.{knob}")).collect()
+}
+
+/// A configuration whose worker processes are a program of these tests.
+pub(crate) fn load(arguments: &Arguments) -> Result<Config, String> {
+    let path = env!("CARGO_BIN_EXE_server-test-worker").into();
+    let mut config = Config::load(arguments)?;
+    config.worker_program = WorkerProgram { path, arguments: Vec::new() };
+    Ok(config)
+}
+
+/// Whether this machine lets the engine run. One that is left out is named.
+fn can_run(spec: &EngineSpec) -> bool {
+    match os::ring::check(os::ring::Sizes::LEAST) {
+        Err(why) if spec.name == "rings" => {
+            println!("rings: skipped: {why}");
+            false
+        }
+        _ => true,
+    }
+}

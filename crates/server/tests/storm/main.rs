@@ -1,0 +1,17 @@
+//! Tests that need the process to themselves: they count its descriptors and use most of them. What
+//! can run beside others is in `tests/it`.
+
+mod client;
+mod cold_files;
+mod storm;
+mod swarm;
+#[path = "../it/under_test.rs"]
+mod under_test;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Held by a test while it runs. One that has failed does not keep the others from running.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

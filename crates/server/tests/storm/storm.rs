@@ -1,0 +1,127 @@
+//! Every engine in a storm: two thousand clients at once, among them some that vanish, some that
+//! reset, some that close one side early and some that read slowly; every byte is checked.
+//!
+//! After it the server stops while many connections rest, its counters add up, and no descriptor is
+//! left. An engine that serves fewer at a time than there are clients lets the others wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use engines::EngineSpec;
+use server::Server;
+use server::config::Arguments;
+use session::Counters;
+use testkit::Temporary;
+use workload::content::Content;
+
+use crate::swarm::{Swarm, Tally};
+
+const CLIENTS: usize = 2000;
+
+/// Around what is copied, what is kept in memory, and what is sent from files.
+const SIZES: &[usize] =
+    &[0, 1, 137, 1 << 10, 4000, 20_000, 32 << 10, (32 << 10) + 1, 50_000, 200_000, 1 << 20];
+
+/// Files of each size.
+const FILES_PER_SIZE: usize = 3;
+
+#[test]
+fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
+    let _alone = crate::alone();
+    os::limits::raise_descriptor_limit().unwrap();
+    let seconds = std::env::var("ROPEWALK_STORM_SECONDS").map_or(3, |s| s.parse().unwrap());
+    let (directory, files) = files();
+    for (number, spec) in crate::under_test::engines().into_iter().enumerate() {
+        let before = os::limits::open_descriptors();
+        let seed = 0x5EED + number as u64;
+        let tally = storm(&directory, &files, spec, seconds, seed);
+        println!("{}: seed {seed:#x}: {tally:?}", spec.name);
+        assert!(tally.failures.is_empty(), "{}: {:#?}", spec.name, tally.failures);
+        assert_eq!(os::limits::open_descriptors(), before, "{}: descriptors", spec.name);
+    }
+}
+
+/// Names and sizes. What is in a file follows from its name.
+fn files() -> (Temporary, Vec<(String, usize)>) {
+    let directory = Temporary::new();
+    let names = SIZES.iter().flat_map(|&size| {
+        (0..FILES_PER_SIZE).map(move |number| (format!("{size}-{number}.bin"), size))
+    });
+    let files: Vec<_> = names.collect();
+    for (name, size) in &files {
+        let mut bytes = vec![0; *size];
+        Content::of(name.as_bytes()).fill(0, &mut bytes);
+        directory.file(&format!("site/{name}"), bytes);
+    }
+    (directory, files)
+}
+
+fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
+    let set = [
+        format!("engine.name={}", spec.name),
+        "partitions.cpus=[\"0\"]".into(),
+        format!("limits.connections_max={}", CLIENTS + 500),
+        "socket.defer_accept_s=0".into(), // who says nothing is there, too
+    ];
+    let arguments = Arguments {
+        directory: Some(directory.path().join("site")),
+        listen: vec!["127.0.0.1:0".into()],
+        set: set.into_iter().chain(crate::under_test::knobs()).collect(),
+        ..Arguments::default()
+    };
+    Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()
+}
+
+fn storm(
+    directory: &Temporary,
+    files: &[(String, usize)],
+    spec: &EngineSpec,
+    seconds: u64,
+    seed: u64,
+) -> Tally {
+    let server = start(directory, spec);
+    let mut swarm = Swarm::new(server.addresses()[0], files, CLIENTS, seed);
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let (settled, is_settled) = mpsc::channel();
+    let stopped = Arc::clone(&is_stopped);
+    let clients = thread::spawn(move || {
+        swarm.storm(seconds);
+        swarm.settle();
+        let _ = settled.send(()); // who waits for it may have failed
+        swarm.rest_until(&stopped)
+    });
+    // An error: the swarm has panicked, and says so when it is joined.
+    let _ = is_settled.recv();
+    let counters = server.counters();
+    let summary = server.stop_gracefully(Duration::from_secs(20));
+    is_stopped.store(true, Ordering::Release);
+    let tally = clients.join().unwrap();
+    let summary = summary.unwrap();
+    assert!(!summary.aborted, "{}: connections were cut off", spec.name);
+    add_up(spec, &counters, &tally);
+    tally
+}
+
+/// What the server has counted is what the clients have seen.
+fn add_up(spec: &EngineSpec, counters: &[Arc<Counters>], tally: &Tally) {
+    // One worker may count up and another down: only the sum means something.
+    let sum = |of: fn(&Counters) -> u64| {
+        counters.iter().map(|counters| of(counters)).fold(0, u64::wrapping_add)
+    };
+    let name = spec.name;
+    assert_eq!(sum(|c| c.connections_open.get()), 0, "{name}: open");
+    let accepted = sum(|c| c.connections_accepted.get());
+    assert!(accepted <= tally.connected, "{name}: accepted {accepted} of {}", tally.connected);
+    let requests = sum(|c| c.requests.get());
+    let (answered, asked) = (tally.answered, tally.asked);
+    assert!((answered..=asked).contains(&requests), "{name}: {requests} requests, {tally:?}");
+    let body_bytes = sum(|c| c.body_bytes.get());
+    assert!(body_bytes >= tally.body_bytes, "{name}: {body_bytes} bytes of bodies, {tally:?}");
+    let refused = sum(|c| c.responses[3].get() + c.responses[4].get());
+    assert_eq!(refused, 0, "{name}: nothing that was asked for is wrong");
+    assert_eq!(sum(|c| c.bodies_cut_short.get()), 0, "{name}: no file became shorter");
+    let sent_away = sum(|c| c.connections_evicted.get() + c.connections_expired.get());
+    assert!(tally.dismissed <= sent_away, "{name}: closed for no reason: {tally:?}");
+}

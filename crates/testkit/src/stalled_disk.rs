@@ -1,0 +1,150 @@
+//! A disk that stalls when a test says so: a read-only file system on a loop device whose backing
+//! file is behind a gate. What is not in memory cannot be read while the gate is closed.
+//!
+//! It takes root's rights to mount, and the programs of util-linux and e2fsprogs. For tests only:
+//! what goes wrong is a panic, but that it is not permitted or a program is missing is a reason to
+//! skip.
+
+mod gate;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Temporary;
+pub use gate::Gate;
+
+/// Room for the files of a test and for what the file system itself needs.
+const DISK_BYTES: u64 = 64 << 20;
+
+/// See above. When it is dropped the gate is opened and everything is unmounted.
+#[derive(Debug)]
+pub struct StalledDisk {
+    gate: Gate,
+    /// What is to be undone, in this order: the last that was done first.
+    undo: Vec<Vec<String>>,
+    root: PathBuf,
+    _scratch: Temporary,
+}
+
+impl StalledDisk {
+    /// A disk with the files of `tree`, its gate open and none of its files in memory.
+    ///
+    /// # Errors
+    /// Why this machine or this user cannot have one.
+    ///
+    /// # Panics
+    /// If something goes wrong that is not a matter of permission.
+    pub fn new(tree: &Path) -> Result<Self, String> {
+        let scratch = Temporary::new();
+        let path = |name: &str| scratch.path().join(name).to_str().expect("UTF-8").to_owned();
+        let (image, backing, root) = (path("image"), path("backing"), path("root"));
+        let made = File::create(&image).and_then(|file| file.set_len(DISK_BYTES));
+        made.unwrap_or_else(|why| panic!("{image}: {why}"));
+        let tree = tree.to_str().expect("UTF-8");
+        let ext4 = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", tree, &image];
+        run("mke2fs", &ext4, Stdio::null())?;
+        File::create(&backing).and_then(|_| fs::create_dir(&root)).expect("room for mount points");
+        let device = open("/dev/fuse")?;
+        open("/dev/loop-control")?;
+        let gate = Gate::new(
+            device.try_clone().map_err(|why| why.to_string())?,
+            File::open(&image).map_err(|why| format!("{image}: {why}"))?,
+        );
+        let mut disk =
+            Self { gate, undo: Vec::new(), root: root.clone().into(), _scratch: scratch };
+        // Its standard input is the device whose other end the gate serves.
+        let options = "ro,fd=0,rootmode=100444,user_id=0,group_id=0";
+        let mount = ["-i", "-t", "fuse", "-o", options, "gate", &backing];
+        run("mount", &mount, device.into())?;
+        disk.undo.insert(0, vec!["umount".into(), backing.clone()]);
+        // The kernel learns of the size by looking.
+        let len = fs::metadata(&backing).map_err(|why| format!("{backing}: {why}"))?.len();
+        assert_eq!(len, DISK_BYTES, "the gate shows the image");
+        let shown = run("losetup", &["-r", "-f", "--show", &backing], Stdio::null())?;
+        let device = shown.trim();
+        disk.undo.insert(0, vec!["losetup".into(), "-d".into(), device.into()]);
+        run("mount", &["-t", "ext4", "-o", "ro", device, &root], Stdio::null())?;
+        disk.undo.insert(0, vec!["umount".into(), root]);
+        Ok(disk)
+    }
+
+    /// Where its files are.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What its reads have to pass.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+impl Drop for StalledDisk {
+    fn drop(&mut self) {
+        self.gate.open();
+        for command in &self.undo {
+            let arguments: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+            if run(&command[0], &arguments, Stdio::null()).is_err() && command[0] == "umount" {
+                // Somebody has a file open still, after a panic: it vanishes when they have ended.
+                let _ = run("umount", &["-l", arguments[0]], Stdio::null());
+            }
+        }
+        self.gate.await_end(Duration::from_secs(5));
+    }
+}
+
+/// A device that only some may open.
+fn open(path: &str) -> Result<File, String> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.map_err(|why| format!("{path}: {why}"))
+}
+
+/// Runs a program and returns what it printed.
+fn run(program: &str, arguments: &[&str], input: Stdio) -> Result<String, String> {
+    let output = match Command::new(program).args(arguments).stdin(input).output() {
+        Ok(output) => output,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Err(format!("no {program}")),
+        Err(why) => panic!("{program}: {why}"),
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} {}: {}", arguments.join(" "), why.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_file_that_is_not_in_memory_waits_for_the_gate() {
+        let tree = Temporary::new();
+        for name in ["warm", "cold"] {
+            tree.file(name, name.repeat(1000));
+        }
+        let disk = match StalledDisk::new(tree.path()) {
+            Ok(disk) => disk,
+            Err(why) => return println!("skipped 1 test of a stalled disk: {why}"),
+        };
+        let read = |name| fs::read_to_string(disk.root().join(name)).unwrap();
+        assert_eq!(read("warm"), "warm".repeat(1000));
+        disk.gate().close();
+        let (sender, receiver) = mpsc::channel();
+        let cold = disk.root().join("cold");
+        let reader = thread::spawn(move || sender.send(fs::read_to_string(cold)).unwrap());
+        disk.gate().await_visitor(Duration::from_secs(20));
+        assert_eq!(read("warm"), "warm".repeat(1000));
+        assert!(receiver.try_recv().is_err(), "it waits");
+        disk.gate().open();
+        assert_eq!(receiver.recv().unwrap().unwrap(), "cold".repeat(1000));
+        reader.join().unwrap();
+    }
+}
