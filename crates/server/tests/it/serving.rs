@@ -86,6 +86,29 @@ fn the_description_says_what_where_and_how() {
 }
 
 #[test]
+fn a_rule_that_chooses_says_why_and_says_it_again() {
+    let directory = site();
+    let server = start(&directory, &["partitions.cpus=[\"0\"]"]);
+    assert!(server.description().contains(" with event-loop ("), "{}", server.description());
+    let [partitions, engine, files] = server.reasons() else { panic!("three reasons") };
+    assert_eq!(partitions, "1 partition, as configured");
+    assert!(engine.starts_with("1 MB of files fit in "), "{engine}");
+    assert!(files.starts_with("one listener; "), "{files}");
+    get(&server, "/");
+    let status = server.status();
+    assert_eq!(status[0], server.description());
+    assert_eq!(
+        status[1..4],
+        server.reasons().iter().map(|r| format!("auto: {r}")).collect::<Vec<_>>()
+    );
+    assert!(status[5].starts_with("1 requests, "), "{status:?}");
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    let named = start(&directory, &["engine.name=event-loop"]);
+    assert!(named.reasons().is_empty());
+    named.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
 fn a_second_server_on_the_port_is_one_clear_line() {
     let directory = site();
     for engine in ["event-loop", "event-loop-per-core"] {
