@@ -1,11 +1,11 @@
 //! `event-loop-helpers`: AMPED, the asymmetric multi-process event-driven server (Pai, Druschel,
 //! Zwaenepoel, "Flash", USENIX 1999, §3.4), and what nginx calls thread pools.
 //!
-//! Its essential mechanism: an event loop that never waits for the disk. Before it sends from a file
-//! it asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
+//! Its essential mechanism: an event loop that never waits for the disk. Before it sends a file it
+//! asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
 //! others, and sends when they are there. Paths are resolved and directories listed by helpers too.
-//! Several loops may accept from one listener (AMPED as an extension of SYMPED). What it leaves out:
-//! Flash's helper processes. Its helpers are threads, which need no copies of what they are asked
+//! Several loops may accept from one listener (AMPED as an extension of SYMPED). What it leaves
+//! out: Flash's helper processes. Its helpers are threads, which need no copies of what they are asked
 //! and share the page cache just as well.
 
 use std::io;

@@ -56,8 +56,9 @@ pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Has the descriptor `kept` mean what `new` means: at once, and under the same number, which forked
-/// processes that share a descriptor table may know it by. What it meant is closed; `new` can be too.
+/// Has the descriptor `kept` mean what `new` means: at once, and under the same number, which
+/// forked processes that share a descriptor table may know it by. What it meant is closed; `new`
+/// can be, too.
 pub fn replace(kept: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
     // SAFETY: dup3 takes no pointers; both descriptors are open. Whoever owns `kept` still owns an
     // open descriptor afterwards.

@@ -1,5 +1,5 @@
-//! Waiting for many descriptors at once, the way of BSD (select): two bit maps go to the kernel with
-//! every wait, and it can only be asked about the first 1024 descriptors of the process.
+//! Waiting for many descriptors at once, the way of BSD (select): two bit maps go to the kernel
+//! with every wait, and it can only be asked about the first 1024 descriptors of the process.
 //!
 //! Unlike an epoll set this one does not notice that a descriptor is closed: it must be taken out
 //! first, or the next one of that number is watched in its place.

@@ -179,7 +179,8 @@ const RENAMED: &[(&str, &str, &str)] = &[(
     ": \"cpu\" is socket.listeners = \"reuseport-cpu\" now, \"none\" the default",
 )];
 
-/// What a key was renamed to; else the nearest name in this section; failing that, the same name in another section.
+/// What a key was renamed to; else the nearest name in this section; failing that, the same name in
+/// another section.
 fn hint<T>(section: &str, name: &str, keys: &[Key<T>]) -> String {
     let renamed = RENAMED.iter().find(|(old, key, _)| (*old, *key) == (section, name));
     if let Some((_, _, now)) = renamed {

@@ -42,8 +42,8 @@ pub struct Arguments {
     pub listen: Vec<String>,
     /// The engine's name.
     pub engine: Option<String>,
-    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists separated
-    /// by semicolons.
+    /// A number of partitions, what divides them (`cache`, `socket`, `node`), or CPU lists with
+    /// semicolons between them.
     pub partitions: Option<String>,
     /// The form of the access log.
     pub log: Option<String>,

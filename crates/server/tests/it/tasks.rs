@@ -1,5 +1,5 @@
-//! The engine of tasks with its knobs turned: what holds for every engine holds whoever resumes them
-//! and wherever their jobs run.
+//! The engine of tasks with its knobs turned: what holds for every engine holds whoever resumes
+//! them and wherever their jobs run.
 
 use std::io::Read;
 use std::net::TcpStream;
