@@ -5,8 +5,8 @@
 //! asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
 //! others, and sends when they are there. Paths are resolved and directories listed by helpers too.
 //! Several loops may accept from one listener (AMPED as an extension of SYMPED). What it leaves
-//! out: Flash's helper processes. Its helpers are threads, which need no copies of what they are asked
-//! and share the page cache just as well.
+//! out: Flash's helper processes. Its helpers are threads, which need no copies of what they are
+//! asked and share the page cache just as well.
 
 use std::io;
 use std::sync::Arc;

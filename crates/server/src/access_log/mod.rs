@@ -3,7 +3,7 @@
 //! Each worker formats into its own buffer ([`WorkerLog`]) and hands it over when it is full, and
 //! four times a second in any case. A disk that does not keep up costs log lines, which are counted
 //! and reported, and never response time. Processes that must not have threads write themselves
-//! ([`direct`]): there a slow disk does cost time. Several processes append to one file, whole
+//! (`direct.rs`): there a slow disk does cost time. Several processes append to one file, whole
 //! buffers at a time. Not an error log: the few things a server says about itself go to standard
 //! error.
 
