@@ -16,6 +16,7 @@ pub mod jobs;
 mod knobs;
 mod parts;
 mod rings;
+mod staged;
 mod tasks;
 mod thread_pool;
 mod threads;
@@ -37,6 +38,7 @@ pub static ENGINES: &[EngineSpec] = &[
     thread_pool::SPEC,
     event_loop_copies::SPEC,
     event_loop_shared_listener::SPEC,
+    staged::SPEC,
     fibers::SPEC,
     tasks::SPEC,
     rings::SPEC,
@@ -175,6 +177,11 @@ pub trait Engine: Send {
 
     /// What has gone wrong and was mended since the last call, a line each.
     fn take_notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What goes on inside, in lines for people; none where there is nothing to tell.
+    fn status(&self) -> Vec<String> {
         Vec::new()
     }
 

@@ -120,6 +120,7 @@ impl Server {
             sum(|c| &c.cache_misses),
             sum(|c| &c.bodies_cut_short),
         ));
+        lines.extend(self.engine.status());
         lines
     }
 

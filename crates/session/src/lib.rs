@@ -37,4 +37,4 @@ pub use counters::{Counter, Counters};
 pub use job::{Done, Job, JobId, ListCursor, ListFormat, ListName};
 pub use limits::Limits;
 pub use listings::{ListingPermit, Listings};
-pub use worker::{EntryCache, Tick, Worker, WorkerParts};
+pub use worker::{EntryCache, Spares, Tick, Worker, WorkerParts};

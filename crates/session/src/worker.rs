@@ -75,6 +75,14 @@ pub struct Worker {
     log_flushed: Tick,
 }
 
+/// Spare buffers that workers pass on to each other, where requests begin with one worker and end
+/// with another: without it the first would make new ones for ever and the last throw them away.
+#[derive(Default)]
+pub struct Spares(#[expect(clippy::vec_box, reason = "as in a worker")] Vec<Box<Exchange>>);
+
+/// More than this many are not kept for others.
+const SPARES_MAX: usize = 512;
+
 /// Exchanges kept for reuse; more are in use only while that many responses are blocked.
 const SPARE_MAX: usize = 64;
 
@@ -163,6 +171,17 @@ impl Worker {
             exchange.reset();
             self.spare.push(exchange);
         }
+    }
+
+    /// Keeps `count` spare buffers (64 at most): what is missing comes from `others`, and what is
+    /// too much goes there.
+    pub fn share_spares(&mut self, others: &mut Spares, count: usize) {
+        let count = count.min(SPARE_MAX);
+        while self.spare.len() > count && others.0.len() < SPARES_MAX {
+            others.0.extend(self.spare.pop());
+        }
+        let missing = count.saturating_sub(self.spare.len()).min(others.0.len());
+        self.spare.extend(others.0.drain(others.0.len() - missing..));
     }
 
     /// Hands log records over and lets go of entries that have left the cache. A worker does so by

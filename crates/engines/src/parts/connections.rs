@@ -1,5 +1,5 @@
 //! The connections of one event loop: a slab of slots whose keys tell a connection from an earlier
-//! one in the same slot, and the timer entries of each.
+//! one in the same slot, and the timer entries of each. What a slot holds is the loop's to say.
 
 use std::os::fd::OwnedFd;
 
@@ -14,8 +14,6 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) connection: Connection,
     pub(crate) socket: Socket,
     pub(crate) ready: Ready,
-    /// When the slot's entry in the wheel comes up.
-    scheduled: Tick,
     /// What the socket is watched for.
     pub(crate) watched: Interest,
     /// Whether work of the connection is with helpers: until it is back nothing else happens to it.
@@ -24,15 +22,56 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) is_queued: bool,
 }
 
+/// What timers need to know of what is in a slot.
+pub(crate) trait Timed {
+    /// When it is to come up; none if nothing is to happen to it by itself.
+    fn deadline(&self) -> Option<Tick>;
+
+    /// Whether it may be closed to make room.
+    fn is_idle(&self) -> bool;
+}
+
+impl<Socket> Timed for Slot<Socket> {
+    fn deadline(&self) -> Option<Tick> {
+        self.connection.deadline()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.connection.phase() == Phase::Idle
+    }
+}
+
 /// Slots and their timers.
-pub(crate) struct Connections<Socket = OwnedFd> {
-    slots: Vec<(u32, Option<Slot<Socket>>)>,
+pub(crate) struct Connections<S = Slot> {
+    slots: Vec<Place<S>>,
     free: Vec<u32>,
     wheel: Wheel,
     due: Vec<(u64, Tick)>,
 }
 
-impl<Socket> Connections<Socket> {
+/// Where a slot is, or was.
+struct Place<S> {
+    generation: u32,
+    /// When the slot's entry in the wheel comes up.
+    scheduled: Tick,
+    slot: Option<S>,
+}
+
+impl<Socket> Connections<Slot<Socket>> {
+    /// Adds a connection that was just accepted.
+    pub(crate) fn welcome(&mut self, connection: Connection, socket: Socket) -> u64 {
+        self.insert(Slot {
+            connection,
+            socket,
+            ready: Ready::default(),
+            watched: Interest::NONE,
+            is_out: false,
+            is_queued: false,
+        })
+    }
+}
+
+impl<S: Timed> Connections<S> {
     pub(crate) fn new(now: Tick) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), wheel: Wheel::new(now), due: Vec::new() }
     }
@@ -41,66 +80,57 @@ impl<Socket> Connections<Socket> {
         self.slots.len() - self.free.len()
     }
 
-    /// Adds a connection. Its key is unique among all that this loop has had, up to 2^32 in a slot.
-    pub(crate) fn insert(&mut self, connection: Connection, socket: Socket) -> u64 {
-        let slot = Slot {
-            connection,
-            socket,
-            ready: Ready::default(),
-            scheduled: Tick(u64::MAX),
-            watched: Interest::NONE,
-            is_out: false,
-            is_queued: false,
-        };
+    /// Fills a slot. Its key is unique among all that this loop has had, up to 2^32 in a slot.
+    pub(crate) fn insert(&mut self, slot: S) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
+            self.slots.push(Place { generation: 0, scheduled: Tick(u64::MAX), slot: None });
             // Descriptors are 31-bit numbers, so slots are fewer.
             (self.slots.len() - 1) as u32
         });
-        let (generation, place) = &mut self.slots[index as usize];
-        *place = Some(slot);
-        u64::from(*generation) << 32 | u64::from(index)
+        let place = &mut self.slots[index as usize];
+        place.scheduled = Tick(u64::MAX);
+        place.slot = Some(slot);
+        u64::from(place.generation) << 32 | u64::from(index)
     }
 
-    /// The connection with that key, unless it has gone.
+    /// What is in the slot with that key, unless it has gone.
     #[inline]
-    pub(crate) fn get(&mut self, key: u64) -> Option<&mut Slot<Socket>> {
-        let (generation, slot) = self.slots.get_mut(key as u32 as usize)?;
-        if u64::from(*generation) != key >> 32 {
+    pub(crate) fn get(&mut self, key: u64) -> Option<&mut S> {
+        let place = self.slots.get_mut(key as u32 as usize)?;
+        if u64::from(place.generation) != key >> 32 {
             return None;
         }
-        slot.as_mut()
+        place.slot.as_mut()
     }
 
-    /// Takes a connection out; its key will never mean another.
-    pub(crate) fn remove(&mut self, key: u64) -> Option<Slot<Socket>> {
+    /// Empties a slot; its key will never mean another.
+    pub(crate) fn remove(&mut self, key: u64) -> Option<S> {
         let index = key as u32;
-        let (generation, place) = self.slots.get_mut(index as usize)?;
-        if u64::from(*generation) != key >> 32 {
+        let place = self.slots.get_mut(index as usize)?;
+        if u64::from(place.generation) != key >> 32 {
             return None;
         }
-        let slot = place.take()?;
+        let slot = place.slot.take()?;
         // The last generation is left out: keys of listeners and wake-ups begin there.
-        *generation = (*generation + 1) % (u32::MAX - 1);
+        place.generation = (place.generation + 1) % (u32::MAX - 1);
         self.free.push(index);
         Some(slot)
     }
 
     /// All keys in use.
     pub(crate) fn keys(&self) -> Vec<u64> {
-        let keys = self.slots.iter().enumerate().filter(|(_, (_, slot))| slot.is_some());
-        keys.map(|(index, (generation, _))| u64::from(*generation) << 32 | index as u64).collect()
+        let used = self.slots.iter().enumerate().filter(|(_, place)| place.slot.is_some());
+        used.map(|(index, place)| u64::from(place.generation) << 32 | index as u64).collect()
     }
 
     /// Sees to it that the connection comes up when its deadline has passed.
     #[inline]
     pub(crate) fn schedule(&mut self, key: u64) {
-        let (generation, slot) = &mut self.slots[key as u32 as usize];
-        debug_assert_eq!(u64::from(*generation), key >> 32, "only living connections");
-        let Some(slot) = slot else { return };
-        let Some(deadline) = slot.connection.deadline() else { return };
-        if self.wheel.moment(deadline) < slot.scheduled {
-            slot.scheduled = self.wheel.add(key, deadline);
+        let place = &mut self.slots[key as u32 as usize];
+        debug_assert_eq!(u64::from(place.generation), key >> 32, "only living connections");
+        let Some(deadline) = place.slot.as_ref().and_then(S::deadline) else { return };
+        if self.wheel.moment(deadline) < place.scheduled {
+            place.scheduled = self.wheel.add(key, deadline);
         }
     }
 
@@ -108,8 +138,7 @@ impl<Socket> Connections<Socket> {
     pub(crate) fn take_expired(&mut self, now: Tick) -> Vec<u64> {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.take_due(now, &mut due);
-        let expired =
-            self.sift(&mut due, |slot| slot.connection.deadline().is_some_and(|d| d <= now));
+        let expired = self.sift(&mut due, |slot| slot.deadline().is_some_and(|d| d <= now));
         self.due = due;
         expired
     }
@@ -124,9 +153,9 @@ impl<Socket> Connections<Socket> {
         {
             let moment = due[0].1;
             found = self.sift(&mut due, |slot| {
-                let deadline = slot.connection.deadline();
+                let deadline = slot.deadline();
                 let is_its_time = deadline.is_some_and(|d| d <= moment || Wheel::is_last(ahead));
-                slot.connection.phase() == Phase::Idle && is_its_time
+                slot.is_idle() && is_its_time
             });
             skip = ahead + 1;
         }
@@ -140,22 +169,19 @@ impl<Socket> Connections<Socket> {
     }
 
     /// Splits entries that came up into those that are wanted, returned, and the rest, put back.
-    fn sift(
-        &mut self,
-        due: &mut Vec<(u64, Tick)>,
-        wanted: impl Fn(&Slot<Socket>) -> bool,
-    ) -> Vec<u64> {
+    fn sift(&mut self, due: &mut Vec<(u64, Tick)>, wanted: impl Fn(&S) -> bool) -> Vec<u64> {
         let mut keys = Vec::new();
         for (key, moment) in due.drain(..) {
-            let (generation, Some(slot)) = &mut self.slots[key as u32 as usize] else { continue };
-            if u64::from(*generation) != key >> 32 || slot.scheduled != moment {
+            let place = &mut self.slots[key as u32 as usize];
+            let Some(slot) = &place.slot else { continue };
+            if u64::from(place.generation) != key >> 32 || place.scheduled != moment {
                 continue; // an entry of a connection that has gone, or one that was replaced
             }
-            slot.scheduled = Tick(u64::MAX);
+            place.scheduled = Tick(u64::MAX);
             if wanted(slot) {
                 keys.push(key);
-            } else if let Some(deadline) = slot.connection.deadline() {
-                slot.scheduled = self.wheel.add(key, deadline);
+            } else if let Some(deadline) = slot.deadline() {
+                place.scheduled = self.wheel.add(key, deadline);
             }
         }
         keys

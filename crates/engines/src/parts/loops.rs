@@ -81,7 +81,6 @@ struct Post {
 impl Loops {
     /// Starts a thread for each worker. `make` is called for all of them before any thread runs. A
     /// loop that fails is the engine's failure.
-    #[allow(dead_code, reason = "for engines whose loops depend on each other")]
     pub(crate) fn start(
         name: &'static str,
         start: Start,

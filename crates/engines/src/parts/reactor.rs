@@ -374,7 +374,7 @@ impl Reactor {
         self.worker.counters.connections_accepted.add(1);
         self.worker.counters.connections_open.add(1);
         let connection = Connection::new(&self.worker, peer);
-        let key = self.connections.insert(connection, socket);
+        let key = self.connections.welcome(connection, socket);
         self.drive(key);
     }
 

@@ -18,7 +18,7 @@ use super::accepting::{Accepting, MARGIN};
 use super::line::Line;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
-use crate::parts::connections::Connections;
+use crate::parts::connections::{Connections, Slot};
 use crate::parts::helpers::{Helpers, Outcome, Work};
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
@@ -49,7 +49,7 @@ pub(super) struct RingLoop {
     // The ring goes first: it lets go of all sockets.
     ring: Ring,
     accepting: Accepting,
-    connections: Connections<Line>,
+    connections: Connections<Slot<Line>>,
     worker: Worker,
     runner: Arc<Runner>,
     helpers: Option<Helpers>,
@@ -441,7 +441,7 @@ impl RingLoop {
         self.worker.counters.connections_accepted.add(1);
         self.worker.counters.connections_open.add(1);
         let connection = Connection::new(&self.worker, peer);
-        let key = self.connections.insert(connection, Line::new(socket));
+        let key = self.connections.welcome(connection, Line::new(socket));
         self.drive(key);
     }
 

@@ -1,0 +1,86 @@
+//! What travels through the stages: a connection with all that belongs to it, in one box that
+//! changes owners. Whoever has the box may use the connection; nobody else can.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use session::{Connection, Op, Phase, Tick};
+
+use crate::parts::step::Ready;
+
+/// A connection on its way.
+pub(super) struct Client {
+    pub(super) connection: Connection,
+    /// Shared with the berths, so that a connection can be shut down wherever it is.
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) ready: Ready,
+    /// Its berths in the two stages that poll, once it has been there.
+    pub(super) berths: [Option<u64>; 2],
+    /// When the request under way was found; for its response time.
+    pub(super) since: Tick,
+    /// Whether it was told to finish and close.
+    pub(super) is_draining: bool,
+    /// Whether there is nothing more to do than to close it.
+    pub(super) is_over: bool,
+    /// Whether the socket is in blocking mode.
+    pub(super) is_blocking: bool,
+    /// Whether its peer once took longer than a thread waits: no thread waits for it again.
+    pub(super) is_slow: bool,
+}
+
+/// As it lies in queues: a pointer changes owners, not 300 bytes.
+pub(super) type BoxedClient = Box<Client>;
+
+/// Where a connection is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At rest until something arrives, or at its end.
+    ReadPoll,
+    Read,
+    /// Until there is space to send.
+    WritePoll,
+    Write,
+}
+
+impl Client {
+    pub(super) fn new(connection: Connection, socket: OwnedFd) -> Self {
+        Self {
+            connection,
+            socket: Arc::new(socket),
+            ready: Ready::default(),
+            berths: [None; 2],
+            since: Tick(0),
+            is_draining: false,
+            is_over: false,
+            is_blocking: false,
+            is_slow: false,
+        }
+    }
+
+    /// The stage whose work is next: this is where the stages' boundaries are.
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        if self.is_over {
+            return Place::ReadPoll;
+        }
+        match self.connection.next() {
+            Op::Recv if self.ready.is_drained && !self.ready.is_hung_up => Place::ReadPoll,
+            Op::Recv | Op::Job | Op::Shutdown => Place::Read,
+            Op::Send { .. } | Op::File { .. } => Place::Write,
+            // Every job is run on the spot, so that none is ever out.
+            Op::Wait | Op::Close { .. } => Place::ReadPoll,
+        }
+    }
+
+    /// Tells it, once, to finish what is under way and then to close.
+    #[inline]
+    pub(super) fn drain(&mut self) {
+        if !std::mem::replace(&mut self.is_draining, true) {
+            self.connection.drain();
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.phase() == Phase::Idle
+    }
+}

@@ -1,0 +1,232 @@
+//! A thread of the read stage or of the write stage, or of the pool that serves both: it takes a
+//! batch of connections from its queue, does with each what its stage does, and hands them on.
+//!
+//! The read stage receives, parses and runs jobs, so it may wait for the disk when a file is
+//! opened. The write stage sends, so it may wait for the disk when a file is not in memory; with
+//! blocking sockets it waits for the client too, but not longer than [`super::SEND_WAIT_MS`].
+
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use session::{Done, Op, Worker};
+
+use super::client::{BoxedClient, Client, Place};
+use super::pipeline::{Outgoing, Pipeline, Pool, read_clock};
+use super::queue::Taken;
+use crate::SendfileMode;
+use crate::jobs::Runner;
+use crate::parts::listeners::is_exhaustion;
+use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::step::{Step, Turn, step};
+
+/// Bytes received at once: a head of usual size many times over, or several pipelined ones.
+const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
+/// them, and always enough for one.
+const STEPS_PER_TURN: u32 = 256;
+
+/// What a job counts for in steps: it may have waited for a disk.
+const STEPS_PER_JOB: u32 = 64;
+
+/// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
+const SPARES: usize = 64;
+
+/// The thread.
+pub(super) struct Hand {
+    worker: Worker,
+    /// Where its work comes from.
+    pool: Arc<Pool>,
+    pipeline: Arc<Pipeline>,
+    shared: Arc<Shared>,
+    runner: Arc<Runner>,
+    buffer: Box<[u8]>,
+    outgoing: Outgoing,
+    batch: usize,
+    /// Spare buffers it keeps: none if its requests only end with it.
+    spares: usize,
+    sendfile: SendfileMode,
+    file_chunk_bytes: u64,
+    send_wait_ms: u64,
+}
+
+impl Hand {
+    /// A thread of the stage `place`.
+    pub(super) fn new(worker: Worker, seat: &Seat, pipeline: &Arc<Pipeline>, place: Place) -> Self {
+        let knobs = &seat.knobs;
+        let is_shared = Arc::ptr_eq(&pipeline.read, &pipeline.write);
+        let pool = if place == Place::Read { &pipeline.read } else { &pipeline.write };
+        Self {
+            worker,
+            pool: Arc::clone(pool),
+            pipeline: Arc::clone(pipeline),
+            shared: Arc::clone(&seat.shared),
+            runner: Arc::clone(&seat.runner),
+            buffer: vec![0; RECEIVE_BYTES].into(),
+            outgoing: Outgoing::default(),
+            batch: knobs.get_usize(super::BATCH.name),
+            spares: if is_shared || place == Place::Read { SPARES } else { 0 },
+            sendfile: seat.sendfile,
+            file_chunk_bytes: knobs.get(super::FILE_CHUNK_KIB.name) * 1024,
+            send_wait_ms: knobs.get(super::SEND_WAIT_MS.name),
+        }
+    }
+
+    /// To be run in its thread.
+    pub(super) fn into_loop(self) -> Loop {
+        Box::new(move || self.run())
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let pipeline = Arc::clone(&self.pipeline);
+        let _ending = pipeline.working();
+        pipeline.stay_on_cpus()?;
+        // The log wants to be looked after even when there is nothing to do.
+        let patience = self.worker.needs_time().then_some(Duration::from_millis(250));
+        let mut batch = Vec::new();
+        loop {
+            let taken = self.pool.queue.take(self.batch, &mut batch, patience);
+            read_clock(&mut self.worker);
+            match taken {
+                Taken::Batch => self.work(&mut batch),
+                Taken::Nudged => self.worker.keep_house(),
+                Taken::TimedOut => {}
+                Taken::Closed => return Ok(()),
+            }
+        }
+    }
+
+    fn work(&mut self, batch: &mut Vec<BoxedClient>) {
+        self.pipeline.share_spares(&mut self.worker, self.spares);
+        let is_draining = self.shared.drain.load(Ordering::Acquire);
+        for mut client in batch.drain(..) {
+            if is_draining {
+                client.drain();
+            }
+            let place = self.drive(&mut client);
+            self.outgoing.add(client, place);
+        }
+        self.outgoing.flush(&self.pipeline);
+    }
+
+    /// Takes steps with one connection for as long as they belong to its stage. Returns where it
+    /// is to go then.
+    #[inline]
+    fn drive(&mut self, client: &mut Client) -> Place {
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(client)));
+        let place = driven.unwrap_or_else(|_| {
+            // A bug met by one connection ends that connection. The panic has been printed.
+            client.is_over = true;
+            Place::ReadPoll
+        });
+        if client.is_blocking && place != Place::Write {
+            self.set_blocking(client, false);
+        }
+        if client.is_over { Place::ReadPoll } else { place }
+    }
+
+    #[inline]
+    fn drive_unguarded(&mut self, client: &mut Client) -> Place {
+        let stage = client.place();
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+        let mut steps = STEPS_PER_TURN;
+        while steps > 0 && !self.shared.abort.load(Ordering::Relaxed) {
+            let place = client.place();
+            if place != stage {
+                return place;
+            }
+            match self.step(client, &mut turn) {
+                Step::More => steps -= 1,
+                Step::Yield => return stage,
+                Step::Wait if stage == Place::Write => return Place::WritePoll,
+                // No job is ever out: they are run on the spot.
+                Step::Wait | Step::JobOut => return Place::ReadPoll,
+                Step::Job => {
+                    self.run_job(client);
+                    steps = steps.saturating_sub(STEPS_PER_JOB);
+                }
+                // Nobody asked. The write stage may wait for the disk.
+                Step::Cold => turn.is_fetched = true,
+                Step::Closed => {
+                    client.is_over = true;
+                    return Place::ReadPoll;
+                }
+            }
+        }
+        if steps > 0 { Place::ReadPoll } else { client.place() }
+    }
+
+    #[inline]
+    fn step(&mut self, client: &mut Client, turn: &mut Turn) -> Step {
+        let is_file = self.sendfile == SendfileMode::Blocking
+            && !client.is_slow
+            && matches!(client.connection.next(), Op::File { .. });
+        if is_file {
+            return self.step_blocking(client, turn);
+        }
+        step(
+            client.socket.as_fd(),
+            &mut client.connection,
+            &mut self.worker,
+            &mut self.buffer,
+            &mut client.ready,
+            turn,
+        )
+    }
+
+    /// Sends from a file and waits until all of it is with the kernel. Whoever takes long is not
+    /// waited for a second time.
+    fn step_blocking(&mut self, client: &mut Client, turn: &mut Turn) -> Step {
+        if !client.is_blocking {
+            self.set_blocking(client, true);
+        }
+        let began = os::clock::now();
+        let taken = step(
+            client.socket.as_fd(),
+            &mut client.connection,
+            &mut self.worker,
+            &mut self.buffer,
+            &mut client.ready,
+            turn,
+        );
+        let waited_ms = os::clock::now().saturating_sub(began) / 1000;
+        if waited_ms >= self.send_wait_ms {
+            read_clock(&mut self.worker);
+            client.is_slow = true;
+            self.set_blocking(client, false);
+        }
+        taken
+    }
+
+    /// Changes the mode of a socket. If the kernel refuses, the connection goes on as one that
+    /// nobody waits for.
+    fn set_blocking(&self, client: &mut Client, is_blocking: bool) {
+        let socket = client.socket.as_fd();
+        let limited = match is_blocking {
+            true => os::socket::set_send_timeout(socket, self.send_wait_ms),
+            false => Ok(()),
+        };
+        let changed = limited.and_then(|()| os::socket::set_blocking(socket, is_blocking));
+        client.is_blocking = is_blocking && changed.is_ok();
+        client.is_slow |= changed.is_err();
+    }
+
+    fn run_job(&mut self, client: &mut Client) {
+        let (id, job) = client.connection.take_job();
+        let done = self.runner.run(job);
+        let error = match &done {
+            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
+            _ => None,
+        };
+        if error.is_some_and(is_exhaustion) {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.pipeline.ask_for_descriptor();
+        }
+        read_clock(&mut self.worker);
+        client.connection.done(&mut self.worker, id, done);
+    }
+}

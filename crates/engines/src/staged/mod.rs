@@ -1,0 +1,195 @@
+//! `staged`: WatPipe (Radhakrishnan 2019, §3.9; Pariag et al., EuroSys 2007; Harji 2010), the
+//! pipeline of stages, which is SEDA (Welsh, Culler, Brewer, SOSP 2001) made short.
+//!
+//! Its essential mechanism: a request passes five stages, accept, read-poll, read, write-poll and
+//! write, each with threads of its own and a queue in front; a connection is in one stage at a
+//! time, and is handed from queue to queue in batches. The length of a queue says which stage is
+//! the bottleneck, and threads can be given to that stage alone. The write stage may block.
+//!
+//! What it leaves out: a connection is never answered by the thread that noticed its request, so
+//! each request pays for two to three hand-overs, dear when there are few at a time and cheap when
+//! batches are large. Pipelined requests are parsed by the write stage, which sees the end of the
+//! response before them.
+
+mod accept;
+mod berths;
+mod client;
+mod hand;
+mod pipeline;
+mod queue;
+mod read_poll;
+#[cfg(test)]
+mod tests;
+mod write_poll;
+
+use std::io;
+use std::sync::Arc;
+
+use self::accept::Accept;
+use self::client::Place;
+use self::hand::Hand;
+use self::pipeline::Pipeline;
+use self::read_poll::ReadPoll;
+use self::write_poll::WritePoll;
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::loops::{Loop, Loops, Seat};
+use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "staged",
+    family: "pipeline",
+    paper: "WatPipe (Radhakrishnan 2019, section 3.9) and SEDA (SOSP 2001)",
+    about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking],
+    plan,
+    start,
+};
+
+const READ_THREADS: Knob = Knob {
+    name: "read_threads",
+    about: "threads of the read stage, which opens files; WatPipe has one",
+    min: 1,
+    max: 1024,
+    default: 1,
+};
+
+const WRITE_THREADS: Knob = Knob {
+    name: "write_threads",
+    about: "threads of the write stage, which wait for the disk, and for clients if sends block",
+    min: 1,
+    max: 1024,
+    default: 1,
+};
+
+const POOLS: Knob = Knob {
+    name: "pools",
+    about: "2: reading and writing have threads of their own; 1: all those threads do both",
+    min: 1,
+    max: 2,
+    default: 2,
+};
+
+const BATCH: Knob = Knob {
+    name: "batch",
+    about: "connections that a thread takes from its queue at once",
+    min: 1,
+    max: 4096,
+    default: 64,
+};
+
+const SEND_WAIT_MS: Knob = Knob {
+    name: "send_wait_ms",
+    about: "how long a blocking send waits for a client before write-poll does",
+    min: 1,
+    max: 10_000,
+    default: 50,
+};
+
+const KNOBS: &[Knob] = &[
+    READ_THREADS,
+    WRITE_THREADS,
+    POOLS,
+    BATCH,
+    SEND_WAIT_MS,
+    EVENTS_PER_WAIT,
+    ACCEPTS_PER_WAKE,
+    FILE_CHUNK_KIB,
+];
+
+/// The stages that have one thread each: accept, read-poll and write-poll.
+const SINGLE_THREADS: usize = 3;
+
+fn plan(knobs: &KnobValues, _: usize) -> Plan {
+    let pools = knobs.get_usize(READ_THREADS.name) + knobs.get_usize(WRITE_THREADS.name);
+    Plan { processes: None, workers: SINGLE_THREADS + pools, listeners_per_worker: false }
+}
+
+fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
+    let has_shared_pool = start.knobs.get(POOLS.name) == 1;
+    let mut seats = Vec::new();
+    for partition in &mut start.partitions {
+        let pipeline = Arc::new(Pipeline::new(partition.cpus.clone(), has_shared_pool)?);
+        for (index, worker) in partition.workers.iter_mut().enumerate() {
+            worker.cpu = None; // a stage goes where there is room among the partition's CPUs
+            seats.push((Arc::clone(&pipeline), index));
+        }
+    }
+    let make = |worker: WorkerStart, seat: Seat| {
+        let (pipeline, index) = &seats[seat.index];
+        make(worker, &seat, pipeline, *index)
+    };
+    let pipelines = seats.iter().filter(|(_, index)| *index == 0);
+    let pipelines = pipelines.map(|(pipeline, _)| Arc::clone(pipeline)).collect();
+    Ok(Box::new(Staged { loops: Box::new(Loops::start(SPEC.name, start, make)?), pipelines }))
+}
+
+/// The engine that runs.
+struct Staged {
+    loops: Box<Loops>,
+    pipelines: Vec<Arc<Pipeline>>,
+}
+
+impl Engine for Staged {
+    fn stop_accepting(&mut self) {
+        self.loops.stop_accepting();
+    }
+
+    fn drain(&mut self) {
+        self.loops.drain();
+    }
+
+    fn abort(&mut self) {
+        self.loops.abort();
+    }
+
+    fn keep_house(&self) {
+        self.loops.keep_house();
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.loops.failure()
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        self.loops.take_notices()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.loops.is_finished()
+    }
+
+    fn status(&self) -> Vec<String> {
+        self.pipelines.iter().flat_map(|pipeline| pipeline.status()).collect()
+    }
+
+    fn join(self: Box<Self>) -> io::Result<()> {
+        self.loops.join()
+    }
+}
+
+/// The thread with this number in its partition.
+fn make(
+    start: WorkerStart,
+    seat: &Seat,
+    pipeline: &Arc<Pipeline>,
+    index: usize,
+) -> io::Result<Loop> {
+    let read_threads = seat.knobs.get_usize(READ_THREADS.name);
+    match index {
+        0 => Accept::make(start, seat, pipeline),
+        1 => ReadPoll::make(start, seat, pipeline),
+        2 => WritePoll::make(start, seat, pipeline),
+        _ => {
+            let place =
+                if index < SINGLE_THREADS + read_threads { Place::Read } else { Place::Write };
+            Ok(Hand::new(start.worker, seat, pipeline, place).into_loop())
+        }
+    }
+}
+
+/// What the queues are made of; their model is checked with other parts.
+mod sync {
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+}

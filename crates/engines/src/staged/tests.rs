@@ -1,0 +1,62 @@
+//! The queues alone; in all orders of threads they are tried in `tests/model.rs`.
+
+mod model;
+
+use std::time::Duration;
+
+use super::queue::{Figures, Inbox, Queue, Taken};
+
+#[test]
+fn batches_are_as_large_as_asked_and_in_order() {
+    let queue = Queue::new();
+    queue.push(&mut vec![1, 2, 3]);
+    queue.push(&mut vec![]);
+    queue.push(&mut vec![4, 5]);
+    let mut batch = Vec::new();
+    assert_eq!(queue.take(4, &mut batch, None), Taken::Batch);
+    assert_eq!(batch, [1, 2, 3, 4]);
+    assert_eq!(queue.figures(), Figures { len: 1, longest: 5, batches: 1, taken: 4 });
+    queue.close();
+    batch.clear();
+    assert_eq!(queue.take(4, &mut batch, None), Taken::Batch);
+    assert_eq!(batch, [5]);
+    assert_eq!(queue.take(4, &mut batch, None), Taken::Closed);
+    queue.push(&mut vec![6]);
+    assert_eq!(queue.take(4, &mut batch, None), Taken::Closed);
+}
+
+#[test]
+fn a_thread_that_waits_in_vain_is_told() {
+    let queue = Queue::<u32>::new();
+    let patience = Some(Duration::from_millis(1));
+    assert_eq!(queue.take(1, &mut Vec::new(), patience), Taken::TimedOut);
+}
+
+#[test]
+fn sleepers_can_be_nudged() {
+    let queue = Queue::<u32>::new();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| queue.take(1, &mut Vec::new(), None));
+        while !sleeper.is_finished() {
+            queue.nudge();
+            std::thread::yield_now();
+        }
+        assert_eq!(sleeper.join().unwrap(), Taken::Nudged);
+    });
+}
+
+#[test]
+fn an_inbox_rings_only_for_those_who_sleep() {
+    let inbox = Inbox::new();
+    assert!(!inbox.push(&mut vec![1]), "its owner has not gone to sleep yet");
+    assert!(!inbox.may_sleep(), "it is not empty");
+    let mut batch = Vec::new();
+    inbox.take(&mut batch);
+    assert!(inbox.may_sleep());
+    assert!(inbox.push(&mut vec![2]), "the first wakes it");
+    assert!(!inbox.push(&mut vec![3]), "it is awake");
+    batch.clear();
+    inbox.take(&mut batch);
+    assert_eq!(batch, [2, 3]);
+    assert_eq!(inbox.figures(), Figures { len: 0, longest: 2, batches: 2, taken: 3 });
+}
