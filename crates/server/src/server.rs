@@ -120,7 +120,9 @@ impl Server {
             sum(|c| &c.cache_misses),
             sum(|c| &c.bodies_cut_short),
         ));
-        lines.extend(self.engine.status());
+        if let Staff::Here { local, .. } = &self.staff {
+            lines.extend(local.engine.status());
+        }
         lines
     }
 
