@@ -113,7 +113,7 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
         assert!(used_ms < 300, "{}: {used_ms} ms of a second, with nothing to do", spec.name);
         // The first are among those that were accepted.
         for download in &mut downloads[..3] {
-            download.finish();
+            download.finish(spec.name);
         }
         drop(downloads);
         assert!(server.is_running(), "{}", spec.name);
@@ -185,10 +185,11 @@ impl Download {
         Self(stream)
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, engine: &str) {
         let mut response = Vec::with_capacity(LARGE_LEN + 1000);
         self.0.read_to_end(&mut response).unwrap();
-        assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        let head = String::from_utf8_lossy(&response[..response.len().min(200)]);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{engine}: {head}");
         let body = &response[response.len() - LARGE_LEN..];
         assert!(body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)));
     }

@@ -25,6 +25,10 @@ impl Serving {
             .unwrap_or_else(|| panic!("{line}"));
         let address = rest.split(' ').next().unwrap().to_string();
         assert!(rest.contains(" with event-loop"), "{line}");
+        for _ in 0..3 {
+            let reason = errors.next().expect("a reason for the engine").unwrap();
+            assert!(reason.starts_with("ropewalk: auto: "), "{reason}");
+        }
         Self { child, errors, address }
     }
 
