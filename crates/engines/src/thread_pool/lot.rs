@@ -107,14 +107,18 @@ impl Crew for Lot {
         Ok(())
     }
 
-    /// A new connection waits for its first bytes, as any other for its next ones.
+    /// A new connection waits for its first bytes, as any other for its next ones. Mostly they have
+    /// come with it: then it never rests, and nobody may close it to make room.
     fn dispatch(&mut self, arrival: Arrival) -> bool {
         let shared = &self.shared;
         let line = Line::new(&shared.house, &arrival, true);
         arrival.desk.rest(Tick(os::clock::now()));
+        let is_ready = os::socket::wait_ready(arrival.desk.socket(), Readiness::Readable, 0);
+        let is_ready = is_ready.unwrap_or(false);
         let mut state = shared.lock();
         let place = state.take_place();
-        let interest = Interest::READ.with(Interest::ONCE);
+        let interest = if is_ready { Interest::NONE } else { Interest::READ };
+        let interest = interest.with(Interest::ONCE);
         let watched = shared.epoll.add(arrival.desk.socket(), interest, state.key(place));
         if watched.is_err() {
             state.leave_place(place);
@@ -123,6 +127,9 @@ impl Crew for Lot {
             return false;
         }
         shared.put(&mut state, place, Car { line, arrival });
+        if is_ready {
+            shared.call(&mut state, place);
+        }
         state.queue.len() <= shared.plan.queue
     }
 
@@ -238,9 +245,11 @@ impl Shared {
         }
     }
 
-    /// Hands a parked connection to a thread.
+    /// Hands a parked connection to a thread. It rests no longer: whether it was closed before
+    /// that, its thread will find out.
     fn call(&self, state: &mut State, place: u32) {
         let Some(car) = state.places[place as usize].car.take() else { return };
+        let _ = car.arrival.desk.resume();
         state.queue.push_back((place, car));
         if state.waiting > 0 {
             self.called.notify_one();
