@@ -103,6 +103,8 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();
     for spec in engines::ENGINES {
         let mut server = start(64, &site, spec.name, TOO_MANY);
+        // Whose helpers open files side by side would refuse some of those who come at once.
+        assert_eq!(server.status("/large.bin"), 200, "{}", spec.name);
         let mut downloads: Vec<Download> = (0..70).map(|_| Download::start(&server)).collect();
         thread::sleep(Duration::from_millis(500)); // until buffers are full
         let open = server.descriptors();
