@@ -98,10 +98,15 @@ fn the_limit_of_the_kernel_is_survived() {
     }
 }
 
+/// In an engine that consists of processes each has a limit of its own, so that seventy clients do
+/// not exhaust it; their loop is that of `event-loop`.
 #[test]
 fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();
-    for spec in engines::ENGINES {
+    let is_one_process = |spec: &&engines::EngineSpec| {
+        (spec.plan)(&engines::KnobValues::defaults(spec), 2).processes.is_none()
+    };
+    for spec in engines::ENGINES.iter().filter(is_one_process) {
         let mut server = start(64, &site, spec.name, TOO_MANY);
         // Whose helpers open files side by side would refuse some of those who come at once.
         assert_eq!(server.status("/large.bin"), 200, "{}", spec.name);
