@@ -71,6 +71,10 @@ fn a_process_with_threads_is_not_copied() {
     assert!(fork(Descriptors::Private, || 0).is_err());
     drop(end);
     let _ = thread.join().unwrap();
+    // The kernel lists a thread for a moment after it has been joined.
+    while !is_single_threaded().unwrap() {
+        std::thread::yield_now();
+    }
 }
 
 /// Whether a descriptor that a copy opens is open here, too.
