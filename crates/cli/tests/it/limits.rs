@@ -80,7 +80,7 @@ fn everybody_is_served_in_turn() {
     }
     for spec in engines::ENGINES {
         if spec.name == "tasks" {
-            // A known fault: with 64 descriptors one client in some hundreds waits for its deadline.
+            // A known fault: with 64 descriptors one client in hundreds waits for its deadline.
             skip("a crowd at tasks", "it does not serve everybody in turn yet");
             continue;
         }
