@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
-use session::{Done, Job, ListCursor, ListFormat, ListName, ListingPermit};
+use session::{Done, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::resolve::{Files, Kind, Opened, is_current, resolve};
-use site::resource::{Entry, FileRef, Identity};
+use site::resource::{Entry, FileRef, Identity, Witness};
 use site::{Site, path};
 
 /// Bytes of a listing rendered by one job: small enough that a loop which runs jobs on the spot
@@ -70,15 +70,17 @@ impl Runner {
         #[cfg(test)]
         self.before.iter().for_each(|before| before(&job));
         match job {
-            Job::Resolve { host, path, previous } => {
+            Job::Resolve { host, path, known } => {
                 let files = HostFiles { root: self.roots[host].current() };
-                match previous {
-                    Some(slot) if is_current(slot.value(), &files) => Done::Current(slot),
-                    _ => {
-                        let entry = self.resolve(host, &path, &files);
-                        Done::Resolved(entry.map(|entry| (path, entry)))
+                let opened = match known {
+                    Known::Entry(slot) if is_current(slot.value(), &files) => {
+                        return Done::Current(slot);
                     }
-                }
+                    Known::Encoded(bytes) => self.open_encoded(host, &bytes, &files),
+                    Known::Entry(_) | Known::Nothing => None,
+                };
+                let entry = opened.map_or_else(|| self.resolve(host, &path, &files), Ok);
+                Done::Resolved(entry.map(|entry| (path, entry)))
             }
             Job::List { host, path, format, permit } => {
                 Done::Listed(self.list(host, &path, format, permit).and_then(list_more))
@@ -91,6 +93,19 @@ impl Runner {
         let (seconds, nanoseconds) = os::clock::unix_time();
         let now_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         resolve(self.site.host(host), path, files, now_ns, self.small_body_bytes_max)
+    }
+
+    /// An entry that another process has found, with its files opened here; nothing if it is not
+    /// what the files are now.
+    fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles) -> Option<Entry> {
+        let symlinks = self.site.host(host).settings().symlinks;
+        let mut open = |_, witness: &Witness| {
+            let opened = files.open(&witness.path, symlinks).ok()?;
+            let is_it = opened.kind == Kind::Regular && Some(opened.identity) == witness.identity;
+            is_it.then_some(opened.file)
+        };
+        let entry = Entry::decode(bytes, &mut open).ok()?;
+        is_current(&entry, files).then_some(entry)
     }
 
     /// Opens a directory, and reads and sorts its names.
@@ -287,3 +302,6 @@ fn item<'n>(name: &'n [u8], status: &FileStatus) -> Item<'n> {
     let modified = Some(status.modified_ns.div_euclid(1_000_000_000));
     Item { name, kind, len: status.len, modified }
 }
+
+#[cfg(test)]
+mod tests;

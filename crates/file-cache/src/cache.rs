@@ -23,6 +23,7 @@ const SHARDS_MAX: usize = 1 << 10;
 /// key. It is computed once by the caller because the first level needs it, too.
 pub struct Cache<V> {
     kind: PolicyKind,
+    budget: Budget,
     hasher: RandomState,
     shards: Box<[Line<V>]>,
     departures: AtomicU64,
@@ -39,20 +40,30 @@ impl<V: Send + Sync> Cache<V> {
     /// descriptors and 64 entries of whatever the budget has at all. So a budget of 8 descriptors
     /// means one shard. An entry must fit into one shard's share.
     pub fn new(kind: PolicyKind, budget: Budget, shards: usize) -> Self {
+        Self::with_hasher(kind, budget, shards, RandomState::new())
+    }
+
+    /// An empty cache of the same kind with another budget, whose hashes are those of this one.
+    #[must_use]
+    pub fn emptied(&self, budget: Budget) -> Self {
+        Self::with_hasher(self.kind, budget, self.shards(), self.hasher.clone())
+    }
+
+    fn with_hasher(kind: PolicyKind, budget: Budget, shards: usize, hasher: RandomState) -> Self {
         let shards = shard_count(budget, shards);
         let share = budget.share(shards);
         let lines = (0..shards).map(|_| Line(RwLock::new(Shard::new(kind, share))));
-        Self {
-            kind,
-            hasher: RandomState::new(),
-            shards: lines.collect(),
-            departures: AtomicU64::new(0),
-        }
+        Self { kind, budget, hasher, shards: lines.collect(), departures: AtomicU64::new(0) }
     }
 
     /// The eviction policy.
     pub fn policy(&self) -> PolicyKind {
         self.kind
+    }
+
+    /// What it may hold at most.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// How many shards there are.

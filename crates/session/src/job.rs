@@ -19,14 +19,14 @@ pub struct JobId(pub u32);
 /// Work that may block.
 #[derive(Debug)]
 pub enum Job {
-    /// Find out what a path stands for, or that `previous` still holds.
+    /// Find out what a path stands for, or that what is known still holds.
     Resolve {
         /// The index of the virtual host.
         host: usize,
         /// The canonical path.
         path: Box<[u8]>,
-        /// The entry that was in the cache and is due to be looked at again.
-        previous: Option<Arc<Slot<Entry>>>,
+        /// What the cache had.
+        known: Known,
     },
     /// Begin to list a directory.
     List {
@@ -41,6 +41,17 @@ pub enum Job {
     },
     /// Go on with a listing.
     ListMore(Box<ListCursor>),
+}
+
+/// What was in the cache about a path that is to be resolved.
+#[derive(Debug)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// An entry that is due to be looked at again.
+    Entry(Arc<Slot<Entry>>),
+    /// What another process has found, encoded; its files are not open here.
+    Encoded(Box<[u8]>),
 }
 
 /// The answer to a job.

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod beyond;
 mod connection;
 mod counters;
 mod exchange;
@@ -32,9 +33,10 @@ mod respond;
 mod worker;
 
 pub use access_log::{AccessLog, Record};
+pub use beyond::{Beyond, Stamp};
 pub use connection::{Connection, Op, Phase};
 pub use counters::{Counter, Counters};
-pub use job::{Done, Job, JobId, ListCursor, ListFormat, ListName};
+pub use job::{Done, Job, JobId, Known, ListCursor, ListFormat, ListName};
 pub use limits::Limits;
 pub use listings::{ListingPermit, Listings};
 pub use worker::{EntryCache, Spares, Tick, Worker, WorkerParts};

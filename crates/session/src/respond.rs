@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use file_cache::{Hit, Slot};
+use file_cache::Hit;
 use http1::{Expectation, FieldName, Head, HeadWriter, Method, Parsed, Target, Version};
 use site::accept;
 use site::answer::{Answer, answer};
@@ -16,7 +16,7 @@ use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::connection::{After, Connection};
 use crate::exchange::{BodySource, Draft, Exchange, Listing, Purpose, Then};
-use crate::job::{Done, Job, ListFormat};
+use crate::job::{Done, Job, Known, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
 use crate::worker::{Lookup, Worker};
 
@@ -134,8 +134,9 @@ impl Connection {
                 w.counters.cache_hits.add(1);
                 self.found(w, asked, purpose, &hit);
             }
-            Lookup::Due(slot) => self.ask(w, asked, path, purpose, Some(slot)),
-            Lookup::Absent => self.ask(w, asked, path, purpose, None),
+            Lookup::Due(slot) => self.ask(w, asked, path, purpose, Known::Entry(slot)),
+            Lookup::Encoded(bytes) => self.ask(w, asked, path, purpose, Known::Encoded(bytes)),
+            Lookup::Absent => self.ask(w, asked, path, purpose, Known::Nothing),
         }
     }
 
@@ -146,14 +147,14 @@ impl Connection {
         asked: Asked<'_>,
         path: &[u8],
         purpose: Purpose,
-        previous: Option<Arc<Slot<Entry>>>,
+        known: Known,
     ) {
         w.counters.cache_misses.add(1);
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
         exchange.head.clear();
         exchange.head.extend_from_slice(asked.bytes);
         exchange.purpose = purpose;
-        exchange.job = Some(Job::Resolve { host: asked.host, path: path.into(), previous });
+        exchange.job = Some(Job::Resolve { host: asked.host, path: path.into(), known });
         self.work();
     }
 
@@ -161,7 +162,7 @@ impl Connection {
         let now = w.now();
         let hit = match done {
             Done::Current(slot) => {
-                slot.set_validated(now.0);
+                w.cache.validate(&slot, now);
                 Hit::new(slot)
             }
             Done::Resolved(Ok((path, entry))) => w.cache.insert(asked.host, &path, entry, now),

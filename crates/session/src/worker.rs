@@ -5,9 +5,10 @@ use std::sync::Arc;
 use file_cache::{Cache, FirstLevel, Hit, Slot};
 use http1::format_date;
 use site::Site;
-use site::resource::{DATE_LEN, Entry};
+use site::resource::{DATE_LEN, Entry, Undecodable};
 
 use crate::access_log::AccessLog;
+use crate::beyond::{Beyond, Stamp};
 use crate::counters::Counters;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
@@ -100,6 +101,8 @@ impl Worker {
             cache: EntryCache {
                 first: FirstLevel::new(parts.first_level_slots_max),
                 second: parts.cache,
+                beyond: None,
+                encoded: Vec::new(),
                 key: Vec::with_capacity(256),
                 revalidate_us: parts.revalidate_us,
             },
@@ -112,6 +115,19 @@ impl Worker {
             date: format_date(0),
             log_flushed: Tick(0),
         }
+    }
+
+    /// The second level of the worker's cache.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<Cache<Entry>> {
+        &self.cache.second
+    }
+
+    /// Gives the worker another second level, and a level beyond its process. All who share that
+    /// must hash alike ([`Cache::emptied`]). Before its first connection.
+    pub fn reach_beyond(&mut self, second: Arc<Cache<Entry>>, beyond: Box<dyn Beyond>) {
+        self.cache.second = second;
+        self.cache.beyond = Some(beyond);
     }
 
     /// Tells the worker what time it is: once per turn of an event loop, once per operation of a
@@ -204,10 +220,14 @@ impl Drop for Worker {
     }
 }
 
-/// The two levels of the cache as one worker sees them.
+/// The levels of the cache as one worker sees them.
 pub struct EntryCache {
     first: FirstLevel<Entry>,
     second: Arc<Cache<Entry>>,
+    /// Asked when the second level has nothing, or nothing that is fresh.
+    beyond: Option<Box<dyn Beyond>>,
+    /// An entry on its way to or from beyond.
+    encoded: Vec<u8>,
     /// The key of the lookup at hand: host index, then canonical path.
     key: Vec<u8>,
     revalidate_us: u64,
@@ -219,6 +239,8 @@ pub(crate) enum Lookup {
     Fresh(Hit<Entry>),
     /// An entry that must be looked at again first.
     Due(Arc<Slot<Entry>>),
+    /// An entry of another process: its files are to be opened here first.
+    Encoded(Box<[u8]>),
     /// Nothing.
     Absent,
 }
@@ -229,12 +251,17 @@ impl EntryCache {
     pub(crate) fn get(&mut self, host: usize, path: &[u8], now: Tick) -> Lookup {
         self.set_key(host, path);
         let hash = self.second.hash(&self.key);
-        if let Some(hit) = self.first.get(hash, &self.key) {
-            return judge(Hit::clone(hit), self.revalidate_us, now);
-        }
-        match self.second.get(hash, &self.key) {
-            Some(slot) => judge(self.first.insert(slot), self.revalidate_us, now),
-            None => Lookup::Absent,
+        let found = match self.first.get(hash, &self.key) {
+            Some(hit) => judge(Hit::clone(hit), self.revalidate_us, now),
+            None => match self.second.get(hash, &self.key) {
+                Some(slot) => judge(self.first.insert(slot), self.revalidate_us, now),
+                None => Lookup::Absent,
+            },
+        };
+        match found {
+            Lookup::Due(slot) if self.beyond.is_some() => self.renew(slot, now),
+            Lookup::Absent if self.beyond.is_some() => self.fetch(hash, now),
+            found => found,
         }
     }
 
@@ -248,11 +275,65 @@ impl EntryCache {
     ) -> Hit<Entry> {
         self.set_key(host, path);
         let hash = self.second.hash(&self.key);
+        if let Some(beyond) = &mut self.beyond {
+            self.encoded.clear();
+            entry.encode(&mut self.encoded);
+            beyond.insert(hash, &self.key, &self.encoded, Stamp::new(&entry, now.0));
+            self.encoded.shrink_to(ENCODED_BYTES_KEPT);
+        }
+        self.keep(hash, entry, now)
+    }
+
+    /// Notes that an entry was found to be true, for all who have it.
+    pub(crate) fn validate(&mut self, slot: &Slot<Entry>, now: Tick) {
+        slot.set_validated(now.0);
+        if let Some(beyond) = &mut self.beyond {
+            beyond.validate(slot.hash(), Stamp::new(slot.value(), now.0));
+        }
+    }
+
+    /// Puts an entry into the levels of this process, under the key at hand.
+    fn keep(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
         let (bytes, descriptors) = entry.cost();
         let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
         let cost = file_cache::Cost { bytes, descriptors };
-        let slot = self.second.insert(hash, &self.key, entry, cost, now.0);
+        let slot = self.second.insert(hash, &self.key, entry, cost, validated.0);
         if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }
+    }
+
+    /// An entry that is due: somebody else may have looked at its files meanwhile, or found a newer
+    /// one.
+    #[cold]
+    fn renew(&mut self, slot: Arc<Slot<Entry>>, now: Tick) -> Lookup {
+        let Some(beyond) = &mut self.beyond else { return Lookup::Due(slot) };
+        let Some(stamp) = beyond.stamp(slot.hash()) else { return Lookup::Due(slot) };
+        if stamp != Stamp::new(slot.value(), stamp.validated) {
+            return self.fetch(slot.hash(), now);
+        }
+        if slot.validated() < stamp.validated {
+            slot.set_validated(stamp.validated);
+        }
+        judge(Hit::new(slot), self.revalidate_us, now)
+    }
+
+    /// What another process has put beyond, under the key at hand.
+    #[cold]
+    fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
+        let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
+        self.encoded.clear();
+        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded) else {
+            return Lookup::Absent;
+        };
+        let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {
+            Ok(entry) => {
+                let hit = self.keep(hash, entry, Tick(stamp.validated));
+                judge(hit, self.revalidate_us, now)
+            }
+            Err(Undecodable::NoFile) => Lookup::Encoded(self.encoded.as_slice().into()),
+            Err(Undecodable::Malformed) => Lookup::Absent,
+        };
+        self.encoded.shrink_to(ENCODED_BYTES_KEPT);
+        lookup
     }
 
     fn set_key(&mut self, host: usize, path: &[u8]) {
@@ -262,6 +343,9 @@ impl EntryCache {
         self.key.extend_from_slice(path);
     }
 }
+
+/// A larger buffer for encoded entries is not kept.
+const ENCODED_BYTES_KEPT: usize = 64 * 1024;
 
 #[inline]
 fn judge(hit: Hit<Entry>, revalidate_us: u64, now: Tick) -> Lookup {

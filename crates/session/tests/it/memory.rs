@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use file_cache::{Budget, Cache, PolicyKind};
 use session::{
-    Connection, Counters, Done, Job, JobId, Limits, ListCursor, Listings, Op, Phase, Tick, Worker,
-    WorkerParts,
+    Connection, Counters, Done, Job, JobId, Known, Limits, ListCursor, Listings, Op, Phase, Tick,
+    Worker, WorkerParts,
 };
 use site::Site;
 use site::host::{HostSettings, Symlinks};
@@ -291,12 +291,14 @@ impl Pair {
     pub(crate) fn finish_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
         let done = match job {
-            Job::Resolve { previous: Some(slot), .. } if is_current(slot.value(), &self.files) => {
+            Job::Resolve { known: Known::Entry(slot), .. }
+                if is_current(slot.value(), &self.files) =>
+            {
                 Done::Current(slot)
             }
             Job::Resolve { host, path, .. } => {
                 let host = self.site.host(host);
-                let ns = 1_700_000_000_000_000_000;
+                let ns = 1_700_000_000_000_000_000 + i128::from(self.now.0) * 1000;
                 let entry = resolve(host, &path, &self.files, ns, self.small_body_bytes_max);
                 Done::Resolved(entry.map(|entry| (path, entry)))
             }

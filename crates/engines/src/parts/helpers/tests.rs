@@ -4,11 +4,12 @@ use std::fs::File;
 use std::sync::mpsc;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
+use session::Known;
 
 use super::*;
 
 fn job(path: &[u8]) -> Job {
-    Job::Resolve { host: 0, path: path.into(), previous: None }
+    Job::Resolve { host: 0, path: path.into(), known: Known::Nothing }
 }
 
 /// A runner whose answers carry the job's path: `/stall` waits at the gate, `/panic` panics.
