@@ -79,11 +79,6 @@ fn everybody_is_served_in_turn() {
         return skip("2000 clients", "more descriptors: raise ulimit -Hn");
     }
     for spec in engines::ENGINES {
-        if spec.name == "tasks" {
-            // A known fault: with 64 descriptors one client in hundreds waits for its deadline.
-            skip("a crowd at tasks", "it does not serve everybody in turn yet");
-            continue;
-        }
         let check = |descriptors: usize, clients: usize| {
             let answered = survives_a_crowd(descriptors, clients, spec.name, AS_MANY_AS_FIT);
             let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
