@@ -51,10 +51,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = match knobs.get_usize(PROCESSES.name) {
-        0 => cpus.max(1),
-        count => count,
-    };
+    let count = knobs.workers(PROCESSES.name, cpus);
     let processes = Processes {
         count,
         listeners_per_process: true,

@@ -64,10 +64,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = match knobs.get_usize(LOOPS.name) {
-        0 => cpus.max(1),
-        loops => loops,
-    };
+    let workers = knobs.workers(LOOPS.name, cpus);
     Plan { processes: None, workers, listeners_per_worker: false }
 }
 

@@ -42,10 +42,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = match knobs.get_usize(WORKERS.name) {
-        0 => cpus.max(1),
-        workers => workers,
-    };
+    let workers = knobs.workers(WORKERS.name, cpus);
     Plan { processes: None, workers, listeners_per_worker: true }
 }
 

@@ -45,10 +45,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = match knobs.get_usize(PROCESSES.name) {
-        0 => cpus.max(1),
-        count => count,
-    };
+    let count = knobs.workers(PROCESSES.name, cpus);
     let processes =
         Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
     Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }

@@ -106,6 +106,15 @@ impl KnobValues {
         usize::try_from(self.get(name)).unwrap_or(usize::MAX)
     }
 
+    /// The value of a knob that counts workers, of which 0 means one for each CPU.
+    #[must_use]
+    pub(crate) fn workers(&self, name: &str, cpus: usize) -> usize {
+        match self.get_usize(name) {
+            0 => cpus.max(1),
+            workers => workers,
+        }
+    }
+
     /// All knobs and their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
         self.0.iter().copied()

@@ -35,6 +35,8 @@ pub mod stacks;
 mod call;
 
 #[cfg(test)]
+mod level_triggered_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
 

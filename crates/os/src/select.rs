@@ -195,72 +195,8 @@ fn has(set: &libc::fd_set, number: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
-
-    fn look(set: &mut SelectSet, events_max: usize) -> Vec<Event> {
-        let mut events = Vec::new();
-        set.wait(&mut events, events_max, Some(0)).unwrap();
-        events
-    }
-
-    #[test]
-    fn events_repeat_until_the_bytes_are_read() {
-        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut set = SelectSet::new();
-        set.add(ours.as_fd(), Interest::READ, 7).unwrap();
-        assert!(look(&mut set, 8).is_empty());
-        theirs.write_all(b"x").unwrap();
-        for _ in 0..2 {
-            let quiet =
-                Event { key: 7, readable: true, writable: false, hangup: false, error: false };
-            assert_eq!(look(&mut set, 8), [quiet]);
-        }
-        ours.read_exact(&mut [0]).unwrap();
-        assert!(look(&mut set, 8).is_empty());
-        set.modify(ours.as_fd(), Interest::WRITE, 9).unwrap();
-        assert!(matches!(look(&mut set, 8)[..], [Event { key: 9, writable: true, .. }]));
-        drop(theirs);
-        set.modify(ours.as_fd(), Interest::READ, 9).unwrap();
-        assert!(look(&mut set, 8)[0].readable, "the end shows as something to read");
-        assert_eq!(format!("{set:?}"), format!("{{{}: 9}}", ours.as_raw_fd()));
-    }
-
-    #[test]
-    fn those_that_are_taken_out_are_silent_and_the_others_stay() {
-        let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().unwrap()).collect();
-        let mut set = SelectSet::new();
-        for (key, (ours, _)) in pairs.iter().enumerate() {
-            set.add(ours.as_fd(), Interest::WRITE, key as u64).unwrap();
-        }
-        set.remove(pairs[1].0.as_fd()).unwrap();
-        set.remove(pairs[3].0.as_fd()).unwrap();
-        let mut keys: Vec<u64> = look(&mut set, 8).iter().map(|event| event.key).collect();
-        keys.sort_unstable();
-        assert_eq!(keys, [0, 2]);
-        let again = set.remove(pairs[3].0.as_fd()).unwrap_err();
-        assert_eq!(again.raw_os_error(), Some(libc::ENOENT));
-        let again = set.add(pairs[0].0.as_fd(), Interest::READ, 0).unwrap_err();
-        assert_eq!(again.raw_os_error(), Some(libc::EEXIST));
-    }
-
-    #[test]
-    fn little_room_is_shared_in_turn() {
-        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
-        let mut set = SelectSet::new();
-        for (ours, _) in &pairs {
-            set.add(ours.as_fd(), Interest::WRITE, ours.as_raw_fd() as u64).unwrap();
-        }
-        let mut seen: Vec<u64> =
-            (0..3).flat_map(|_| look(&mut set, 2)).map(|event| event.key).collect();
-        assert_eq!(seen[..3], seen[3..]);
-        seen.truncate(3);
-        seen.sort_unstable();
-        let mut all: Vec<u64> = pairs.iter().map(|(ours, _)| ours.as_raw_fd() as u64).collect();
-        all.sort_unstable();
-        assert_eq!(seen, all);
-    }
 
     #[test]
     fn a_descriptor_beyond_the_bit_map_is_refused() {
@@ -276,11 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn what_only_epoll_can_do_is_refused() {
+    fn a_set_shows_what_is_watched() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        for interest in [Interest::EDGE, Interest::EXCLUSIVE] {
-            let refused = SelectSet::new().add(ours.as_fd(), Interest::READ | interest, 0);
-            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        }
+        let mut set = SelectSet::new();
+        set.add(ours.as_fd(), Interest::READ, 9).unwrap();
+        assert_eq!(format!("{set:?}"), format!("{{{}: 9}}", ours.as_raw_fd()));
     }
 }

@@ -19,6 +19,7 @@ use super::ready::Work;
 use super::standing::News;
 use super::visit::{Rest, Visit};
 use crate::jobs::Runner;
+use crate::parts::clock::read_clock;
 use crate::parts::listeners::{Accepted, LISTENER_KEYS};
 use crate::parts::loops::{Loop, Seat};
 use crate::parts::step::Turn;
@@ -96,13 +97,13 @@ impl KernelThread {
 
     fn work(&mut self, cluster: &Cluster) -> io::Result<()> {
         let (mut batch, mut calls_seen) = (Vec::new(), 0);
-        self.read_clock();
+        read_clock(&mut self.worker);
         loop {
             match cluster.ready.next(&mut batch, &mut calls_seen) {
                 Work::Run => {
                     // A thread alone has just read the clock when it polled.
                     if cluster.settings.threads > 1 {
-                        self.read_clock();
+                        read_clock(&mut self.worker);
                     }
                     batch.drain(..).for_each(|index| self.run_fiber(cluster, index));
                 }
@@ -211,7 +212,7 @@ impl KernelThread {
         }
         let timeout = if may_sleep { self.timeout_ms(cluster) } else { Some(0) };
         cluster.epoll.wait(&mut poller.events, timeout)?;
-        self.read_clock();
+        read_clock(&mut self.worker);
         for index in 0..poller.events.len() {
             if let Some(event) = poller.events.get(index) {
                 self.handle(cluster, event, &mut poller.found);
@@ -362,12 +363,5 @@ impl KernelThread {
         let looks = [cluster.listeners().next_look(), housekeeping];
         let until = cluster.timers.sleep(looks.into_iter().flatten().min())?;
         Some(u32::try_from(until.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
-    }
-
-    #[inline]
-    pub(super) fn read_clock(&mut self) {
-        let (seconds, nanoseconds) = os::clock::unix_time();
-        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-        self.worker.set_time(Tick(os::clock::now()), unix_us);
     }
 }

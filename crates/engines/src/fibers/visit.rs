@@ -15,6 +15,7 @@ use super::kernel_thread::KernelThread;
 use super::places::NEVER;
 use super::standing::News;
 use crate::jobs::Runner;
+use crate::parts::clock::read_clock;
 use crate::parts::listeners::is_exhaustion;
 use crate::parts::step::{Ready, Step, after_sendfile, step};
 
@@ -211,7 +212,7 @@ impl Guest {
             return Next::Block;
         }
         self.errand = Errand::Done(id, thread.runner.run(job));
-        thread.read_clock();
+        read_clock(&mut thread.worker);
         Next::Again
     }
 

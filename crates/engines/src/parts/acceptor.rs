@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
 
-use super::house::{Arrival, House, read_clock};
+use super::clock::read_clock;
+use super::house::{Arrival, House};
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners};
 use super::loops::{Loop, Seat};
 use crate::knobs::Knob;

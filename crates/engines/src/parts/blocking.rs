@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use os::socket::Readiness;
 use session::{Connection, Done, Op, Phase, Tick, Worker};
 
-use super::house::{Arrival, Desk, House, read_clock};
+use super::clock::read_clock;
+use super::house::{Arrival, Desk, House};
 use super::listeners::is_exhaustion;
 use super::step::{Ready, Step, Turn, step};
 use crate::SendfileMode;

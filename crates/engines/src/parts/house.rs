@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session::{Counters, Tick, Worker};
 
+use super::clock::read_clock;
 use super::loops::{Seat, Shared};
 use crate::jobs::Runner;
 use crate::{MakeWorker, SendfileMode};
@@ -307,14 +308,6 @@ impl Desk {
             false
         }
     }
-}
-
-/// Sets a worker's clock.
-#[inline]
-pub(crate) fn read_clock(worker: &mut Worker) {
-    let (seconds, nanoseconds) = os::clock::unix_time();
-    let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-    worker.set_time(Tick(os::clock::now()), unix_us);
 }
 
 #[cfg(test)]

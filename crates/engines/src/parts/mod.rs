@@ -2,6 +2,7 @@
 
 pub(crate) mod acceptor;
 pub(crate) mod blocking;
+pub(crate) mod clock;
 pub(crate) mod connections;
 pub(crate) mod crew;
 #[allow(dead_code, reason = "engines that use it come one by one")]

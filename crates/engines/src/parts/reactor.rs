@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use os::epoll::{Event, Interest};
 use session::{Connection, Done, JobId, Tick, Worker};
 
+use super::clock::read_clock;
 use super::connections::Connections;
 use super::gate::{self, Gate};
 use super::helpers::Helpers;
@@ -147,7 +148,7 @@ impl Reactor {
             is_accepting: true,
             is_draining: false,
         };
-        reactor.read_clock();
+        read_clock(&mut reactor.worker);
         Ok(reactor)
     }
 
@@ -168,7 +169,7 @@ impl Reactor {
         loop {
             let timeout = self.timeout_ms();
             self.watch.wait(timeout)?;
-            self.read_clock();
+            read_clock(&mut self.worker);
             let mut index = 0;
             while let Some(event) = self.watch.event(index) {
                 self.handle(event)?;
@@ -265,7 +266,7 @@ impl Reactor {
         let Some(slot) = self.connections.get(key) else { return };
         let (id, job) = slot.connection.take_job();
         let done = self.runner.run(job);
-        self.read_clock();
+        read_clock(&mut self.worker);
         self.answer(key, id, done);
     }
 
@@ -479,12 +480,5 @@ impl Reactor {
         let next = looks.into_iter().flatten().min()?;
         let ms = next.since(self.worker.now()).div_ceil(1000);
         Some(u32::try_from(ms).unwrap_or(u32::MAX))
-    }
-
-    #[inline]
-    fn read_clock(&mut self) {
-        let (seconds, nanoseconds) = os::clock::unix_time();
-        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-        self.worker.set_time(Tick(os::clock::now()), unix_us);
     }
 }

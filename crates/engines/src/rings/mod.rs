@@ -86,10 +86,7 @@ const KNOBS: &[Knob] =
     &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, HELPERS, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = match knobs.get_usize(WORKERS.name) {
-        0 => cpus.max(1),
-        workers => workers,
-    };
+    let workers = knobs.workers(WORKERS.name, cpus);
     Plan { processes: None, workers, listeners_per_worker: true }
 }
 

@@ -18,6 +18,7 @@ use super::accepting::{Accepting, MARGIN};
 use super::line::Line;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
+use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
 use crate::parts::helpers::{Helpers, Outcome, Work};
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
@@ -110,7 +111,7 @@ impl RingLoop {
             is_closed: false,
             is_draining: false,
         };
-        ring_loop.read_clock();
+        read_clock(&mut ring_loop.worker);
         Ok(ring_loop)
     }
 
@@ -124,7 +125,7 @@ impl RingLoop {
         loop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
-            self.read_clock();
+            read_clock(&mut self.worker);
             while let Some(event) = self.ring.next_event() {
                 self.handle(event);
             }
@@ -295,7 +296,7 @@ impl RingLoop {
             None => {
                 let (id, job) = slot.connection.take_job();
                 let done = self.runner.run(job);
-                self.read_clock();
+                read_clock(&mut self.worker);
                 self.job_done(key, id, done);
             }
             Some(helpers) if helpers.has_room() => {
@@ -568,13 +569,6 @@ impl RingLoop {
         let looks = [self.connections.next_look(), self.accepting.next_look(), housekeeping];
         let next = looks.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
-    }
-
-    #[inline]
-    fn read_clock(&mut self) {
-        let (seconds, nanoseconds) = os::clock::unix_time();
-        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-        self.worker.set_time(Tick(os::clock::now()), unix_us);
     }
 }
 

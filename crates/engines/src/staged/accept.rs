@@ -13,8 +13,9 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Connection, Tick, Worker};
 
 use super::client::{BoxedClient, Client};
-use super::pipeline::{Pipeline, read_clock};
+use super::pipeline::Pipeline;
 use crate::WorkerStart;
+use crate::parts::clock::read_clock;
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners};
 use crate::parts::loops::{Loop, Seat, Shared};
 

@@ -15,10 +15,11 @@ use std::time::Duration;
 use session::{Done, Op, Worker};
 
 use super::client::{BoxedClient, Client, Place};
-use super::pipeline::{Outgoing, Pipeline, Pool, read_clock};
+use super::pipeline::{Outgoing, Pipeline, Pool};
 use super::queue::Taken;
 use crate::SendfileMode;
 use crate::jobs::Runner;
+use crate::parts::clock::read_clock;
 use crate::parts::listeners::is_exhaustion;
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::step::{Step, Turn, step};

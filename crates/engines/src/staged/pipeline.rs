@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use os::event::Wake;
-use session::{Spares, Tick, Worker};
+use session::{Spares, Worker};
 
 use super::client::{BoxedClient, Place};
 use super::queue::{Figures, Inbox, Queue};
@@ -267,14 +267,6 @@ impl Outgoing {
         pipeline.write.queue.push(&mut self.write);
         pipeline.read.queue.push(&mut self.read);
     }
-}
-
-/// Tells a worker what time it is.
-#[inline]
-pub(super) fn read_clock(worker: &mut Worker) {
-    let (seconds, nanoseconds) = os::clock::unix_time();
-    let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-    worker.set_time(Tick(os::clock::now()), unix_us);
 }
 
 fn show(stage: &str, figures: Figures) -> String {

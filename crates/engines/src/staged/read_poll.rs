@@ -11,8 +11,9 @@ use session::{Op, Tick, Worker};
 
 use super::berths::{Berths, For, Moored, Told};
 use super::client::{BoxedClient, Place};
-use super::pipeline::{Outgoing, Pipeline, read_clock};
+use super::pipeline::{Outgoing, Pipeline};
 use crate::WorkerStart;
+use crate::parts::clock::read_clock;
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// The stage.

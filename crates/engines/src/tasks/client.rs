@@ -16,6 +16,7 @@ use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
 use super::house::{ABORT, DRAIN, House, LEAVE, Note};
+use crate::parts::clock::read_clock;
 use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, carry_out};
 use crate::parts::listeners::is_exhaustion;
 use crate::parts::step::{Ready, Step, Turn, step};
@@ -87,7 +88,7 @@ pub(super) async fn serve(mut client: Client) {
                 Outcome::Fetched => is_fetched = true,
                 Outcome::Done(id, done) => {
                     let mut desk = client.house.desk();
-                    desk.read_clock(); // it may have waited for a disk
+                    read_clock(&mut desk.worker); // it may have waited for a disk
                     client.connection.done(&mut desk.worker, id, done);
                 }
             }),
@@ -217,7 +218,7 @@ impl Client {
         self.note.rests_since.store(0, Ordering::Relaxed);
         if matches!(woken, Woken::Alarm) {
             let mut desk = self.house.desk();
-            desk.read_clock();
+            read_clock(&mut desk.worker);
             let now = desk.worker.now();
             if self.connection.deadline().is_some_and(|deadline| deadline <= now) {
                 self.connection.expire(&mut desk.worker);

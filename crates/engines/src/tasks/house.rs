@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use session::{Tick, Worker};
+use session::Worker;
 
 use super::BLOCKING_THREADS;
 use crate::SendfileMode;
+use crate::parts::clock::read_clock;
 use crate::parts::loops::Seat;
 use crate::parts::reactor;
 
@@ -47,14 +48,6 @@ pub(super) fn forget_time() {
 pub(super) struct Desk {
     pub(super) worker: Worker,
     pub(super) buffer: Box<[u8]>,
-}
-
-impl Desk {
-    pub(super) fn read_clock(&mut self) {
-        let (seconds, nanoseconds) = os::clock::unix_time();
-        let unix_us = seconds.cast_unsigned() * 1_000_000 + u64::from(nanoseconds / 1000);
-        self.worker.set_time(Tick(os::clock::now()), unix_us);
-    }
 }
 
 /// What is known about one connection outside its task.
@@ -114,7 +107,7 @@ impl House {
     pub(super) fn new(workers: Vec<Worker>, acceptors: usize, seat: Seat) -> Self {
         let desk = |worker| {
             let mut desk = Desk { worker, buffer: vec![0; RECEIVE_BYTES].into() };
-            desk.read_clock();
+            read_clock(&mut desk.worker);
             Mutex::new(desk)
         };
         let has_blocking_threads = seat.knobs.get(BLOCKING_THREADS.name) > 0;
@@ -146,7 +139,7 @@ impl House {
         let mut desk = self.desks[index].lock().unwrap_or_else(PoisonError::into_inner);
         match TURNS_LEFT.get() {
             0 => {
-                desk.read_clock();
+                read_clock(&mut desk.worker);
                 TURNS_LEFT.set(TURNS_PER_LOOK);
             }
             turns => TURNS_LEFT.set(turns - 1),
@@ -158,7 +151,7 @@ impl House {
     pub(super) fn keep(&self) {
         for desk in &self.desks {
             let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
-            desk.read_clock();
+            read_clock(&mut desk.worker);
             desk.worker.keep_house();
         }
     }

@@ -1,17 +1,16 @@
 //! The engine of fibers with its knobs turned: what holds for every engine holds however fibers are
 //! scheduled, and each knob shows.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use server::Server;
 
-use crate::overload::{counter, is_answered, misbehave, site};
-use crate::serving::{connect, get, start};
+use crate::knobs::{every_case_holds, with_knobs};
+use crate::overload::{counter, is_answered, misbehave};
+use crate::serving::{connect, get};
 
 /// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
 /// needed; kernel threads that may block; and all that together.
@@ -23,42 +22,14 @@ const VARIANTS: &[&[&str]] = &[
     &["threads_per_cluster=3", "clusters=2", "blocking_threads=2", "park_idle=1"],
 ];
 
-/// Whether this engine is among those under test.
-fn is_wanted() -> bool {
-    crate::engines().iter().any(|spec| spec.name == "fibers")
-}
-
-fn settings(knobs: &[&str]) -> Vec<String> {
-    let knobs = knobs.iter().map(|knob| format!("engine.knobs.{knob}"));
-    knobs.chain(["engine.name=fibers".to_owned()]).collect()
-}
-
-/// Runs `test` with one CPU and these knobs and settings.
+/// Runs `test` with these knobs and settings.
 fn with(knobs: &[&str], more: &[&str], test: impl Fn(&Server)) {
-    if !is_wanted() {
-        return;
-    }
-    let directory = site();
-    let settings = settings(knobs);
-    let mut all: Vec<&str> = settings.iter().map(String::as_str).collect();
-    all.push("partitions.cpus=[\"0\"]");
-    all.extend_from_slice(more);
-    let large = File::open(directory.path().join("site/large.bin")).unwrap();
-    large.sync_all().unwrap(); // only then can it leave the page cache
-    os::files::advise_dont_need(large.as_fd()).unwrap();
-    let server = start(&directory, &all);
-    test(&server);
-    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    with_knobs("fibers", knobs, more, test);
 }
 
 #[test]
 fn every_case_holds_however_fibers_are_scheduled() {
-    for knobs in VARIANTS.iter().filter(|_| is_wanted()) {
-        let settings = settings(knobs);
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let ran = crate::conformance::run_with("fibers", &settings, |_| true);
-        assert!(ran > 320, "only {ran} cases ran");
-    }
+    every_case_holds("fibers", VARIANTS);
 }
 
 #[test]

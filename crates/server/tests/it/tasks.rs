@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use server::Server;
 
-use crate::overload::{counter, is_answered, misbehave, site};
-use crate::serving::{connect, start};
+use crate::knobs::{every_case_holds, with_knobs};
+use crate::overload::{counter, is_answered, misbehave};
+use crate::serving::connect;
 
 /// Threads that take tasks from each other; jobs on the spot; both, and a look at the sockets after
 /// each task.
@@ -19,39 +20,14 @@ const VARIANTS: &[&[&str]] = &[
     &["stealing=1", "workers=3", "blocking_threads=0", "polls_per_wait=1"],
 ];
 
-/// Whether this engine is among those under test.
-fn is_wanted() -> bool {
-    crate::engines().iter().any(|spec| spec.name == "tasks")
-}
-
-fn settings(knobs: &[&str]) -> Vec<String> {
-    let knobs = knobs.iter().map(|knob| format!("engine.knobs.{knob}"));
-    knobs.chain(["engine.name=tasks".to_owned()]).collect()
-}
-
-/// Runs `test` with one CPU and these knobs and settings.
+/// Runs `test` with these knobs and settings.
 fn with(knobs: &[&str], more: &[&str], test: impl Fn(&Server)) {
-    if !is_wanted() {
-        return;
-    }
-    let directory = site();
-    let settings = settings(knobs);
-    let mut all: Vec<&str> = settings.iter().map(String::as_str).collect();
-    all.push("partitions.cpus=[\"0\"]");
-    all.extend_from_slice(more);
-    let server = start(&directory, &all);
-    test(&server);
-    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    with_knobs("tasks", knobs, more, test);
 }
 
 #[test]
 fn every_case_holds_whoever_resumes_a_task() {
-    for knobs in VARIANTS.iter().filter(|_| is_wanted()) {
-        let settings = settings(knobs);
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let ran = crate::conformance::run_with("tasks", &settings, |_| true);
-        assert!(ran > 320, "only {ran} cases ran");
-    }
+    every_case_holds("tasks", VARIANTS);
 }
 
 #[test]
