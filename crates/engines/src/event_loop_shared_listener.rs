@@ -4,7 +4,8 @@
 //! Its essential mechanism: processes that share one listener and nothing else, each an event loop.
 //! Whoever is free accepts, and while one waits for the disk the kernel runs another. An arrival
 //! wakes one of those that wait (`EPOLLEXCLUSIVE`), and who is nearly full or was often first lets
-//! others go first, as in nginx. What it leaves out: a common cache; shared-SYMPED adds it.
+//! others go first, as in nginx. What it leaves out: a common cache; shared-SYMPED adds it
+//! (`event-loop-shared-cache`).
 
 use std::io;
 

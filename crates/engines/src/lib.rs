@@ -10,6 +10,7 @@ mod event_loop;
 mod event_loop_copies;
 mod event_loop_helpers;
 mod event_loop_per_core;
+mod event_loop_shared_cache;
 mod event_loop_shared_listener;
 mod fibers;
 pub mod jobs;
@@ -38,6 +39,7 @@ pub static ENGINES: &[EngineSpec] = &[
     thread_pool::SPEC,
     event_loop_copies::SPEC,
     event_loop_shared_listener::SPEC,
+    event_loop_shared_cache::SPEC,
     staged::SPEC,
     fibers::SPEC,
     tasks::SPEC,
@@ -170,6 +172,12 @@ pub trait Engine: Send {
     /// Has workers that sleep let go of what has left the cache meanwhile. A worker that is busy
     /// does so by itself.
     fn keep_house(&self);
+
+    /// How often at least [`Engine::failure`] is to be asked, in milliseconds. An engine without a
+    /// thread of its own does its work then.
+    fn look_ms(&self) -> u32 {
+        1000
+    }
 
     /// Which worker ended against its will, and why, in one line; none while all is well. The
     /// others run on until they are told to stop.

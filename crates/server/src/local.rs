@@ -36,7 +36,7 @@ impl Local {
         settings: &Settings,
         ready: &Ready,
         share: &Share,
-        sets: &[Vec<OwnedFd>],
+        sets: Vec<Vec<OwnedFd>>,
         log: Option<&Log>,
         counters: CounterBook,
     ) -> Result<Self, String> {
@@ -46,7 +46,9 @@ impl Local {
         let caches = Vec::new();
         let mut assembly =
             Assembly { settings, ready, share, log, counters: Arc::clone(&counters), caches };
-        let partitions = assembly.partitions(sets)?;
+        let partitions = assembly.partitions(&sets)?;
+        // The workers have copies: only they keep a listener open, whoever is forked from here.
+        drop(sets);
         let start = Start {
             partitions,
             runner: Arc::new(runner),

@@ -276,10 +276,15 @@ impl EntryCache {
         self.set_key(host, path);
         let hash = self.second.hash(&self.key);
         if let Some(beyond) = &mut self.beyond {
-            self.encoded.clear();
-            entry.encode(&mut self.encoded);
-            beyond.insert(hash, &self.key, &self.encoded, Stamp::new(&entry, now.0));
-            self.encoded.shrink_to(ENCODED_BYTES_KEPT);
+            let stamp = Stamp::new(&entry, now.0);
+            if beyond.stamp(hash).is_some_and(|known| known.version == stamp.version) {
+                beyond.validate(hash, stamp); // it came from there, and is open here now
+            } else {
+                self.encoded.clear();
+                entry.encode(&mut self.encoded);
+                beyond.insert(hash, &self.key, &self.encoded, stamp);
+                self.encoded.shrink_to(ENCODED_BYTES_KEPT);
+            }
         }
         self.keep(hash, entry, now)
     }

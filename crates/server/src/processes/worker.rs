@@ -85,8 +85,7 @@ fn serve(task: Task) -> Result<(), String> {
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
     let log = Log::open(&settings.log, Some(sharing(&ready.layout, ledger, &task.ledger)))?;
     let local =
-        Local::start(settings, &ready, share, &sets, log.as_ref(), CounterBook::Shared(ledger))?;
-    drop(sets); // the engine has its own: only they keep a listener open
+        Local::start(settings, &ready, share, sets, log.as_ref(), CounterBook::Shared(ledger))?;
     let reopener = log.as_ref().map(Log::reopener);
     let outcome = Attendant::new(local, task.control, reopener, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
@@ -143,13 +142,13 @@ impl Attendant {
     }
 
     fn run(mut self) -> Result<(), String> {
-        /// How soon it is noticed that a thread has failed, or sleeps on what it should let go of.
-        const LOOK_MS: u32 = 1000;
         const LOOK_ENDING_MS: u32 = 5;
         let _ = self.control.write(&[READY]); // a supervisor that has died is noticed below
         let mut events = EventBuffer::with_capacity(1);
         while !(self.is_ending && self.local.engine.is_finished()) {
-            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { LOOK_MS };
+            // So soon it is noticed that a thread has failed, or sleeps on what it need not hold.
+            let look_ms = self.local.engine.look_ms();
+            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { look_ms };
             self.epoll
                 .wait(&mut events, Some(timeout_ms))
                 .map_err(|why| format!("cannot wait for orders: {why}"))?;
@@ -158,6 +157,7 @@ impl Attendant {
             }
             self.look_after();
         }
+        self.report_notices();
         self.local.engine.join().map_err(|why| why.to_string())
     }
 
@@ -205,10 +205,14 @@ impl Attendant {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
             self.local.engine.abort();
         }
-        self.local.engine.take_notices().iter().for_each(|notice| crate::report(notice));
+        self.report_notices();
         if !self.is_ending && self.local.engine.failure().is_some() {
             self.end();
         }
         self.local.keep_house();
+    }
+
+    fn report_notices(&self) {
+        self.local.engine.take_notices().iter().for_each(|notice| crate::report(notice));
     }
 }

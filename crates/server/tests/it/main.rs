@@ -13,6 +13,7 @@ mod overload;
 mod processes;
 mod rings;
 mod serving;
+mod shared_cache;
 mod stopping;
 mod tasks;
 mod under_test;

@@ -18,18 +18,18 @@ const ENGINES: [&str; 2] = ["event-loop-copies", "event-loop-shared-listener"];
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     assert!(try_to_kill(pid), "process {pid} is there");
 }
 
 /// Whether the process was still there.
-fn try_to_kill(pid: u32) -> bool {
+pub(crate) fn try_to_kill(pid: u32) -> bool {
     let kill = format!("kill -s KILL {pid} 2>/dev/null");
     Command::new("sh").args(["-c", &kill]).status().unwrap().success()
 }
 
 /// Waits until `done`, which must come sooner or later.
-fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     for _ in 0..1000 {
         if done() {
             return;

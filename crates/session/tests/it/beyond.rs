@@ -37,7 +37,8 @@ impl Beyond for Shelf {
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp) {
-        self.0.lock().unwrap().insert(hash, (key.into(), bytes.into(), stamp));
+        let older = self.0.lock().unwrap().insert(hash, (key.into(), bytes.into(), stamp));
+        assert!(older.is_none_or(|older| older.2.version != stamp.version), "it was there");
     }
 }
 

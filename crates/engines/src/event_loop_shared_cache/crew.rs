@@ -1,0 +1,310 @@
+//! The crew: all processes that serve, started, told, replaced and waited for. It runs in a process
+//! with one thread, so it does its work whenever it is asked how things are.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use file_cache::{Budget, Cache};
+use site::resource::Entry;
+
+use super::SHARED_PERCENT;
+use super::place::{Common, End, Outfit, Place, begin};
+use super::process::Order;
+use super::shelf::Shelf;
+use crate::{Engine, MakeWorker, Start, WorkerStart};
+
+/// A process that ends by itself within this is not going to do better the next time.
+const SHORT_LIFE_US: u64 = 1_000_000;
+/// So many of them in a row at one place, and the engine has failed.
+const SHORT_LIVES_MAX: u32 = 5;
+
+/// Where a process could not be started, it is tried again after this.
+const TRY_AGAIN_US: u64 = 1_000_000;
+
+/// How soon it is noticed that a process has died.
+const LOOK_MS: u32 = 20;
+
+/// All processes of the engine.
+pub(super) struct Crew {
+    inner: RefCell<Inner>,
+    failure: OnceLock<String>,
+}
+
+struct Inner {
+    places: Vec<Place>,
+    records: Vec<Record>,
+    common: Common,
+    /// Incarnations so far.
+    numbers: u32,
+    /// Told to stop: who ends now is not replaced.
+    is_ending: bool,
+    notices: Vec<String>,
+}
+
+/// What is remembered of a place from one process to the next.
+#[derive(Clone, Copy, Default)]
+struct Record {
+    /// Lives in a row that were short.
+    short_lives: u32,
+    try_again_us: u64,
+}
+
+impl Crew {
+    /// Starts a process for each worker, and waits until all serve.
+    ///
+    /// # Errors
+    /// The calling process has other threads; no memory or no room for processes; what a process
+    /// lacks.
+    pub(super) fn start(name: &'static str, start: Start) -> io::Result<Self> {
+        os::clock::now(); // the origin of the clock, for all copies of this process
+        let shared_percent = start.knobs.get_usize(SHARED_PERCENT.name);
+        let mut outfits = Vec::new();
+        let partitions = start.partitions.into_iter();
+        let workers: Vec<_> = partitions
+            .flat_map(|partition| {
+                let (cpus, more) = (partition.cpus, partition.more);
+                let with = move |worker| (worker, cpus.clone(), Arc::clone(&more));
+                partition.workers.into_iter().map(with)
+            })
+            .collect();
+        let mut shares = shares(start.connections_max, workers.len());
+        for group in by_cache(workers) {
+            outfits.extend(outfit(group, shared_percent, &mut shares)?);
+        }
+        let common = Common {
+            name,
+            runner: start.runner,
+            sendfile: start.sendfile,
+            exclusive_wakeups: start.exclusive_wakeups,
+            knobs: start.knobs,
+        };
+        let mut inner = Inner::new(outfits, common);
+        if let Err(why) = inner.begin_all() {
+            inner.tell(Order::StopAccepting);
+            inner.tell(Order::Abort);
+            inner.wait(); // those that run already must not go on
+            return Err(why);
+        }
+        Ok(Self { inner: RefCell::new(inner), failure: OnceLock::new() })
+    }
+
+    /// Looks whether processes have died, and replaces them.
+    fn tend(&self) {
+        if let Err(why) = self.inner.borrow_mut().tend() {
+            let _ = self.failure.set(why); // the first is the one to tell
+        }
+    }
+}
+
+impl Engine for Crew {
+    fn stop_accepting(&mut self) {
+        let inner = self.inner.get_mut();
+        inner.is_ending = true;
+        inner.tell(Order::StopAccepting);
+        // The processes have copies of their own, and take from the queue first.
+        inner.places.iter_mut().for_each(Place::close);
+    }
+
+    fn drain(&mut self) {
+        self.inner.get_mut().tell(Order::Drain);
+    }
+
+    fn abort(&mut self) {
+        self.inner.get_mut().tell(Order::Abort);
+    }
+
+    /// Each process does so by itself.
+    fn keep_house(&self) {}
+
+    fn look_ms(&self) -> u32 {
+        LOOK_MS
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.tend();
+        self.failure.get().map(String::as_str)
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.inner.borrow_mut().notices)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.tend();
+        !self.inner.borrow().places.iter().any(Place::is_taken)
+    }
+
+    fn join(mut self: Box<Self>) -> io::Result<()> {
+        self.inner.get_mut().wait();
+        self.failure.into_inner().map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+}
+
+impl Inner {
+    fn new(outfits: Vec<Outfit>, common: Common) -> Self {
+        Self {
+            records: vec![Record::default(); outfits.len()],
+            places: outfits.into_iter().map(Place::new).collect(),
+            common,
+            numbers: 0,
+            is_ending: false,
+            notices: Vec::new(),
+        }
+    }
+
+    fn begin_all(&mut self) -> io::Result<()> {
+        (0..self.places.len()).try_for_each(|index| self.begin(index))?;
+        for index in 0..self.places.len() {
+            let ready = self.places[index].wait_ready();
+            ready.map_err(|why| io::Error::other(format!("{}: {why}", self.name_of(index))))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a process at a place.
+    fn begin(&mut self, index: usize) -> io::Result<()> {
+        self.numbers += 1;
+        begin(&mut self.places, index, &self.common, self.numbers)
+    }
+
+    fn tell(&mut self, order: Order) {
+        self.places.iter_mut().for_each(|place| place.tell(order));
+    }
+
+    /// Notes who has died, and has others take their places. The error is that one place cannot be
+    /// held.
+    fn tend(&mut self) -> Result<(), String> {
+        for index in 0..self.places.len() {
+            if let Some(end) = self.places[index].look() {
+                self.note(index, &end)?;
+            }
+            if !self.is_ending && !self.places[index].is_taken() {
+                self.fill(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, index: usize, end: &End) -> Result<(), String> {
+        let what = format!("{}: {}", self.name_of(index), end.reason);
+        if self.is_ending {
+            if !end.is_in_order {
+                self.notices.push(format!("{what}; its connections are cut off"));
+            }
+            return Ok(());
+        }
+        let record = &mut self.records[index];
+        let is_short = !end.is_killed && end.has_lived_us < SHORT_LIFE_US;
+        record.short_lives = if is_short { record.short_lives + 1 } else { 0 };
+        if record.short_lives >= SHORT_LIVES_MAX {
+            let times = record.short_lives;
+            return Err(format!("{what}; {times} times in a row: not replaced any more"));
+        }
+        self.notices.push(format!("{what}; another takes its place"));
+        Ok(())
+    }
+
+    fn fill(&mut self, index: usize) {
+        let now = os::clock::now();
+        if now < self.records[index].try_again_us {
+            return;
+        }
+        if let Err(why) = self.begin(index) {
+            self.records[index].try_again_us = now + TRY_AGAIN_US;
+            let name = self.name_of(index);
+            self.notices.push(format!("{name}: nobody can take its place yet: {why}"));
+        }
+    }
+
+    fn wait(&mut self) {
+        for index in 0..self.places.len() {
+            if let Some(end) = self.places[index].wait() {
+                let _ = self.note(index, &end); // nobody is replaced any more
+            }
+        }
+    }
+
+    fn name_of(&self, index: usize) -> String {
+        format!("{}-{index}", self.common.name)
+    }
+}
+
+/// A worker, the CPUs of its partition, and what makes more.
+type Seated = (WorkerStart, Vec<usize>, MakeWorker);
+
+/// Those of one cache together: they share a shelf. Usually each partition has one.
+fn by_cache(workers: Vec<Seated>) -> Vec<Vec<Seated>> {
+    let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Seated>)> = Vec::new();
+    for seated in workers {
+        let cache = seated.0.worker.cache();
+        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, cache)) {
+            Some((_, group)) => group.push(seated),
+            None => groups.push((Arc::clone(cache), vec![seated])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// What processes that share a shelf are made of.
+fn outfit(
+    group: Vec<Seated>,
+    shared_percent: usize,
+    connections: &mut impl Iterator<Item = usize>,
+) -> io::Result<Vec<Outfit>> {
+    let Some((first, ..)) = group.first() else { return Ok(Vec::new()) };
+    let (shared, own) = divide(first.worker.cache().budget(), shared_percent, group.len());
+    let shelf = Shelf::new(group.len(), shared)?;
+    let outfit = |(seat, (start, cpus, more)): (usize, Seated)| Outfit {
+        worker: start.worker,
+        cpus,
+        cpu: start.cpu,
+        listeners: start.listeners,
+        connections_max: connections.next().unwrap_or(1),
+        shelf,
+        seat,
+        budget: own,
+        more,
+    };
+    Ok(group.into_iter().enumerate().map(outfit).collect())
+}
+
+/// What is shared, and what each process has to itself. Each has a descriptor table of its own, so
+/// descriptors are not divided; nor are entries, which are the same in all of them.
+fn divide(budget: Budget, shared_percent: usize, processes: usize) -> (Budget, Budget) {
+    let shared = budget.bytes / 100 * shared_percent;
+    let own = budget.bytes.saturating_sub(shared) / processes;
+    (Budget { bytes: shared, ..budget }, Budget { bytes: own, ..budget })
+}
+
+/// Bounds on the connections of each process, which add up to that of all.
+fn shares(total: usize, processes: usize) -> impl Iterator<Item = usize> {
+    let processes = processes.max(1);
+    let (each, rest) = (total / processes, total % processes);
+    (0..processes).map(move |index| (each + usize::from(index < rest)).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_divided_without_rest() {
+        let check = |total, processes, expected: &[usize]| {
+            assert_eq!(shares(total, processes).collect::<Vec<_>>(), expected);
+        };
+        check(10, 3, &[4, 3, 3]);
+        check(2, 2, &[1, 1]);
+        check(1, 2, &[1, 1]); // a process without any would leave its clients waiting for ever
+    }
+
+    #[test]
+    fn the_memory_of_all_is_what_the_budget_says() {
+        let budget = Budget { bytes: 1000, descriptors: 10, entries: 100 };
+        let (shared, own) = divide(budget, 40, 3);
+        assert_eq!((shared.bytes, own.bytes), (400, 200));
+        assert_eq!((own.descriptors, own.entries), (10, 100));
+        let (shared, own) = divide(Budget { bytes: 0, ..budget }, 40, 3);
+        assert_eq!((shared.bytes, own.bytes), (0, 0));
+    }
+}

@@ -1,0 +1,83 @@
+//! `event-loop-shared-cache`: shared-SYMPED, the µServer (Pariag et al., EuroSys 2007;
+//! Radhakrishnan 2019, §3.8): processes with an event loop each at one listening socket, and a
+//! cache of what the site's files are in memory that all of them share.
+//!
+//! Its essential mechanism: what one process has found out about a path (its heads, its
+//! validators, a small body, and when that was last found to be true) the others take from the
+//! shared memory, so that many processes ask the file system as often as one. The paper's lock is
+//! a futex; this one also survives its holder: a process that is killed at any instruction leaves
+//! the cache usable, and is replaced. Each process decodes what it uses into a small cache of its
+//! own, so that a hit there costs what it costs in the other event loops.
+//!
+//! What it leaves out: the one descriptor table that the µServer's processes share. Each has a
+//! table of its own and opens the larger files that it sends by itself; in return, what a killed
+//! process had open is closed by the kernel.
+
+mod crew;
+mod place;
+mod process;
+mod shelf;
+
+use std::io;
+
+use crate::knobs::{Knob, KnobValues};
+use crate::parts::gate;
+use crate::parts::reactor;
+use crate::parts::watch::EVENTS;
+use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+use crew::Crew;
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "event-loop-shared-cache",
+    family: "events",
+    paper: "shared-SYMPED (Radhakrishnan 2019, section 3.8)",
+    about: "processes with an event loop each, one listener, and a cache in shared memory",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const PROCESSES: Knob = Knob {
+    name: "processes",
+    about: "processes in a partition; 0 means one for each of its CPUs",
+    min: 0,
+    max: 1024,
+    default: 0,
+};
+
+const SHARED_PERCENT: Knob = Knob {
+    name: "shared_percent",
+    about: "how much of the cache's memory the processes share; the rest is their own",
+    min: 1,
+    max: 99,
+    default: 50,
+};
+
+const KNOBS: &[Knob] = &[
+    PROCESSES,
+    SHARED_PERCENT,
+    gate::ACCEPT_GATE_EIGHTHS,
+    gate::REQUEUE_EVERY,
+    EVENTS,
+    reactor::EVENTS_PER_WAIT,
+    reactor::ACCEPTS_PER_WAKE,
+    reactor::FILE_CHUNK_KIB,
+];
+
+/// One process that the server starts, with one thread: it makes copies of itself, one for each
+/// worker, and looks after them.
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let workers = knobs.workers(PROCESSES.name, cpus);
+    let manager = Processes {
+        count: 1,
+        listeners_per_process: false,
+        own_ports: false,
+        single_threaded: true,
+    };
+    Plan { processes: Some(manager), workers, listeners_per_worker: false }
+}
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(Crew::start(SPEC.name, start)?))
+}

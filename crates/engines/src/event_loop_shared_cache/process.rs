@@ -1,0 +1,120 @@
+//! What runs in one process of the crew: an event loop in a thread, and the thread that came with
+//! the process, which waits for orders.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use file_cache::Cache;
+use site::resource::Entry;
+
+use crate::parts::loops::Loops;
+use crate::parts::reactor::Reactor;
+use crate::{Engine, Start};
+
+/// What the crew tells a process, in a byte each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    StopAccepting,
+    Drain,
+    Abort,
+}
+
+/// What a process says when it serves. What it says after that is why it ends.
+pub(super) const READY: u8 = b'\n';
+
+/// How soon it is noticed that the loop has failed, or sleeps on what it should let go of.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_ENDING: Duration = Duration::from_millis(5);
+
+/// A process that serves, until it has done what it was told.
+pub(super) struct Process {
+    loops: Loops,
+    orders: UnixStream,
+    /// The second level of its own cache.
+    cache: Arc<Cache<Entry>>,
+    evictions_told: u64,
+    is_ending: bool,
+}
+
+impl Order {
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Self::StopAccepting => b's',
+            Self::Drain => b'd',
+            Self::Abort => b'a',
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        let all = [Self::StopAccepting, Self::Drain, Self::Abort];
+        all.into_iter().find(|order| order.byte() == byte)
+    }
+}
+
+impl Process {
+    /// Starts the loop of this process, and says so. There is one partition with one worker in
+    /// `start`, whose cache is `cache`.
+    pub(super) fn start(
+        name: &'static str,
+        start: Start,
+        cache: Arc<Cache<Entry>>,
+        mut orders: UnixStream,
+    ) -> io::Result<Self> {
+        let loops = Loops::start(name, start, Reactor::make_gated)?;
+        let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
+        Ok(Self { loops, orders, cache, evictions_told: 0, is_ending: false })
+    }
+
+    /// Waits for orders and obeys them until the loop has ended.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while !self.loops.is_finished() {
+            let look = if self.is_ending { LOOK_ENDING } else { LOOK };
+            self.orders.set_read_timeout(Some(look))?;
+            let mut bytes = [0; 16];
+            match self.orders.read(&mut bytes) {
+                // Nobody is there any more who could give orders.
+                Ok(0) => {
+                    self.obey(Order::StopAccepting);
+                    self.obey(Order::Abort);
+                }
+                Ok(count) => {
+                    let orders = bytes[..count].iter().filter_map(|byte| Order::from_byte(*byte));
+                    orders.for_each(|order| self.obey(order));
+                }
+                Err(why) if is_timeout(&why) => {}
+                Err(why) => return Err(why),
+            }
+            self.keep_house();
+        }
+        Box::new(self.loops).join()
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::StopAccepting => self.loops.stop_accepting(),
+            Order::Drain => {
+                self.loops.drain();
+                self.is_ending = true;
+            }
+            Order::Abort => {
+                self.loops.abort();
+                self.is_ending = true;
+            }
+        }
+    }
+
+    /// Wakes the loop if something has left the cache meanwhile.
+    fn keep_house(&mut self) {
+        let evictions = self.cache.evictions();
+        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+            self.loops.keep_house();
+        }
+    }
+}
+
+fn is_timeout(why: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(why.kind(), K::WouldBlock | K::TimedOut | K::Interrupted)
+}

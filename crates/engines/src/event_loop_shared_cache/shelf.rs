@@ -1,0 +1,87 @@
+//! The shared memory of the processes: the cache, its locks, and who may hold them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
+
+use file_cache::Budget;
+use file_cache::shared::{Keeper, Label, Layout, SharedCache};
+use os::robust_lock::{Owner, Owners};
+use os::shared_memory::{create_cells, map_cells};
+use session::{Beyond, Stamp};
+
+/// Locks to collide on: a few for each process.
+const SHARDS_PER_PROCESS: usize = 4;
+/// A shard smaller than this is not worth its lock: larger entries would not fit.
+const SHARD_BYTES_MIN: usize = 1 << 20;
+
+/// What all processes of a crew share.
+#[derive(Clone, Copy)]
+pub(super) struct Shelf {
+    owners: Owners,
+    cache: SharedCache,
+}
+
+/// The shelf as one process reaches it.
+pub(super) struct Reach {
+    cache: SharedCache,
+    hands: Hands,
+}
+
+/// Takes the locks for one process.
+struct Hands(Owner);
+
+impl Shelf {
+    /// A new shelf for that many processes.
+    pub(super) fn new(processes: usize, budget: Budget) -> io::Result<Self> {
+        let shards = (processes * SHARDS_PER_PROCESS).min(budget.bytes / SHARD_BYTES_MIN);
+        let layout = Layout::new(budget.bytes, budget.entries, shards);
+        // The shards are to begin on cache lines.
+        let owner_cells = Owners::cells(processes).next_multiple_of(16);
+        let file = create_cells(owner_cells + layout.cells())?;
+        let (owners, cache) = map_cells(file.as_fd())?.split_at(owner_cells);
+        Ok(Self { owners: Owners::new(owners), cache: SharedCache::new(cache, layout) })
+    }
+
+    /// The calling process, in a seat, with a number that no other has had.
+    pub(super) fn enter(self, seat: usize, number: u32) -> io::Result<Reach> {
+        let owner = self.owners.enter(seat, number)?;
+        Ok(Reach { cache: self.cache, hands: Hands(owner) })
+    }
+
+    /// Releases what the dead process in a seat held.
+    pub(super) fn bury(self, seat: usize) {
+        self.owners.bury(seat, self.cache.locks());
+    }
+}
+
+impl Keeper for Hands {
+    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+        let held = self.0.lock(lock);
+        section(held.is_inherited());
+    }
+}
+
+impl Beyond for Reach {
+    fn find(&mut self, hash: u64, key: &[u8], bytes: &mut Vec<u8>) -> Option<Stamp> {
+        self.cache.get(&self.hands, hash, key, bytes).map(stamp)
+    }
+
+    fn stamp(&mut self, hash: u64) -> Option<Stamp> {
+        self.cache.label(&self.hands, hash).map(stamp)
+    }
+
+    fn validate(&mut self, hash: u64, stamp: Stamp) {
+        self.cache.validate(&self.hands, hash, stamp.version, stamp.validated);
+    }
+
+    fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], stamp: Stamp) {
+        let label = Label { version: stamp.version, validated: stamp.validated, tag: 0 };
+        // An entry that is too large for the shelf is found out by each process for itself.
+        self.cache.insert(&self.hands, hash, key, bytes, label);
+    }
+}
+
+fn stamp(label: Label) -> Stamp {
+    Stamp { version: label.version, validated: label.validated }
+}

@@ -1,0 +1,165 @@
+//! A cache in memory that processes share, while they are killed at any instruction. Without the
+//! usual harness: that runs tests in threads, and a process with threads cannot be copied.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use file_cache::shared::{Keeper, Label, Layout, SharedCache};
+use os::fork::{Child, Descriptors, Ended, fork};
+use os::robust_lock::{Owner, Owners};
+use os::shared_memory::{create_cells, map_cells};
+
+const SEATS: usize = 3;
+const KEYS: u64 = 40;
+const KILLS: usize = 400;
+
+/// Long enough for many to be killed in the middle of a change.
+const VALUE_LEN_MAX: usize = 12_000;
+
+// What the processes tell, a cell each.
+const FOUND: usize = 0;
+const INSERTED: usize = 1;
+const WRONG: usize = 2;
+const TOLD: usize = 3;
+
+fn main() {
+    killed_at_any_instruction_they_leave_it_usable_and_right();
+    println!("test killed_at_any_instruction_they_leave_it_usable_and_right ... ok");
+}
+
+#[derive(Clone, Copy)]
+struct Memory {
+    owners: Owners,
+    cache: SharedCache,
+    told: &'static [AtomicU64],
+}
+
+/// The locks as one process takes them. Notes how often it was told of a death.
+struct Hands(Owner, &'static AtomicU64);
+
+impl Keeper for Hands {
+    fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
+        let held = self.0.lock(lock);
+        self.1.fetch_add(held.is_inherited().into(), Ordering::Relaxed);
+        section(held.is_inherited());
+    }
+}
+
+fn memory(cells: usize) -> &'static [AtomicU64] {
+    map_cells(create_cells(cells).unwrap().as_fd()).unwrap()
+}
+
+/// A value that tells which it is by each of its bytes.
+fn value(key: u64, version: u64) -> Vec<u8> {
+    let seed = key * 31 + version * 7;
+    let len = 100 + (seed * 977) as usize % VALUE_LEN_MAX;
+    (0..len as u64).map(|at| ((at * 13 + seed) % 251) as u8).collect()
+}
+
+/// Spread over all shards and buckets.
+fn hash(key: u64) -> u64 {
+    (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Memory {
+    fn new() -> Self {
+        // Too small for all values, so that entries come and go.
+        let layout = Layout::new(300_000, 30, 2);
+        Self {
+            owners: Owners::new(memory(Owners::cells(SEATS))),
+            cache: SharedCache::new(memory(layout.cells()), layout),
+            told: memory(4),
+        }
+    }
+
+    fn count(&self, cell: usize) {
+        self.told[cell].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self, cell: usize) -> u64 {
+        self.told[cell].load(Ordering::Relaxed)
+    }
+
+    fn enter(&self, seat: usize, number: u32) -> Hands {
+        Hands(self.owners.enter(seat, number).unwrap(), &self.told[TOLD])
+    }
+
+    /// What a process does until it is killed.
+    fn work(&self, seat: usize, number: u32) -> i32 {
+        let hands = self.enter(seat, number);
+        let mut random = u64::from(number);
+        let mut found = Vec::new();
+        loop {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = (random >> 33) % KEYS;
+            match (random >> 60) % 3 {
+                0 => self.put(&hands, key, random >> 40),
+                _ => self.look(&hands, key, &mut found),
+            }
+        }
+    }
+
+    fn put(&self, hands: &Hands, key: u64, version: u64) {
+        let label = Label { version, validated: version, tag: 0 };
+        let bytes = value(key, version);
+        if self.cache.insert(hands, hash(key), &key.to_le_bytes(), &bytes, label) {
+            self.count(INSERTED);
+        }
+    }
+
+    fn look(&self, hands: &Hands, key: u64, found: &mut Vec<u8>) {
+        let label = self.cache.get(hands, hash(key), &key.to_le_bytes(), found);
+        if let Some(label) = label {
+            self.count(FOUND);
+            if *found != value(key, label.version) || label.validated != label.version {
+                self.count(WRONG);
+            }
+        }
+    }
+
+    fn start(&self, seat: usize, number: u32) -> Child {
+        fork(Descriptors::Private, || self.work(seat, number)).unwrap()
+    }
+
+    fn kill(child: &mut Child) {
+        child.kill();
+        assert_eq!(child.wait().unwrap(), Ended::Signal(9), "it ended before it was killed");
+    }
+}
+
+fn killed_at_any_instruction_they_leave_it_usable_and_right() {
+    let memory = Memory::new();
+    let mut numbers = 1..;
+    let mut next = || numbers.next().expect("numbers enough");
+    let mut children: Vec<Child> = (0..SEATS).map(|seat| memory.start(seat, next())).collect();
+    for round in 0..KILLS {
+        let pause_us = (round as u64).wrapping_mul(2_654_435_761) % 3_000;
+        std::thread::sleep(Duration::from_micros(pause_us));
+        let seat = round % SEATS;
+        Memory::kill(&mut children[seat]);
+        // If nobody buries the dead, those who wait for them notice by themselves.
+        if round % 4 != 0 {
+            memory.owners.bury(seat, memory.cache.locks());
+        }
+        children[seat] = memory.start(seat, next());
+    }
+    for (seat, mut child) in children.into_iter().enumerate() {
+        Memory::kill(&mut child);
+        memory.owners.bury(seat, memory.cache.locks());
+    }
+    let [found, inserted, wrong, told] = [FOUND, INSERTED, WRONG, TOLD].map(|c| memory.get(c));
+    println!("{KILLS} killed, {told} with a lock; {found} found, {inserted} put in, {wrong} wrong");
+    assert_eq!(wrong, 0, "values that nobody has put in");
+    assert!(told > 0, "nobody was killed while it held a lock");
+    assert!(found > 1000 && inserted > 1000, "{found} found, {inserted} put in: too little");
+    // Whatever the last have left, it is in order for the next.
+    let hands = memory.enter(0, next());
+    let mut bytes = Vec::new();
+    for key in 0..KEYS {
+        memory.put(&hands, key, 1);
+        memory.look(&hands, key, &mut bytes);
+        assert_eq!(bytes, value(key, 1), "{key}");
+    }
+    assert_eq!(memory.get(WRONG), 0);
+}

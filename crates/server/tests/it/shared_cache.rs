@@ -1,0 +1,326 @@
+//! Processes that share a cache in memory: what one has found out the others know, and one that is
+//! killed leaves the rest as they were.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use server::Server;
+use testkit::Temporary;
+
+use crate::processes::{kill, try_to_kill, wait_until};
+use crate::serving::{connect, get, start};
+
+const ENGINE: &str = "event-loop-shared-cache";
+
+/// Files of the site: from those that lie in the shared memory to those that are sent from a
+/// descriptor.
+const FILES: usize = 96;
+
+fn len_of(file: usize) -> usize {
+    [300, 3_000, 30_000, 300_000][file % 4]
+}
+
+fn content(file: usize) -> Vec<u8> {
+    (0..len_of(file)).map(|at| ((at * 7 + file * 31) % 251) as u8).collect()
+}
+
+fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
+    if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
+        return;
+    }
+    let directory = Temporary::new();
+    for file in 0..FILES {
+        directory.file(&format!("site/{file}.bin"), content(file));
+    }
+    let engine = format!("engine.name={ENGINE}");
+    let mut all = vec![engine.as_str(), "engine.knobs.processes=3", "partitions.cpus=[\"0\"]"];
+    all.extend_from_slice(settings);
+    let server = start(&directory, &all);
+    test(&directory, &server);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// The processes that serve: the server starts one, which forks them, and they have its listener.
+fn processes(server: &Server) -> Vec<u32> {
+    let Some(inode) = inode_of_listener(server.addresses()[0].port()) else { return vec![] };
+    let socket = format!("socket:[{inode}]");
+    let has_it = |pid: u32| {
+        let Ok(links) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let mut targets = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
+        targets.any(|target| target.as_os_str() == socket.as_str())
+    };
+    let all = fs::read_dir("/proc").unwrap();
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let grandparent = |pid| parent_of(pid).and_then(parent_of);
+    let is_one = |pid: &u32| grandparent(*pid) == Some(std::process::id()) && has_it(*pid);
+    pids.filter(is_one).collect()
+}
+
+fn inode_of_listener(port: u16) -> Option<u64> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(1)?.ends_with(&format!(":{port:04X}")) && *fields.get(3)? == "0A";
+        if is_it { fields.get(9)?.parse().ok() } else { None }
+    })
+}
+
+/// Fields of /proc/pid/stat after the name: the state letter, the parent, and more.
+fn stat_of(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(") ")?;
+    Some(fields.split(' ').map(ToString::to_string).collect())
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    stat_of(pid)?.get(1)?.parse().ok()
+}
+
+/// Whoever has inherited a dead process may not have buried it yet.
+fn is_alive(pid: u32) -> bool {
+    stat_of(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X"))
+}
+
+fn sum(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
+    server.counters().iter().map(|counters| of(counters)).sum()
+}
+
+#[test]
+fn what_one_process_has_found_out_all_know() {
+    with(&["cache.revalidate_ms=3600000"], |_, server| {
+        let busy = || server.counters().iter().filter(|c| c.requests.get() > 0).count();
+        // Connections that stay open make one process after the other busy.
+        let mut streams = Vec::new();
+        while busy() < 3 {
+            assert!(streams.len() < 500, "one process serves all");
+            for _ in 0..4 {
+                streams.push(connect(server));
+            }
+            for stream in &mut streams {
+                let request = b"GET /0.bin HTTP/1.1\r\nHost: h\r\n\r\n";
+                stream.write_all(request).unwrap();
+            }
+            for stream in &mut streams {
+                assert_eq!(read_body(stream).unwrap(), content(0));
+            }
+        }
+        // A file that is sent from memory: nobody but the first has looked at it.
+        let misses = sum(server, |counters| counters.cache_misses.get());
+        // Two may have begun at the same moment.
+        assert!((1..=3).contains(&misses), "{misses} looks at one file");
+    });
+}
+
+/// Reads one response of an open connection, and returns its body.
+fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut reader = BufReader::with_capacity(1, stream);
+    let mut len = None;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(value) = line.strip_prefix("Content-Length: ") {
+            len = value.trim().parse().ok();
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; len.expect("a length")];
+    reader.read_exact(&mut body)?;
+    Ok(body)
+}
+
+#[test]
+fn a_killed_process_loses_its_connections_and_nothing_else() {
+    // Bodies of up to 30,000 bytes are in the shared memory, which is too small for all of them, so
+    // that entries come and go; and they are looked at again all the time.
+    let settings = ["cache.revalidate_ms=1", "cache.bytes_max=1000000"];
+    with(&settings, |_, server| {
+        let is_over = AtomicBool::new(false);
+        let (good, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let address = server.addresses()[0];
+        let killed = thread::scope(|scope| {
+            for client in 0..4 {
+                let (is_over, good, lost) = (&is_over, &good, &lost);
+                scope.spawn(move || load(address, client, is_over, good, lost));
+            }
+            let killed = kill_one_after_the_other(server, 40);
+            is_over.store(true, Ordering::Relaxed);
+            killed
+        });
+        let (good, lost) = (good.into_inner(), lost.into_inner());
+        println!("{killed} killed, {good} responses, {lost} connections lost");
+        assert!(killed >= 20 && good > 1000, "too little: {killed} killed, {good} responses");
+        assert!(server.failure().is_none());
+        // All places are taken again.
+        wait_until("a process in each place", || processes(server).len() == 3);
+        for file in 0..FILES {
+            let response = get_bytes(server, file);
+            assert!(response.ends_with(&content(file)), "{file}");
+        }
+    });
+}
+
+fn get_bytes(server: &Server, file: usize) -> Vec<u8> {
+    let mut stream = connect(server);
+    let request = format!("GET /{file}.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    response
+}
+
+/// Asks for all files again and again, on connections that stay open until they are lost. What
+/// comes is right to the byte, or the connection ends.
+fn load(
+    address: SocketAddr,
+    client: usize,
+    is_over: &AtomicBool,
+    good: &AtomicU64,
+    lost: &AtomicU64,
+) {
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let mut stream = connect();
+    let mut file = client;
+    while !is_over.load(Ordering::Relaxed) {
+        // All of them, in an order of its own.
+        file = (file * 13 + [1, 5, 7, 11][client]) % FILES;
+        let request = format!("GET /{file}.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+        let body = stream.write_all(request.as_bytes()).and_then(|()| read_body(&mut stream));
+        match body {
+            Ok(body) => {
+                assert_eq!(body.len(), len_of(file));
+                assert!(body == content(file), "wrong bytes of {file}");
+                good.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(why) => {
+                let kind = why.kind();
+                assert!(kind != io::ErrorKind::WouldBlock, "nobody answers: {why}");
+                lost.fetch_add(1, Ordering::Relaxed);
+                stream = connect();
+            }
+        }
+    }
+}
+
+/// Kills `count` processes, whoever lives.
+fn kill_one_after_the_other(server: &Server, count: usize) -> usize {
+    let mut killed = 0;
+    for round in 0..count {
+        let living = processes(server);
+        if let Some(pid) = living.get(round % living.len().max(1)) {
+            killed += usize::from(try_to_kill(*pid));
+        }
+        thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 80));
+    }
+    killed
+}
+
+/// Those who serve end with the process that looks after them, and both are replaced.
+#[test]
+fn whoever_looks_after_them_may_be_killed_too() {
+    with(&[], |_, server| {
+        for _ in 0..3 {
+            let before = processes(server);
+            assert_eq!(before.len(), 3);
+            let manager = server.worker_processes()[0];
+            assert!(before.iter().all(|pid| parent_of(*pid) == Some(manager)));
+            kill(manager);
+            wait_until("three others", || {
+                let now = processes(server);
+                now.len() == 3 && now.iter().all(|pid| !before.contains(pid))
+            });
+            wait_until("the end of those before", || before.iter().all(|pid| !is_alive(*pid)));
+            for file in 0..FILES {
+                assert!(get_bytes(server, file).ends_with(&content(file)), "{file}");
+            }
+        }
+    });
+}
+
+/// A process that keeps what it has open for as long as it serves notices a change all the same.
+#[test]
+fn a_change_is_noticed_by_all_processes() {
+    with(&["cache.revalidate_ms=200"], |directory, server| {
+        let mut streams: Vec<TcpStream> = (0..24).map(|_| connect(server)).collect();
+        for version in 0..4_u8 {
+            directory.file("site/0.bin", [version; 500]);
+            directory.file("site/3.bin", vec![version; 200_000 + usize::from(version)]);
+            for (path, len) in [("/0.bin", 500), ("/3.bin", 200_000 + usize::from(version))] {
+                for stream in &mut streams {
+                    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+                    let mut look = || {
+                        stream.write_all(request.as_bytes()).unwrap();
+                        read_body(stream).unwrap() == vec![version; len]
+                    };
+                    let is_noticed = (0..100).any(|_| {
+                        let is_new = look();
+                        if !is_new {
+                            thread::sleep(Duration::from_millis(50));
+                        }
+                        is_new
+                    });
+                    assert!(is_noticed, "version {version} of {path}");
+                }
+            }
+        }
+    });
+}
+
+/// Whoever has the same cache has the same shared memory.
+#[test]
+fn caches_may_be_of_workers_partitions_or_processes() {
+    for scope in ["worker", "partition", "process"] {
+        let scope = format!("cache.scope={scope}");
+        with(&[&scope], |_, server| {
+            for file in (0..FILES).cycle().take(3 * FILES) {
+                assert!(get_bytes(server, file).ends_with(&content(file)), "{scope}: {file}");
+            }
+        });
+    }
+}
+
+#[test]
+fn each_response_of_each_process_is_a_line() {
+    let logs = Temporary::new();
+    let log = logs.path().join("access.log");
+    let path = format!("log.path={}", log.display());
+    let asked = Cell::new(0);
+    with(&["log.access=json", &path], |_, server| {
+        for file in 0..FILES {
+            assert!(get_bytes(server, file).ends_with(&content(file)), "{file}");
+            asked.set(asked.get() + 1);
+        }
+    });
+    let lines = fs::read_to_string(log).map_or(0, |text| text.lines().count());
+    assert_eq!(lines, asked.get());
+}
+
+#[test]
+fn nobody_is_left_when_the_server_has_stopped() {
+    if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
+        return;
+    }
+    let directory = Temporary::new();
+    directory.file("site/index.html", "here");
+    let engine = format!("engine.name={ENGINE}");
+    let server = start(&directory, &[&engine, "engine.knobs.processes=4"]);
+    assert!(get(&server, "/").ends_with("here"));
+    let before = processes(&server);
+    assert_eq!(before.len(), 4);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    for pid in before {
+        assert_ne!(parent_of(pid).and_then(parent_of), Some(std::process::id()), "{pid} is left");
+    }
+}
