@@ -35,6 +35,7 @@ pub mod stacks;
 mod call;
 
 #[cfg(test)]
+#[path = "tests/level_triggered.rs"]
 mod level_triggered_tests;
 #[cfg(test)]
 mod tests {
