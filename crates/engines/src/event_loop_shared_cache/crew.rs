@@ -14,8 +14,9 @@ use super::process::Order;
 use super::shelf::Shelf;
 use crate::{Engine, MakeWorker, Start, WorkerStart};
 
-/// A process that ends by itself within this is not going to do better the next time.
-const SHORT_LIFE_US: u64 = 1_000_000;
+/// A process that ends by itself within this is not going to do better the next time. Longer than
+/// it takes until a loop's failure is noticed.
+const SHORT_LIFE_US: u64 = 5_000_000;
 /// So many of them in a row at one place, and the engine has failed.
 const SHORT_LIVES_MAX: u32 = 5;
 
@@ -199,7 +200,7 @@ impl Inner {
         record.short_lives = if is_short { record.short_lives + 1 } else { 0 };
         if record.short_lives >= SHORT_LIVES_MAX {
             let times = record.short_lives;
-            return Err(format!("{what}; {times} times in a row: not replaced any more"));
+            return Err(format!("{what}; {times} times in a row"));
         }
         self.notices.push(format!("{what}; another takes its place"));
         Ok(())

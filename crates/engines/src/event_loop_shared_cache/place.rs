@@ -210,5 +210,5 @@ fn serve(outfit: Outfit, common: &Common, number: u32, orders: UnixStream) -> io
         exclusive_wakeups: common.exclusive_wakeups,
         knobs: common.knobs.clone(),
     };
-    Process::start(common.name, start, second, orders)?.run()
+    Process::start(start, second, orders)?.run()
 }

@@ -57,12 +57,11 @@ impl Process {
     /// Starts the loop of this process, and says so. There is one partition with one worker in
     /// `start`, whose cache is `cache`.
     pub(super) fn start(
-        name: &'static str,
         start: Start,
         cache: Arc<Cache<Entry>>,
         mut orders: UnixStream,
     ) -> io::Result<Self> {
-        let loops = Loops::start(name, start, Reactor::make_gated)?;
+        let loops = Loops::start("loop", start, Reactor::make_gated)?;
         let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
         Ok(Self { loops, orders, cache, evictions_told: 0, is_ending: false })
     }
