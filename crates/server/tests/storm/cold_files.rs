@@ -31,6 +31,7 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("event-loop-per-core", &[], [Wait, Wait]),
     ("event-loop-copies", &[], [Wait, Wait]),
     ("event-loop-shared-listener", &[], [Wait, Wait]),
+    ("event-loop-shared-cache", &[], [Wait, Wait]),
     ("event-loop-helpers", &[], [Go, Go]),
     // Helpers do jobs in any case, and fetch what is to be sent only if the kernel is asked first.
     ("event-loop-helpers", &["socket.sendfile=nonblocking"], [Go, Wait]),
