@@ -5,8 +5,10 @@
 //! the copy, held for ever.
 
 use crate::call::{check, error, uninterrupted};
+use crate::signals::Signal;
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Whose descriptor table the copy works with.
@@ -42,6 +44,27 @@ pub const STATUS_OF_PANIC: i32 = 101;
 /// Whether this process has one thread only.
 pub fn is_single_threaded() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+}
+
+/// The number of a child that has ended and has not been waited for, if there is one.
+///
+/// # Errors
+/// None that a caller can mend.
+pub fn next_ended() -> io::Result<Option<u32>> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let call = || {
+        // SAFETY: the pointer is to a live, writable siginfo_t of this frame.
+        check(unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), flags) })
+    };
+    match uninterrupted(call) {
+        Err(why) if why.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+        returned => returned?,
+    };
+    // SAFETY: the struct was zeroed, and zeroes are a valid value of each of its fields; the kernel
+    // writes it only for a child that has ended, and leaves the number 0 if there is none.
+    let pid = unsafe { information.assume_init().si_pid() };
+    Ok((pid != 0).then_some(pid.cast_unsigned()))
 }
 
 /// Makes a copy of this process, which does `work` and ends with the status that it returns. It
@@ -118,10 +141,19 @@ impl Child {
 
     /// Kills it, unless it has been waited for.
     pub fn kill(&self) {
+        self.send(libc::SIGKILL);
+    }
+
+    /// Sends it a signal, unless it has been waited for.
+    pub fn signal(&self, signal: Signal) {
+        self.send(signal.number());
+    }
+
+    fn send(&self, number: libc::c_int) {
         if self.ended.is_none() {
             // SAFETY: kill takes no pointers. The number is still this child's: it is given to
             // another process only after the child has been waited for.
-            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            unsafe { libc::kill(self.pid, number) };
         }
     }
 

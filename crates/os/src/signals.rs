@@ -42,7 +42,7 @@ impl Signal {
     ];
 
     /// The kernel's number.
-    const fn number(self) -> libc::c_int {
+    pub(crate) const fn number(self) -> libc::c_int {
         match self {
             Self::Terminate => libc::SIGTERM,
             Self::Interrupt => libc::SIGINT,

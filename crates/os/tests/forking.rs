@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use os::fork::{Child, Descriptors, Ended, STATUS_OF_PANIC, fork, is_single_threaded};
+use os::fork::{Child, Descriptors, Ended, STATUS_OF_PANIC, fork, is_single_threaded, next_ended};
 use os::robust_lock::Owners;
 use os::shared_memory::{create_cells, map_cells};
+use os::signals::{Signal, SignalDescriptor};
+use os::socket::{Readiness, wait_ready};
 
 type Test = (&'static str, fn());
 
@@ -16,6 +18,10 @@ const TESTS: &[Test] = &[
     ("a_copy_ends_with_the_status_of_its_work", a_copy_ends_with_the_status_of_its_work),
     ("a_process_with_threads_is_not_copied", a_process_with_threads_is_not_copied),
     ("descriptors_are_shared_or_not", descriptors_are_shared_or_not),
+    (
+        "copies_are_told_by_signals_and_tell_their_end",
+        copies_are_told_by_signals_and_tell_their_end,
+    ),
     ("a_copy_may_have_threads", a_copy_may_have_threads),
     ("killed_holders_are_noticed_by_who_waits", killed_holders_are_noticed_by_who_waits),
     ("killed_holders_are_buried", killed_holders_are_buried),
@@ -93,6 +99,28 @@ fn descriptors_are_shared_or_not() {
         let is_here = std::fs::read_link(path).is_ok();
         assert_eq!(is_here, descriptors == Descriptors::Shared);
     }
+}
+
+fn copies_are_told_by_signals_and_tell_their_end() {
+    // Blocked in the copies, too: a signal that comes before they look waits for them.
+    let signals = SignalDescriptor::new(&[Signal::User1, Signal::Child]).unwrap();
+    assert_eq!(next_ended().unwrap(), None, "there is none");
+    let work = || {
+        let told = SignalDescriptor::new(&[Signal::User1]).unwrap();
+        assert!(wait_ready(told.as_fd(), Readiness::Readable, 20_000).unwrap());
+        i32::from(told.read() == Some(Signal::User1)) * 3
+    };
+    let mut child = fork(Descriptors::Private, work).unwrap();
+    assert_eq!(next_ended().unwrap(), None, "it has not ended");
+    child.signal(Signal::User1);
+    assert!(wait_ready(signals.as_fd(), Readiness::Readable, 20_000).unwrap());
+    assert_eq!(signals.read(), Some(Signal::Child), "the other signal was for the copy only");
+    for _ in 0..2 {
+        assert_eq!(next_ended().unwrap(), Some(child.id()), "until it is waited for");
+    }
+    assert_eq!(child.try_wait().unwrap(), Some(Ended::Exit(3)));
+    assert_eq!(next_ended().unwrap(), None);
+    child.signal(Signal::User1); // nobody: its number may be another's
 }
 
 fn a_copy_may_have_threads() {

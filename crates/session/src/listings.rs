@@ -2,38 +2,86 @@
 //! until the client has taken all but the last of it, and no budget of the cache counts them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Counts the listings under way of all workers that share it.
 #[derive(Debug)]
 pub struct Listings {
-    under_way: AtomicUsize,
-    max: usize,
+    places: Places,
+    /// Workers that share it.
+    workers: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Places {
+    /// So many are taken, of so many.
+    Counted { taken: AtomicUsize, max: usize },
+    /// Each has the number of the worker that has taken it, or 0: what a process had taken that
+    /// was killed can be taken back.
+    Held(&'static [AtomicU64]),
 }
 
 /// A place among the listings under way; dropping it gives it back.
 #[derive(Debug)]
-pub struct ListingPermit(Arc<Listings>);
+pub struct ListingPermit {
+    listings: Arc<Listings>,
+    place: usize,
+}
 
 impl Listings {
     /// At most `max` at a time.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { under_way: AtomicUsize::new(0), max })
+        Self::of(Places::Counted { taken: AtomicUsize::new(0), max })
     }
 
-    /// A place for one more, unless all are taken.
+    /// At most as many at a time as there are cells, which are 0 and may be in memory that
+    /// processes share: for workers that go on in copies of their process.
     #[must_use]
-    pub fn begin(self: &Arc<Self>) -> Option<ListingPermit> {
-        let one_more = |n| (n < self.max).then_some(n + 1);
-        let begun = self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        begun.ok().map(|_| ListingPermit(Arc::clone(self)))
+    pub fn shared(cells: &'static [AtomicU64]) -> Arc<Self> {
+        Self::of(Places::Held(cells))
+    }
+
+    fn of(places: Places) -> Arc<Self> {
+        Arc::new(Self { places, workers: AtomicU64::new(0) })
+    }
+
+    /// The number of one more worker.
+    pub(crate) fn enter(&self) -> u64 {
+        self.workers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A place for one more of that worker, unless all are taken.
+    pub(crate) fn begin(self: &Arc<Self>, worker: u64) -> Option<ListingPermit> {
+        let place = match &self.places {
+            Places::Counted { taken, max } => {
+                let one_more = |n| (n < *max).then_some(n + 1);
+                let begun = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+                begun.ok()?
+            }
+            Places::Held(cells) => cells.iter().position(|cell| {
+                let taken = cell.compare_exchange(0, worker, Ordering::Relaxed, Ordering::Relaxed);
+                taken.is_ok()
+            })?,
+        };
+        Some(ListingPermit { listings: Arc::clone(self), place })
+    }
+
+    /// Takes back what a copy of that worker had taken, which is gone. Only where places are held.
+    pub(crate) fn forget(&self, worker: u64) {
+        let Places::Held(cells) = &self.places else { return };
+        for cell in *cells {
+            let _ = cell.compare_exchange(worker, 0, Ordering::Relaxed, Ordering::Relaxed); // others are not its
+        }
     }
 }
 
 impl Drop for ListingPermit {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        match &self.listings.places {
+            Places::Counted { taken, .. } => drop(taken.fetch_sub(1, Ordering::Relaxed)),
+            Places::Held(cells) => cells[self.place].store(0, Ordering::Relaxed),
+        }
     }
 }
 
@@ -43,11 +91,33 @@ mod tests {
 
     #[test]
     fn as_many_as_were_agreed_and_no_more() {
-        let listings = Listings::new(2);
-        let (one, other) = (listings.begin(), listings.begin());
-        assert!(one.is_some() && other.is_some() && listings.begin().is_none());
-        drop(one);
-        assert!(listings.begin().is_some());
-        assert!(Listings::new(0).begin().is_none());
+        for listings in [Listings::new(2), Listings::shared(cells(2))] {
+            let (one, other) = (listings.begin(1), listings.begin(1));
+            assert!(one.is_some() && other.is_some() && listings.begin(2).is_none());
+            drop(one);
+            assert!(listings.begin(2).is_some());
+        }
+        assert!(Listings::new(0).begin(1).is_none());
+    }
+
+    #[test]
+    fn what_a_copy_of_a_worker_had_taken_is_taken_back() {
+        let listings = Listings::shared(cells(3));
+        let (first, second) = (listings.enter(), listings.enter());
+        assert_ne!(first, second);
+        let kept = listings.begin(second);
+        for _ in 0..2 {
+            std::mem::forget(listings.begin(first)); // as in a process that is killed
+        }
+        assert!(listings.begin(second).is_none());
+        listings.forget(first);
+        let again = (listings.begin(second), listings.begin(second));
+        assert!(again.0.is_some() && again.1.is_some() && listings.begin(second).is_none());
+        drop(kept);
+        assert!(listings.begin(first).is_some());
+    }
+
+    fn cells(count: usize) -> &'static [AtomicU64] {
+        Vec::leak((0..count).map(|_| AtomicU64::new(0)).collect())
     }
 }

@@ -357,7 +357,7 @@ impl Connection {
     }
 
     fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) {
-        let Some(permit) = w.listings.begin() else { return self.unavailable(w) };
+        let Some(permit) = w.listings.begin(w.number) else { return self.unavailable(w) };
         let format = list_format(asked.head);
         // A key is the host's index in four bytes and the canonical path.
         let path = hit.key()[4..].into();

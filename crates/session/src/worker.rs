@@ -59,6 +59,8 @@ pub struct Worker {
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) listings: Arc<Listings>,
+    /// Among those that share the listings.
+    pub(crate) number: u64,
     pub(crate) cache: EntryCache,
     pub(crate) log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
@@ -97,6 +99,7 @@ impl Worker {
         Self {
             site: parts.site,
             limits: parts.limits,
+            number: parts.listings.enter(),
             listings: parts.listings,
             cache: EntryCache {
                 first: FirstLevel::new(parts.first_level_slots_max),
@@ -198,6 +201,13 @@ impl Worker {
         }
         let missing = count.saturating_sub(self.spare.len()).min(others.0.len());
         self.spare.extend(others.0.drain(others.0.len() - missing..));
+    }
+
+    /// Takes back what a copy of this worker had open in a process that has ended: it may have been
+    /// killed.
+    pub fn forget_copy(&self) {
+        self.counters.connections_open.reset();
+        self.listings.forget(self.number);
     }
 
     /// Hands log records over and lets go of entries that have left the cache. A worker does so by
