@@ -16,6 +16,7 @@ mod fibers;
 pub mod jobs;
 mod knobs;
 mod parts;
+mod processes;
 mod rings;
 mod staged;
 mod tasks;
@@ -40,6 +41,7 @@ pub static ENGINES: &[EngineSpec] = &[
     event_loop_copies::SPEC,
     event_loop_shared_listener::SPEC,
     event_loop_shared_cache::SPEC,
+    processes::SPEC,
     staged::SPEC,
     fibers::SPEC,
     tasks::SPEC,

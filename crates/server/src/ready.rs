@@ -1,5 +1,6 @@
 //! From settings to the objects of a running server: the second stage of the configuration.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use engines::{EngineSpec, SendfileMode};
@@ -77,7 +78,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     Ok(Ready {
         site: Arc::new(Site::new(settings.hosts.clone())?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
-        listings: Listings::new(descriptors.listings),
+        listings: listings(descriptors.listings, &layout)?,
         descriptors,
         partitions,
         engine,
@@ -141,6 +142,17 @@ impl Descriptors {
             )
         })
     }
+}
+
+/// Processes that are forked count their listings together.
+fn listings(max: usize, layout: &Layout) -> Result<Arc<Listings>, String> {
+    if max == 0 || !layout.processes.is_some_and(|processes| processes.single_threaded) {
+        return Ok(Listings::new(max));
+    }
+    let cells = os::shared_memory::create_cells(max);
+    let cells = cells.and_then(|file| os::shared_memory::map_cells(file.as_fd()));
+    let cells = cells.map_err(|why| format!("cannot make what processes share: {why}"))?;
+    Ok(Listings::shared(cells))
 }
 
 fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {

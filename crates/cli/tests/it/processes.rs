@@ -80,6 +80,71 @@ fn worker_processes_end_when_the_supervisor_is_killed() {
     assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
 }
 
+/// A server that forks, with what it consists of: the worker process, its master, and theirs.
+fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
+    directory.file("index.html", "<h1>Rope</h1>");
+    let server = ServerProcess::of(directory.path(), &["--engine", "processes"]);
+    assert_eq!(server.status("/"), 200);
+    let workers = children(server.pid());
+    let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();
+    let pool = || masters.iter().flat_map(|pid| children(*pid)).collect::<Vec<u32>>();
+    wait_until("a pool", || pool().len() == 5);
+    let pool = pool();
+    assert_eq!((workers.len(), masters.len()), (1, 1));
+    (server, [workers, masters, pool])
+}
+
+#[test]
+fn what_a_server_has_forked_ends_with_it() {
+    let directory = Temporary::new();
+    let (server, all) = forking_server(&directory);
+    let lines = server.stop();
+    assert_eq!(lines.last().unwrap(), "ropewalk: stopped after 1 requests on 1 connections");
+    assert!(!all.concat().into_iter().any(is_running));
+    let (server, all) = forking_server(&directory);
+    signal("KILL", server.pid());
+    wait_until("the end of all", || !all.concat().into_iter().any(is_running));
+}
+
+#[test]
+fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
+    for level in [0, 1] {
+        let directory = Temporary::new();
+        let (server, all) = forking_server(&directory);
+        let mut resting = server.connect();
+        assert_eq!(ask(&mut resting, "/"), Some(200));
+        signal("KILL", all[level][0]);
+        wait_until("the end of all below", || !all[1..].concat().into_iter().any(is_running));
+        assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
+        assert_eq!(server.status("/"), 200, "others are there");
+        let lines = server.stop();
+        let expected = match level {
+            0 => "ended by signal 9; another takes its place",
+            _ => "the master of the processes: it was killed by signal 9; another takes its place",
+        };
+        assert!(lines.iter().any(|line| line.ends_with(expected)), "{lines:?}");
+    }
+}
+
+#[test]
+fn one_of_a_pool_that_is_killed_is_reported_and_replaced() {
+    let directory = Temporary::new();
+    let (server, [_, masters, pool]) = forking_server(&directory);
+    let mut resting = server.connect();
+    assert_eq!(ask(&mut resting, "/"), Some(200));
+    pool.iter().for_each(|pid| signal("KILL", *pid));
+    assert_eq!(ask(&mut resting, "/"), None, "its connection is lost");
+    assert_eq!(server.status("/"), 200, "others are there");
+    assert!(masters.into_iter().all(is_running));
+    // They are reported within a second.
+    thread::sleep(Duration::from_millis(1500));
+    let lines = server.stop();
+    for pid in pool {
+        let expected = format!("ropewalk: processes: process {pid} was killed by signal 9: ");
+        assert!(lines.iter().any(|line| line.starts_with(&expected)), "{lines:?}");
+    }
+}
+
 #[test]
 fn a_worker_process_is_nothing_to_start_by_hand() {
     let (status, _, errors) = crate::run(&["worker", "0", "0/1/1024", "1000"]);

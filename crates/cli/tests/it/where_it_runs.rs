@@ -9,7 +9,7 @@ use testkit::{DocumentRoot, Temporary};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
-use crate::server_process::{ROPEWALK, ServerProcess, conforms, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, ask, conforms, serve};
 
 /// The user and group `nobody`: nothing belongs to it.
 const NOBODY: &str = "65534";
@@ -77,6 +77,32 @@ fn refused_system_calls_change_no_answer() {
         let Some(command) = refused(error, calls) else { return };
         conforms(command, &root, root.permissions_hold());
     }
+}
+
+/// The limit is met in the middle of serving: who rests makes room for who comes.
+#[test]
+fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
+    if !os::process::is_root() {
+        return skip("a limit on processes", "root: it is for all processes of a user");
+    }
+    let directory = Temporary::new();
+    if as_ordinary_user(&directory).is_none() {
+        return;
+    }
+    // A user that nobody else is: the limit counts all of a user's processes and threads.
+    let user = ["setpriv", "--reuid", "64999", "--regid", "64999", "--clear-groups"];
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nproc=10").args(user).arg(directory.path().join("ropewalk"));
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    let site = directory.path().join("site");
+    let server = ServerProcess::start(serve(&mut limited, &site).args(["--engine", "processes"]));
+    let mut streams: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        assert_eq!(ask(stream, "/"), Some(200));
+    }
+    let lines = server.stop();
+    let expected = "ropewalk: processes: cannot fork another (Resource temporarily unavailable";
+    assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:?}");
 }
 
 /// Without it a server would be left that listens and does not answer.

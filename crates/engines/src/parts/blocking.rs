@@ -57,6 +57,11 @@ impl Line {
         }
     }
 
+    /// Whether it rests between two requests.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.connection.phase() == Phase::Idle
+    }
+
     /// When [`Line::drive`] is to be called though its socket is not ready.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         self.connection.deadline()

@@ -117,6 +117,11 @@ impl House {
         self.shared.abort.load(Ordering::Acquire)
     }
 
+    /// Counts a connection that was accepted by whoever serves it.
+    pub(crate) fn count_accepted(&self) {
+        self.desks().counters.connections_accepted.add(1);
+    }
+
     /// A connection begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
         let desk = Arc::new(Desk { socket, rests_since: AtomicU64::new(BUSY) });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use os::epoll::{Epoll, Interest};
 use os::event::Wake;
+use os::socket::Readiness;
 use session::Tick;
 
 /// Keys of listeners: above those of all connections.
@@ -96,8 +97,21 @@ impl Listeners {
     }
 
     /// Watches none. An exclusive watch cannot be modified, only removed.
-    fn unwatch(&self, set: &impl WatchListeners) {
+    pub(crate) fn unwatch(&self, set: &impl WatchListeners) {
         self.sockets.iter().for_each(|socket| set.end(socket.as_fd()));
+    }
+
+    /// Gives the sockets away.
+    pub(crate) fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Whether somebody waits to be accepted.
+    pub(crate) fn is_waited_at(&self, index: usize) -> bool {
+        let is_ready = |socket: &OwnedFd| {
+            os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(false)
+        };
+        self.sockets.get(index).is_some_and(is_ready)
     }
 
     /// Accepts one connection.

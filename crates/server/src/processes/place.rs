@@ -28,7 +28,12 @@ pub(super) struct Process {
     said: Vec<u8>,
     /// Whether it will say no more.
     pub(super) is_silent: bool,
+    /// When its end was noticed.
+    ended_at: Option<u64>,
 }
+
+/// How long what a process has forked may outlive it: it is killed with it, but may wait for a disk.
+const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
 
 impl Crew {
     /// Starts the worker process of a place with these listeners.
@@ -48,7 +53,7 @@ impl Crew {
         os::inheritance::pass_on(&mut command, passed);
         let child = command.spawn()?;
         ours.set_nonblocking(true)?;
-        Ok(Process { child, control: ours, said: Vec::new(), is_silent: false })
+        Ok(Process { child, control: ours, said: Vec::new(), is_silent: false, ended_at: None })
     }
 }
 
@@ -98,11 +103,14 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// How it ended, if it has, and with it what it had forked: that counts where it has counted,
+    /// and holds its end of the socket.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
         self.listen();
-        Some(status)
+        let now = os::clock::now();
+        let ended_at = *self.ended_at.get_or_insert(now);
+        (self.is_silent || now >= ended_at + DESCENDANTS_PATIENCE_US).then_some(status)
     }
 
     /// Why it said it would end.

@@ -6,6 +6,7 @@ mod documentation;
 mod fibers;
 mod freshness;
 mod in_memory;
+mod kernel_threads;
 mod knobs;
 mod listing;
 mod modes;

@@ -14,7 +14,7 @@ use server::config::WorkerProgram;
 use crate::serving::{config, connect, get, site, start};
 
 /// The engines that consist of processes.
-const ENGINES: [&str; 2] = ["event-loop-copies", "event-loop-shared-listener"];
+const ENGINES: [&str; 3] = ["event-loop-copies", "event-loop-shared-listener", "processes"];
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 

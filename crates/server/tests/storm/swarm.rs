@@ -79,12 +79,17 @@ impl Swarm {
     pub(crate) fn storm(&mut self, seconds: u64) {
         (0..self.clients.len()).for_each(|index| self.connect(index));
         let end = os::clock::now() + seconds * 1_000_000;
-        let is_enough = |s: &mut Self| {
+        let mut is_enough = |s: &mut Self| {
             let tally = &s.tally;
             let has_happened = tally.answered >= ANSWERED_MIN && tally.aborted >= ABORTED_MIN;
             os::clock::now() >= end && has_happened
         };
-        self.turn_until(end + PATIENCE_US, is_enough);
+        self.turn_until(end + PATIENCE_US, &mut is_enough);
+        if !is_enough(self) {
+            let (answered, aborted) = (self.tally.answered, self.tally.aborted);
+            let failure = format!("in a minute only {answered} answers, {aborted} broken off");
+            self.tally.failures.push(failure);
+        }
         self.is_storming = false;
     }
 

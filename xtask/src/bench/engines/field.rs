@@ -16,6 +16,10 @@ const PEERS: &[&str] = &["nginx", "apache-event"];
 const WITH_HELPERS: &[(&str, &str)] =
     &[("fibers", "blocking_threads = 16"), ("tasks", "blocking_threads = 16")];
 
+/// The engine with a process for each connection: by itself it has fewer of them than there are
+/// connections in some rows, and where tens of thousands rest it cannot take part.
+const PROCESSES: &str = "processes";
+
 /// How long listing the engines may take.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
 
@@ -55,9 +59,13 @@ impl Field {
             label: name.clone(),
             kind: Kind::Engine { name: name.clone(), more: more.into() },
         };
-        let engines = names.iter().filter(wanted).map(|name| plain(name, "")).collect();
-        let sharded =
-            names.iter().filter(wanted).map(|name| plain(name, "[engine]\nprocesses = 4"));
+        let engines = names.iter().filter(wanted).map(|name| {
+            let is_forking = name == PROCESSES;
+            plain(name, if is_forking { "[engine.knobs]\nprocesses_max = 10000" } else { "" })
+        });
+        let engines = engines.collect();
+        let sharded = names.iter().filter(wanted).filter(|name| *name != PROCESSES);
+        let sharded = sharded.map(|name| plain(name, "[engine]\nprocesses = 4"));
         let helped = WITH_HELPERS.iter().filter(|(name, _)| {
             names.iter().any(|there| there == name) && stage.options.wants(name)
         });

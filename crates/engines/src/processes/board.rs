@@ -1,0 +1,254 @@
+//! The board: memory in which a master, its processes and whoever started them see what each does
+//! and what each is told. Everything on it is a number that is always in order, so that a process
+//! may be killed at any moment.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use os::event::Wake;
+use session::Tick;
+
+use super::note::Note;
+
+/// What a master is told; it tells its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    StopAccepting = 1,
+    Drain = 2,
+    Abort = 4,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It waits for a connection, or will in a moment.
+    Waiting = 0,
+    /// It serves one.
+    Serving = 1,
+    /// It has nothing more to do.
+    Ending = 2,
+}
+
+/// What a master wants of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing = 0,
+    /// End if it still waits for a connection: there are too many of them.
+    EndIfWaiting = 1,
+    /// Close its connection if that still rests: others need a process.
+    CloseIfResting = 2,
+}
+
+/// The board of one master.
+#[derive(Clone)]
+pub(super) struct Board {
+    cells: &'static [AtomicU64],
+    /// Wakes the master. It is the same in all processes.
+    pub(super) wake: Arc<Wake>,
+}
+
+/// One process's part of the board: a cache line.
+#[derive(Clone, Copy)]
+pub(super) struct Row(&'static [AtomicU64]);
+
+// The cells of the board.
+const ORDERS: usize = 0;
+/// How often a process may have become free.
+const CHANGES: usize = 1;
+/// The number of the error that the master ended with.
+const FAILURE: usize = 2;
+/// How many notes there have been.
+const NOTED: usize = 3;
+const NOTES: usize = 8;
+const ROWS: usize = NOTES + NOTES_MAX;
+
+/// Notes that are kept until they are read.
+const NOTES_MAX: usize = 64;
+
+// The cells of a row.
+const ROW_CELLS: usize = 8;
+const STATE: usize = 0;
+const RESTS_SINCE: usize = 1;
+const WISH: usize = 2;
+/// The number of the error that the process ended with.
+const ERROR: usize = 3;
+
+impl Board {
+    pub(super) fn new(processes_max: usize) -> io::Result<Self> {
+        let file = os::shared_memory::create_cells(ROWS + processes_max * ROW_CELLS)?;
+        let cells = os::shared_memory::map_cells(file.as_fd())?;
+        Ok(Self { cells, wake: Arc::new(Wake::new()?) })
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        self.cells[ORDERS].fetch_or(order as u64, Ordering::AcqRel);
+        self.wake.notify();
+    }
+
+    pub(super) fn is_ordered(&self, order: Order) -> bool {
+        self.cells[ORDERS].load(Ordering::Acquire) & order as u64 != 0
+    }
+
+    /// Tells the master that a process may be free for another connection.
+    pub(super) fn change(&self) {
+        self.cells[CHANGES].fetch_add(1, Ordering::AcqRel);
+        self.wake.notify();
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.cells[CHANGES].load(Ordering::Acquire)
+    }
+
+    /// Says why the master ends.
+    pub(super) fn fail(&self, why: &io::Error) {
+        self.cells[FAILURE].store(error_number(why), Ordering::Release);
+    }
+
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        error_of(self.cells[FAILURE].load(Ordering::Acquire))
+    }
+
+    /// Only the master does so.
+    pub(super) fn note(&self, note: Note) {
+        let noted = self.cells[NOTED].load(Ordering::Relaxed);
+        self.cells[NOTES + noted as usize % NOTES_MAX].store(note.to_cell(), Ordering::Relaxed);
+        self.cells[NOTED].store(noted + 1, Ordering::Release);
+    }
+
+    /// What has been noted after the first `seen` notes, which grow by that. The oldest are lost
+    /// if nobody looks for long: how many is said.
+    pub(super) fn notes_since(&self, seen: &mut u64) -> Vec<String> {
+        let noted = self.cells[NOTED].load(Ordering::Acquire);
+        let first = noted.saturating_sub(NOTES_MAX as u64).max(*seen);
+        let lost = first - *seen;
+        *seen = noted;
+        let at = |index: u64| &self.cells[NOTES + index as usize % NOTES_MAX];
+        let note = |index| Note::from_cell(at(index).load(Ordering::Relaxed)).to_string();
+        let lost = (lost > 0).then(|| format!("processes: {lost} more notes are not kept"));
+        (first..noted).map(note).chain(lost).collect()
+    }
+
+    /// How many processes there is room for.
+    pub(super) fn rows(&self) -> usize {
+        (self.cells.len() - ROWS) / ROW_CELLS
+    }
+
+    pub(super) fn row(&self, index: usize) -> Row {
+        let start = ROWS + index * ROW_CELLS;
+        Row(&self.cells[start..start + ROW_CELLS])
+    }
+}
+
+impl Row {
+    /// For a process that is about to be forked.
+    pub(super) fn begin(self, state: State) {
+        self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
+        self.0[WISH].store(Wish::Nothing as u64, Ordering::Relaxed);
+        self.0[ERROR].store(0, Ordering::Relaxed);
+        self.set_state(state);
+    }
+
+    pub(super) fn set_state(self, state: State) {
+        self.0[STATE].store(state as u64, Ordering::Release);
+    }
+
+    pub(super) fn state(self) -> State {
+        match self.0[STATE].load(Ordering::Acquire) {
+            0 => State::Waiting,
+            1 => State::Serving,
+            _ => State::Ending,
+        }
+    }
+
+    /// Since when its connection rests, or that it does not.
+    pub(super) fn rest(self, since: Option<Tick>) {
+        self.0[RESTS_SINCE].store(since.map_or(0, |tick| tick.0.max(1)), Ordering::Release);
+    }
+
+    pub(super) fn rests_since(self) -> Option<Tick> {
+        let since = self.0[RESTS_SINCE].load(Ordering::Acquire);
+        (since != 0).then_some(Tick(since))
+    }
+
+    pub(super) fn wish(self, wish: Wish) {
+        self.0[WISH].store(wish as u64, Ordering::Release);
+    }
+
+    pub(super) fn wished(self) -> Wish {
+        match self.0[WISH].load(Ordering::Acquire) {
+            0 => Wish::Nothing,
+            1 => Wish::EndIfWaiting,
+            _ => Wish::CloseIfResting,
+        }
+    }
+
+    /// Says why the process ends.
+    pub(super) fn fail(self, why: &io::Error) {
+        self.0[ERROR].store(error_number(why), Ordering::Release);
+    }
+
+    /// The number of the error it ended with; 0 if it did not.
+    pub(super) fn error(self) -> u64 {
+        self.0[ERROR].load(Ordering::Acquire)
+    }
+}
+
+/// An error's number in the kernel: all errors of masters and processes come from there.
+pub(super) fn error_number(why: &io::Error) -> u64 {
+    why.raw_os_error().unwrap_or_default().unsigned_abs().into()
+}
+
+pub(super) fn error_of(number: u64) -> Option<io::Error> {
+    (number != 0).then(|| io::Error::from_raw_os_error(number as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use os::fork::Ended;
+
+    #[test]
+    fn notes_are_read_once_and_those_that_are_lost_are_counted() {
+        let board = Board::new(2).unwrap();
+        let mut seen = 0;
+        assert_eq!(board.notes_since(&mut seen), [""; 0]);
+        board.note(Note::ended(7, Ended::Signal(9), 0, true));
+        let expected = "processes: process 7 was killed by signal 9: its connection is lost";
+        assert_eq!(board.notes_since(&mut seen), [expected]);
+        assert_eq!(board.notes_since(&mut seen), [""; 0]);
+        for pid in 0..NOTES_MAX as u32 + 3 {
+            board.note(Note::ended(pid, Ended::Exit(1), 0, false));
+        }
+        let notes = board.notes_since(&mut seen);
+        assert_eq!(notes.len(), NOTES_MAX + 1);
+        assert_eq!(notes[0], "processes: process 3 ended with status 1: it had no connection");
+        assert_eq!(notes[NOTES_MAX], "processes: 3 more notes are not kept");
+    }
+
+    #[test]
+    fn rows_do_not_overlap_and_begin_anew() {
+        let board = Board::new(2).unwrap();
+        assert_eq!(board.rows(), 2);
+        let (first, second) = (board.row(0), board.row(1));
+        first.begin(State::Serving);
+        first.rest(Some(Tick(0)));
+        first.wish(Wish::CloseIfResting);
+        first.fail(&io::Error::from_raw_os_error(24));
+        second.begin(State::Ending);
+        let shown = |row: Row| (row.state(), row.rests_since(), row.wished(), row.error());
+        assert_eq!(shown(first), (State::Serving, Some(Tick(1)), Wish::CloseIfResting, 24));
+        assert_eq!(shown(second), (State::Ending, None, Wish::Nothing, 0));
+        first.begin(State::Waiting);
+        assert_eq!(shown(first), (State::Waiting, None, Wish::Nothing, 0));
+        assert!(!board.is_ordered(Order::Drain) && board.failure().is_none());
+        board.order(Order::Drain);
+        board.fail(&io::Error::from_raw_os_error(12));
+        assert!(board.is_ordered(Order::Drain) && !board.is_ordered(Order::Abort));
+        assert_eq!(board.failure().unwrap().raw_os_error(), Some(12));
+        assert_eq!(board.changes(), 0);
+        board.change();
+        assert_eq!(board.changes(), 1);
+    }
+}

@@ -1,0 +1,278 @@
+//! A process that serves: one connection and then its end, or of a pool one after the other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use os::epoll::{Epoll, Event, EventBuffer, Interest};
+use os::poll::PollSet;
+use os::signals::SignalDescriptor;
+use os::socket::Readiness;
+use session::Tick;
+
+use super::board::{Board, Order, Row, State, Wish};
+use crate::parts::blocking::{Line, RECEIVE_BYTES};
+use crate::parts::house::{Arrival, Desk, House};
+use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
+
+/// The keys of what a process waits for, besides those of listeners.
+const SIGNAL_KEY: u64 = u64::MAX;
+const SOCKET_KEY: u64 = u64::MAX - 1;
+
+/// Listeners looked after at once; more come with the next wait.
+const EVENTS_MAX: usize = 16;
+
+/// How long after its last work a process looks after its cache and its log, if it still waits
+/// then: it may be killed while it does.
+const HOUSEKEEPING_MS: u64 = 250;
+
+/// What a process has from its master.
+pub(super) struct Child {
+    pub(super) house: House,
+    pub(super) board: Board,
+    pub(super) row: Row,
+    /// Its master's way to have it look at the board.
+    pub(super) signals: SignalDescriptor,
+    pub(super) listeners: Vec<OwnedFd>,
+    /// Connections that it serves one after the other, at most.
+    pub(super) connections_max: u64,
+    /// Whether there may be something to do about its cache and its log.
+    pub(super) is_untidy: bool,
+}
+
+/// What ends a wait for a client.
+enum Woken {
+    ByMaster,
+    /// The socket is ready, or the deadline has passed.
+    ForConnection,
+    /// It is time to look after the house.
+    ForHouse,
+}
+
+impl Child {
+    /// Serves one connection.
+    pub(super) fn serve_one(mut self, socket: OwnedFd, peer: SocketAddr) -> i32 {
+        self.listeners.clear();
+        let outcome = self.serve(socket, peer);
+        self.end(&outcome)
+    }
+
+    /// Serves one connection after the other, until it is told to end.
+    pub(super) fn serve_many(mut self) -> i32 {
+        let outcome = self.serve_all();
+        self.end(&outcome)
+    }
+
+    /// The status to end with.
+    fn end(&self, outcome: &io::Result<()>) -> i32 {
+        self.house.keep_house();
+        self.row.rest(None);
+        if let Err(why) = outcome {
+            self.row.fail(why);
+            return 1; // in the state it was in, so that what is lost with it is known
+        }
+        self.row.set_state(State::Ending);
+        0
+    }
+
+    fn serve_all(&mut self) -> io::Result<()> {
+        let epoll = Epoll::new()?;
+        epoll.add(self.signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
+        // The processes of a pool wait at the same sockets, and an arrival is to wake one of them.
+        let interest = Interest::READ.with(Interest::EXCLUSIVE);
+        for (index, listener) in self.listeners.iter().enumerate() {
+            epoll.add(listener.as_fd(), interest, index as u64)?;
+        }
+        let mut events = EventBuffer::with_capacity(EVENTS_MAX);
+        while !self.is_done() {
+            epoll.wait(&mut events, self.is_untidy.then_some(HOUSEKEEPING_MS as u32))?;
+            if events.is_empty() {
+                self.is_untidy = false;
+                self.house.keep_house();
+            }
+            let mut is_told = false;
+            for event in events.iter() {
+                match event.key {
+                    SIGNAL_KEY => is_told = true,
+                    // Whatever it is told: nobody else was woken for this arrival.
+                    listener => self.accept(listener as usize)?,
+                }
+            }
+            if is_told {
+                self.clear_signals();
+                // Somebody may have been killed who was woken for an arrival.
+                (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.connections_max == 0
+            || self.listeners.is_empty() // it was told to stop while it served
+            || self.row.wished() == Wish::EndIfWaiting
+            || self.board.is_ordered(Order::StopAccepting)
+    }
+
+    /// Accepts one connection, if there is one, and serves it.
+    fn accept(&mut self, listener: usize) -> io::Result<()> {
+        let Some(socket) = self.listeners.get(listener) else { return Ok(()) };
+        match os::socket::accept(socket.as_fd()) {
+            Ok((socket, peer)) => {
+                self.row.set_state(State::Serving);
+                self.board.wake.notify(); // there may be too few left to wait
+                self.connections_max = self.connections_max.saturating_sub(1);
+                self.is_untidy = true;
+                self.house.count_accepted();
+                self.serve(socket, peer)?;
+                self.row.wish(Wish::Nothing); // it was meant for that connection
+                self.row.set_state(State::Waiting);
+                self.row.rest(None);
+                self.board.change();
+                Ok(())
+            }
+            Err(why) if is_exhaustion(&why) => {
+                self.house.keep_house();
+                PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))
+            }
+            // Another was faster, or the client has gone again.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Serves a connection to its end.
+    fn serve(&mut self, socket: OwnedFd, peer: SocketAddr) -> io::Result<()> {
+        let arrival = self.house.admit(socket, peer);
+        let served = self.serve_arrival(&arrival);
+        self.house.leave(arrival);
+        served
+    }
+
+    fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
+        let desk = &arrival.desk;
+        let mut wait = Wait::new(&self.signals, desk)?;
+        let mut line = Line::new(&self.house, arrival, true);
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        desk.rest(Tick(os::clock::now()));
+        self.heed(desk);
+        while !self.house.is_aborting() {
+            if line.is_idle() && self.row.rests_since().is_none() {
+                self.row.rest(Some(Tick(os::clock::now())));
+            }
+            match wait.next(line.deadline())? {
+                Woken::ForHouse => self.house.keep_house(),
+                Woken::ForConnection => {
+                    self.decline();
+                    self.row.rest(None);
+                    match line.drive(&self.house, desk, &mut buffer) {
+                        Some(wanted) => wait.begin(desk, wanted)?,
+                        None => return Ok(()),
+                    }
+                }
+                Woken::ByMaster => {}
+            }
+            if wait.is_told {
+                self.clear_signals();
+                self.heed(desk);
+            }
+        }
+        let _ = line.drive(&self.house, desk, &mut buffer); // to its end, at once
+        Ok(())
+    }
+
+    /// Does what the master has said meanwhile.
+    fn heed(&mut self, desk: &Desk) {
+        if self.board.is_ordered(Order::StopAccepting) {
+            self.listeners.clear();
+        }
+        if self.board.is_ordered(Order::Drain) {
+            self.house.shared.drain.store(true, Ordering::Release);
+            self.house.wake_resting();
+        }
+        if self.board.is_ordered(Order::Abort) {
+            self.house.shared.abort.store(true, Ordering::Release);
+        }
+        if self.row.wished() == Wish::CloseIfResting {
+            let has_asked = os::socket::wait_ready(desk.socket(), Readiness::Readable, 0);
+            match !has_asked.unwrap_or(false) && self.house.evict() {
+                true => self.row.wish(Wish::Nothing),
+                false => self.decline(),
+            }
+        }
+    }
+
+    /// Does not do what the master has wished: it wishes for something else then.
+    fn decline(&self) {
+        if self.row.wished() != Wish::Nothing {
+            self.row.wish(Wish::Nothing);
+            self.board.change();
+        }
+    }
+
+    fn clear_signals(&self) {
+        while self.signals.read().is_some() {}
+    }
+}
+
+/// How a process waits for its client and for its master at once.
+struct Wait {
+    set: PollSet,
+    events: Vec<Event>,
+    watched: Readiness,
+    /// Whether the master wanted something when the last wait ended.
+    is_told: bool,
+    /// When to look after the house.
+    house_due: Option<Tick>,
+}
+
+impl Wait {
+    /// For the first bytes of a connection.
+    fn new(signals: &SignalDescriptor, desk: &Desk) -> io::Result<Self> {
+        let mut set = PollSet::new();
+        set.add(signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
+        set.add(desk.socket(), Interest::READ, SOCKET_KEY)?;
+        let events = Vec::with_capacity(2);
+        Ok(Self { set, events, watched: Readiness::Readable, is_told: false, house_due: None })
+    }
+
+    /// The connection has done what it could, and wants that.
+    fn begin(&mut self, desk: &Desk, readiness: Readiness) -> io::Result<()> {
+        self.house_due = Some(Tick(os::clock::now()).plus_ms(HOUSEKEEPING_MS));
+        if readiness != self.watched {
+            let interest = match readiness {
+                Readiness::Readable => Interest::READ,
+                Readiness::Writable => Interest::WRITE,
+            };
+            self.set.modify(desk.socket(), interest, SOCKET_KEY)?;
+            self.watched = readiness;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, deadline: Option<Tick>) -> io::Result<Woken> {
+        loop {
+            let until = deadline.into_iter().chain(self.house_due).min();
+            let ms = until.map(|until| until.since(Tick(os::clock::now())).div_ceil(1000));
+            let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+            self.set.wait(&mut self.events, 2, ms)?;
+            let is_there = |key| self.events.iter().any(|event| event.key == key);
+            self.is_told = is_there(SIGNAL_KEY);
+            // The connection comes first: what is done for the master depends on what it asks.
+            if is_there(SOCKET_KEY) {
+                return Ok(Woken::ForConnection);
+            }
+            if self.is_told {
+                return Ok(Woken::ByMaster);
+            }
+            let now = Tick(os::clock::now());
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(Woken::ForConnection);
+            }
+            if self.house_due.is_some_and(|due| due <= now) {
+                self.house_due = None;
+                return Ok(Woken::ForHouse);
+            }
+        }
+    }
+}

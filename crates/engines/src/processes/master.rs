@@ -1,0 +1,356 @@
+//! The master: decides how many processes there are, replaces who died, and lets nobody in for whom
+//! there is no process.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use session::{Tick, Worker};
+
+use super::board::{Board, Order, State, error_number};
+use super::child::Child;
+use super::note::Note;
+use super::pool::{Materials, Pool};
+use crate::PartitionStart;
+use crate::jobs::Runner;
+use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS, refuse};
+
+/// How many processes there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// 0 means one for each connection.
+    pub(super) preforked: usize,
+    pub(super) spare_min: usize,
+    pub(super) spare_max: usize,
+    pub(super) processes_max: usize,
+    /// 0 means any number.
+    pub(super) connections_per_process: u64,
+}
+
+/// Processes forked in a row before anything else is looked after.
+const FORKS_PER_TURN: usize = 32;
+
+/// One process that is too many is ended in so long: a pool that shrinks slowly need not grow again
+/// after a short lull.
+const SHRINK_MS: u64 = 100;
+
+/// How long processes may take to end after they were told to close everything.
+const ABORT_PATIENCE_MS: u64 = 1000;
+
+/// Connections taken from the queues of listeners before they are closed.
+const BACKLOG_MAX: usize = 4096;
+
+// The keys of what a master waits for, besides those of listeners.
+const WAKE_KEY: u64 = u64::MAX;
+const SIGNAL_KEY: u64 = u64::MAX - 1;
+
+/// The master of one partition.
+pub(super) struct Master {
+    limits: Limits,
+    board: Board,
+    /// What the master itself counts: it answers nothing.
+    worker: Worker,
+    pool: Pool,
+    listeners: Listeners,
+    epoll: Epoll,
+    accepting: Accepting,
+    is_draining: bool,
+    is_watching: bool,
+    now: Tick,
+    /// Until when nobody is let in or closed for somebody, unless a process becomes free.
+    paused_until: Option<Tick>,
+    changes_seen: u64,
+    /// When the next fork may be tried, if one has failed.
+    fork_at: Option<Tick>,
+    has_complained: bool,
+    shrink_at: Tick,
+    /// When all that is left is killed.
+    kill_at: Option<Tick>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// Whoever comes.
+    All,
+    /// Who waits in the queues, so many at most, each by a process forked for it.
+    Last(usize),
+    Nobody,
+}
+
+/// Runs the master of a partition until all is over, and returns the status to end with.
+pub(super) fn run(
+    partition: PartitionStart,
+    runner: Arc<Runner>,
+    limits: Limits,
+    board: &Board,
+) -> i32 {
+    let master = Master::new(partition, runner, limits, board.clone());
+    let outcome = master.and_then(Master::turn_until_over);
+    outcome.as_ref().err().into_iter().for_each(|why| board.fail(why));
+    i32::from(outcome.is_err())
+}
+
+impl Master {
+    fn new(
+        partition: PartitionStart,
+        runner: Arc<Runner>,
+        limits: Limits,
+        board: Board,
+    ) -> io::Result<Self> {
+        if !partition.cpus.is_empty() {
+            os::affinity::pin_thread(&partition.cpus)?; // its processes inherit this
+        }
+        let first = partition.workers.into_iter().next().expect("each partition has one worker");
+        let connections_max = match limits.connections_per_process {
+            0 => u64::MAX,
+            most => most,
+        };
+        let materials =
+            Materials { more: partition.more, runner, board: board.clone(), connections_max };
+        let pool = Pool::new(materials)?;
+        let epoll = Epoll::new()?;
+        epoll.add(board.wake.as_fd(), Interest::READ, WAKE_KEY)?;
+        epoll.add(pool.signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
+        let now = Tick(os::clock::now());
+        Ok(Self {
+            limits,
+            board,
+            worker: first.worker,
+            pool,
+            // Others are woken besides the master: it waits only for what nobody else can take.
+            listeners: Listeners::new(first.listeners, false),
+            epoll,
+            accepting: Accepting::All,
+            is_draining: false,
+            is_watching: false,
+            now,
+            paused_until: None,
+            changes_seen: 0,
+            fork_at: None,
+            has_complained: false,
+            shrink_at: now,
+            kill_at: None,
+        })
+    }
+
+    fn turn_until_over(mut self) -> io::Result<()> {
+        let first = self.limits.preforked.min(self.limits.processes_max);
+        (0..first).for_each(|_| self.fork_spare());
+        let mut events = EventBuffer::with_capacity(16);
+        loop {
+            self.watch_if_needed()?;
+            self.epoll.wait(&mut events, self.timeout_ms())?;
+            self.now = Tick(os::clock::now());
+            self.look_around()?;
+            for event in events.iter() {
+                if !matches!(event.key, WAKE_KEY | SIGNAL_KEY) {
+                    self.arrived((event.key - LISTENER_KEYS) as usize)?;
+                }
+            }
+            self.obey()?;
+            self.take_last()?;
+            self.keep_spare();
+            if self.accepting == Accepting::Nobody && self.is_draining && self.pool.alive() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notices who has ended and what has become free.
+    fn look_around(&mut self) -> io::Result<()> {
+        self.board.wake.clear();
+        let reaped = self.pool.reap()?;
+        if reaped.has_failed {
+            self.fork_at = Some(self.now.plus_ms(PAUSE_MS)); // the next one may fail at once, too
+        }
+        let changes = self.board.changes();
+        let is_changed = std::mem::replace(&mut self.changes_seen, changes) != changes;
+        let is_over = |at: &Tick| *at <= self.now;
+        if is_changed || reaped.count > 0 || self.paused_until.as_ref().is_some_and(is_over) {
+            self.paused_until = None;
+        }
+        self.fork_at = self.fork_at.filter(|at| *at > self.now);
+        Ok(())
+    }
+
+    /// Arrivals are the master's own business if it forks for each; otherwise only while nobody
+    /// else could accept them.
+    fn is_needed(&self) -> bool {
+        let is_mine = || self.is_full() && self.pool.waiting() == 0;
+        self.accepting == Accepting::All
+            && self.paused_until.is_none()
+            && (self.limits.preforked == 0 || is_mine())
+    }
+
+    /// Whether there can be no more processes, now.
+    fn is_full(&self) -> bool {
+        self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
+    }
+
+    fn watch_if_needed(&mut self) -> io::Result<()> {
+        let wanted = self.is_needed();
+        if std::mem::replace(&mut self.is_watching, wanted) != wanted {
+            match wanted {
+                true => self.listeners.watch(&self.epoll)?,
+                false => self.listeners.unwatch(&self.epoll),
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody waits at a listener that the master watches.
+    fn arrived(&mut self, listener: usize) -> io::Result<()> {
+        if !self.is_needed() {
+            return Ok(()); // meanwhile somebody else can take it
+        }
+        match self.is_full() {
+            true => self.make_room(),
+            false => self.accept(listener)?,
+        }
+        Ok(())
+    }
+
+    /// All processes serve and somebody waits: who has rested longest makes room. What comes next
+    /// waits for that, or a moment.
+    fn make_room(&mut self) {
+        let at = self.pool.free_resting(self.now);
+        self.pause();
+        self.paused_until = self.paused_until.min(at.or(self.paused_until));
+    }
+
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.paused_until = Some(self.now.plus_ms(PAUSE_MS));
+    }
+
+    fn accept(&mut self, listener: usize) -> io::Result<()> {
+        match self.listeners.accept(listener)? {
+            Accepted::Connection(socket, peer) => {
+                self.worker.counters.connections_accepted.add(1);
+                self.fork_for(socket, peer);
+            }
+            Accepted::Nothing | Accepted::Gone => {}
+            Accepted::Exhausted => {
+                self.listeners.turn_one_away(listener);
+                self.pause();
+            }
+        }
+        Ok(())
+    }
+
+    fn fork_for(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        let mut socket = Some(socket);
+        let work = |child: Child| {
+            let socket = socket.take().expect("work is done once, and not here");
+            child.serve_one(socket, peer)
+        };
+        let forked = self.pool.fork(State::Serving, &mut self.listeners, work);
+        self.note_fork(&forked);
+        if let (Err(_), Some(socket)) = (forked, socket) {
+            refuse(socket.as_fd());
+        }
+    }
+
+    fn fork_spare(&mut self) {
+        let forked = self.pool.fork(State::Waiting, &mut self.listeners, Child::serve_many);
+        self.note_fork(&forked);
+    }
+
+    /// The system may have no process to give for a while.
+    fn note_fork(&mut self, forked: &io::Result<()>) {
+        let complained = std::mem::replace(&mut self.has_complained, forked.is_err());
+        let Err(why) = forked else { return };
+        self.worker.counters.accept_pauses.add(1);
+        self.fork_at = Some(self.now.plus_ms(PAUSE_MS));
+        if !complained {
+            self.board.note(Note::cannot_fork(error_number(why)));
+        }
+    }
+
+    /// Keeps enough processes waiting, and not too many.
+    fn keep_spare(&mut self) {
+        if self.limits.preforked == 0 || self.accepting != Accepting::All {
+            return;
+        }
+        let waiting = self.pool.waiting();
+        for _ in 0..self.limits.spare_min.saturating_sub(waiting).min(FORKS_PER_TURN) {
+            if self.is_full() {
+                return;
+            }
+            self.fork_spare();
+        }
+        if waiting > self.limits.spare_max && self.shrink_at <= self.now {
+            self.shrink_at = self.now.plus_ms(SHRINK_MS);
+            self.pool.end_one_waiting();
+        }
+    }
+
+    /// Does what the engine was told to do, and has the processes do so.
+    fn obey(&mut self) -> io::Result<()> {
+        if self.accepting == Accepting::All && self.board.is_ordered(Order::StopAccepting) {
+            self.accepting = Accepting::Last(BACKLOG_MAX);
+            self.watch_if_needed()?; // no more
+            self.pool.call_all();
+        }
+        if !self.is_draining && self.board.is_ordered(Order::Drain) {
+            self.is_draining = true;
+            self.pool.call_all();
+        }
+        if self.kill_at.is_none() && self.board.is_ordered(Order::Abort) {
+            self.is_draining = true;
+            self.close();
+            self.pool.call_all();
+            self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
+        }
+        if self.kill_at.is_some_and(|at| at <= self.now) {
+            self.pool.kill_all();
+            self.kill_at = Some(self.now.plus_ms(ABORT_PATIENCE_MS));
+        }
+        Ok(())
+    }
+
+    /// Who waits in the queue would be reset by the close. It holds so many at most; more have come
+    /// since.
+    fn take_last(&mut self) -> io::Result<()> {
+        for listener in 0..self.listeners.count() {
+            while let Accepting::Last(left @ 1..) = self.accepting
+                && self.listeners.is_waited_at(listener)
+            {
+                if self.paused_until.is_some() {
+                    return Ok(());
+                }
+                if self.is_full() {
+                    self.make_room();
+                    return Ok(());
+                }
+                self.accepting = Accepting::Last(left - 1);
+                self.accept(listener)?;
+            }
+        }
+        if matches!(self.accepting, Accepting::Last(_)) {
+            self.close();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.accepting = Accepting::Nobody;
+        self.listeners.close(&self.epoll);
+        self.is_watching = false;
+    }
+
+    /// How long there is nothing to do unless somebody wants something.
+    fn timeout_ms(&self) -> Option<u32> {
+        let is_pooled = self.limits.preforked > 0 && self.accepting == Accepting::All;
+        let waiting = if is_pooled { self.pool.waiting() } else { 0 };
+        let is_short = is_pooled && waiting < self.limits.spare_min && !self.is_full();
+        let shrink_at = (is_pooled && waiting > self.limits.spare_max).then_some(self.shrink_at);
+        let fork_at = if is_short { Some(self.now) } else { self.fork_at };
+        let next = [self.paused_until, fork_at, shrink_at, self.kill_at];
+        let next: Tick = next.into_iter().flatten().min()?;
+        let ms = next.since(Tick(os::clock::now())).div_ceil(1000);
+        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,205 @@
+//! `processes`: a process for each connection, forked when it comes (the CERN httpd), or a pool of
+//! them forked before, with limits on how many are to spare (Apache's prefork model; Radhakrishnan
+//! 2019, §2.1.2; MP in Flash, USENIX 1999, §3.1).
+//!
+//! Its essential mechanism: a process serves one connection at a time, and what happens to it
+//! happens to nobody else. A master forks, counts who is idle, replaces who died, and makes an idle
+//! connection's process free when all are taken and somebody waits; no more connections are
+//! accepted than there are processes.
+//!
+//! What it leaves out: sharing. A process that is forked for a connection begins with an empty
+//! cache; one of a pool keeps its own, and all of them keep the same files. Sockets do not block,
+//! so that a process can be told to stop listening while a client is slow. Apache's scoreboard lock
+//! around accept(2) is the kernel's exclusive wake-up here.
+
+mod board;
+mod child;
+mod master;
+mod note;
+mod pool;
+
+use std::cell::Cell;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use os::fork::{Child, Descriptors, Ended};
+
+use crate::knobs::{Knob, KnobValues};
+use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+use board::{Board, Order};
+use master::Limits;
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "processes",
+    family: "kernel threads",
+    paper: "fork per connection (CERN httpd), and Apache prefork (MP in Flash, USENIX 1999)",
+    about: "a process for each connection, forked for it or before it",
+    knobs: KNOBS,
+    sendfile: &[SendfileMode::NonBlocking],
+    plan,
+    start,
+};
+
+const PREFORKED: Knob = Knob {
+    name: "preforked",
+    about: "processes forked before there are connections; 0 forks one for each connection",
+    min: 0,
+    max: 10_000,
+    default: 5,
+};
+
+const SPARE_MIN: Knob = Knob {
+    name: "spare_min",
+    about: "with fewer idle processes than this, more are forked; only if preforked",
+    min: 1,
+    max: 10_000,
+    default: 5,
+};
+
+const SPARE_MAX: Knob = Knob {
+    name: "spare_max",
+    about: "with more idle processes than this, some are ended; only if preforked",
+    min: 1,
+    max: 10_000,
+    default: 10,
+};
+
+const PROCESSES_MAX: Knob = Knob {
+    name: "processes_max",
+    about: "processes of a partition at once, and so connections",
+    min: 1,
+    max: 10_000,
+    default: 256,
+};
+
+const CONNECTIONS_PER_PROCESS: Knob = Knob {
+    name: "connections_per_process",
+    about: "connections that a process serves before another takes its place; 0 means any number; \
+            only if preforked",
+    min: 0,
+    max: 1_000_000_000,
+    default: 0,
+};
+
+const KNOBS: &[Knob] = &[PREFORKED, SPARE_MIN, SPARE_MAX, PROCESSES_MAX, CONNECTIONS_PER_PROCESS];
+
+fn plan(_: &KnobValues, _: usize) -> Plan {
+    let processes = Processes {
+        count: 1,
+        listeners_per_process: true,
+        own_ports: false,
+        single_threaded: true,
+    };
+    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+}
+
+/// Forks a master for each partition. Whoever calls this goes on to look after the engine, and
+/// closes its own listeners.
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    let knobs = &start.knobs;
+    let most = start.connections_max.div_ceil(start.partitions.len().max(1));
+    let limits = Limits {
+        preforked: knobs.get_usize(PREFORKED.name),
+        spare_min: knobs.get_usize(SPARE_MIN.name),
+        spare_max: knobs.get_usize(SPARE_MAX.name).max(knobs.get_usize(SPARE_MIN.name)),
+        processes_max: knobs.get_usize(PROCESSES_MAX.name).min(most).max(1),
+        connections_per_process: knobs.get(CONNECTIONS_PER_PROCESS.name),
+    };
+    let mut masters = Masters { masters: Vec::new(), failure: OnceLock::new(), is_ending: false };
+    for partition in start.partitions {
+        let board = Board::new(limits.processes_max)?;
+        let (runner, copy) = (Arc::clone(&start.runner), board.clone());
+        let work = move || master::run(partition, runner, limits, &copy);
+        let process = Mutex::new(os::fork::fork(Descriptors::Private, work)?);
+        masters.masters.push(Running { process, board, notes_seen: Cell::new(0) });
+    }
+    Ok(Box::new(masters))
+}
+
+/// The engine as its starter sees it.
+struct Masters {
+    masters: Vec<Running>,
+    failure: OnceLock<String>,
+    is_ending: bool,
+}
+
+/// One master.
+struct Running {
+    process: Mutex<Child>,
+    board: Board,
+    notes_seen: Cell<u64>,
+}
+
+impl Masters {
+    fn order(&self, order: Order) {
+        self.masters.iter().for_each(|master| master.board.order(order));
+    }
+}
+
+impl Running {
+    fn process(&self) -> MutexGuard<'_, Child> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it ended, if it has.
+    fn ended(&self) -> Option<Ended> {
+        self.process().try_wait().ok().flatten()
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        let mut seen = self.notes_seen.get();
+        let notes = self.board.notes_since(&mut seen);
+        self.notes_seen.set(seen);
+        notes
+    }
+
+    /// Why it ended, if that was not to happen.
+    fn failure(&self, is_ending: bool) -> Option<String> {
+        let how = self.ended().filter(|how| !is_ending || *how != Ended::Exit(0))?;
+        let why = self.board.failure().map_or_else(|| how.to_string(), |why| why.to_string());
+        Some(format!("the master of the processes: {why}"))
+    }
+}
+
+impl Engine for Masters {
+    fn stop_accepting(&mut self) {
+        self.order(Order::StopAccepting);
+    }
+
+    fn drain(&mut self) {
+        self.is_ending = true;
+        self.order(Order::Drain);
+    }
+
+    fn abort(&mut self) {
+        self.is_ending = true;
+        self.order(Order::Abort);
+    }
+
+    /// Each process has a cache of its own, and looks after it before it sleeps.
+    fn keep_house(&self) {}
+
+    fn failure(&self) -> Option<&str> {
+        if self.failure.get().is_none()
+            && let Some(why) = self.masters.iter().find_map(|one| one.failure(self.is_ending))
+        {
+            let _ = self.failure.set(why); // the first is the one to tell
+        }
+        self.failure.get().map(String::as_str)
+    }
+
+    fn take_notices(&self) -> Vec<String> {
+        self.masters.iter().flat_map(Running::take_notes).collect()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.masters.iter().all(|master| master.ended().is_some())
+    }
+
+    fn join(self: Box<Self>) -> io::Result<()> {
+        for master in &self.masters {
+            master.process().wait()?;
+        }
+        self.failure().map_or(Ok(()), |why| Err(io::Error::other(why.to_string())))
+    }
+}

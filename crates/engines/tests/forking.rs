@@ -1,0 +1,284 @@
+//! The engine of processes, from the outside: how many there are, and what becomes of the others
+//! when one is killed. Without the usual harness: that runs tests in threads, and a process with
+//! threads cannot be forked.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engines::jobs::Runner;
+use engines::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use file_cache::{Budget, Cache, PolicyKind};
+use session::{Limits, Listings, Worker, WorkerParts};
+use site::Site;
+use site::host::HostSettings;
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    (
+        "spare_processes_are_as_many_as_they_should_be",
+        spare_processes_are_as_many_as_they_should_be,
+    ),
+    ("a_killed_process_takes_only_its_connection", a_killed_process_takes_only_its_connection),
+    ("a_killed_process_that_waited_is_replaced", a_killed_process_that_waited_is_replaced),
+    (
+        "a_process_serves_as_many_connections_as_it_may",
+        a_process_serves_as_many_connections_as_it_may,
+    ),
+    ("told_to_abort_they_break_off", told_to_abort_they_break_off),
+    ("each_connection_has_a_process_of_its_own", each_connection_has_a_process_of_its_own),
+    ("who_rests_makes_room_when_all_are_taken", who_rests_makes_room_when_all_are_taken),
+    ("a_master_that_is_killed_is_a_failure", a_master_that_is_killed_is_a_failure),
+    ("told_to_stop_they_finish", told_to_stop_they_finish),
+];
+
+fn main() {
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    for (name, test) in TESTS {
+        if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+/// An engine that runs.
+struct Running {
+    engine: Box<dyn Engine>,
+    address: SocketAddr,
+}
+
+fn start(knobs: &[(&str, u64)]) -> Running {
+    let spec = find("processes").unwrap();
+    let site = Arc::new(Site::new(vec![HostSettings::new("/".into())]).unwrap());
+    let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
+    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
+    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
+    let more: MakeWorker = Arc::new(move || {
+        Worker::new(WorkerParts {
+            site: Arc::clone(&site),
+            limits: Arc::new(Limits::default()),
+            listings: Listings::new(1),
+            cache: Arc::clone(&cache),
+            first_level_slots_max: 4,
+            revalidate_us: u64::MAX,
+            log: None,
+            counters: Arc::default(),
+        })
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let worker = WorkerStart { worker: more(), cpu: None, listeners: vec![listener.into()] };
+    let mut values = KnobValues::defaults(spec);
+    for (name, value) in knobs {
+        values.set(name, *value).unwrap();
+    }
+    let start = Start {
+        partitions: vec![PartitionStart { cpus: Vec::new(), workers: vec![worker], more }],
+        runner,
+        connections_max: 100,
+        sendfile: spec.sendfile[0],
+        exclusive_wakeups: false,
+        knobs: values,
+    };
+    Running { engine: (spec.start)(start).unwrap(), address }
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client
+    }
+
+    fn stop(mut self) {
+        self.engine.stop_accepting();
+        self.engine.drain();
+        wait_until(|| self.engine.is_finished());
+        assert_eq!(self.engine.failure(), None);
+        self.engine.join().unwrap();
+        assert_eq!(children_of(std::process::id()), [0_u32; 0], "nobody is left behind");
+    }
+}
+
+/// The processes that serve.
+fn serving() -> Vec<u32> {
+    children_of(master())
+}
+
+fn master() -> u32 {
+    let masters = children_of(std::process::id());
+    assert_eq!(masters.len(), 1, "{masters:?}");
+    masters[0]
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = status.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        fields.get(1).is_some_and(|field| *field == parent.to_string()) && fields[0] != "Z"
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_child).collect()
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
+
+fn is_answered(client: &mut TcpStream) -> bool {
+    client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
+        && client.read(&mut [0; 4096]).is_ok_and(|n| n > 0)
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..4000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it has not come true in twenty seconds");
+}
+
+fn spare_processes_are_as_many_as_they_should_be() {
+    let running = start(&[("preforked", 2), ("spare_min", 3), ("spare_max", 4)]);
+    wait_until(|| serving().len() == 3);
+    let mut clients: Vec<TcpStream> = (0..6).map(|_| running.connect()).collect();
+    assert!(clients.iter_mut().all(is_answered));
+    wait_until(|| serving().len() >= 9);
+    clients.clear();
+    wait_until(|| (3..=4).contains(&serving().len()));
+    assert!(is_answered(&mut running.connect()));
+    running.stop();
+}
+
+fn a_killed_process_takes_only_its_connection() {
+    // None is to spare: whoever is there serves one of the clients.
+    let pool: &[(&str, u64)] = &[("preforked", 3), ("processes_max", 3)];
+    for knobs in [pool, &[("preforked", 0)]] {
+        let running = start(knobs);
+        let mut clients: Vec<TcpStream> = (0..3).map(|_| running.connect()).collect();
+        assert!(clients.iter_mut().all(is_answered));
+        let killed = serving()[0];
+        kill(killed);
+        let expected =
+            format!("processes: process {killed} was killed by signal 9: its connection is lost");
+        wait_until(|| running.engine.take_notices() == [expected.as_str()]);
+        let answered: Vec<bool> = clients.iter_mut().map(is_answered).collect();
+        assert_eq!(answered.iter().filter(|answered| **answered).count(), 2, "{answered:?}");
+        assert!(is_answered(&mut running.connect()), "another takes its place");
+        assert_eq!(running.engine.failure(), None);
+        assert_eq!(running.engine.take_notices(), [""; 0], "a notice is given once");
+        running.stop();
+    }
+}
+
+fn a_killed_process_that_waited_is_replaced() {
+    let running = start(&[("preforked", 2), ("spare_min", 2)]);
+    wait_until(|| serving().len() == 2);
+    let before = serving();
+    before.iter().for_each(|pid| kill(*pid));
+    wait_until(|| serving().len() == 2 && serving().iter().all(|pid| !before.contains(pid)));
+    let notices = running.engine.take_notices();
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices.iter().all(|line| line.ends_with("signal 9: it had no connection")));
+    assert!(is_answered(&mut running.connect()));
+    running.stop();
+}
+
+fn a_process_serves_as_many_connections_as_it_may() {
+    let one = [("preforked", 1), ("spare_min", 1), ("processes_max", 1)];
+    for (each, expected) in [(0, 1), (1, 6), (2, 3)] {
+        let running = start(&[&one[..], &[("connections_per_process", each)]].concat());
+        let mut seen = BTreeSet::new();
+        for _ in 0..6 {
+            let mut client = running.connect();
+            assert!(is_answered(&mut client));
+            seen.extend(serving());
+        }
+        assert_eq!(seen.len(), expected, "{each} connections each");
+        assert_eq!(running.engine.take_notices(), [""; 0], "they end as they should");
+        running.stop();
+    }
+}
+
+fn told_to_abort_they_break_off() {
+    for preforked in [0, 1] {
+        let mut running = start(&[("preforked", preforked)]);
+        let mut client = running.connect();
+        assert!(is_answered(&mut client));
+        let pid = serving()[0];
+        // One that does not hear it is killed.
+        let stop = Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap();
+        assert!(stop.success());
+        running.engine.abort();
+        wait_until(|| running.engine.is_finished());
+        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0);
+        assert_eq!((running.engine.failure(), running.engine.take_notices().len()), (None, 0));
+        running.engine.join().unwrap();
+    }
+}
+
+fn each_connection_has_a_process_of_its_own() {
+    let running = start(&[("preforked", 0)]);
+    assert!(serving().is_empty());
+    let mut clients: Vec<TcpStream> = (0..5).map(|_| running.connect()).collect();
+    assert!(clients.iter_mut().all(is_answered));
+    assert_eq!(serving().len(), 5);
+    clients.clear();
+    wait_until(|| serving().is_empty());
+    running.stop();
+}
+
+fn who_rests_makes_room_when_all_are_taken() {
+    for preforked in [0, 2] {
+        let running = start(&[("preforked", preforked), ("processes_max", 2)]);
+        let (mut first, mut second) = (running.connect(), running.connect());
+        assert!(is_answered(&mut first) && is_answered(&mut second));
+        // A process says that its client rests when it is next on a CPU.
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(is_answered(&mut first), "the second has rested longest now");
+        assert!(is_answered(&mut running.connect()));
+        assert_eq!(second.read(&mut [0]).unwrap(), 0);
+        assert!(is_answered(&mut first));
+        assert!(serving().len() <= 2);
+        drop((first, second));
+        running.stop();
+    }
+}
+
+fn a_master_that_is_killed_is_a_failure() {
+    let running = start(&[]);
+    assert!(is_answered(&mut running.connect()));
+    let children = serving();
+    kill(master());
+    wait_until(|| running.engine.failure().is_some());
+    let failure = running.engine.failure().unwrap();
+    assert_eq!(failure, "the master of the processes: it was killed by signal 9");
+    let is_gone = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        status.is_empty() || status.contains(") Z ")
+    };
+    wait_until(|| children.iter().all(is_gone));
+    assert!(running.engine.join().is_err());
+}
+
+fn told_to_stop_they_finish() {
+    let mut running = start(&[("preforked", 1), ("spare_min", 1)]);
+    let (mut idle, mut silent) = (running.connect(), running.connect());
+    assert!(is_answered(&mut idle));
+    running.engine.stop_accepting();
+    running.engine.drain();
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
+    wait_until(|| running.engine.is_finished());
+    assert!(TcpStream::connect(running.address).is_err());
+    running.engine.join().unwrap();
+}
