@@ -138,6 +138,7 @@ impl Place {
         let said = said.strip_prefix(&[READY]).unwrap_or(&said);
         if let Some(outfit) = &self.outfit {
             outfit.shelf.bury(outfit.seat);
+            outfit.worker.forget_copy();
         }
         self.counters.connections_open.reset(); // the kernel has closed them
         Some(End {
