@@ -71,7 +71,8 @@ impl Listings {
     pub(crate) fn forget(&self, worker: u64) {
         let Places::Held(cells) = &self.places else { return };
         for cell in *cells {
-            let _ = cell.compare_exchange(worker, 0, Ordering::Relaxed, Ordering::Relaxed); // others are not its
+            // It fails where another has the place, or nobody.
+            let _ = cell.compare_exchange(worker, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::{KnobValues, MakeWorker, SendfileMode};
 const CALL: Signal = Signal::User1;
 
 /// How long a connection may rest though others wait for its process: its client has just been
-/// accepted or answered, and is about to ask. If all were closed for the next nobody would be served.
+/// accepted or answered, and is about to ask. If all were closed for the next, nobody would be
+/// served.
 const REST_MS: u64 = 100;
 
 /// What processes are made of.

@@ -32,7 +32,8 @@ pub(super) struct Process {
     ended_at: Option<u64>,
 }
 
-/// How long what a process has forked may outlive it: it is killed with it, but may wait for a disk.
+/// How long what a process has forked may outlive it: it is killed with it, but may wait for a
+/// disk.
 const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
 
 impl Crew {
