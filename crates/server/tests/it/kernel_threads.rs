@@ -18,7 +18,8 @@ use crate::serving::{connect, get};
 const NONBLOCKING: &str = "socket.sendfile=nonblocking";
 
 /// Threads on demand, or before; Apache's worker model, in which a thread stays with its
-/// connection, and its event model with hardly any threads; a process for each connection, or many in a row.
+/// connection, and its event model with hardly any threads; a process for each connection, or many
+/// in a row.
 const ROOMY: &[(&str, &[&str])] = &[
     ("threads", &["spawn=0", "accepts_per_wake=1"]),
     ("threads", &["spawn=2", "stack_kib=64"]),
