@@ -17,10 +17,9 @@ const REQUESTS_PER_SESSION: usize = 7;
 const THINK: &str = "0.343";
 const QUICK_THINK: &str = "0.05";
 
-/// For connections to be opened; longer than a session, so that as many end in the window as begin;
-/// and what is enough to see that it works.
-const WARM_UP: Duration = Duration::from_millis(300);
-const SESSIONS_WARM_UP: Duration = Duration::from_millis(3000);
+/// For connections to be opened, also those that are needed while the server is held up; longer than
+/// a session, so that as many end in the window as begin; and what is enough to see that it works.
+const WARM_UP: Duration = Duration::from_millis(3000);
 const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 
 /// Addresses to connect from. Each has 28,000 ports, and a port that was used rests for a minute:
@@ -35,7 +34,8 @@ pub(super) fn sources() -> String {
 /// Each request for itself.
 pub(super) fn open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
-    rounds(stage, rate, WARM_UP, |server| format!("{} --rate {rate}", stage::file_url(server)))
+    let warm_up = if stage.options.quick { QUICK_WARM_UP } else { WARM_UP };
+    rounds(stage, rate, warm_up, |server| format!("{} --rate {rate}", stage::file_url(server)))
 }
 
 /// Sessions whose users think.
@@ -43,7 +43,7 @@ pub(super) fn partly_open(stage: &Stage<'_, Row>) -> Result<Section, String> {
     let rate = rate(stage);
     let (think, warm_up) = match stage.options.quick {
         true => (QUICK_THINK, QUICK_WARM_UP),
-        false => (THINK, SESSIONS_WARM_UP),
+        false => (THINK, WARM_UP),
     };
     let log = stage.log(REQUESTS_PER_SESSION, think)?;
     rounds(stage, rate, warm_up, |server| {
