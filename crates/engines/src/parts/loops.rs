@@ -66,6 +66,10 @@ pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 /// Makes a loop.
 type MakeLoop = Arc<dyn Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync>;
 
+/// Learns that a loop has failed, when all that it had is gone: which of all loops it was, and
+/// whether another goes on in its place.
+type Failed = Arc<dyn Fn(usize, bool) + Send + Sync>;
+
 /// What a thread does.
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -74,8 +78,15 @@ struct Post {
     name: String,
     cpu: Option<usize>,
     seat: Seat,
-    /// How the loop is replaced if it fails.
-    replace: Option<(MakeLoop, MakeWorker)>,
+    /// How the loop is replaced if it fails; none if it is not.
+    replace: Option<Replace>,
+}
+
+/// See [`Post`].
+struct Replace {
+    make: MakeLoop,
+    more: MakeWorker,
+    failed: Failed,
 }
 
 impl Loops {
@@ -96,8 +107,20 @@ impl Loops {
         start: Start,
         make: impl Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync + 'static,
     ) -> io::Result<Self> {
+        Self::start_related(name, start, make, |_, _| {})
+    }
+
+    /// The same for loops that depend on each other: `failed` learns which of them has failed, when
+    /// all that it had is gone, and whether another goes on in its place.
+    pub(crate) fn start_related(
+        name: &'static str,
+        start: Start,
+        make: impl Fn(WorkerStart, Seat) -> io::Result<Loop> + Send + Sync + 'static,
+        failed: impl Fn(usize, bool) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let make: MakeLoop = Arc::new(make);
-        Self::start_with(name, start, &*make, Some(&make), spawn)
+        let failed: Failed = Arc::new(failed);
+        Self::start_with(name, start, &*make, Some((&make, &failed)), spawn)
     }
 
     /// The same with another way to get threads.
@@ -105,7 +128,7 @@ impl Loops {
         name: &'static str,
         start: Start,
         make: impl Fn(WorkerStart, Seat) -> io::Result<Loop>,
-        make_again: Option<&MakeLoop>,
+        again: Option<(&MakeLoop, &Failed)>,
         mut spawn: impl FnMut(String, Task) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<Self> {
         let workers: Vec<(WorkerStart, MakeWorker)> = start
@@ -127,7 +150,11 @@ impl Loops {
                 exclusive_wakeups: start.exclusive_wakeups,
                 knobs: start.knobs.clone(),
             };
-            let replace = make_again.map(|make| (Arc::clone(make), more));
+            let replace = again.map(|(make, failed)| Replace {
+                make: Arc::clone(make),
+                more,
+                failed: Arc::clone(failed),
+            });
             if replace.is_some() {
                 shared.listeners()[index] = copies(&worker.listeners)?;
             }
@@ -219,6 +246,11 @@ impl Shared {
         })
     }
 
+    /// Tells what went wrong and was mended.
+    pub(crate) fn tell(&self, notice: String) {
+        lock(&self.notices).push(notice);
+    }
+
     fn listeners(&self) -> MutexGuard<'_, Vec<Vec<OwnedFd>>> {
         lock(&self.listeners)
     }
@@ -232,13 +264,16 @@ impl Post {
             match self.replace(&mut failures) {
                 Ok(Some(another)) => {
                     let notice = format!("{} failed and was replaced: {why}", self.name);
-                    lock(&self.seat.shared.notices).push(notice);
+                    self.seat.shared.tell(notice);
+                    self.say_failed(true);
                     run = another;
                 }
                 Ok(None) => return self.give_up(&why),
                 Err(other) => return self.give_up(&format!("{why}; not replaced: {other}")),
             }
         }
+        // It may have ended without being told to. Then nobody accepts any more.
+        self.seat.shared.listeners()[self.seat.index].clear();
     }
 
     /// Runs a loop to its end, which comes when all it had is closed.
@@ -256,7 +291,7 @@ impl Post {
 
     /// Another loop at the same listeners, unless too many have failed or all are about to end.
     fn replace(&self, failures: &mut VecDeque<u64>) -> io::Result<Option<Loop>> {
-        let Some((make, more)) = &self.replace else { return Ok(None) };
+        let Some(Replace { make, more, .. }) = &self.replace else { return Ok(None) };
         let now = os::clock::now();
         failures.retain(|&then| now.saturating_sub(then) < FAILURES_WINDOW_US);
         failures.push_back(now);
@@ -283,6 +318,13 @@ impl Post {
     fn give_up(&self, why: &str) {
         self.seat.shared.listeners()[self.seat.index].clear();
         let _ = self.seat.shared.failure.set(format!("{}: {why}", self.name)); // the first is told
+        self.say_failed(false);
+    }
+
+    fn say_failed(&self, is_replaced: bool) {
+        if let Some(replace) = &self.replace {
+            (replace.failed)(self.seat.index, is_replaced);
+        }
     }
 }
 
@@ -300,7 +342,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What a panic said; the place has been printed.
-fn describe_panic(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn describe_panic(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panicked: {}", text.unwrap_or("no message"))

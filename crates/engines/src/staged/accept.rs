@@ -13,6 +13,7 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Connection, Tick, Worker};
 
 use super::client::{BoxedClient, Client};
+use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::WorkerStart;
 use crate::parts::clock::read_clock;
@@ -35,6 +36,8 @@ pub(super) struct Accept {
     pipeline: Arc<Pipeline>,
     accepts_per_wake: usize,
     accepted: Vec<BoxedClient>,
+    /// What the admission controller lets it have.
+    bucket: TokenBucket,
     /// What it waits to hear from the read-poll stage.
     asked: Option<Asked>,
     /// Which listener still has connections to be accepted before it is closed.
@@ -82,6 +85,7 @@ impl Accept {
             pipeline: Arc::clone(pipeline),
             accepts_per_wake: seat.knobs.get_usize(super::ACCEPTS_PER_WAKE.name),
             accepted: Vec::new(),
+            bucket: TokenBucket::new(Tick(os::clock::now())),
             asked: None,
             closing: None,
         };
@@ -90,7 +94,6 @@ impl Accept {
 
     fn run(mut self) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        let _ending = pipeline.accepting();
         pipeline.stay_on_cpus()?;
         let mut events = EventBuffer::with_capacity(64);
         loop {
@@ -106,8 +109,9 @@ impl Accept {
             self.hear()?;
             let is_over = self.obey();
             pipeline.give_to_read_poll(&mut self.accepted);
-            if is_over || pipeline.is_closed() {
+            if is_over || pipeline.is_closed() || pipeline.is_broken() {
                 self.listeners.close(&self.epoll);
+                pipeline.end_accepting();
                 return Ok(());
             }
         }
@@ -132,12 +136,15 @@ impl Accept {
                 self.ask(Asked::Full);
                 return Row::NoRoom;
             }
+            if !self.may_accept() {
+                return Row::Enough;
+            }
             match self.listeners.accept(listener) {
                 Ok(Accepted::Connection(socket, peer)) => {
-                    self.shared.open.fetch_add(1, Ordering::Relaxed);
+                    self.bucket.spend();
                     self.worker.counters.connections_accepted.add(1);
                     let connection = Connection::new(&self.worker, peer);
-                    self.accepted.push(Box::new(Client::new(connection, socket)));
+                    self.accepted.push(Box::new(Client::new(connection, socket, &self.shared)));
                 }
                 Ok(Accepted::Gone) => {}
                 Ok(Accepted::Exhausted) => {
@@ -148,6 +155,23 @@ impl Accept {
             }
         }
         Row::Enough
+    }
+
+    /// Whether the admission controller lets one more in. If not, who comes waits in the kernel's
+    /// queue until it does; before the end nobody is kept waiting.
+    fn may_accept(&mut self) -> bool {
+        let Some(rate) = self.pipeline.rate() else { return true };
+        if self.closing.is_some() {
+            return true;
+        }
+        match self.bucket.look(self.worker.now(), rate) {
+            Ok(()) => true,
+            Err(until) => {
+                self.pipeline.deeds.rests.fetch_add(1, Ordering::Relaxed);
+                self.listeners.rest(&self.epoll, until);
+                false
+            }
+        }
     }
 
     fn is_full(&self) -> bool {

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use os::event::Wake;
@@ -43,7 +43,8 @@ pub(super) struct Berths {
 }
 
 struct Berth {
-    socket: Arc<OwnedFd>,
+    /// Of the connection that it belongs to, for as long as that lives.
+    socket: Weak<OwnedFd>,
     /// None while the connection is with another stage.
     client: Option<BoxedClient>,
     is_watched: bool,
@@ -126,26 +127,37 @@ impl Berths {
         }
     }
 
-    /// Gives a connection a berth, without laying it there.
-    pub(super) fn admit(&mut self, client: &mut Client) -> u64 {
-        if let Some(key) = client.berths[self.purpose as usize] {
-            return key;
+    /// Gives a connection a berth, without laying it there. Returns whether it had none.
+    #[inline]
+    pub(super) fn admit(&mut self, client: &mut Client) -> bool {
+        if self.find(client).is_some() {
+            return false;
         }
         let key = self.berths.insert(Berth {
-            socket: Arc::clone(&client.socket),
+            socket: Arc::downgrade(&client.socket),
             client: None,
             is_watched: false,
             has_event: false,
             is_hung_up: false,
         });
         client.berths[self.purpose as usize] = Some(key);
-        key
+        true
+    }
+
+    /// The key of a connection's berth. A key from a stage that has failed may by now be another's.
+    #[inline]
+    fn find(&mut self, client: &Client) -> Option<u64> {
+        let key = client.berths[self.purpose as usize]?;
+        let berth = self.berths.get(key)?;
+        (berth.socket.as_ptr() == Arc::as_ptr(&client.socket)).then_some(key)
     }
 
     /// Lays a connection at its berth.
     #[inline]
     pub(super) fn moor(&mut self, mut client: BoxedClient) -> Moored {
-        let key = self.admit(&mut client);
+        let Some(key) = client.berths[self.purpose as usize] else {
+            return Moored::Refused(client);
+        };
         let Some(berth) = self.berths.get(key) else { return Moored::Refused(client) };
         client.ready.is_hung_up |= std::mem::take(&mut berth.is_hung_up);
         if std::mem::take(&mut berth.has_event) {
@@ -166,9 +178,21 @@ impl Berths {
 
     /// Gives a connection's berth up.
     pub(super) fn release(&mut self, client: &mut Client) {
-        if let Some(key) = client.berths[self.purpose as usize].take() {
+        if let Some(key) = self.find(client) {
             self.berths.remove(key);
         }
+        client.berths[self.purpose as usize] = None;
+    }
+
+    /// Gives up the berths of connections that are gone without having been closed. Returns how
+    /// many they were.
+    pub(super) fn clear_lost(&mut self) -> usize {
+        let keys = self.berths.keys();
+        let is_lost = |berth: &mut Berth| berth.socket.strong_count() == 0;
+        let lost: Vec<u64> =
+            keys.into_iter().filter(|&key| self.berths.get(key).is_some_and(is_lost)).collect();
+        lost.iter().for_each(|&key| drop(self.berths.remove(key)));
+        lost.len()
     }
 
     /// All connections that are here.
@@ -205,8 +229,8 @@ impl Berths {
     /// Shuts all sockets down, wherever their connections are: whoever waits for one goes on.
     pub(super) fn shut_down_all(&mut self) {
         for key in self.berths.keys() {
-            if let Some(berth) = self.berths.get(key) {
-                let _ = os::socket::shutdown_write(berth.socket.as_fd()); // its peer may be gone
+            if let Some(socket) = self.berths.get(key).and_then(|berth| berth.socket.upgrade()) {
+                let _ = os::socket::shutdown_write(socket.as_fd()); // its peer may be gone
             }
         }
     }

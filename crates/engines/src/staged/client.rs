@@ -3,21 +3,28 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use session::{Connection, Op, Phase, Tick};
 
+use crate::parts::loops::Shared;
 use crate::parts::step::Ready;
 
 /// A connection on its way.
 pub(super) struct Client {
     pub(super) connection: Connection,
-    /// Shared with the berths, so that a connection can be shut down wherever it is.
+    /// Known to its berths, so that it can be shut down wherever the connection is. Whoever drops
+    /// the box closes it.
     pub(super) socket: Arc<OwnedFd>,
+    /// Until it is closed, or lost with a stage that fails.
+    pub(super) counted: Option<Counted>,
     pub(super) ready: Ready,
     /// Its berths in the two stages that poll, once it has been there.
     pub(super) berths: [Option<u64>; 2],
     /// When the request under way was found; for its response time.
     pub(super) since: Tick,
+    /// Whether the write stage has had it since.
+    pub(super) is_answered: bool,
     /// Whether it was told to finish and close.
     pub(super) is_draining: bool,
     /// Whether there is nothing more to do than to close it.
@@ -26,6 +33,22 @@ pub(super) struct Client {
     pub(super) is_blocking: bool,
     /// Whether its peer once took longer than a thread waits: no thread waits for it again.
     pub(super) is_slow: bool,
+}
+
+/// One of the connections that are open.
+pub(super) struct Counted(Arc<Shared>);
+
+impl Counted {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        shared.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// As it lies in queues: a pointer changes owners, not 300 bytes.
@@ -43,13 +66,15 @@ pub(super) enum Place {
 }
 
 impl Client {
-    pub(super) fn new(connection: Connection, socket: OwnedFd) -> Self {
+    pub(super) fn new(connection: Connection, socket: OwnedFd, shared: &Arc<Shared>) -> Self {
         Self {
             connection,
             socket: Arc::new(socket),
+            counted: Some(Counted::new(shared)),
             ready: Ready::default(),
             berths: [None; 2],
             since: Tick(0),
+            is_answered: false,
             is_draining: false,
             is_over: false,
             is_blocking: false,

@@ -37,6 +37,9 @@ const STEPS_PER_JOB: u32 = 64;
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
 
+/// How often a log is looked after.
+const HOUSEKEEPING_MS: u64 = 250;
+
 /// The thread.
 pub(super) struct Hand {
     worker: Worker,
@@ -47,7 +50,6 @@ pub(super) struct Hand {
     runner: Arc<Runner>,
     buffer: Box<[u8]>,
     outgoing: Outgoing,
-    batch: usize,
     /// Spare buffers it keeps: none if its requests only end with it.
     spares: usize,
     sendfile: SendfileMode,
@@ -59,18 +61,16 @@ impl Hand {
     /// A thread of the stage `place`.
     pub(super) fn new(worker: Worker, seat: &Seat, pipeline: &Arc<Pipeline>, place: Place) -> Self {
         let knobs = &seat.knobs;
-        let is_shared = Arc::ptr_eq(&pipeline.read, &pipeline.write);
-        let pool = if place == Place::Read { &pipeline.read } else { &pipeline.write };
+        let does_read = place == Place::Read || pipeline.has_shared_pool();
         Self {
             worker,
-            pool: Arc::clone(pool),
+            pool: Arc::clone(pipeline.pool(place)),
             pipeline: Arc::clone(pipeline),
             shared: Arc::clone(&seat.shared),
             runner: Arc::clone(&seat.runner),
             buffer: vec![0; RECEIVE_BYTES].into(),
             outgoing: Outgoing::default(),
-            batch: knobs.get_usize(super::BATCH.name),
-            spares: if is_shared || place == Place::Read { SPARES } else { 0 },
+            spares: if does_read { SPARES } else { 0 },
             sendfile: seat.sendfile,
             file_chunk_bytes: knobs.get(super::FILE_CHUNK_KIB.name) * 1024,
             send_wait_ms: knobs.get(super::SEND_WAIT_MS.name),
@@ -83,20 +83,41 @@ impl Hand {
     }
 
     fn run(mut self) -> io::Result<()> {
+        self.work_until(None)
+    }
+
+    /// Works until there has been nothing to do for so long. Returns the worker, for the next one.
+    pub(super) fn run_for_a_while(mut self, idle_ms: u64) -> io::Result<Worker> {
+        self.work_until(Some(idle_ms))?;
+        Ok(self.worker)
+    }
+
+    /// Works until there will be no more, or there has been nothing to do for so long.
+    fn work_until(&mut self, idle_ms: Option<u64>) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        let _ending = pipeline.working();
         pipeline.stay_on_cpus()?;
         // The log wants to be looked after even when there is nothing to do.
-        let patience = self.worker.needs_time().then_some(Duration::from_millis(250));
+        let housekeeping_ms = self.worker.needs_time().then_some(HOUSEKEEPING_MS);
+        let patience = [idle_ms, housekeeping_ms].into_iter().flatten().min();
+        let patience = patience.map(Duration::from_millis);
         let mut batch = Vec::new();
+        read_clock(&mut self.worker);
+        let mut has_worked = self.worker.now();
         loop {
-            let taken = self.pool.queue.take(self.batch, &mut batch, patience);
+            let count = self.pool.batch.load(Ordering::Relaxed);
+            let taken = self.pool.queue.take(count, &mut batch, patience);
             read_clock(&mut self.worker);
             match taken {
-                Taken::Batch => self.work(&mut batch),
+                Taken::Batch => {
+                    self.work(&mut batch);
+                    has_worked = self.worker.now();
+                }
                 Taken::Nudged => self.worker.keep_house(),
                 Taken::TimedOut => {}
                 Taken::Closed => return Ok(()),
+            }
+            if idle_ms.is_some_and(|ms| has_worked.plus_ms(ms) <= self.worker.now()) {
+                return Ok(());
             }
         }
     }
@@ -133,6 +154,7 @@ impl Hand {
     #[inline]
     fn drive_unguarded(&mut self, client: &mut Client) -> Place {
         let stage = client.place();
+        client.is_answered |= stage == Place::Write;
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         let mut steps = STEPS_PER_TURN;
         while steps > 0 && !self.shared.abort.load(Ordering::Relaxed) {

@@ -4,7 +4,9 @@
 //! Its essential mechanism: a request passes five stages, accept, read-poll, read, write-poll and
 //! write, each with threads of its own and a queue in front; a connection is in one stage at a
 //! time, and is handed from queue to queue in batches. The length of a queue says which stage is
-//! the bottleneck, and threads can be given to that stage alone. The write stage may block.
+//! the bottleneck, and threads can be given to that stage alone. SEDA's controllers, if they are
+//! switched on, add threads where queues are long, make batches as small as throughput allows, and
+//! accept only as many connections as can be answered in time. The write stage may block.
 //!
 //! What it leaves out: a connection is never answered by the thread that noticed its request, so
 //! each request pays for two to three hand-overs, dear when there are few at a time and cheap when
@@ -14,10 +16,13 @@
 mod accept;
 mod berths;
 mod client;
+mod controllers;
+mod governor;
 mod hand;
 mod pipeline;
 mod queue;
 mod read_poll;
+mod reserve;
 #[cfg(test)]
 mod tests;
 mod write_poll;
@@ -87,12 +92,93 @@ const SEND_WAIT_MS: Knob = Knob {
     default: 50,
 };
 
+const THREAD_CONTROLLER: Knob = Knob {
+    name: "thread_controller",
+    about: "1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+const THREAD_PERIOD_MS: Knob = Knob {
+    name: "thread_period_ms",
+    about: "how often the thread controller looks at the queues",
+    min: 10,
+    max: 3_600_000,
+    default: 8000,
+};
+
+const THREAD_QUEUE_LEN: Knob = Knob {
+    name: "thread_queue_len",
+    about: "the queue length at which a stage gets one more thread",
+    min: 1,
+    max: 1 << 20,
+    default: 1000,
+};
+
+const THREADS_MAX: Knob = Knob {
+    name: "threads_max",
+    about: "threads of a stage that the thread controller does not go beyond",
+    min: 1,
+    max: 1024,
+    default: 20,
+};
+
+const THREAD_IDLE_MS: Knob = Knob {
+    name: "thread_idle_ms",
+    about: "a thread that the thread controller added ends after so long without work",
+    min: 1,
+    max: 3_600_000,
+    default: 1000,
+};
+
+const BATCH_CONTROLLER: Knob = Knob {
+    name: "batch_controller",
+    about: "1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+const BATCH_PERIOD_MS: Knob = Knob {
+    name: "batch_period_ms",
+    about: "how often the batching controller looks at throughput",
+    min: 10,
+    max: 3_600_000,
+    default: 5000,
+};
+
+const RESPONSE_TARGET_MS: Knob = Knob {
+    name: "response_target_ms",
+    about: "SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off",
+    min: 0,
+    max: 3_600_000,
+    default: 0,
+};
+
+const ADMISSION_PERIOD_MS: Knob = Knob {
+    name: "admission_period_ms",
+    about: "how long the admission controller waits for 100 response times before it acts on fewer",
+    min: 10,
+    max: 3_600_000,
+    default: 1000,
+};
+
 const KNOBS: &[Knob] = &[
     READ_THREADS,
     WRITE_THREADS,
     POOLS,
     BATCH,
     SEND_WAIT_MS,
+    THREAD_CONTROLLER,
+    THREAD_PERIOD_MS,
+    THREAD_QUEUE_LEN,
+    THREADS_MAX,
+    THREAD_IDLE_MS,
+    BATCH_CONTROLLER,
+    BATCH_PERIOD_MS,
+    RESPONSE_TARGET_MS,
+    ADMISSION_PERIOD_MS,
     EVENTS_PER_WAIT,
     ACCEPTS_PER_WAKE,
     FILE_CHUNK_KIB,
@@ -107,22 +193,30 @@ fn plan(knobs: &KnobValues, _: usize) -> Plan {
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
-    let has_shared_pool = start.knobs.get(POOLS.name) == 1;
     let mut seats = Vec::new();
     for partition in &mut start.partitions {
-        let pipeline = Arc::new(Pipeline::new(partition.cpus.clone(), has_shared_pool)?);
+        let pipeline = Arc::new(Pipeline::new(partition, &start.knobs)?);
         for (index, worker) in partition.workers.iter_mut().enumerate() {
             worker.cpu = None; // a stage goes where there is room among the partition's CPUs
+            if index != pipeline::ACCEPT {
+                worker.listeners.clear(); // nobody else accepts
+            }
             seats.push((Arc::clone(&pipeline), index));
         }
     }
-    let make = |worker: WorkerStart, seat: Seat| {
-        let (pipeline, index) = &seats[seat.index];
-        make(worker, &seat, pipeline, *index)
-    };
     let pipelines = seats.iter().filter(|(_, index)| *index == 0);
     let pipelines = pipelines.map(|(pipeline, _)| Arc::clone(pipeline)).collect();
-    Ok(Box::new(Staged { loops: Box::new(Loops::start(SPEC.name, start, make)?), pipelines }))
+    let (made, read_threads) = (seats.clone(), start.knobs.get_usize(READ_THREADS.name));
+    let make = move |worker: WorkerStart, seat: Seat| {
+        let (pipeline, index) = &made[seat.index];
+        make(worker, &seat, pipeline, *index)
+    };
+    let failed = move |index: usize, is_replaced: bool| {
+        let (pipeline, index) = &seats[index];
+        pipeline.fail(*index, place_of(*index, read_threads), is_replaced);
+    };
+    let loops = Box::new(Loops::start_related(SPEC.name, start, make, failed)?);
+    Ok(Box::new(Staged { loops, pipelines }))
 }
 
 /// The engine that runs.
@@ -157,7 +251,7 @@ impl Engine for Staged {
     }
 
     fn is_finished(&self) -> bool {
-        self.loops.is_finished()
+        self.loops.is_finished() && self.pipelines.iter().all(|p| p.reserve.is_finished())
     }
 
     fn status(&self) -> Vec<String> {
@@ -165,7 +259,10 @@ impl Engine for Staged {
     }
 
     fn join(self: Box<Self>) -> io::Result<()> {
-        self.loops.join()
+        let joined = self.loops.join();
+        // Those that were added end with the queues they take from.
+        self.pipelines.iter().for_each(|pipeline| pipeline.reserve.join());
+        joined
     }
 }
 
@@ -176,17 +273,20 @@ fn make(
     pipeline: &Arc<Pipeline>,
     index: usize,
 ) -> io::Result<Loop> {
-    let read_threads = seat.knobs.get_usize(READ_THREADS.name);
     match index {
-        0 => Accept::make(start, seat, pipeline),
-        1 => ReadPoll::make(start, seat, pipeline),
-        2 => WritePoll::make(start, seat, pipeline),
+        pipeline::ACCEPT => Accept::make(start, seat, pipeline),
+        pipeline::READ_POLL => ReadPoll::make(start, seat, pipeline),
+        pipeline::WRITE_POLL => WritePoll::make(start, seat, pipeline),
         _ => {
-            let place =
-                if index < SINGLE_THREADS + read_threads { Place::Read } else { Place::Write };
+            let place = place_of(index, seat.knobs.get_usize(READ_THREADS.name));
             Ok(Hand::new(start.worker, seat, pipeline, place).into_loop())
         }
     }
+}
+
+/// What a thread with this number in its partition does that is not alone in its stage.
+fn place_of(index: usize, read_threads: usize) -> Place {
+    if index < SINGLE_THREADS + read_threads { Place::Read } else { Place::Write }
 }
 
 /// What the queues are made of; their model is checked with other parts.

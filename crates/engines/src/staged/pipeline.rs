@@ -2,33 +2,54 @@
 //! they end. It has no thread of its own.
 //!
 //! The read-poll stage is where a connection begins, rests and ends; it ends last, and the others
-//! end with it.
+//! end with it. A stage that fails is replaced: the connections in its hands are lost, those in its
+//! queue are not.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use os::event::Wake;
 use session::{Spares, Worker};
 
 use super::client::{BoxedClient, Place};
+use super::governor::Deeds;
 use super::queue::{Figures, Inbox, Queue};
+use super::reserve::Reserve;
+use crate::{KnobValues, PartitionStart};
 
 /// The stages of one partition, as each of them sees the others.
 pub(super) struct Pipeline {
     read_poll: PollStage,
     write_poll: PollStage,
     /// The threads that read and those that write: the same, if they share one pool.
-    pub(super) read: Arc<Pool>,
-    pub(super) write: Arc<Pool>,
+    read: Arc<Pool>,
+    write: Arc<Pool>,
     pub(super) room: Room,
     /// Requests begin with one worker and end with another, and their buffers travel back.
     spares: Mutex<Spares>,
     cpus: Vec<usize>,
+    /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
+    rate: AtomicU64,
+    /// What controllers have done.
+    pub(super) deeds: Deeds,
+    /// Threads that controllers have started.
+    pub(super) reserve: Reserve,
+    knobs: KnobValues,
     has_accepted_all: AtomicBool,
     is_closed: AtomicBool,
     is_broken: AtomicBool,
+    /// How often a stage has failed.
+    failures: AtomicU64,
 }
+
+/// The numbers of the stages that have one thread each, among those of the partition.
+pub(super) const ACCEPT: usize = 0;
+pub(super) const READ_POLL: usize = 1;
+pub(super) const WRITE_POLL: usize = 2;
+
+/// Not the bits of any rate.
+const NO_RATE: u64 = u64::MAX;
 
 /// A stage that waits in the kernel.
 struct PollStage {
@@ -38,7 +59,14 @@ struct PollStage {
 
 /// A stage that works, or two that share their threads.
 pub(super) struct Pool {
+    pub(super) name: &'static str,
     pub(super) queue: Queue<BoxedClient>,
+    /// How many connections a thread takes at once.
+    pub(super) batch: AtomicUsize,
+    /// Threads that it has all the time.
+    fixed: AtomicUsize,
+    /// Threads that it has for a while.
+    pub(super) added: AtomicUsize,
 }
 
 /// Where the accept stage asks for room for one more connection, and is answered.
@@ -65,21 +93,22 @@ pub(super) struct Outgoing {
     write: Vec<BoxedClient>,
 }
 
-/// Calls its function when it is dropped: however a stage ends, others learn of it.
-pub(super) struct Ending<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for Ending<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
 impl Pipeline {
-    /// Empty stages on those CPUs.
-    pub(super) fn new(cpus: Vec<usize>, has_shared_pool: bool) -> io::Result<Self> {
-        let pool = || Arc::new(Pool { queue: Queue::new() });
-        let read = pool();
-        let write = if has_shared_pool { Arc::clone(&read) } else { pool() };
+    /// Empty stages on the CPUs of a partition.
+    pub(super) fn new(partition: &PartitionStart, knobs: &KnobValues) -> io::Result<Self> {
+        let [readers, writers] =
+            [super::READ_THREADS, super::WRITE_THREADS].map(|knob| knobs.get_usize(knob.name));
+        let pool = |name, fixed| {
+            let batch = AtomicUsize::new(knobs.get_usize(super::BATCH.name));
+            let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
+            Arc::new(Pool { name, queue: Queue::new(), batch, fixed, added })
+        };
+        let (read, write) = if knobs.get(super::POOLS.name) == 1 {
+            let both = pool("read and write", readers + writers);
+            (Arc::clone(&both), both)
+        } else {
+            (pool("read", readers), pool("write", writers))
+        };
         Ok(Self {
             read_poll: PollStage::new()?,
             write_poll: PollStage::new()?,
@@ -92,10 +121,15 @@ impl Pipeline {
                 wake: Wake::new()?,
             },
             spares: Mutex::default(),
-            cpus,
+            cpus: partition.cpus.clone(),
+            rate: AtomicU64::new(NO_RATE),
+            deeds: Deeds::default(),
+            reserve: Reserve::new(Arc::clone(&partition.more)),
+            knobs: knobs.clone(),
             has_accepted_all: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
         })
     }
 
@@ -114,17 +148,38 @@ impl Pipeline {
         self.read_poll.give(clients);
     }
 
-    /// One line for each queue.
+    /// The stages that work: one of them stands for both if they share their threads.
+    pub(super) fn working_places(&self) -> &'static [Place] {
+        if self.has_shared_pool() { &[Place::Read] } else { &[Place::Read, Place::Write] }
+    }
+
+    pub(super) fn has_shared_pool(&self) -> bool {
+        Arc::ptr_eq(&self.read, &self.write)
+    }
+
+    /// The threads of a stage that works.
+    pub(super) fn pool(&self, place: Place) -> &Arc<Pool> {
+        if place == Place::Write { &self.write } else { &self.read }
+    }
+
+    /// How many connections may be accepted a second; none if nobody has said.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let bits = self.rate.load(Ordering::Relaxed);
+        (bits != NO_RATE).then_some(f64::from_bits(bits))
+    }
+
+    pub(super) fn set_rate(&self, per_second: f64) {
+        self.rate.store(per_second.to_bits(), Ordering::Relaxed);
+    }
+
+    /// One line for each queue and one for each controller.
     pub(super) fn status(&self) -> Vec<String> {
-        let is_shared = Arc::ptr_eq(&self.read, &self.write);
         let mut lines = vec![
             show("read-poll", self.read_poll.inbox.figures()),
-            show(if is_shared { "read and write" } else { "read" }, self.read.queue.figures()),
             show("write-poll", self.write_poll.inbox.figures()),
         ];
-        if !is_shared {
-            lines.push(show("write", self.write.queue.figures()));
-        }
+        lines.extend(self.working_places().iter().map(|&place| self.pool(place).show()));
+        lines.extend(self.deeds.lines(self, &self.knobs));
         lines
     }
 
@@ -150,6 +205,7 @@ impl Pipeline {
     pub(super) fn keep_house(&self) {
         self.read.queue.nudge();
         self.write.queue.nudge();
+        self.reserve.keep_house();
     }
 
     /// Asks the read-poll stage to close a connection that rests; it answers at [`Room`].
@@ -164,34 +220,50 @@ impl Pipeline {
         self.read_poll.wake.notify();
     }
 
-    /// To be held by the accept stage.
-    pub(super) fn accepting(&self) -> Ending<impl FnMut() + '_> {
-        Ending(|| {
-            self.has_accepted_all.store(true, Ordering::Release);
-            self.read_poll.wake.notify();
-        })
+    /// Nobody will be accepted any more, and all who were are in the read-poll stage's inbox.
+    pub(super) fn end_accepting(&self) {
+        self.has_accepted_all.store(true, Ordering::Release);
+        self.read_poll.wake.notify();
     }
 
-    /// To be held by a stage between the first and the last. If it ends before its time, what was
-    /// in its hands is lost.
-    pub(super) fn working(&self) -> Ending<impl FnMut() + '_> {
-        Ending(|| {
-            if !self.is_closed() {
-                self.is_broken.store(true, Ordering::Release);
-                self.read_poll.wake.notify();
+    /// The read-poll stage ends, and so do all. If it has failed for good connections are on their
+    /// way still, and have nowhere to go.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        for queue in [&self.read.queue, &self.write.queue] {
+            queue.close();
+            queue.clear();
+        }
+        self.read_poll.inbox.close();
+        self.write_poll.inbox.close();
+        self.write_poll.wake.notify();
+        self.room.wake.notify();
+    }
+
+    /// A thread of a stage has failed, and what was in its hands is gone: the accept stage, one of
+    /// those that poll, or one that works. If no other goes on in its place everybody ends.
+    pub(super) fn fail(&self, stage: usize, place: Place, is_replaced: bool) {
+        if !is_replaced {
+            let is_last = match stage {
+                ACCEPT | READ_POLL | WRITE_POLL => true,
+                _ => self.pool(place).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
+            };
+            self.is_broken.fetch_or(is_last, Ordering::Release);
+            match stage {
+                ACCEPT => self.end_accepting(),
+                READ_POLL => self.close(),
+                _ => {}
             }
-        })
+        }
+        self.lose();
+        self.room.wake.notify();
     }
 
-    /// To be held by the read-poll stage: when it ends, all do.
-    pub(super) fn closing(&self) -> Ending<impl FnMut() + '_> {
-        Ending(|| {
-            self.is_closed.store(true, Ordering::Release);
-            self.read.queue.close();
-            self.write.queue.close();
-            self.write_poll.wake.notify();
-            self.room.wake.notify();
-        })
+    /// Has berths given up whose connections are gone.
+    pub(super) fn lose(&self) {
+        self.failures.fetch_add(1, Ordering::Release);
+        self.read_poll.wake.notify();
+        self.write_poll.wake.notify();
     }
 
     /// Whether nobody will be accepted any more. All who were are in the read-poll stage's inbox
@@ -204,9 +276,14 @@ impl Pipeline {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether a stage has ended before its time: then some connections will not come back.
+    /// Whether a stage has nobody any more: then nobody can be served.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
+    }
+
+    /// How often a stage has failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
     }
 }
 
@@ -219,6 +296,18 @@ impl PollStage {
         if self.inbox.push(clients) {
             self.wake.notify();
         }
+    }
+}
+
+impl Pool {
+    pub(super) fn threads(&self) -> usize {
+        self.fixed.load(Ordering::Relaxed) + self.added.load(Ordering::Relaxed)
+    }
+
+    fn show(&self) -> String {
+        let (threads, batch) = (self.threads(), self.batch.load(Ordering::Relaxed));
+        let queue = show(self.name, self.queue.figures());
+        format!("{queue}; {threads} threads take {batch} at once")
     }
 }
 

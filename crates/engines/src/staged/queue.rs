@@ -128,6 +128,12 @@ impl<T> Queue<T> {
         self.filled.notify_all();
     }
 
+    /// Drops all that is in it.
+    pub(super) fn clear(&self) {
+        let items = std::mem::take(&mut self.lock().items);
+        drop(items); // what that costs is not paid under the lock
+    }
+
     pub(super) fn figures(&self) -> Figures {
         let state = self.lock();
         Figures { len: state.items.len(), ..state.figures }
@@ -180,22 +186,30 @@ struct InboxState<T> {
     items: Vec<T>,
     /// Whether the owner looks only after it is woken.
     is_asleep: bool,
+    is_closed: bool,
     figures: Figures,
 }
 
 impl<T> Inbox<T> {
     pub(super) fn new() -> Self {
         let figures = Figures::default();
-        Self { state: Mutex::new(InboxState { items: Vec::new(), is_asleep: false, figures }) }
+        let (is_asleep, is_closed) = (false, false);
+        Self { state: Mutex::new(InboxState { items: Vec::new(), is_asleep, is_closed, figures }) }
     }
 
-    /// Adds all of `items`. Returns whether the owner must be woken to see them.
+    /// Adds all of `items`. Returns whether the owner must be woken to see them. What is put into a
+    /// closed inbox is dropped.
     #[must_use]
     pub(super) fn push(&self, items: &mut Vec<T>) -> bool {
         if items.is_empty() {
             return false;
         }
         let mut state = self.lock();
+        if state.is_closed {
+            drop(state);
+            items.clear();
+            return false;
+        }
         state.items.append(items);
         state.figures.longest = state.figures.longest.max(state.items.len());
         std::mem::replace(&mut state.is_asleep, false)
@@ -210,6 +224,15 @@ impl<T> Inbox<T> {
             state.figures.batches += 1;
             state.figures.taken += batch.len() as u64;
         }
+    }
+
+    /// Ends it, and drops all that is in it: its owner has ended.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        drop(items);
     }
 
     /// Asks whether the owner may sleep: only if there is nothing. From then on whoever adds

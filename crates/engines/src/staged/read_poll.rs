@@ -11,6 +11,7 @@ use session::{Op, Tick, Worker};
 
 use super::berths::{Berths, For, Moored, Told};
 use super::client::{BoxedClient, Place};
+use super::governor::Governor;
 use super::pipeline::{Outgoing, Pipeline};
 use crate::WorkerStart;
 use crate::parts::clock::read_clock;
@@ -25,6 +26,10 @@ pub(super) struct ReadPoll {
     pipeline: Arc<Pipeline>,
     arrivals: Vec<BoxedClient>,
     outgoing: Outgoing,
+    /// The controllers, if any are switched on.
+    governor: Option<Governor>,
+    /// Failures of stages whose lost connections were counted off.
+    failures: u64,
     is_draining: bool,
     is_aborting: bool,
 }
@@ -48,6 +53,8 @@ impl ReadPoll {
             pipeline: Arc::clone(pipeline),
             arrivals: Vec::new(),
             outgoing: Outgoing::default(),
+            governor: Governor::new(seat, pipeline, Tick(os::clock::now())),
+            failures: pipeline.failures(),
             is_draining: false,
             is_aborting: false,
         };
@@ -56,7 +63,6 @@ impl ReadPoll {
 
     fn run(mut self) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        let _ending = pipeline.closing();
         pipeline.stay_on_cpus()?;
         read_clock(&mut self.worker);
         while !self.is_over() {
@@ -69,8 +75,12 @@ impl ReadPoll {
             self.expire();
             self.obey();
             self.make_room();
+            if let Some(governor) = &mut self.governor {
+                governor.look(self.worker.now());
+            }
             self.outgoing.flush(&pipeline);
         }
+        pipeline.close();
         Ok(())
     }
 
@@ -101,9 +111,9 @@ impl ReadPoll {
     #[inline]
     fn receive_one(&mut self, mut client: BoxedClient) {
         let is_new = client.berths[For::Reading as usize].is_none();
-        if is_new {
+        // Those that are not new have a berth, unless that was lost with a stage that failed.
+        if self.berths.admit(&mut client) {
             self.worker.counters.connections_open.add(1);
-            self.berths.admit(&mut client);
         }
         if self.is_draining {
             client.drain();
@@ -111,6 +121,11 @@ impl ReadPoll {
         // Whoever was just accepted has probably sent a request: no need to ask first.
         if is_new && client.place() == Place::Read && !self.is_aborting {
             return self.send_on(client, Place::Read);
+        }
+        if let Some(governor) = &mut self.governor
+            && std::mem::take(&mut client.is_answered)
+        {
+            governor.note(self.worker.now().since(client.since));
         }
         self.settle(client);
     }
@@ -148,7 +163,7 @@ impl ReadPoll {
         client.connection.close(&mut self.worker);
         self.berths.release(&mut client);
         self.worker.counters.connections_open.subtract(1);
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        client.counted = None;
         if client.berths[For::Writing as usize].is_some() {
             client.is_over = true;
             self.outgoing.add(client, Place::WritePoll); // it has a berth there to give up
@@ -171,11 +186,25 @@ impl ReadPoll {
                 self.settle(client);
             }
         }
-        if !self.is_aborting && self.shared.abort.load(Ordering::Acquire) {
+        let failures = self.pipeline.failures();
+        if std::mem::replace(&mut self.failures, failures) != failures {
+            self.count_lost();
+        }
+        let is_to_abort = self.shared.abort.load(Ordering::Acquire) || self.pipeline.is_broken();
+        if !self.is_aborting && is_to_abort {
             self.is_aborting = true;
             // Who waits for a client in a system call goes on.
             self.berths.shut_down_all();
             self.berths.take_all().into_iter().for_each(|client| self.close(client));
+        }
+    }
+
+    /// Counts connections off that were lost with a stage that failed.
+    fn count_lost(&mut self) {
+        let lost = self.berths.clear_lost();
+        self.worker.counters.connections_open.subtract(lost as u64);
+        if lost > 0 {
+            self.shared.tell(format!("{lost} connections ended with a stage that failed"));
         }
     }
 
@@ -197,7 +226,7 @@ impl ReadPoll {
         }
         let is_empty =
             self.berths.len() == 0 && self.pipeline.inbox(Place::ReadPoll).figures().len == 0;
-        // What a stage lost that has failed is not waited for.
+        // What waits for a stage that has failed is not waited for.
         is_empty || (self.is_aborting && self.pipeline.is_broken())
     }
 
@@ -205,7 +234,21 @@ impl ReadPoll {
     fn timeout_ms(&self) -> Option<u32> {
         let now = self.worker.now();
         let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
-        let next = [self.berths.next_look(), housekeeping].into_iter().flatten().min()?;
+        let governor = self.governor.as_ref().and_then(Governor::next_look);
+        let looks = [self.berths.next_look(), housekeeping, governor];
+        let next = looks.into_iter().flatten().min()?;
         Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+}
+
+impl Drop for ReadPoll {
+    /// There are berths left only if it fails, or ends with one that has. Whoever lies at one ends
+    /// with it; who is away comes back to the next.
+    fn drop(&mut self) {
+        self.worker.counters.connections_open.subtract(self.berths.len() as u64);
+        let lost = self.berths.take_all().len();
+        if lost > 0 {
+            self.shared.tell(format!("{lost} connections ended with the read-poll stage"));
+        }
     }
 }

@@ -1,7 +1,10 @@
-//! The queues alone; in all orders of threads they are tried in `tests/model.rs`.
+//! The queues alone; in all orders of threads they are tried in `tests/model.rs`. Stages that fail
+//! are in `tests/failures.rs`.
 
+mod failures;
 mod model;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::queue::{Figures, Inbox, Queue, Taken};
@@ -59,4 +62,17 @@ fn an_inbox_rings_only_for_those_who_sleep() {
     inbox.take(&mut batch);
     assert_eq!(batch, [2, 3]);
     assert_eq!(inbox.figures(), Figures { len: 0, longest: 2, batches: 2, taken: 3 });
+}
+
+#[test]
+fn what_is_in_a_closed_inbox_is_dropped() {
+    let (inbox, item) = (Inbox::new(), Rc::new(()));
+    let _ = inbox.push(&mut vec![Rc::clone(&item)]);
+    inbox.close();
+    assert!(!inbox.push(&mut vec![Rc::clone(&item)]), "nobody is woken");
+    assert_eq!(Rc::strong_count(&item), 1);
+    let queue = Queue::new();
+    queue.push(&mut vec![Rc::clone(&item)]);
+    queue.clear();
+    assert_eq!(Rc::strong_count(&item), 1);
 }

@@ -24,6 +24,8 @@ pub(super) struct WritePoll {
     pipeline: Arc<Pipeline>,
     arrivals: Vec<BoxedClient>,
     outgoing: Outgoing,
+    /// Failures of stages whose lost connections were looked for.
+    failures: u64,
 }
 
 impl WritePoll {
@@ -42,13 +44,13 @@ impl WritePoll {
             pipeline: Arc::clone(pipeline),
             arrivals: Vec::new(),
             outgoing: Outgoing::default(),
+            failures: pipeline.failures(),
         };
         Ok(Box::new(move || stage.run()))
     }
 
     fn run(mut self) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        let _ending = pipeline.working();
         pipeline.stay_on_cpus()?;
         read_clock(&mut self.worker);
         while !pipeline.is_closed() {
@@ -85,7 +87,8 @@ impl WritePoll {
         self.arrivals = arrivals;
     }
 
-    fn moor(&mut self, client: BoxedClient) {
+    fn moor(&mut self, mut client: BoxedClient) {
+        self.berths.admit(&mut client);
         match self.berths.moor(client) {
             Moored::Waiting => {}
             Moored::Ready(client) => self.outgoing.add(client, Place::Write),
@@ -108,7 +111,11 @@ impl WritePoll {
     /// On the last word everybody goes to where connections end. Until then responses under way
     /// are finished: the stages that they meet next tell them that they are the last.
     fn obey(&mut self) {
-        if self.shared.abort.load(Ordering::Acquire) {
+        let failures = self.pipeline.failures();
+        if std::mem::replace(&mut self.failures, failures) != failures {
+            self.berths.clear_lost();
+        }
+        if self.shared.abort.load(Ordering::Acquire) || self.pipeline.is_broken() {
             for client in self.berths.take_all() {
                 self.outgoing.add(client, Place::ReadPoll);
             }

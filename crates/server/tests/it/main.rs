@@ -15,6 +15,7 @@ mod processes;
 mod rings;
 mod serving;
 mod shared_cache;
+mod staged;
 mod stopping;
 mod tasks;
 mod under_test;

@@ -1,0 +1,225 @@
+//! SEDA's controllers at work: measures at intervals, asks the rules of `controllers.rs`, and acts.
+//! It runs in the read-poll stage, which every request leaves and comes back to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use session::Tick;
+
+use super::controllers::{
+    AdmissionController, BatchController, RATE_MAX, SAMPLES_MAX, ThreadController,
+};
+use super::pipeline::Pipeline;
+use super::reserve::Reserve;
+use crate::knobs::KnobValues;
+use crate::parts::loops::Seat;
+
+/// The controllers that are switched on.
+pub(super) struct Governor {
+    pipeline: Arc<Pipeline>,
+    seat: Seat,
+    threads: Option<Periodic<ThreadController>>,
+    batches: Option<Periodic<Vec<BatchController>>>,
+    admission: Option<Periodic<AdmissionController>>,
+    response_times_us: Vec<u64>,
+    /// What each stage that works had taken at the last look, for its throughput.
+    taken: Vec<u64>,
+}
+
+/// A controller and when it is asked.
+struct Periodic<C> {
+    rule: C,
+    every_ms: u64,
+    last: Tick,
+}
+
+impl<C> Periodic<C> {
+    fn due(&self) -> Tick {
+        self.last.plus_ms(self.every_ms)
+    }
+
+    /// The seconds since the last time, if it is time again.
+    fn is_due(&mut self, now: Tick) -> Option<f64> {
+        (now >= self.due()).then(|| now.since(std::mem::replace(&mut self.last, now)) as f64 / 1e6)
+    }
+}
+
+impl Governor {
+    /// The controllers that the knobs switch on; none if they are all off.
+    pub(super) fn new(seat: &Seat, pipeline: &Arc<Pipeline>, now: Tick) -> Option<Self> {
+        let knobs = &seat.knobs;
+        let On { threads, batches, admission } = On::of(knobs);
+        if !(threads || batches || admission) {
+            return None;
+        }
+        let every_ms = |name| knobs.get(name);
+        let places = pipeline.working_places().len();
+        let threads = threads.then(|| Periodic {
+            rule: ThreadController {
+                queue_len_min: knobs.get_usize(super::THREAD_QUEUE_LEN.name),
+                threads_max: knobs.get_usize(super::THREADS_MAX.name),
+            },
+            every_ms: every_ms(super::THREAD_PERIOD_MS.name),
+            last: now,
+        });
+        let batches = batches.then(|| Periodic {
+            rule: vec![BatchController::new(knobs.get_usize(super::BATCH.name)); places],
+            every_ms: every_ms(super::BATCH_PERIOD_MS.name),
+            last: now,
+        });
+        let admission = admission.then(|| Periodic {
+            rule: AdmissionController::new(knobs.get(super::RESPONSE_TARGET_MS.name)),
+            every_ms: every_ms(super::ADMISSION_PERIOD_MS.name),
+            last: now,
+        });
+        if admission.is_some() {
+            pipeline.set_rate(RATE_MAX);
+        }
+        Some(Self {
+            pipeline: Arc::clone(pipeline),
+            seat: seat.clone(),
+            threads,
+            batches,
+            admission,
+            response_times_us: Vec::with_capacity(SAMPLES_MAX),
+            taken: vec![0; places],
+        })
+    }
+
+    /// Takes note of how long a request took.
+    #[inline]
+    pub(super) fn note(&mut self, response_time_us: u64) {
+        if self.admission.is_some() && self.response_times_us.len() < SAMPLES_MAX {
+            self.response_times_us.push(response_time_us);
+        }
+    }
+
+    /// Asks the controllers whose time it is.
+    pub(super) fn look(&mut self, now: Tick) {
+        self.add_threads(now);
+        self.size_batches(now);
+        self.admit(now);
+    }
+
+    /// When [`Governor::look`] is worth calling again.
+    pub(super) fn next_look(&self) -> Option<Tick> {
+        let threads = self.threads.as_ref().map(Periodic::due);
+        let batches = self.batches.as_ref().map(Periodic::due);
+        let admission = self.admission.as_ref().map(Periodic::due);
+        [threads, batches, admission].into_iter().flatten().min()
+    }
+
+    fn add_threads(&mut self, now: Tick) {
+        let Some(periodic) = &mut self.threads else { return };
+        if periodic.is_due(now).is_none() {
+            return;
+        }
+        for &place in self.pipeline.working_places() {
+            let pool = self.pipeline.pool(place);
+            if periodic.rule.wants_another(pool.queue.figures().len, pool.threads()) {
+                let deeds = &self.pipeline.deeds;
+                match Reserve::add(&self.pipeline, &self.seat, place) {
+                    Ok(()) => count(&deeds.threads_added),
+                    Err(_) => count(&deeds.threads_refused), // until the next time
+                }
+            }
+        }
+    }
+
+    fn size_batches(&mut self, now: Tick) {
+        let Some(periodic) = &mut self.batches else { return };
+        let Some(seconds) = periodic.is_due(now) else { return };
+        let places = self.pipeline.working_places().iter();
+        for ((&place, rule), before) in places.zip(&mut periodic.rule).zip(&mut self.taken) {
+            let pool = self.pipeline.pool(place);
+            let taken = pool.queue.figures().taken;
+            let taken_since = taken - std::mem::replace(before, taken);
+            if taken_since == 0 {
+                continue; // without work there is nothing to learn
+            }
+            let batch = rule.observe(taken_since as f64 / seconds.max(1e-6));
+            if pool.batch.swap(batch, Ordering::Relaxed) != batch {
+                count(&self.pipeline.deeds.batches_changed);
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Tick) {
+        let Some(periodic) = &mut self.admission else { return };
+        if self.response_times_us.len() >= SAMPLES_MAX {
+            periodic.last = now;
+        } else if periodic.is_due(now).is_none() {
+            return;
+        }
+        let deeds = &self.pipeline.deeds;
+        let before = self.pipeline.rate();
+        let rate = periodic.rule.observe(&mut self.response_times_us);
+        self.response_times_us.clear();
+        self.pipeline.set_rate(rate);
+        deeds.percentile_us.store(periodic.rule.percentile_us() as u64, Ordering::Relaxed);
+        if before.is_some_and(|before| rate < before) {
+            count(&deeds.rate_lowered);
+        } else if before.is_some_and(|before| rate > before) {
+            count(&deeds.rate_raised);
+        }
+    }
+}
+
+/// Which controllers the knobs switch on.
+struct On {
+    threads: bool,
+    batches: bool,
+    admission: bool,
+}
+
+impl On {
+    fn of(knobs: &KnobValues) -> Self {
+        Self {
+            threads: knobs.get(super::THREAD_CONTROLLER.name) == 1,
+            batches: knobs.get(super::BATCH_CONTROLLER.name) == 1,
+            admission: knobs.get(super::RESPONSE_TARGET_MS.name) > 0,
+        }
+    }
+}
+
+/// What the controllers have done, for whoever watches.
+#[derive(Default)]
+pub(super) struct Deeds {
+    threads_added: AtomicU64,
+    threads_refused: AtomicU64,
+    batches_changed: AtomicU64,
+    rate_raised: AtomicU64,
+    rate_lowered: AtomicU64,
+    percentile_us: AtomicU64,
+    /// How often somebody had to wait at a listener for want of a token.
+    pub(super) rests: AtomicU64,
+}
+
+impl Deeds {
+    /// A line for each controller that is on. What batches are now is in the lines of the queues.
+    pub(super) fn lines(&self, pipeline: &Pipeline, knobs: &KnobValues) -> Vec<String> {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let On { threads, batches, admission } = On::of(knobs);
+        let threads = threads.then(|| {
+            let (added, refused) = (of(&self.threads_added), of(&self.threads_refused));
+            let ended = pipeline.reserve.ended();
+            format!("thread controller: {added} added, {ended} ended, {refused} not to be had")
+        });
+        let batches =
+            batches.then(|| format!("batching controller: {} changes", of(&self.batches_changed)));
+        let admission = admission.then(|| {
+            let rate = pipeline.rate().unwrap_or(RATE_MAX);
+            let (raised, lowered) = (of(&self.rate_raised), of(&self.rate_lowered));
+            let (rests, percentile_ms) = (of(&self.rests), of(&self.percentile_us) as f64 / 1e3);
+            format!(
+                "admission controller: {rate:.1} connections a second ({raised} raised, {lowered} \
+                 lowered), {rests} rests; 9 of 10 responses within {percentile_ms:.1} ms"
+            )
+        });
+        [threads, batches, admission].into_iter().flatten().collect()
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
