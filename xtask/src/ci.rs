@@ -13,7 +13,8 @@ use crate::tools::{
 const HELP: &str = "\
 cargo xtask ci [--long]
 
-  --long   also: a minute of each fuzz target, Miri on the pure crates, all benchmarks
+  --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
+           engines, all benchmarks
 ";
 
 /// When a step runs.
@@ -37,6 +38,10 @@ struct Step {
     environment: &'static [(&'static str, &'static str)],
     needs: &'static [Tool],
 }
+
+/// Engines in which threads share data.
+const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,threads,thread-pool,\
+                                tasks";
 
 const STEPS: &[Step] = &[
     step("fmt", When::Always, "cargo fmt --all --check", &[]),
@@ -78,6 +83,21 @@ const STEPS: &[Step] = &[
             "miri",
             When::Long,
             "cargo +nightly miri test --package http1 --package site --lib",
+            &[NIGHTLY, MIRI],
+        )
+    },
+    Step {
+        // Fibers change stacks, which the sanitizer cannot follow.
+        environment: &[
+            ("RUSTFLAGS", "-Zsanitizer=thread"),
+            ("ROPEWALK_TEST_ENGINES", THREADED_ENGINES),
+        ],
+        ..step(
+            "tsan",
+            When::Long,
+            "cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu \
+             --target-dir target/tsan --package engines --package server --lib --test storm \
+             -- --skip fibers",
             &[NIGHTLY, MIRI],
         )
     },
@@ -261,6 +281,7 @@ mod tests {
             assert_eq!(names.len(), due);
             assert!(names.contains(&"fuzz"));
             assert_eq!(names.contains(&"miri"), long);
+            assert_eq!(names.contains(&"tsan"), long);
         }
     }
 

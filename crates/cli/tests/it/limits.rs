@@ -80,6 +80,7 @@ fn everybody_is_served_in_turn() {
     }
     for spec in engines::ENGINES {
         let check = |descriptors: usize, clients: usize| {
+            println!("{} with {descriptors}", spec.name); // shown if one of them waits in vain
             let answered = survives_a_crowd(descriptors, clients, spec.name, AS_MANY_AS_FIT);
             let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
             assert!(all, "{}: {answered} of {clients} with {descriptors}", spec.name);

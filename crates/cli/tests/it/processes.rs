@@ -83,7 +83,9 @@ fn worker_processes_end_when_the_supervisor_is_killed() {
 /// A server that forks, with what it consists of: the worker process, its master, and theirs.
 fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
     directory.file("index.html", "<h1>Rope</h1>");
-    let server = ServerProcess::of(directory.path(), &["--engine", "processes"]);
+    // One that is busy does not call for another.
+    let settings = ["--engine", "processes", "--set", "engine.knobs.spare_min=1"];
+    let server = ServerProcess::of(directory.path(), &settings);
     assert_eq!(server.status("/"), 200);
     let workers = children(server.pid());
     let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();

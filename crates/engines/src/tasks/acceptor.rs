@@ -2,15 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use os::epoll::{Epoll, EventBuffer};
+use os::socket::{Readiness, wait_ready};
 use session::Connection;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
@@ -55,13 +56,10 @@ impl Drop for Acceptor {
     }
 }
 
-/// A listener, watched by the runtime for arrivals and by itself for whether anybody waits now:
-/// the runtime tells of an arrival only once.
+/// A listener, watched by the runtime, which tells of an arrival only once.
 struct Queue {
     arrivals: AsyncFd<OwnedFd>,
     listeners: Listeners,
-    now: Epoll,
-    events: EventBuffer,
 }
 
 impl Acceptor {
@@ -151,28 +149,14 @@ impl Acceptor {
 
 impl Queue {
     fn new(listener: OwnedFd) -> io::Result<Self> {
-        let arrivals = listener.try_clone()?;
-        let interest = tokio::io::Interest::READABLE;
-        let (now, listeners) = (Epoll::new()?, Listeners::new(vec![listener], false));
-        listeners.watch(&now)?;
-        Ok(Self {
-            arrivals: super::watch(arrivals, interest)?,
-            listeners,
-            now,
-            events: EventBuffer::with_capacity(1),
-        })
+        let arrivals = super::watch(listener.try_clone()?, Interest::READABLE)?;
+        Ok(Self { arrivals, listeners: Listeners::new(vec![listener], false) })
     }
 
-    /// Whether nobody waits.
-    fn is_empty(&mut self) -> io::Result<bool> {
-        Ok(self.now.wait(&mut self.events, Some(0))? == 0)
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // A socket that was inherited is still open elsewhere, and would be reported for ever.
-        self.listeners.close(&self.now);
+    /// Whether nobody waits. The socket itself is asked: another epoll set may hear of an arrival a
+    /// moment after the runtime's did, and to sleep on its word would be to sleep for ever.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(!wait_ready(self.arrivals.get_ref().as_fd(), Readiness::Readable, 0)?)
     }
 }
 

@@ -17,8 +17,9 @@ const REQUESTS_PER_SESSION: usize = 7;
 const THINK: &str = "0.343";
 const QUICK_THINK: &str = "0.05";
 
-/// For connections to be opened, also those that are needed while the server is held up; longer than
-/// a session, so that as many end in the window as begin; and what is enough to see that it works.
+/// For connections to be opened, also those that are needed while the server is held up; longer
+/// than a session, so that as many end in the window as begin; and what is enough to see that it
+/// works.
 const WARM_UP: Duration = Duration::from_millis(3000);
 const QUICK_WARM_UP: Duration = Duration::from_millis(500);
 
