@@ -22,6 +22,7 @@ mod staged;
 mod tasks;
 mod thread_pool;
 mod threads;
+mod threads_direct;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,6 +38,7 @@ pub static ENGINES: &[EngineSpec] = &[
     event_loop::SPEC,
     event_loop_helpers::SPEC,
     threads::SPEC,
+    threads_direct::SPEC,
     thread_pool::SPEC,
     event_loop_copies::SPEC,
     event_loop_shared_listener::SPEC,

@@ -12,75 +12,20 @@
 
 use std::io;
 
-use crate::knobs::{Knob, KnobValues};
-use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
-use crate::parts::blocking::{self, RECEIVE_BYTES};
-use crate::parts::crew::{CrewPlan, ThreadCrew};
-use crate::parts::loops::Loops;
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
+use crate::parts::{blocking, thread_each};
+use crate::{Engine, EngineSpec, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "threads",
     family: "kernel threads",
     paper: "thread per connection (Knot on NPTL: Geneves 2012, section II.A)",
     about: "a kernel thread for each connection, in calls that block",
-    knobs: KNOBS,
+    knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
-    plan,
+    plan: thread_each::plan,
     start,
 };
 
-const SPAWN: Knob = Knob {
-    name: "spawn",
-    about: "threads started before connections come, and as many spare ones kept; 0 on demand",
-    min: 0,
-    max: 100_000,
-    default: 32,
-};
-
-const THREADS_MAX: Knob = Knob {
-    name: "threads_max",
-    about: "connections served at once, each by a thread; 0 means as many as may be open",
-    min: 0,
-    max: 1_000_000,
-    default: 0,
-};
-
-const STACK_KIB: Knob = Knob {
-    name: "stack_kib",
-    about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
-    min: 64,
-    max: 65_536,
-    default: 128,
-};
-
-const KNOBS: &[Knob] = &[SPAWN, THREADS_MAX, STACK_KIB, ACCEPTS_PER_WAKE];
-
-/// The one worker is the acceptor; threads share others.
-fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan { processes: None, workers: 1, listeners_per_worker: true }
-}
-
-fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
-    let threads_max = match start.knobs.get_usize(THREADS_MAX.name) {
-        0 => usize::MAX,
-        most => most,
-    };
-    let premises = Premises::of_each(&mut start);
-    let loops = Loops::start(SPEC.name, start, |worker, seat| {
-        let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
-        Acceptor::make(worker, &seat, premises, threads_max, |house, _| {
-            let plan = CrewPlan {
-                name: SPEC.name,
-                spare: seat.knobs.get_usize(SPAWN.name),
-                threads_max: house.connections_max(),
-                yields_after_ms: None,
-                stack_bytes: seat.knobs.get_usize(STACK_KIB.name) * 1024,
-                buffer_bytes: RECEIVE_BYTES,
-                serve: blocking::serve,
-            };
-            ThreadCrew::new(house, plan)
-        })
-    });
-    Ok(Box::new(loops?))
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    thread_each::start(SPEC.name, start, blocking::serve)
 }

@@ -5,13 +5,14 @@
 
 use std::net::SocketAddr;
 
-use http1::{BodyFraming, BodySkipper, Head, Parsed};
+use http1::{Head, Parsed};
 use site::resource::FileRef;
 
-use crate::access_log::Record;
+use crate::after::After;
 use crate::exchange::{Exchange, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
+use crate::respond::{Prepared, Response};
 use crate::worker::{Tick, Worker};
 
 /// What a driver does next for a connection.
@@ -91,7 +92,7 @@ enum State {
 
 /// One client connection.
 pub struct Connection {
-    pub(crate) exchange: Option<Box<Exchange>>,
+    exchange: Option<Box<Exchange>>,
     peer: SocketAddr,
     deadline: Tick,
     /// When the head under way began; for its minimum rate.
@@ -102,22 +103,11 @@ pub struct Connection {
     lingered: u32,
     state: State,
     /// What becomes of the connection after the response under way.
-    pub(crate) after: After,
+    after: After,
     /// Whether to close at the next opportunity.
     is_draining: bool,
     /// Whether the client has shut its side down.
     is_at_end: bool,
-}
-
-/// What becomes of a connection after a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    /// It waits for the next request.
-    KeepAlive,
-    /// It is closed: the client asked for it and sends no more.
-    Close,
-    /// It is closed, but the client may still be sending.
-    Linger,
 }
 
 impl Connection {
@@ -203,7 +193,8 @@ impl Connection {
     /// Reports the answer to a job. An answer that comes too late is dropped.
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
         if self.state == State::Waiting && id == self.job {
-            self.job_done(w, done);
+            let prepared = self.response(w).job_done(w, done);
+            self.follow(w, prepared);
         }
     }
 
@@ -265,7 +256,7 @@ impl Connection {
         self.state = State::Closed { reset: false };
         if let Some(exchange) = self.exchange.take() {
             if exchange.draft.status != 0 {
-                self.record(w, &exchange);
+                exchange.record(w, self.peer);
             }
             w.give_exchange(exchange);
         }
@@ -327,29 +318,43 @@ impl Connection {
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
-        self.after = match (head.keep_alive, is_last) {
-            (false, _) => After::Close,
-            (true, true) => After::Linger,
-            (true, false) => After::KeepAlive,
-        };
-        if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {
-            self.plan_body(w, head);
+        let (after, body) = After::of(head, is_last, &w.limits);
+        self.after = after;
+        let mut response = self.response(w);
+        if body.is_some() {
+            response.exchange.skipper = body;
         }
-        self.respond(w, bytes, head);
+        let prepared = response.respond(w, bytes, head);
+        self.follow(w, prepared);
     }
 
-    /// An unwanted body is dropped if it is small, so that the connection can go on. A client that
-    /// waits for `100 Continue` may never send it: then the final status and a close are the only
-    /// framing that both sides agree on (RFC 9110 §10.1.1).
-    fn plan_body(&mut self, w: &mut Worker, head: &Head<'_>) {
-        let too_large =
-            matches!(head.body, BodyFraming::Length(n) if n > w.limits.unread_body_bytes_max);
-        if too_large || head.expectation != http1::Expectation::None {
-            self.after = After::Linger;
-            return;
-        }
+    /// The response under way, to be prepared.
+    #[inline]
+    fn response(&mut self, w: &mut Worker) -> Response<'_> {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        exchange.skipper = Some(BodySkipper::new(head.body));
+        Response { exchange, after: &mut self.after }
+    }
+
+    /// Answers bytes that are no request, or a request that will never be complete.
+    fn refuse(&mut self, w: &mut Worker, status: u16, reason: &str) {
+        let prepared = self.response(w).refuse(w, status, reason);
+        self.follow(w, prepared);
+    }
+
+    /// What follows from what was prepared.
+    #[inline]
+    fn follow(&mut self, w: &Worker, prepared: Prepared) {
+        match prepared {
+            Prepared::Bytes => {
+                self.state = State::Writing;
+                self.deadline = w.now().plus_ms(w.limits.write_ms);
+            }
+            Prepared::Job => self.state = State::Working,
+            Prepared::Nothing => {
+                w.counters.bodies_cut_short.add(1);
+                self.state = State::Closed { reset: true };
+            }
+        }
     }
 
     /// Drops what has arrived of an unwanted body. Returns whether all of it is gone.
@@ -398,8 +403,13 @@ impl Connection {
     #[inline]
     fn advance(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
-        if !matches!(exchange.then, Then::Finish) && self.refill() {
-            return;
+        if !matches!(exchange.then, Then::Finish) {
+            match (Response { exchange, after: &mut self.after }).refill() {
+                // The deadline of a response of many parts is that of its progress.
+                Some(Prepared::Bytes) => return,
+                Some(prepared) => return self.follow(w, prepared),
+                None => {}
+            }
         }
         self.finish(w);
     }
@@ -408,7 +418,7 @@ impl Connection {
     #[inline]
     fn finish(&mut self, w: &mut Worker) {
         let Some(mut exchange) = self.exchange.take() else { return };
-        self.record(w, &exchange);
+        exchange.record(w, self.peer);
         let skipper = exchange.skipper.take();
         let is_simple = skipper.is_none() && exchange.unread().is_empty();
         if self.after != After::KeepAlive {
@@ -491,54 +501,5 @@ impl Connection {
     fn stash(&mut self, w: &mut Worker, bytes: &[u8]) {
         let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
         exchange.keep(bytes);
-    }
-
-    /// A response is prepared: send it.
-    #[inline]
-    pub(crate) fn write(&mut self, w: &Worker) {
-        self.state = State::Writing;
-        self.deadline = w.now().plus_ms(w.limits.write_ms);
-    }
-
-    /// A job is prepared: have it run.
-    pub(crate) fn work(&mut self) {
-        self.state = State::Working;
-    }
-
-    /// Gives up on a response whose head is sent: the only honest end is a broken connection.
-    pub(crate) fn break_off(&mut self, w: &Worker) {
-        w.counters.bodies_cut_short.add(1);
-        self.state = State::Closed { reset: true };
-    }
-
-    /// Counts a response, and records it if there is a log.
-    #[inline]
-    fn record(&self, w: &mut Worker, exchange: &Exchange) {
-        let draft = exchange.draft;
-        w.counters.requests.add(1);
-        w.counters.body_bytes.add(draft.body_bytes);
-        let class = usize::from(draft.status / 100).clamp(1, 5);
-        w.counters.responses[class - 1].add(1);
-        let (unix_us, duration_us) = (w.unix_us(), w.now().since(draft.started));
-        let limits = w.limits.head;
-        let Some(log) = &mut w.log else { return };
-        let head = match http1::parse_head(&exchange.head, 0, &limits) {
-            Ok(Parsed::Complete(head)) => Some(head),
-            _ => None,
-        };
-        let head = head.as_ref();
-        log.record(&Record {
-            peer: self.peer,
-            unix_us,
-            method: head.map_or(&[], |h| h.method_bytes),
-            target: head.map_or(&[], |h| h.target_bytes),
-            version: if draft.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
-            host: head.and_then(|h| h.host),
-            status: draft.status,
-            body_bytes: draft.body_bytes,
-            referer: head.and_then(|h| h.field(http1::FieldName::Referer)),
-            user_agent: head.and_then(|h| h.field(http1::FieldName::UserAgent)),
-            duration_us,
-        });
     }
 }

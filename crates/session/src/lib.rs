@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod after;
 mod beyond;
 mod connection;
 mod counters;
@@ -29,14 +30,18 @@ mod job;
 mod limits;
 mod listings;
 mod partial;
+mod reply;
 mod respond;
 mod worker;
 
 pub use access_log::{AccessLog, Record};
+pub use after::After;
 pub use beyond::{Beyond, Stamp};
 pub use connection::{Connection, Op, Phase};
 pub use counters::{Counter, Counters};
 pub use job::{Done, Job, JobId, Known, ListCursor, ListFormat, ListName};
-pub use limits::Limits;
+pub use limits::{LINGER_BYTES_MAX, Limits, WRITE_PROGRESS_BYTES_MIN};
 pub use listings::{ListingPermit, Listings};
+pub use reply::Reply;
+pub use respond::Prepared;
 pub use worker::{EntryCache, Spares, Tick, Worker, WorkerParts};

@@ -31,10 +31,10 @@ pub struct Limits {
 
 /// Progress that renews a write deadline. Less in `write_ms` (30 s) is under 550 bytes a second:
 /// slower than any modem, and so an attack.
-pub(crate) const WRITE_PROGRESS_BYTES_MIN: u64 = 16 * 1024;
+pub const WRITE_PROGRESS_BYTES_MIN: u64 = 16 * 1024;
 
 /// Bytes dropped while waiting for the client's close; a client that sends more is cut off.
-pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
+pub const LINGER_BYTES_MAX: u64 = 1 << 20;
 
 impl Default for Limits {
     fn default() -> Self {

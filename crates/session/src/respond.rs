@@ -1,7 +1,7 @@
 //! What a request is answered with: from a head and a cache entry to bytes that are ready to send.
 //!
-//! Nothing here changes the state of the connection but through [`Connection::write`] (a response
-//! is ready), [`Connection::work`] (a job must run first) and [`Connection::break_off`].
+//! Nothing here knows the state of a connection: what a call has come to is told as [`Prepared`],
+//! and whoever drives the exchange does what follows from it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use site::negotiate;
 use site::path;
 use site::resource::{Entry, FileResource, Redirect, Resource};
 
-use crate::connection::{After, Connection};
+use crate::after::After;
 use crate::exchange::{BodySource, Draft, Exchange, Listing, Purpose, Then};
 use crate::job::{Done, Job, Known, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
@@ -31,108 +31,129 @@ struct Asked<'a> {
     host: usize,
 }
 
-impl Connection {
+/// What a call has prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Prepared {
+    /// Bytes that are ready to be sent.
+    Bytes,
+    /// A job that must run first.
+    Job,
+    /// Nothing more, though more was promised: the only honest end is a broken connection.
+    Nothing,
+}
+
+/// The response under way, while it is being prepared.
+pub(crate) struct Response<'c> {
+    pub(crate) exchange: &'c mut Exchange,
+    /// What becomes of the connection after it.
+    pub(crate) after: &'c mut After,
+}
+
+impl Response<'_> {
     /// Answers a well-formed head.
     #[inline]
-    pub(crate) fn respond(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) {
+    pub(crate) fn respond(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) -> Prepared {
         let draft = Draft {
             started: w.now(),
             is_head: head.method == Method::Head,
             is_http10: head.version == Version::Http10,
             ..Draft::default()
         };
-        let keeps_head = w.log.is_some();
-        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        exchange.draft = draft;
-        if keeps_head {
-            exchange.head.extend_from_slice(bytes);
+        self.exchange.draft = draft;
+        if w.log.is_some() {
+            self.exchange.head.extend_from_slice(bytes);
         }
         let Some(host) = w.site.find(head.host) else {
             return self.plain(w, 421, "No site of that name is served here.", &[]);
         };
-        exchange.draft.host = host;
+        self.exchange.draft.host = host;
         let asked = Asked { bytes, head, host };
         match head.method {
             _ if head.expectation == Expectation::Unknown => self.error(w, asked, 417),
             Method::Get | Method::Head => self.target(w, asked),
             Method::Options => self.options(w),
             Method::Unknown => {
-                self.after = After::Linger;
-                self.error(w, asked, 501);
+                *self.after = After::Linger;
+                self.error(w, asked, 501)
             }
             _ => self.error(w, asked, 405),
         }
     }
 
     /// Answers bytes that are no request, or a request that will never be complete, and closes.
-    pub(crate) fn refuse(&mut self, w: &mut Worker, status: u16, reason: &str) {
-        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
-        exchange.reset();
-        exchange.draft.started = w.now();
-        self.after = After::Linger;
-        self.plain(w, status, reason, &[]);
+    pub(crate) fn refuse(&mut self, w: &Worker, status: u16, reason: &str) -> Prepared {
+        self.exchange.reset();
+        self.exchange.draft.started = w.now();
+        *self.after = After::Linger;
+        self.plain(w, status, reason, &[])
     }
 
     /// Goes on with a request whose job has run.
-    pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) {
-        let Some(exchange) = &mut self.exchange else { return };
-        let bytes = std::mem::take(&mut exchange.head);
-        let (host, purpose) = (exchange.draft.host, exchange.purpose);
+    pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) -> Prepared {
+        let bytes = std::mem::take(&mut self.exchange.head);
+        let (host, purpose) = (self.exchange.draft.host, self.exchange.purpose);
         let limits = w.limits.head;
-        if let Done::Listed(outcome) = done {
-            self.listed(w, outcome);
-        } else if let Ok(Parsed::Complete(head)) = http1::parse_head(&bytes, 0, &limits) {
-            let asked = Asked { bytes: &bytes, head: &head, host };
-            self.resolved(w, asked, purpose, done);
-        }
-        if let Some(exchange) = &mut self.exchange {
-            exchange.head = bytes;
-        }
+        let prepared = match done {
+            Done::Listed(outcome) => self.listed(w, outcome),
+            done => match http1::parse_head(&bytes, 0, &limits) {
+                Ok(Parsed::Complete(head)) => {
+                    let asked = Asked { bytes: &bytes, head: &head, host };
+                    self.resolved(w, asked, purpose, done)
+                }
+                _ => unreachable!("the head was parsed before its job was made"),
+            },
+        };
+        self.exchange.head = bytes;
+        prepared
     }
 
-    /// Prepares what follows a part or a chunk that is sent. Returns whether there is more.
-    pub(crate) fn refill(&mut self) -> bool {
-        let Some(exchange) = &mut self.exchange else { return false };
+    /// Prepares what follows a part or a chunk that is sent; none if the response is complete.
+    pub(crate) fn refill(&mut self) -> Option<Prepared> {
+        let exchange = &mut *self.exchange;
         exchange.out.clear();
         exchange.out_at = 0;
         match &mut exchange.then {
-            Then::Finish => false,
+            Then::Finish => None,
             Then::Parts(_) => {
                 next_part(exchange);
-                true
+                Some(Prepared::Bytes)
             }
-            Then::List(listing) => match listing.cursor.take() {
-                None => false,
-                Some(cursor) => {
-                    exchange.job = Some(Job::ListMore(cursor));
-                    self.work();
-                    true
-                }
-            },
+            Then::List(listing) => {
+                exchange.job = Some(Job::ListMore(listing.cursor.take()?));
+                Some(Prepared::Job)
+            }
         }
     }
 
     /// GET or HEAD of a path.
     #[inline]
-    fn target(&mut self, w: &mut Worker, asked: Asked<'_>) {
+    fn target(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
         let Target::Path { path, .. } = asked.head.target else {
             return self.error(w, asked, 400);
         };
         let mut scratch = std::mem::take(&mut w.path_scratch);
-        match path::canonicalise(path, &mut scratch) {
+        let prepared = match path::canonicalise(path, &mut scratch) {
             Ok(canonical) => self.look_up(w, asked, canonical, Purpose::Path),
             Err(error) => self.plain(w, 400, error.reason(), &[]),
-        }
+        };
         w.path_scratch = scratch;
+        prepared
     }
 
     #[inline]
-    fn look_up(&mut self, w: &mut Worker, asked: Asked<'_>, path: &[u8], purpose: Purpose) {
+    fn look_up(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        path: &[u8],
+        purpose: Purpose,
+    ) -> Prepared {
         let now = w.now();
         match w.cache.get(asked.host, path, now) {
             Lookup::Fresh(hit) => {
                 w.counters.cache_hits.add(1);
-                self.found(w, asked, purpose, &hit);
+                self.found(w, asked, purpose, &hit)
             }
             Lookup::Due(slot) => self.ask(w, asked, path, purpose, Known::Entry(slot)),
             Lookup::Encoded(bytes) => self.ask(w, asked, path, purpose, Known::Encoded(bytes)),
@@ -148,17 +169,23 @@ impl Connection {
         path: &[u8],
         purpose: Purpose,
         known: Known,
-    ) {
+    ) -> Prepared {
         w.counters.cache_misses.add(1);
-        let exchange = self.exchange.get_or_insert_with(|| w.take_exchange());
+        let exchange = &mut *self.exchange;
         exchange.head.clear();
         exchange.head.extend_from_slice(asked.bytes);
         exchange.purpose = purpose;
         exchange.job = Some(Job::Resolve { host: asked.host, path: path.into(), known });
-        self.work();
+        Prepared::Job
     }
 
-    fn resolved(&mut self, w: &mut Worker, asked: Asked<'_>, purpose: Purpose, done: Done) {
+    fn resolved(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        purpose: Purpose,
+        done: Done,
+    ) -> Prepared {
         let now = w.now();
         let hit = match done {
             Done::Current(slot) => {
@@ -170,23 +197,29 @@ impl Connection {
                 return self.unavailable(w);
             }
         };
-        self.found(w, asked, purpose, &hit);
+        self.found(w, asked, purpose, &hit)
     }
 
     /// Answers with what a path stands for.
     #[inline]
-    fn found(&mut self, w: &mut Worker, asked: Asked<'_>, purpose: Purpose, hit: &Hit<Entry>) {
+    fn found(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        purpose: Purpose,
+        hit: &Hit<Entry>,
+    ) -> Prepared {
         match (&hit.value().resource, purpose) {
             (Resource::File(file), Purpose::Path | Purpose::Fallback) => {
-                self.file(w, asked, hit, file);
+                self.file(w, asked, hit, file)
             }
             (Resource::File(file), Purpose::ErrorPage(status)) => {
-                self.error_page(w, asked, status, hit, file);
+                self.error_page(w, asked, status, hit, file)
             }
             (_, Purpose::ErrorPage(status)) => self.plain_error(w, status),
             (_, Purpose::Fallback) => self.error(w, asked, 404),
             (Resource::Redirect(redirect), Purpose::Path) => {
-                self.redirect(w, asked, redirect, &hit.value().extra_fields);
+                self.redirect(w, asked, redirect, &hit.value().extra_fields)
             }
             (Resource::Directory, Purpose::Path) => self.list(w, asked, hit),
             (Resource::Missing, Purpose::Path) => self.missing(w, asked),
@@ -195,21 +228,27 @@ impl Connection {
     }
 
     #[inline]
-    fn file(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>, file: &FileResource) {
+    fn file(
+        &mut self,
+        w: &mut Worker,
+        asked: Asked<'_>,
+        hit: &Hit<Entry>,
+        file: &FileResource,
+    ) -> Prepared {
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         match answer(asked.head, file, w.unix_seconds(), w.limits.ranges_max) {
             Answer::Whole(index) => {
                 let variant = file.variant(index);
                 exchange.draft.status = 200;
                 variant.write_ok(&mut exchange.out, w.date(), connection);
                 exchange.send_range(hit, index, 0, variant.len);
-                self.write(w);
+                Prepared::Bytes
             }
             Answer::NotModified(index) => {
                 exchange.draft.status = 304;
                 file.variant(index).write_not_modified(&mut exchange.out, w.date(), connection);
-                self.write(w);
+                Prepared::Bytes
             }
             Answer::Partial(index, ranges) => {
                 exchange.draft.status = 206;
@@ -228,31 +267,37 @@ impl Connection {
                     }
                     None => start_parts(w, exchange, hit, index, ranges, connection),
                 }
-                self.write(w);
+                Prepared::Bytes
             }
             Answer::PreconditionFailed => self.error(w, asked, 412),
             Answer::NotAcceptable => self.error(w, asked, 406),
             Answer::RangeNotSatisfiable(index) => {
                 let line = format!("Content-Range: bytes */{}\r\n", file.variant(index).len);
-                self.plain(w, 416, "", line.as_bytes());
+                self.plain(w, 416, "", line.as_bytes())
             }
         }
     }
 
     /// Nothing there: the application's page for navigations, if there is one.
-    fn missing(&mut self, w: &mut Worker, asked: Asked<'_>) {
+    fn missing(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
         let site = Arc::clone(&w.site);
         match site.host(asked.host).spa_fallback() {
             Some(page) if is_navigation(asked.head) => {
-                self.look_up(w, asked, page, Purpose::Fallback);
+                self.look_up(w, asked, page, Purpose::Fallback)
             }
             _ => self.error(w, asked, 404),
         }
     }
 
-    fn redirect(&mut self, w: &Worker, asked: Asked<'_>, to: &Redirect, extra_fields: &[u8]) {
+    fn redirect(
+        &mut self,
+        w: &Worker,
+        asked: Asked<'_>,
+        to: &Redirect,
+        extra_fields: &[u8],
+    ) -> Prepared {
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         let mut location = to.location.to_vec();
         if let Target::Path { query: Some(query), .. } = asked.head.target
             && !location.iter().any(|byte| b"?#".contains(byte))
@@ -267,22 +312,22 @@ impl Connection {
         head.field_number("Content-Length", 0);
         head.lines(connection);
         head.finish();
-        self.write(w);
+        Prepared::Bytes
     }
 
-    fn options(&mut self, w: &Worker) {
+    fn options(&mut self, w: &Worker) -> Prepared {
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         exchange.draft.status = 204;
         let mut head = start_head(w, &mut exchange.out, 204);
         head.field("Allow", ALLOW);
         head.lines(connection);
         head.finish();
-        self.write(w);
+        Prepared::Bytes
     }
 
     /// An error, dressed by the site's own page if it has one.
-    fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) {
+    fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
         let site = Arc::clone(&w.site);
         match site.host(asked.host).error_page(status) {
             Some(page) => self.look_up(w, asked, page, Purpose::ErrorPage(status)),
@@ -297,14 +342,14 @@ impl Connection {
         status: u16,
         hit: &Hit<Entry>,
         file: &FileResource,
-    ) {
+    ) -> Prepared {
         let lines = asked.head.values(FieldName::AcceptEncoding);
         let coding = negotiate::choose(lines, file.available());
         let Some(index) = coding.and_then(|coding| file.position(coding)) else {
             return self.plain_error(w, status);
         };
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         let variant = file.variant(index);
         exchange.draft.status = status;
         let mut head = start_head(w, &mut exchange.out, status);
@@ -321,22 +366,22 @@ impl Connection {
         head.lines(connection);
         head.finish();
         exchange.send_range(hit, index, 0, variant.len);
-        self.write(w);
+        Prepared::Bytes
     }
 
-    fn plain_error(&mut self, w: &Worker, status: u16) {
-        self.plain(w, status, "", error_fields(status));
+    fn plain_error(&mut self, w: &Worker, status: u16) -> Prepared {
+        self.plain(w, status, "", error_fields(status))
     }
 
     /// A job failed, or may not begin, for a reason that passes.
-    fn unavailable(&mut self, w: &Worker) {
-        self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n");
+    fn unavailable(&mut self, w: &Worker) -> Prepared {
+        self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n")
     }
 
     /// An error with a page of our own.
-    fn plain(&mut self, w: &Worker, status: u16, reason: &str, fields: &[u8]) {
+    fn plain(&mut self, w: &Worker, status: u16, reason: &str, fields: &[u8]) -> Prepared {
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         let phrase = http1::reason_phrase(status);
         let body = format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -353,21 +398,21 @@ impl Connection {
             exchange.out.extend_from_slice(body.as_bytes());
             exchange.draft.body_bytes = body.len() as u64;
         }
-        self.write(w);
+        Prepared::Bytes
     }
 
-    fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) {
+    fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) -> Prepared {
         let Some(permit) = w.listings.begin(w.number) else { return self.unavailable(w) };
         let format = list_format(asked.head);
         // A key is the host's index in four bytes and the canonical path.
         let path = hit.key()[4..].into();
         let connection = self.connection_line();
-        let Some(exchange) = &mut self.exchange else { return };
+        let exchange = &mut *self.exchange;
         let draft = &mut exchange.draft;
         draft.status = 200;
         let chunked = !draft.is_http10;
-        if !chunked && self.after == After::KeepAlive {
-            self.after = After::Linger;
+        if !chunked && *self.after == After::KeepAlive {
+            *self.after = After::Linger;
         }
         let mut head = start_head(w, &mut exchange.out, 200);
         head.field("Content-Type", format.content_type().as_bytes());
@@ -385,19 +430,21 @@ impl Connection {
         }
         head.finish();
         if exchange.draft.is_head {
-            return self.write(w);
+            return Prepared::Bytes;
         }
         exchange.then = Then::List(Box::new(Listing { cursor: None, chunked }));
         exchange.head.clear();
         exchange.head.extend_from_slice(asked.bytes);
         exchange.job = Some(Job::List { host: asked.host, path, format, permit });
-        self.work();
+        Prepared::Job
     }
 
     /// Bytes of a listing have come.
-    fn listed(&mut self, w: &mut Worker, outcome: ListOutcome) {
-        let Some(exchange) = &mut self.exchange else { return };
-        let Then::List(listing) = &mut exchange.then else { return };
+    fn listed(&mut self, w: &mut Worker, outcome: ListOutcome) -> Prepared {
+        let exchange = &mut *self.exchange;
+        let Then::List(listing) = &mut exchange.then else {
+            unreachable!("only a listing asks for one")
+        };
         let (bytes, cursor) = match outcome {
             Ok(listed) => listed,
             // Nothing is sent yet: there is still time for an honest status.
@@ -406,7 +453,7 @@ impl Connection {
                 exchange.then = Then::Finish;
                 return self.unavailable(w);
             }
-            Err(_) => return self.break_off(w),
+            Err(_) => return Prepared::Nothing,
         };
         exchange.draft.body_bytes += bytes.len() as u64;
         if listing.chunked {
@@ -418,14 +465,13 @@ impl Connection {
             Some(_) => listing.cursor = cursor,
             None => exchange.then = Then::Finish,
         }
-        self.write(w);
+        Prepared::Bytes
     }
 
     /// The `Connection` line of the response, or nothing where the version's default holds.
     #[inline]
     fn connection_line(&self) -> &'static [u8] {
-        let is_http10 = self.exchange.as_ref().is_some_and(|e| e.draft.is_http10);
-        match (self.after, is_http10) {
+        match (*self.after, self.exchange.draft.is_http10) {
             (After::KeepAlive, false) => b"",
             (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
             (After::Close | After::Linger, _) => b"Connection: close\r\n",

@@ -155,6 +155,12 @@ impl Worker {
         self.now
     }
 
+    /// The bounds of every connection.
+    #[must_use]
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
     /// Whether [`Worker::set_time`] has something to do even when no connection has: buffered log
     /// records. An engine that sleeps without bound asks first.
     #[must_use]

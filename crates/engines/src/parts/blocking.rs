@@ -10,11 +10,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use os::socket::Readiness;
-use session::{Connection, Done, Op, Phase, Tick, Worker};
+use session::{Connection, Op, Phase, Tick, Worker};
 
 use super::clock::read_clock;
 use super::house::{Arrival, Desk, House};
-use super::listeners::is_exhaustion;
 use super::step::{Ready, Step, Turn, step};
 use crate::SendfileMode;
 
@@ -50,7 +49,7 @@ impl Line {
     /// and its deadline.
     pub(crate) fn new(house: &House, arrival: &Arrival, parks: bool) -> Self {
         Self {
-            connection: Connection::new(Hand { house, worker: None }.worker(), arrival.peer),
+            connection: Connection::new(Hand::new(house).worker(), arrival.peer),
             waits: Waits::new(house.sendfile, parks),
             is_told_to_drain: false,
             parks,
@@ -75,7 +74,7 @@ impl Line {
         desk: &Desk,
         buffer: &mut [u8],
     ) -> Option<Readiness> {
-        let mut hand = Hand { house, worker: None };
+        let mut hand = Hand::new(house);
         let mut drive = Drive { is_called: self.parks, line: self, house, desk };
         // A bug met by one connection ends that connection. The panic has been printed.
         let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
@@ -87,9 +86,7 @@ impl Line {
     }
 
     fn remaining_ms(&self, now: Tick) -> u64 {
-        let deadline = self.connection.deadline().unwrap_or(now);
-        // A timeout of 0 would be none.
-        deadline.since(now).div_ceil(1000).max(1)
+        remaining_ms(self.connection.deadline().unwrap_or(now), now)
     }
 
     fn expire_if_due(&mut self, worker: &mut Worker) {
@@ -100,20 +97,31 @@ impl Line {
     }
 }
 
+/// How long a call may wait until then; at least a millisecond, for a timeout of 0 would be none.
+#[inline]
+pub(crate) fn remaining_ms(deadline: Tick, now: Tick) -> u64 {
+    deadline.since(now).div_ceil(1000).max(1)
+}
+
 /// A worker that is held only while it is needed.
-struct Hand<'h> {
+pub(crate) struct Hand<'h> {
     house: &'h House,
     worker: Option<Box<Worker>>,
 }
 
-impl Hand<'_> {
+impl<'h> Hand<'h> {
+    pub(crate) fn new(house: &'h House) -> Self {
+        Self { house, worker: None }
+    }
+
+    /// The worker, with its clock set if it was not held.
     #[inline]
-    fn worker(&mut self) -> &mut Worker {
+    pub(crate) fn worker(&mut self) -> &mut Worker {
         self.worker.get_or_insert_with(|| self.house.take_worker())
     }
 
     #[inline]
-    fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         if let Some(worker) = self.worker.take() {
             self.house.give_worker(worker);
         }
@@ -168,7 +176,7 @@ impl Drive<'_> {
         if !is_called {
             hand.let_go();
             if is_idle {
-                self.rest(now);
+                self.house.rest(self.desk, now);
             }
             if self.line.parks {
                 return Goes::Parks(Readiness::Readable);
@@ -187,16 +195,6 @@ impl Drive<'_> {
         }
         self.heed_drain();
         Goes::On
-    }
-
-    /// From here on others may close the connection.
-    #[inline]
-    fn rest(&self, now: Tick) {
-        self.desk.rest(now);
-        if self.house.is_draining() {
-            // What has arrived is still read, and then the end.
-            let _ = os::socket::shutdown_read(self.desk.socket());
-        }
     }
 
     /// Sends, shuts down or closes.
@@ -231,18 +229,9 @@ impl Drive<'_> {
         Goes::On
     }
 
-    /// On the spot: only this connection waits.
     fn run_job(&mut self, hand: &mut Hand<'_>) -> Goes {
         let (id, job) = self.line.connection.take_job();
-        let done = self.house.runner.run(job);
-        let error = match &done {
-            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
-            _ => None,
-        };
-        if error.is_some_and(is_exhaustion) {
-            // This request is told to try again; the next ones are to find a descriptor.
-            self.house.evict();
-        }
+        let done = self.house.run(job);
         let worker = hand.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);
@@ -262,7 +251,7 @@ impl Drive<'_> {
 }
 
 /// How a connection waits for its socket.
-enum Waits {
+pub(crate) enum Waits {
     /// In the calls themselves, so long at most. The kernel is told anew only when it must be: an
     /// idle connection wakes once or twice before its deadline, and a busy one costs no calls.
     InCalls { blocks: bool, receive_ms: u64, send_ms: u64 },
@@ -273,7 +262,8 @@ enum Waits {
 }
 
 impl Waits {
-    fn new(sendfile: SendfileMode, parks: bool) -> Self {
+    /// As files are sent; a connection that `parks` waits elsewhere unless its calls block.
+    pub(crate) fn new(sendfile: SendfileMode, parks: bool) -> Self {
         match sendfile {
             SendfileMode::Blocking => Self::InCalls { blocks: false, receive_ms: 0, send_ms: 0 },
             SendfileMode::NonBlocking | SendfileMode::Probe if parks => Self::Elsewhere,
@@ -281,8 +271,9 @@ impl Waits {
         }
     }
 
+    /// Called first, in the thread that is going to wait.
     #[inline]
-    fn begin(&mut self, desk: &Desk) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, desk: &Desk) -> io::Result<()> {
         if let Self::InCalls { blocks, .. } = self
             && !std::mem::replace(blocks, true)
         {
@@ -293,7 +284,7 @@ impl Waits {
 
     /// Receives, or waits in vain for about so long.
     #[inline]
-    fn receive(&mut self, desk: &Desk, ms: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, desk: &Desk, ms: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let socket = desk.socket();
         match self {
             Self::InCalls { receive_ms, .. } => {
@@ -318,7 +309,7 @@ impl Waits {
 
     /// Sees to it that a send does not wait longer than so long.
     #[inline]
-    fn before_send(&mut self, desk: &Desk, ms: u64) -> io::Result<()> {
+    pub(crate) fn before_send(&mut self, desk: &Desk, ms: u64) -> io::Result<()> {
         if let Self::InCalls { send_ms, .. } = self {
             // Half of the time that there is lasts for many sends before it is too long.
             if *send_ms == 0 || ms < *send_ms {
@@ -330,7 +321,7 @@ impl Waits {
     }
 
     /// Waits for room in the send buffer, unless the send has done so.
-    fn for_room(&self, desk: &Desk, ms: u64) -> io::Result<()> {
+    pub(crate) fn for_room(&self, desk: &Desk, ms: u64) -> io::Result<()> {
         match self {
             Self::InCalls { .. } | Self::Elsewhere => Ok(()),
             Self::InPoll => {

@@ -11,6 +11,15 @@ use session::Tick;
 
 use super::acceptor::Crew;
 use super::house::{Arrival, House};
+use crate::knobs::Knob;
+
+pub(crate) const STACK_KIB: Knob = Knob {
+    name: "stack_kib",
+    about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
+    min: 64,
+    max: 65_536,
+    default: 128,
+};
 
 /// Serves one connection to its end. The buffer is the thread's.
 pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);

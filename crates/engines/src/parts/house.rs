@@ -9,16 +9,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use session::{Counters, Tick, Worker};
+use session::{Counters, Done, Job, Tick, Worker};
 
 use super::clock::read_clock;
+use super::listeners::is_exhaustion;
 use super::loops::{Seat, Shared};
 use crate::jobs::Runner;
 use crate::{MakeWorker, SendfileMode};
 
 /// The house of one partition.
 pub(crate) struct House {
-    pub(crate) runner: Arc<Runner>,
+    runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
     /// The CPUs of its threads; none means any.
@@ -212,6 +213,30 @@ impl House {
     pub(crate) fn cut_off(&self) {
         for desk in self.desks().places.iter().flatten() {
             let _ = os::socket::shutdown_both(desk.socket()); // fails only if the peer has gone
+        }
+    }
+
+    /// Runs a job on the spot: only this connection waits.
+    pub(crate) fn run(&self, job: Job) -> Done {
+        let done = self.runner.run(job);
+        let error = match &done {
+            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
+            _ => None,
+        };
+        if error.is_some_and(is_exhaustion) {
+            // This request is told to try again; the next ones are to find a descriptor.
+            self.evict();
+        }
+        done
+    }
+
+    /// A connection waits for its client: from here on others may close it.
+    #[inline]
+    pub(crate) fn rest(&self, desk: &Desk, now: Tick) {
+        desk.rest(now);
+        if self.is_draining() {
+            // What has arrived is still read, and then the end.
+            let _ = os::socket::shutdown_read(desk.socket()); // fails only if the peer has gone
         }
     }
 

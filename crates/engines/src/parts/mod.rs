@@ -13,5 +13,6 @@ pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod reactor;
 pub(crate) mod step;
+pub(crate) mod thread_each;
 pub(crate) mod watch;
 pub(crate) mod wheel;

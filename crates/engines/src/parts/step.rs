@@ -139,8 +139,9 @@ fn receive(
     }
 }
 
+/// Sends a head and a body with one call, by way of the buffer if they are small.
 #[inline]
-fn send(
+pub(crate) fn send(
     socket: BorrowedFd<'_>,
     head: &[u8],
     body: &[u8],

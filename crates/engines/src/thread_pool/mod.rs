@@ -19,7 +19,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
 use crate::parts::blocking::{self, RECEIVE_BYTES};
-use crate::parts::crew::{CrewPlan, ThreadCrew};
+use crate::parts::crew::{CrewPlan, STACK_KIB, ThreadCrew};
 use crate::parts::loops::Loops;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use lot::{Lot, LotPlan};
@@ -60,14 +60,6 @@ const YIELD_MS: Knob = Knob {
     min: 0,
     max: 3_600_000,
     default: 1000,
-};
-
-const STACK_KIB: Knob = Knob {
-    name: "stack_kib",
-    about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
-    min: 64,
-    max: 65_536,
-    default: 128,
 };
 
 const KNOBS: &[Knob] = &[THREADS, PARK_IDLE, QUEUE, YIELD_MS, STACK_KIB, ACCEPTS_PER_WAKE];

@@ -1,0 +1,63 @@
+//! A kernel thread for each connection: what engines of that kind are started with. They differ in
+//! how a thread serves its connection, which is theirs to say.
+
+use std::io;
+
+use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
+use super::blocking::RECEIVE_BYTES;
+use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
+use super::loops::Loops;
+use crate::knobs::{Knob, KnobValues};
+use crate::{Engine, Plan, Start};
+
+const SPAWN: Knob = Knob {
+    name: "spawn",
+    about: "threads started before connections come, and as many spare ones kept; 0 on demand",
+    min: 0,
+    max: 100_000,
+    default: 32,
+};
+
+const THREADS_MAX: Knob = Knob {
+    name: "threads_max",
+    about: "connections served at once, each by a thread; 0 means as many as may be open",
+    min: 0,
+    max: 1_000_000,
+    default: 0,
+};
+
+pub(crate) const KNOBS: &[Knob] = &[SPAWN, THREADS_MAX, STACK_KIB, ACCEPTS_PER_WAKE];
+
+/// The one worker is the acceptor; threads share others.
+pub(crate) fn plan(_: &KnobValues, _: usize) -> Plan {
+    Plan { processes: None, workers: 1, listeners_per_worker: true }
+}
+
+/// Starts an engine of that name, whose threads serve connections in this way.
+pub(crate) fn start(
+    name: &'static str,
+    mut start: Start,
+    serve: Serve,
+) -> io::Result<Box<dyn Engine>> {
+    let threads_max = match start.knobs.get_usize(THREADS_MAX.name) {
+        0 => usize::MAX,
+        most => most,
+    };
+    let premises = Premises::of_each(&mut start);
+    let loops = Loops::start(name, start, |worker, seat| {
+        let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
+        Acceptor::make(worker, &seat, premises, threads_max, |house, _| {
+            let plan = CrewPlan {
+                name,
+                spare: seat.knobs.get_usize(SPAWN.name),
+                threads_max: house.connections_max(),
+                yields_after_ms: None,
+                stack_bytes: seat.knobs.get_usize(STACK_KIB.name) * 1024,
+                buffer_bytes: RECEIVE_BYTES,
+                serve,
+            };
+            ThreadCrew::new(house, plan)
+        })
+    });
+    Ok(Box::new(loops?))
+}

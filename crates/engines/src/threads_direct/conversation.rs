@@ -1,0 +1,308 @@
+//! One connection from its first byte to its close, in a straight line: where it is in the protocol
+//! is where this code is. What a request is answered with is not here but in `session`, what the
+//! bytes of a head mean in `http1`.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use http1::{BodySkipper, Head, Parsed, parse_head};
+use session::{After, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
+use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
+
+use super::input::Input;
+use crate::parts::blocking::{Hand, Waits, remaining_ms};
+use crate::parts::clock::read_clock;
+use crate::parts::house::{Arrival, Desk, House};
+use crate::parts::step::send;
+
+/// Serves a connection to its end.
+pub(super) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
+    let mut hand = Hand::new(house);
+    let limits = Arc::clone(hand.worker().limits());
+    let waits = Waits::new(house.sendfile, false);
+    let (desk, peer) = (&*arrival.desk, arrival.peer);
+    let mut conversation = Conversation { house, desk, peer, hand, waits, limits, requests: 0 };
+    conversation.hold(&mut Input::new(buffer));
+}
+
+/// A client, and what is needed to talk to it.
+struct Conversation<'a> {
+    house: &'a House,
+    desk: &'a Desk,
+    peer: SocketAddr,
+    hand: Hand<'a>,
+    waits: Waits,
+    limits: Arc<Limits>,
+    requests: u32,
+}
+
+/// How a conversation ends.
+enum End {
+    /// In order.
+    Close,
+    /// In order, but the client may still be sending.
+    Linger,
+    /// With a reset: the client must not believe that it has got everything.
+    Reset,
+}
+
+/// How long a client may take to accept a response: the deadline moves with its progress.
+struct Pace {
+    deadline: Tick,
+    progress: u64,
+}
+
+impl Conversation<'_> {
+    fn hold(&mut self, input: &mut Input<'_>) {
+        let Err(mut end) = self.talk(input);
+        if let End::Linger = end {
+            end = self.linger(input);
+        }
+        if let End::Reset = end {
+            let _ = os::socket::set_linger_zero(self.desk.socket()); // then the close is in order
+        }
+    }
+
+    /// Request after request.
+    fn talk(&mut self, input: &mut Input<'_>) -> Result<Infallible, End> {
+        self.waits.begin(self.desk).or(Err(End::Close))?;
+        while !self.house.is_aborting() {
+            let (reply, prepared, body) = self.read_request(input)?;
+            let after = self.write(reply, prepared, input.room())?;
+            match (after, body) {
+                (After::KeepAlive, None) => {}
+                (After::KeepAlive, Some(body)) => self.skip(body, input)?,
+                (After::Close, None) if input.len() == 0 => return Err(End::Close),
+                (After::Close | After::Linger, _) => return Err(End::Linger),
+            }
+        }
+        Err(End::Close)
+    }
+
+    /// Reads one head, however it is cut, and begins the response to it.
+    #[inline]
+    fn read_request(
+        &mut self,
+        input: &mut Input<'_>,
+    ) -> Result<(Reply, Prepared, Option<BodySkipper>), End> {
+        let began = self.rest(input)?;
+        let mut scanned = 0;
+        loop {
+            match parse_head(input.bytes(), scanned, &self.limits.head) {
+                Ok(Parsed::Complete(head)) => {
+                    let begun = self.answer(&input.bytes()[..head.len], &head);
+                    let len = head.len;
+                    input.consume(len);
+                    return Ok(begun);
+                }
+                Ok(Parsed::Partial { scanned: all }) => scanned = all,
+                Err(error) => {
+                    input.consume(input.len()); // nobody knows what they mean
+                    let refusal = Reply::refusal(self.worker(), error.status(), error.reason());
+                    return Ok((refusal.0, refusal.1, None));
+                }
+            }
+            // The more of it has arrived, the more time it gets.
+            let earned_ms = input.len() as u64 * 1000 / self.limits.head_bytes_per_s_min.max(1);
+            let ms = self.limits.head_ms + earned_ms.min(2 * self.limits.head_ms);
+            if !self.receive(input, began.plus_ms(ms), false)? {
+                self.worker().counters.connections_expired.add(1);
+                let why = "The request head took too long.";
+                let (reply, prepared) = Reply::refusal(self.worker(), 408, why);
+                return Ok((reply, prepared, None));
+            }
+        }
+    }
+
+    /// Waits for the first bytes of a request, and says when its head began.
+    #[inline]
+    fn rest(&mut self, input: &mut Input<'_>) -> Result<Tick, End> {
+        let now = self.worker().now();
+        let is_first = self.requests == 0;
+        let ms = if is_first { self.limits.head_ms } else { self.limits.idle_ms };
+        if input.len() == 0 && !self.receive(input, now.plus_ms(ms), true)? {
+            return Err(self.expired(End::Close));
+        }
+        Ok(if is_first { now } else { self.worker().now() })
+    }
+
+    /// Begins the response to a request, and says what is to be done about its body after it.
+    #[inline]
+    fn answer(&mut self, bytes: &[u8], head: &Head<'_>) -> (Reply, Prepared, Option<BodySkipper>) {
+        self.requests = self.requests.wrapping_add(1);
+        let is_last = self.requests == self.limits.requests_per_connection_max;
+        let is_last = is_last || self.house.is_draining();
+        let (after, body) = After::of(head, is_last, &self.limits);
+        let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
+        (reply, prepared, body)
+    }
+
+    /// Sends a response and records it, whatever becomes of it.
+    #[inline]
+    fn write(
+        &mut self,
+        mut reply: Reply,
+        prepared: Prepared,
+        room: &mut [u8],
+    ) -> Result<After, End> {
+        let outcome = self.write_all(&mut reply, prepared, room);
+        let after = reply.finish(self.hand.worker(), self.peer);
+        outcome?;
+        // Who is told only now may have been promised more.
+        let ends = after == After::KeepAlive && self.house.is_draining();
+        Ok(if ends { After::Linger } else { after })
+    }
+
+    #[inline]
+    fn write_all(
+        &mut self,
+        reply: &mut Reply,
+        mut prepared: Prepared,
+        room: &mut [u8],
+    ) -> Result<(), End> {
+        let mut pace = self.pace();
+        loop {
+            while prepared == Prepared::Job {
+                let done = self.house.run(reply.take_job());
+                read_clock(self.worker());
+                prepared = reply.done(self.worker(), done);
+                pace = self.pace();
+            }
+            if prepared == Prepared::Nothing {
+                return Err(self.cut_short());
+            }
+            while self.send(reply, &mut pace, room)? {}
+            match reply.refill() {
+                Some(next) => prepared = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends a piece of what is prepared. Returns whether there was one.
+    #[inline]
+    fn send(&mut self, reply: &mut Reply, pace: &mut Pace, room: &mut [u8]) -> Result<bool, End> {
+        let socket = self.desk.socket();
+        let remaining_ms = remaining_ms(pace.deadline, self.worker().now());
+        self.waits.before_send(self.desk, remaining_ms).or(Err(End::Close))?;
+        let sent = match reply.op() {
+            Op::Send { head, body, more } => send(socket, head, body, more, room),
+            Op::File { file, offset, len } => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                match os::send::sendfile(socket, file.as_fd(), offset, len) {
+                    Ok(0) => return Err(self.cut_short()), // the file has become shorter
+                    sent => sent,
+                }
+            }
+            _ => return Ok(false),
+        };
+        match sent {
+            Ok(n) => {
+                read_clock(self.worker()); // the call may have waited
+                reply.sent(n);
+                pace.progress += n as u64;
+                if pace.progress >= WRITE_PROGRESS_BYTES_MIN {
+                    *pace = self.pace();
+                }
+            }
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                self.hand.let_go();
+                self.waits.for_room(self.desk, remaining_ms).or(Err(End::Close))?;
+                if pace.deadline <= self.worker().now() {
+                    return Err(self.expired(End::Reset));
+                }
+            }
+            Err(_) => return Err(End::Close),
+        }
+        Ok(true)
+    }
+
+    /// Reads the body of a request that was answered without it.
+    fn skip(&mut self, mut body: BodySkipper, input: &mut Input<'_>) -> Result<(), End> {
+        let deadline = self.worker().now().plus_ms(self.limits.head_ms);
+        let mut skipped = 0;
+        loop {
+            let taken = body.skip(input.bytes()).or(Err(End::Linger))?;
+            input.consume(taken);
+            skipped += taken as u64;
+            // The limit comes first: whether a body is too long must not depend on how it was cut.
+            if skipped > self.limits.unread_body_bytes_max {
+                return Err(End::Linger);
+            }
+            if body.is_done() {
+                return Ok(());
+            }
+            if !self.receive(input, deadline, false)? {
+                return Err(self.expired(End::Close));
+            }
+        }
+    }
+
+    /// Tells the client that this was all, and waits for its close.
+    fn linger(&mut self, input: &mut Input<'_>) -> End {
+        let _ = os::socket::shutdown_write(self.desk.socket()); // fails only if the peer has gone
+        let deadline = self.worker().now().plus_ms(self.limits.linger_ms);
+        let mut dropped = 0;
+        while dropped <= LINGER_BYTES_MAX {
+            input.consume(input.len());
+            match self.receive(input, deadline, false) {
+                Ok(true) => dropped += input.len() as u64,
+                Ok(false) => return self.expired(End::Close),
+                Err(end) => return end,
+            }
+        }
+        End::Reset
+    }
+
+    /// Waits for bytes until then. Returns whether some have come. Who `rests` may be closed from
+    /// outside meanwhile.
+    #[inline]
+    fn receive(&mut self, input: &mut Input<'_>, deadline: Tick, rests: bool) -> Result<bool, End> {
+        loop {
+            let now = self.worker().now();
+            if deadline <= now {
+                return Ok(false);
+            }
+            self.hand.let_go();
+            if rests {
+                self.house.rest(self.desk, now);
+            }
+            let remaining_ms = remaining_ms(deadline, now);
+            let received = self.waits.receive(self.desk, remaining_ms, input.room());
+            if rests && !self.desk.resume() {
+                return Err(End::Close);
+            }
+            match received {
+                Ok(0) => return Err(End::Close),
+                Ok(n) => {
+                    input.add(n);
+                    return Ok(true);
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Err(End::Close),
+            }
+        }
+    }
+
+    fn pace(&mut self) -> Pace {
+        Pace { deadline: self.hand.worker().now().plus_ms(self.limits.write_ms), progress: 0 }
+    }
+
+    fn expired(&mut self, end: End) -> End {
+        self.worker().counters.connections_expired.add(1);
+        end
+    }
+
+    fn cut_short(&mut self) -> End {
+        self.worker().counters.bodies_cut_short.add(1);
+        End::Reset
+    }
+
+    #[inline]
+    fn worker(&mut self) -> &mut Worker {
+        self.hand.worker()
+    }
+}

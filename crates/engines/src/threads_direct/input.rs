@@ -1,0 +1,116 @@
+//! Received bytes that are not understood yet, in the thread's buffer; in one of their own while a
+//! head is longer than that.
+
+/// What was received. Its bytes are those of `start..end` of the buffer, 0 <= start <= end.
+pub(super) struct Input<'b> {
+    lent: &'b mut [u8],
+    /// In place of the lent one, unless it is empty.
+    long: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl<'b> Input<'b> {
+    pub(super) fn new(lent: &'b mut [u8]) -> Self {
+        Self { lent, long: Vec::new(), start: 0, end: 0 }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        let buffer = if self.long.is_empty() { &*self.lent } else { &self.long };
+        &buffer[self.start..self.end]
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Marks the first `count` bytes as understood.
+    #[inline]
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if !self.long.is_empty() {
+                self.long = Vec::new();
+            }
+        }
+    }
+
+    /// Where more bytes may be received, at least one. What is there is not part of the input until
+    /// [`Input::add`] says so.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.end == self.buffer().len() {
+            self.make_room();
+        }
+        let end = self.end;
+        &mut self.buffer()[end..]
+    }
+
+    /// Adds the first `count` bytes of the room.
+    #[inline]
+    pub(super) fn add(&mut self, count: usize) {
+        self.end += count;
+    }
+
+    fn buffer(&mut self) -> &mut [u8] {
+        if self.long.is_empty() { self.lent } else { &mut self.long }
+    }
+
+    /// Moves the bytes to the front; into a longer buffer if they fill this one. How long it grows
+    /// is for the limits on heads.
+    fn make_room(&mut self) {
+        let (start, end) = (self.start, self.end);
+        let buffer = self.buffer();
+        if start > 0 {
+            buffer.copy_within(start..end, 0);
+        } else {
+            let mut longer = vec![0; 2 * buffer.len()];
+            longer[..end].copy_from_slice(buffer);
+            self.long = longer;
+        }
+        (self.start, self.end) = (0, end - start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(input: &mut Input<'_>, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = input.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            input.add(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    #[test]
+    fn what_is_received_is_there_in_order_however_long() {
+        let mut lent = [0; 4];
+        let mut input = Input::new(&mut lent);
+        receive(&mut input, b"abc");
+        input.consume(2);
+        receive(&mut input, b"defghijklmnop");
+        assert_eq!(input.bytes(), b"cdefghijklmnop");
+        input.consume(13);
+        assert_eq!((input.bytes(), input.len()), (b"p".as_slice(), 1));
+        receive(&mut input, b"q");
+        assert_eq!(input.bytes(), b"pq");
+    }
+
+    #[test]
+    fn a_longer_buffer_is_given_back_when_its_bytes_are_understood() {
+        let mut lent = [0; 4];
+        let mut input = Input::new(&mut lent);
+        receive(&mut input, b"abcdefgh");
+        assert_eq!(input.long.len(), 8);
+        input.consume(8);
+        assert_eq!((input.bytes(), input.long.len()), (b"".as_slice(), 0));
+        assert_eq!(input.room().len(), 4);
+    }
+}

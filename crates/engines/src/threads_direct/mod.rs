@@ -1,0 +1,34 @@
+//! `threads-direct`: a kernel thread for each connection, and in it the server as one would write
+//! it for that: read, parse, answer, write, in a straight line. It is the control for `threads`.
+//!
+//! Its essential mechanism is that of `threads`, from the acceptor to the calls that block, with
+//! the same parser, cache and responses. But its place in the protocol is where its code is, and
+//! its deadlines and counts are local variables: it drives no `session::Connection`. So the
+//! difference between the two is what the state machine that all engines share costs a thread, and
+//! what each way of writing a server asks of its programmer.
+//!
+//! What it leaves out: everything but kernel threads. What is written here once for calls that
+//! block would have to be written again for every other architecture.
+
+mod conversation;
+mod input;
+
+use std::io;
+
+use crate::parts::thread_each;
+use crate::{Engine, EngineSpec, SendfileMode, Start};
+
+pub(crate) const SPEC: EngineSpec = EngineSpec {
+    name: "threads-direct",
+    family: "kernel threads",
+    paper: "thread per connection, without the shared state machine (a control for threads)",
+    about: "a kernel thread for each connection, in straight-line code: read, parse, answer, write",
+    knobs: thread_each::KNOBS,
+    sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    plan: thread_each::plan,
+    start,
+};
+
+fn start(start: Start) -> io::Result<Box<dyn Engine>> {
+    thread_each::start(SPEC.name, start, conversation::serve)
+}

@@ -1,0 +1,46 @@
+//! What becomes of a connection after a response, and of the body that came with its request.
+
+use http1::{BodyFraming, BodySkipper, Expectation, Head};
+
+use crate::limits::Limits;
+
+/// What becomes of a connection after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It is closed: the client asked for it and sends no more.
+    Close,
+    /// It is closed, but the client may still be sending.
+    Linger,
+}
+
+impl After {
+    /// What a request says about that, unless it `is_last` anyway; and the body that is to be read
+    /// and dropped before the next request.
+    #[inline]
+    #[must_use]
+    pub fn of(head: &Head<'_>, is_last: bool, limits: &Limits) -> (Self, Option<BodySkipper>) {
+        let after = match (head.keep_alive, is_last) {
+            (false, _) => Self::Close,
+            (true, true) => Self::Linger,
+            (true, false) => Self::KeepAlive,
+        };
+        match head.body {
+            BodyFraming::None | BodyFraming::Length(0) => (after, None),
+            _ => after.with_body(head, limits),
+        }
+    }
+
+    /// An unwanted body is dropped if it is small, so that the connection can go on. A client that
+    /// waits for `100 Continue` may never send it: then the final status and a close are the only
+    /// framing that both sides agree on (RFC 9110 §10.1.1).
+    fn with_body(self, head: &Head<'_>, limits: &Limits) -> (Self, Option<BodySkipper>) {
+        let too_large =
+            matches!(head.body, BodyFraming::Length(n) if n > limits.unread_body_bytes_max);
+        if too_large || head.expectation != Expectation::None {
+            return (Self::Linger, None);
+        }
+        (self, Some(BodySkipper::new(head.body)))
+    }
+}
