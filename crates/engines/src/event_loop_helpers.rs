@@ -4,19 +4,25 @@
 //! Its essential mechanism: an event loop that never waits for the disk. Before it sends a file it
 //! asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
 //! others, and sends when they are there. Paths are resolved and directories listed by helpers too.
-//! Several loops may accept from one listener (AMPED as an extension of SYMPED). What it leaves
-//! out: Flash's helper processes. Its helpers are threads, which need no copies of what they are
-//! asked and share the page cache just as well.
+//! Several loops may accept from one listener (AMPED as an extension of SYMPED). Helpers are
+//! threads, or processes as in Flash (`helper_processes.rs`). What it leaves out: Flash's mapped
+//! files; here they are sent by the kernel.
+
+mod helper_processes;
+mod request;
 
 use std::io;
 use std::sync::Arc;
 
 use crate::knobs::{Knob, KnobValues};
-use crate::parts::helpers::Helpers;
+use crate::parts::helpers::{Help, Helpers, RunJob};
 use crate::parts::loops::{Loop, Loops, Seat};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+use helper_processes::HelperProcesses;
+
+pub use helper_processes::help_by_process;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-helpers",
@@ -39,11 +45,22 @@ const LOOPS: Knob = Knob {
 
 const HELPERS: Knob = Knob {
     name: "helpers",
-    about: "threads of each loop that wait for the disk in its place",
+    about: "helpers of each loop, which wait for the disk in its place",
     min: 1,
     max: 1024,
     default: 4,
 };
+
+const KIND: Knob = Knob {
+    name: "kind",
+    about: "what helpers are; processes, as in Flash, cost a descriptor each",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+/// The value of [`KIND`] that stands for processes.
+const PROCESSES: u64 = 1;
 
 const WAITING_MAX: Knob = Knob {
     name: "waiting_max",
@@ -56,6 +73,7 @@ const WAITING_MAX: Knob = Knob {
 const KNOBS: &[Knob] = &[
     LOOPS,
     HELPERS,
+    KIND,
     WAITING_MAX,
     EVENTS,
     reactor::EVENTS_PER_WAIT,
@@ -73,14 +91,17 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 }
 
 fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-    let (count, waiting_max) = (seat.knobs.get_usize(HELPERS.name), WAITING_MAX.name);
+    let (count, waiting_max) =
+        (seat.knobs.get_usize(HELPERS.name), seat.knobs.get_usize(WAITING_MAX.name));
     let runner = Arc::clone(&seat.runner);
-    let helpers = Helpers::start(
-        &format!("helper-{}", seat.index),
-        count,
-        seat.knobs.get_usize(waiting_max),
-        Arc::new(move |job| runner.run(job)),
-    )?;
+    let run_job: RunJob = Arc::new(move |job| runner.run(job));
+    let helpers: Box<dyn Help> = match seat.knobs.get(KIND.name) {
+        PROCESSES => Box::new(HelperProcesses::start(&seat, count, waiting_max, run_job)?),
+        _ => {
+            let name = format!("helper-{}", seat.index);
+            Box::new(Helpers::start(&name, count, waiting_max, run_job)?)
+        }
+    };
     Reactor::make_with_helpers(start, seat, helpers)
 }
 

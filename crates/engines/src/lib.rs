@@ -26,10 +26,12 @@ mod threads_direct;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::Child;
 use std::sync::Arc;
 
 use session::Worker;
 
+pub use event_loop_helpers::help_by_process;
 pub use knobs::{Knob, KnobValues};
 
 /// The engines, the default first.
@@ -134,6 +136,8 @@ pub struct Start {
     pub exclusive_wakeups: bool,
     /// The engine's knobs.
     pub knobs: KnobValues,
+    /// Starts helper processes, for engines that have some.
+    pub start_helper: StartHelper,
 }
 
 /// One partition.
@@ -150,6 +154,16 @@ pub struct PartitionStart {
 /// Makes workers, from any thread. Each has counters of its own, which stay for ever: an engine
 /// that ends threads keeps their workers for the next ones.
 pub type MakeWorker = Arc<dyn Fn() -> Worker + Send + Sync>;
+
+/// Starts a process that gives this socket to [`help_by_process`]. It ends when the other end of
+/// the socket is closed.
+pub type StartHelper = Arc<dyn Fn(OwnedFd) -> io::Result<Child> + Send + Sync>;
+
+/// For those who have no program to start as a helper process.
+#[must_use]
+pub fn no_helper_processes() -> StartHelper {
+    Arc::new(|_| Err(io::Error::new(io::ErrorKind::Unsupported, "there is no helper program")))
+}
 
 /// One worker.
 pub struct WorkerStart {

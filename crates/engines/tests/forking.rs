@@ -85,6 +85,7 @@ fn start(knobs: &[(&str, u64)]) -> Running {
         sendfile: spec.sendfile[0],
         exclusive_wakeups: false,
         knobs: values,
+        start_helper: engines::no_helper_processes(),
     };
     Running { engine: (spec.start)(start).unwrap(), address }
 }

@@ -21,6 +21,7 @@ pub mod fork;
 pub mod inheritance;
 pub mod limits;
 pub mod memory;
+pub mod passing;
 pub mod poll;
 pub mod process;
 pub mod ring;

@@ -12,6 +12,7 @@ mod auto;
 pub mod config;
 pub mod doctor;
 mod engine_choice;
+mod helper_process;
 mod interrupts;
 mod layout;
 mod listeners;

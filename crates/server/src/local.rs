@@ -12,7 +12,8 @@ use site::Site;
 use site::resource::Entry;
 
 use crate::access_log::{Log, LogEnds};
-use crate::config::{CacheScope, Settings};
+use crate::config::{CacheScope, Config, Settings};
+use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
@@ -33,13 +34,14 @@ impl Local {
     /// # Errors
     /// One line: what could not be opened or started.
     pub(crate) fn start(
-        settings: &Settings,
+        config: &Config,
         ready: &Ready,
         share: &Share,
         sets: Vec<Vec<OwnedFd>>,
         log: Option<&Log>,
         counters: CounterBook,
     ) -> Result<Self, String> {
+        let settings = &config.settings;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))?;
         let counters = Arc::new(counters);
@@ -56,6 +58,7 @@ impl Local {
             sendfile: ready.sendfile,
             exclusive_wakeups: ready.layout.exclusive_wakeups,
             knobs: ready.engine.knobs.clone(),
+            start_helper: helper_process::starter(config),
         };
         let (spec, caches) = (ready.engine.spec, assembly.caches);
         let engine =

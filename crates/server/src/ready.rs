@@ -207,8 +207,8 @@ fn check_partition_addresses(partitions: &[Partition], settings: &Settings) -> R
     }
 }
 
-/// Worker processes are told the configuration as a text.
-fn check_roots(settings: &Settings) -> Result<(), String> {
+/// Other processes are told the configuration as a text.
+pub(crate) fn check_roots(settings: &Settings) -> Result<(), String> {
     match settings.hosts.iter().find(|host| host.root.to_str().is_none()) {
         Some(host) => Err(format!(
             "{:?} cannot be served by worker processes: its name is not UTF-8",

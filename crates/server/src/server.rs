@@ -70,7 +70,7 @@ impl Server {
         let description = describe(settings, &ready, &listeners.addresses);
         let addresses = listeners.addresses.clone();
         let staff = match ready.layout.processes {
-            None => Staff::start_here(settings, &ready, listeners)?,
+            None => Staff::start_here(&config, &ready, listeners)?,
             Some(_) => Staff::start_there(&config, &ready.layout, &machine, &listeners)?,
         };
         Ok(Self { staff, addresses, description, reasons })
@@ -214,15 +214,11 @@ impl Server {
 }
 
 impl Staff {
-    fn start_here(
-        settings: &Settings,
-        ready: &Ready,
-        listeners: Listeners,
-    ) -> Result<Self, String> {
-        let log = Log::open(&settings.log, None)?;
+    fn start_here(config: &Config, ready: &Ready, listeners: Listeners) -> Result<Self, String> {
+        let log = Log::open(&config.settings.log, None)?;
         let share = ready.layout.shares.first().ok_or("there is nobody to serve")?;
         let counters = CounterBook::default();
-        let local = Local::start(settings, ready, share, listeners.sets, log.as_ref(), counters)?;
+        let local = Local::start(config, ready, share, listeners.sets, log.as_ref(), counters)?;
         Ok(Self::Here { local, log })
     }
 

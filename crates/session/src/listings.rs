@@ -51,6 +51,12 @@ impl Listings {
         self.workers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// A place for somebody who is no worker, unless all are taken.
+    #[must_use]
+    pub fn begin_alone(self: &Arc<Self>) -> Option<ListingPermit> {
+        self.begin(self.enter())
+    }
+
     /// A place for one more of that worker, unless all are taken.
     pub(crate) fn begin(self: &Arc<Self>, worker: u64) -> Option<ListingPermit> {
         let place = match &self.places {

@@ -147,6 +147,45 @@ fn one_of_a_pool_that_is_killed_is_reported_and_replaced() {
     }
 }
 
+fn server_with_helpers(directory: &Temporary) -> ServerProcess {
+    directory.file("index.html", "<h1>Rope</h1>");
+    let knobs = ["kind=processes", "helpers=2", "loops=1"];
+    let knobs = knobs.map(|knob| format!("engine.knobs.{knob}"));
+    let mut arguments = vec!["--engine", "event-loop-helpers"];
+    knobs.iter().for_each(|knob| arguments.extend(["--set", knob]));
+    ServerProcess::of(directory.path(), &arguments)
+}
+
+#[test]
+fn a_helper_process_that_is_killed_is_told_of_and_replaced() {
+    let directory = Temporary::new();
+    let server = server_with_helpers(&directory);
+    let helpers = children(server.pid());
+    assert_eq!(helpers.len(), 2);
+    // What a service manager or a terminal sends to all is for the server only.
+    ["TERM", "INT", "HUP", "USR1"].into_iter().for_each(|name| signal(name, helpers[0]));
+    signal("KILL", helpers[1]);
+    wait_until("another helper", || {
+        let now = children(server.pid());
+        now.len() == 2 && now.contains(&helpers[0]) && !now.contains(&helpers[1])
+    });
+    assert_eq!((0..8).filter(|_| server.status("/") == 200).count(), 8);
+    thread::sleep(Duration::from_millis(1200)); // what was mended is told once a second
+    let lines = server.stop();
+    let told = format!("(pid {}) ended by signal 9", helpers[1]);
+    assert_eq!(lines.iter().filter(|line| line.ends_with(&told)).count(), 1, "{lines:?}");
+    assert!(!children(std::process::id()).contains(&helpers[0]) && !is_running(helpers[0]));
+}
+
+#[test]
+fn helper_processes_end_when_the_server_is_killed() {
+    let directory = Temporary::new();
+    let server = server_with_helpers(&directory);
+    let helpers = children(server.pid());
+    signal("KILL", server.pid());
+    wait_until("the end of all", || !helpers.iter().copied().any(is_running));
+}
+
 #[test]
 fn a_worker_process_is_nothing_to_start_by_hand() {
     let (status, _, errors) = crate::run(&["worker", "0", "0/1/1024", "1000"]);

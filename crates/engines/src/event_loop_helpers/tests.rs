@@ -33,6 +33,8 @@ struct Bench {
     events: Receiver<String>,
     /// Lets one job pass.
     gate: Option<Sender<()>>,
+    /// The helper processes there have been.
+    pids: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Bench {
@@ -66,12 +68,13 @@ impl Bench {
         let more: MakeWorker = Arc::new(|| unreachable!("no loop fails here"));
         let mut values = KnobValues::defaults(spec);
         for (name, value) in knobs {
-            match *name == EVENTS.name {
-                true => values.choose(name, EVENTS.choices()[*value as usize]).unwrap(),
-                false => values.set(name, *value).unwrap(),
+            let knob = spec.knobs.iter().find(|knob| knob.name == *name).unwrap();
+            match knob.choices().get(*value as usize) {
+                Some(choice) => values.choose(name, choice).unwrap(),
+                None => values.set(name, *value).unwrap(),
             }
         }
-
+        let pids = Arc::default();
         let start = Start {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner: Arc::new(runner),
@@ -79,9 +82,10 @@ impl Bench {
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,
             knobs: values,
+            start_helper: helper_processes::tests::start_helper(&pids),
         };
         let engine = Some((spec.start)(start).unwrap());
-        Self { engine, address, counters, events, gate: Some(open) }
+        Self { engine, address, counters, events, gate: Some(open), pids }
     }
 
     /// A connection that has asked for a path.
@@ -235,6 +239,26 @@ fn a_client_that_goes_while_its_job_is_out_leaves_nothing() {
             std::thread::yield_now();
         }
     }
+}
+
+/// Helper processes, of which the only one waits as for a disk, and then dies.
+#[test]
+fn a_helper_process_that_waits_delays_nobody_who_needs_none() {
+    let bench = Bench::new(&SPEC, &[("helpers", 1), ("kind", PROCESSES)]);
+    assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+    let killed = bench.pids.lock().unwrap()[0];
+    helper_processes::tests::stop(killed);
+    let mut slow = bench.ask("/src/knobs.rs");
+    while bench.counters.jobs_handed_out.get() < 2 {
+        std::thread::yield_now();
+    }
+    // It is in the cache: the loop needs nobody.
+    assert_eq!(answer(&mut bench.ask(QUICK)).0, 200);
+    helper_processes::tests::signal("KILL", killed);
+    assert_eq!(answer(&mut slow).0, 200);
+    assert_eq!(bench.pids.lock().unwrap().len(), 2);
+    let told = bench.engine.as_ref().unwrap().take_notices();
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 /// Where the file system cannot say what is in memory, each chunk is fetched once, however many

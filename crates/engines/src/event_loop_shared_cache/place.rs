@@ -210,6 +210,7 @@ fn serve(outfit: Outfit, common: &Common, number: u32, orders: UnixStream) -> io
         sendfile: common.sendfile,
         exclusive_wakeups: common.exclusive_wakeups,
         knobs: common.knobs.clone(),
+        start_helper: crate::no_helper_processes(),
     };
     Process::start(start, second, orders)?.run()
 }

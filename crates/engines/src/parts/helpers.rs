@@ -1,4 +1,4 @@
-//! Helpers: threads that do what may block, for a loop that must not wait for it.
+//! Helpers: who does what may block, for a loop that must not wait for it; here they are threads.
 //!
 //! A loop hands out work under a key, goes on, and is told through a descriptor that something has
 //! come back. What to do while work is out is the loop's business, and so
@@ -48,8 +48,25 @@ pub(crate) struct Returned {
     pub(crate) outcome: Outcome,
 }
 
-/// Helper threads and the work that is out. Watch [`Helpers::as_fd`] for reading; when it is
-/// readable, [`Helpers::take_back`]. Dropped, it waits for what is being done and forgets the rest.
+/// Those who do what may block for one loop, of whatever kind. Watch the descriptor for reading;
+/// when it is readable, [`Help::take_back`].
+pub(crate) trait Help: AsFd + Send {
+    /// Whether [`Help::hand_out`] will accept something. It stays true until then.
+    fn has_room(&self) -> bool;
+
+    /// Hands out work, which comes back under this key. Ask for [`Help::has_room`] before a job is
+    /// taken from its connection: a job cannot be put back.
+    ///
+    /// # Errors
+    /// The work itself: too much is out.
+    fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work>;
+
+    /// Takes back what is done, in the order in which it was, and makes the descriptor unreadable.
+    fn take_back(&mut self) -> Vec<Returned>;
+}
+
+/// Helper threads and the work that is out. Dropped, it waits for what is being done and forgets
+/// the rest.
 pub(crate) struct Helpers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -102,23 +119,19 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// Whether [`Helpers::hand_out`] will accept something. It stays true until then.
-    pub(crate) fn has_room(&self) -> bool {
-        self.out < self.places_max
-    }
-
     /// How much work is out: waiting, being done, or done and not taken back.
     #[cfg(test)]
     pub(crate) fn out(&self) -> usize {
         self.out
     }
+}
 
-    /// Hands out work, which comes back under this key. Ask for [`Helpers::has_room`] before a job
-    /// is taken from its connection: a job cannot be put back.
-    ///
-    /// # Errors
-    /// The work itself: too much is out.
-    pub(crate) fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work> {
+impl Help for Helpers {
+    fn has_room(&self) -> bool {
+        self.out < self.places_max
+    }
+
+    fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work> {
         if !self.has_room() {
             return Err(work);
         }
@@ -128,8 +141,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// Takes back what is done, in the order in which it was, and makes the descriptor unreadable.
-    pub(crate) fn take_back(&mut self) -> Vec<Returned> {
+    fn take_back(&mut self) -> Vec<Returned> {
         self.shared.wake.clear(); // before the look: what comes after it is told again
         let returned = std::mem::take(&mut *lock(&self.shared.returned));
         self.out -= returned.len();
@@ -205,7 +217,7 @@ pub(crate) fn failed(job: &Job, why: &'static str) -> Done {
 
 /// Reads the bytes: the one way to have them in memory for certain when it returns. Advice to the
 /// kernel would be cheaper, but only begins to fetch.
-fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {
+pub(crate) fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {
     let (mut at, end) = (offset, offset.saturating_add(len));
     while at < end {
         let wanted = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));

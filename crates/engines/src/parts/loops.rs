@@ -17,7 +17,7 @@ use os::event::Wake;
 
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
-use crate::{Engine, MakeWorker, SendfileMode, Start, WorkerStart};
+use crate::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 
 /// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
 /// what ails it is not going to pass.
@@ -58,6 +58,7 @@ pub(crate) struct Seat {
     pub(crate) sendfile: SendfileMode,
     pub(crate) exclusive_wakeups: bool,
     pub(crate) knobs: KnobValues,
+    pub(crate) start_helper: StartHelper,
 }
 
 /// A loop, to be run in its thread until all it was told to do is done.
@@ -149,6 +150,7 @@ impl Loops {
                 sendfile: start.sendfile,
                 exclusive_wakeups: start.exclusive_wakeups,
                 knobs: start.knobs.clone(),
+                start_helper: Arc::clone(&start.start_helper),
             };
             let replace = again.map(|(make, failed)| Replace {
                 make: Arc::clone(make),
@@ -215,7 +217,7 @@ impl Engine for Loops {
     }
 
     fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.shared.notices))
+        self.shared.take_notices()
     }
 
     fn is_finished(&self) -> bool {
@@ -244,6 +246,11 @@ impl Shared {
             notices: Mutex::default(),
             listeners: Mutex::new((0..workers).map(|_| Vec::new()).collect()),
         })
+    }
+
+    /// What has gone wrong and was mended since the last call.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.notices))
     }
 
     /// Tells what went wrong and was mended.

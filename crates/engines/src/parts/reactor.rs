@@ -20,7 +20,7 @@ use session::{Connection, Done, JobId, Tick, Worker};
 use super::clock::read_clock;
 use super::connections::Connections;
 use super::gate::{self, Gate};
-use super::helpers::Helpers;
+use super::helpers::Help;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, WatchListeners, is_exhaustion, refuse};
 use super::loops::{Loop, Seat, Shared};
 use super::step::{Step, Turn, step};
@@ -78,7 +78,7 @@ pub(crate) struct Reactor {
     worker: Worker,
     runner: Arc<Runner>,
     /// Who does what may block; without any it is done on the spot.
-    helpers: Option<Helpers>,
+    helpers: Option<Box<dyn Help>>,
     /// Connections with work for helpers that have no room for it now.
     parked: VecDeque<u64>,
     shared: Arc<Shared>,
@@ -113,14 +113,14 @@ impl Reactor {
     pub(crate) fn make_with_helpers(
         start: WorkerStart,
         seat: Seat,
-        helpers: Helpers,
+        helpers: Box<dyn Help>,
     ) -> io::Result<Loop> {
         let reactor = Self::new(start, seat, Some(helpers))?;
         Ok(Box::new(move || reactor.run()))
     }
 
-    fn new(start: WorkerStart, seat: Seat, helpers: Option<Helpers>) -> io::Result<Self> {
-        let Seat { runner, shared, index, sendfile, exclusive_wakeups, knobs } = seat;
+    fn new(start: WorkerStart, seat: Seat, helpers: Option<Box<dyn Help>>) -> io::Result<Self> {
+        let Seat { runner, shared, index, sendfile, exclusive_wakeups, knobs, .. } = seat;
         let events_max = knobs.get_usize(EVENTS_PER_WAIT.name);
         let watch = Watch::new(knobs.get(watch::EVENTS.name), events_max)?;
         watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;

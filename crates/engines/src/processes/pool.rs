@@ -189,6 +189,7 @@ impl Pool {
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
             knobs: KnobValues::defaults(&super::SPEC),
+            start_helper: crate::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);
         let house = House::new(&seat, Vec::new(), Arc::clone(more), counters, 1);

@@ -20,7 +20,7 @@ use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::{Helpers, Outcome, Work};
+use crate::parts::helpers::{Help, Helpers, Outcome, Work};
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;

@@ -70,6 +70,15 @@ pub struct WorkerProgram {
     pub arguments: Vec<String>,
 }
 
+impl WorkerProgram {
+    /// This program, as it was started with these arguments at the end.
+    pub(crate) fn started_with(arguments: &[String]) -> Self {
+        let mut own: Vec<String> = std::env::args().skip(1).collect();
+        own.truncate(own.len().saturating_sub(arguments.len()));
+        Self { path: "/proc/self/exe".into(), arguments: own }
+    }
+}
+
 impl Default for WorkerProgram {
     /// This program, even if its file has been replaced meanwhile, with a subcommand.
     fn default() -> Self {

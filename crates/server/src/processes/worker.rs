@@ -9,28 +9,37 @@ use os::signals::{Signal, SignalDescriptor};
 
 use super::{FAILED, Ledger, Order, PlaceLedger, READY};
 use crate::access_log::{Log, Reopener, Sharing};
-use crate::config::Config;
+use crate::config::{Config, WorkerProgram};
+use crate::helper_process;
 use crate::layout::Layout;
 use crate::local::{CounterBook, Local};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
 
-/// Runs a worker process until the supervisor ends it or is gone. The arguments are the
-/// supervisor's: nobody types them.
+/// Runs a worker process until the supervisor ends it or is gone, or a helper process until the
+/// server is. The arguments are theirs: nobody types them.
 ///
 /// # Errors
 /// One line, if there is no supervisor to tell it to: the process was not started by one.
 pub fn run_worker(arguments: &[String]) -> Result<(), String> {
-    let task = Task::take(arguments)
-        .map_err(|why| format!("only a server that runs starts worker processes: {why}"))?;
+    let by_hand = |why| format!("only a server that runs starts worker processes: {why}");
+    if let Some((helper_process::NAME, more)) = split_first(arguments) {
+        return helper_process::run(more).map_err(by_hand);
+    }
+    let task = Task::take(arguments).map_err(by_hand)?;
+    let own = WorkerProgram::started_with(arguments);
     let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
     let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
-    if let Err(why) = serve(task) {
+    if let Err(why) = serve(task, own) {
         // If nobody listens, nobody wants to know.
         let _ = control.write_all(&[&[FAILED], why.as_bytes()].concat());
     }
     Ok(())
+}
+
+fn split_first(arguments: &[String]) -> Option<(&str, &[String])> {
+    arguments.split_first().map(|(first, more)| (first.as_str(), more))
 }
 
 /// What the supervisor has given.
@@ -71,10 +80,11 @@ impl Task {
 }
 
 /// Serves until told to end.
-fn serve(task: Task) -> Result<(), String> {
+fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let configuration = os::shared_memory::read_text(task.configuration.as_fd())
         .map_err(|why| format!("cannot read the configuration: {why}"))?;
-    let config = Config::read_effective(&configuration)?;
+    let mut config = Config::read_effective(&configuration)?;
+    config.worker_program = own;
     let settings = &config.settings;
     let ready = make_ready(&config, &task.machine)?;
     let ledger = Ledger::open(task.ledger.as_fd())
@@ -85,7 +95,7 @@ fn serve(task: Task) -> Result<(), String> {
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
     let log = Log::open(&settings.log, Some(sharing(&ready.layout, ledger, &task.ledger)))?;
     let local =
-        Local::start(settings, &ready, share, sets, log.as_ref(), CounterBook::Shared(ledger))?;
+        Local::start(&config, &ready, share, sets, log.as_ref(), CounterBook::Shared(ledger))?;
     let reopener = log.as_ref().map(Log::reopener);
     let outcome = Attendant::new(local, task.control, reopener, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))

@@ -5,6 +5,7 @@ mod conformance;
 mod documentation;
 mod fibers;
 mod freshness;
+mod helper_processes;
 mod in_memory;
 mod kernel_threads;
 mod knobs;

@@ -35,6 +35,7 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("event-loop-helpers", &[], [Go, Go]),
     // Helpers do jobs in any case, and fetch what is to be sent only if the kernel is asked first.
     ("event-loop-helpers", &["socket.sendfile=nonblocking"], [Go, Wait]),
+    ("event-loop-helpers", &["engine.knobs.kind=processes"], [Go, Go]),
     ("staged", &[], [Wait, Wait]),
     ("staged", &["engine.knobs.write_threads=2"], [Wait, Go]),
     ("staged", &["engine.knobs.read_threads=2"], [Go, Wait]),
@@ -42,6 +43,7 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("staged", &["engine.knobs.pools=1"], [Go, Go]),
     ("threads", &[], [Go, Go]),
     ("threads", &["socket.sendfile=nonblocking"], [Go, Go]),
+    ("threads-direct", &[], [Go, Go]),
     ("thread-pool", &[], [Go, Go]),
     ("thread-pool", &["engine.knobs.park_idle=0"], [Go, Go]),
     ("thread-pool", &["engine.knobs.threads=1"], [Wait, Wait]),

@@ -36,6 +36,7 @@ pub(crate) fn house(connections_max: usize) -> House {
         sendfile: SendfileMode::Blocking,
         exclusive_wakeups: false,
         knobs: KnobValues::defaults(&crate::ENGINES[0]),
+        start_helper: crate::no_helper_processes(),
     };
     House::new(&seat, Vec::new(), more, Arc::default(), connections_max)
 }

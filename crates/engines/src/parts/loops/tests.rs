@@ -89,6 +89,7 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         sendfile: SendfileMode::NonBlocking,
         exclusive_wakeups: false,
         knobs,
+        start_helper: crate::no_helper_processes(),
     };
     (start, seen)
 }

@@ -11,7 +11,7 @@ use session::{Done, Job, Op, Phase};
 use site::resource::FileRef;
 
 use super::Reactor;
-use crate::parts::helpers::{Helpers, Outcome, Work, failed};
+use crate::parts::helpers::{Outcome, Work, failed};
 use crate::parts::step::Turn;
 
 impl Reactor {
@@ -60,7 +60,7 @@ impl Reactor {
             }
             self.drive_with(key, turn);
         }
-        while self.helpers.as_ref().is_some_and(Helpers::has_room)
+        while self.helpers.as_ref().is_some_and(|helpers| helpers.has_room())
             && let Some(key) = self.parked.pop_front()
         {
             if let Some(slot) = self.connections.get(key) {

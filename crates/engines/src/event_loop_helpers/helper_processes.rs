@@ -1,0 +1,421 @@
+//! Helper processes, as Flash had them: each does one thing at a time and says over its socket only
+//! that it is done. What it brings is not an answer but memory of the kernel's: the loop then does
+//! the same again, and finds everything there. A process shares nothing with the loop, so that a
+//! fault of a file system that kills it (or somebody's `kill`) costs nothing: it is replaced, and
+//! another is asked for what it was asked for.
+//!
+//! No more than a loop can see to: where there are no helpers left and none can be started, the
+//! loop waits for the disk itself.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::event::Wake;
+use session::{Done, Job, Known, Listings};
+
+use super::request::{Request, encode, receive};
+use crate::StartHelper;
+use crate::jobs::Runner;
+use crate::parts::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
+use crate::parts::helpers::{carry_out, failed, fetch};
+use crate::parts::loops::{Seat, Shared};
+
+/// What a helper says when it can be asked, and when it has done what it was asked.
+const READY: u8 = b'r';
+const DONE: u8 = b'd';
+/// What it says before the reason why it ends.
+const FAILED: u8 = b'!';
+
+/// How long helpers may take at the start until they can be asked.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one may take to end when its socket has closed, before it is killed. The loop waits.
+const END_PATIENCE_US: u64 = 100_000;
+
+/// After so many deaths within so long a time helpers are not replaced at once, but after a while.
+const DEATHS_MAX: usize = 5;
+const DEATHS_WITHIN_US: u64 = 10_000_000;
+const RECOVERY_US: u64 = 1_000_000;
+
+/// What has killed so many helpers is not given to another.
+const KILLED_MAX: u32 = 2;
+
+/// The key of the wake-up call among those of places.
+const WAKE_KEY: u64 = u64::MAX;
+
+/// The helper processes of one loop, and the work that is out. Dropped, it kills them: they have
+/// nothing that could be lost.
+pub(super) struct HelperProcesses {
+    start: StartHelper,
+    run_job: RunJob,
+    /// Where deaths are told.
+    shared: Arc<Shared>,
+    /// Which loop it is.
+    index: usize,
+    epoll: Epoll,
+    /// Tells the loop of what came back without a helper.
+    wake: Wake,
+    places: Vec<Option<Helper>>,
+    waiting: VecDeque<Task>,
+    returned: Vec<Returned>,
+    /// Work that may be out at a time.
+    out_max: usize,
+    out: usize,
+    /// When helpers died, or could not be started, lately.
+    deaths: VecDeque<u64>,
+}
+
+/// A piece of work.
+struct Task {
+    key: u64,
+    work: Work,
+    /// How many helpers have died of it.
+    killed: u32,
+}
+
+/// A process.
+struct Helper {
+    child: Child,
+    socket: UnixStream,
+    task: Option<Task>,
+    /// What it has said since it said that it failed.
+    complaint: Vec<u8>,
+}
+
+impl HelperProcesses {
+    /// Starts `count` processes, for which `waiting_max` pieces of work may wait, and waits until
+    /// all can be asked.
+    ///
+    /// # Errors
+    /// One cannot be started, or says why it cannot help; the others are ended.
+    pub(super) fn start(
+        seat: &Seat,
+        count: usize,
+        waiting_max: usize,
+        run_job: RunJob,
+    ) -> io::Result<Self> {
+        let mut helpers = Self {
+            start: Arc::clone(&seat.start_helper),
+            run_job,
+            shared: Arc::clone(&seat.shared),
+            index: seat.index,
+            epoll: Epoll::new()?,
+            wake: Wake::new()?,
+            places: (0..count.max(1)).map(|_| None).collect(),
+            waiting: VecDeque::new(),
+            returned: Vec::new(),
+            out_max: count.max(1) + waiting_max,
+            out: 0,
+            deaths: VecDeque::new(),
+        };
+        helpers.epoll.add(helpers.wake.as_fd(), Interest::READ, WAKE_KEY)?;
+        for place in 0..helpers.places.len() {
+            let told = |why| io::Error::other(format!("helper process {place}: {why}"));
+            helpers.fill(place).map_err(told)?;
+        }
+        for (place, helper) in helpers.places.iter_mut().enumerate() {
+            let ready = helper.as_mut().map_or(Ok(()), Helper::wait_ready);
+            ready.map_err(|why| io::Error::other(format!("helper process {place}: {why}")))?;
+        }
+        Ok(helpers)
+    }
+
+    /// Starts the helper of a place.
+    fn fill(&mut self, place: usize) -> io::Result<()> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        self.epoll.add(ours.as_fd(), Interest::READ, place as u64)?;
+        let child = (self.start)(OwnedFd::from(theirs))?;
+        let complaint = Vec::new();
+        self.places[place] = Some(Helper { child, socket: ours, task: None, complaint });
+        Ok(())
+    }
+
+    /// Starts helpers in the places of those that died, if that may be.
+    fn refill(&mut self) {
+        for place in 0..self.places.len() {
+            if self.places[place].is_none()
+                && self.may_start()
+                && let Err(why) = self.fill(place)
+            {
+                self.note(place, &format!("cannot be started: {why}"));
+            }
+        }
+    }
+
+    /// Gives the work that waits to helpers that do nothing.
+    fn dispatch(&mut self) {
+        self.refill();
+        while !self.waiting.is_empty() {
+            let does_nothing =
+                |helper: &Option<Helper>| helper.as_ref().is_some_and(|one| one.task.is_none());
+            let place = self.places.iter().position(does_nothing);
+            if place.is_none() && self.places.iter().any(Option::is_some) {
+                return; // they are busy
+            }
+            let Some(task) = self.waiting.pop_front() else { return };
+            match place {
+                Some(place) => self.ask(place, task),
+                None => self.do_here(task),
+            }
+        }
+    }
+
+    /// Asks a helper to do something, unless there is nothing to wait for.
+    fn ask(&mut self, place: usize, task: Task) {
+        let Some(helper) = &mut self.places[place] else { return self.waiting.push_front(task) };
+        let Some((bytes, descriptor)) = encode(&task.work) else { return self.do_here(task) };
+        // Its socket is empty, because it was asked for nothing: the bytes fit.
+        let sent = os::passing::send_with(helper.socket.as_fd(), &bytes, descriptor);
+        let is_sent = sent.is_ok_and(|count| count == bytes.len());
+        helper.task = Some(task);
+        if !is_sent {
+            self.bury(place);
+        }
+    }
+
+    /// Does it in the loop's own thread, and has the loop told.
+    fn do_here(&mut self, task: Task) {
+        let mut buffer = match task.work {
+            Work::Fetch { .. } => vec![0; FETCH_BYTES],
+            Work::Job(..) => Vec::new(),
+        };
+        let outcome = carry_out(&*self.run_job, task.work, &mut buffer);
+        self.give_back(task.key, outcome);
+    }
+
+    fn give_back(&mut self, key: u64, outcome: Outcome) {
+        self.returned.push(Returned { key, outcome });
+        self.wake.notify();
+    }
+
+    /// Takes what a helper says.
+    fn listen(&mut self, place: usize) {
+        let Some(helper) = &mut self.places[place] else { return };
+        let mut bytes = [0; 512];
+        match helper.socket.read(&mut bytes) {
+            Ok(count) if count > 0 => {
+                let said = &bytes[..count];
+                helper.note_complaint(said);
+                if said.contains(&DONE) && helper.complaint.is_empty() {
+                    let task = helper.task.take();
+                    task.into_iter().for_each(|task| self.finish(task));
+                }
+            }
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            _ => self.bury(place),
+        }
+    }
+
+    /// A helper has done its part: what is needed is in memory.
+    fn finish(&mut self, task: Task) {
+        let outcome = match task.work {
+            Work::Fetch { .. } => Outcome::Fetched,
+            work @ Work::Job(..) => carry_out(&*self.run_job, work, &mut []),
+        };
+        self.give_back(task.key, outcome);
+    }
+
+    /// A helper is dead, or as good as dead: another is to do its work.
+    fn bury(&mut self, place: usize) {
+        let Some(mut helper) = self.places[place].take() else { return };
+        let _ = self.epoll.remove(helper.socket.as_fd()); // it is in the set
+        let pid = helper.child.id();
+        self.note(place, &format!("(pid {pid}) {}", helper.end()));
+        let Some(mut task) = helper.task else { return };
+        task.killed += 1;
+        match task.work {
+            _ if task.killed < KILLED_MAX => self.waiting.push_front(task),
+            Work::Job(id, job) => {
+                let done = failed(&job, "it killed its helpers");
+                self.give_back(task.key, Outcome::Done(id, done));
+            }
+            // Who sends it finds what ails it.
+            Work::Fetch { .. } => self.give_back(task.key, Outcome::Fetched),
+        }
+    }
+
+    /// Notes and tells that a helper is gone, or was not to be had.
+    fn note(&mut self, place: usize, what: &str) {
+        self.deaths.push_back(os::clock::now());
+        if self.deaths.len() > DEATHS_MAX {
+            self.deaths.pop_front();
+        }
+        let index = self.index;
+        self.shared.tell(format!("helper process {place} of loop {index} {what}"));
+    }
+
+    /// Whether a helper that died is replaced now.
+    fn may_start(&self) -> bool {
+        let now = os::clock::now();
+        let is_recent = |then: &u64| now.saturating_sub(*then) < DEATHS_WITHIN_US;
+        let are_many = self.deaths.iter().filter(|then| is_recent(then)).count() >= DEATHS_MAX;
+        let last = self.deaths.back().copied().unwrap_or_default();
+        !are_many || now.saturating_sub(last) >= RECOVERY_US
+    }
+}
+
+impl Help for HelperProcesses {
+    fn has_room(&self) -> bool {
+        self.out < self.out_max
+    }
+
+    fn hand_out(&mut self, key: u64, work: Work) -> Result<(), Work> {
+        if !self.has_room() {
+            return Err(work);
+        }
+        self.out += 1;
+        self.waiting.push_back(Task { key, work, killed: 0 });
+        self.dispatch();
+        Ok(())
+    }
+
+    fn take_back(&mut self) -> Vec<Returned> {
+        self.wake.clear();
+        let mut events = EventBuffer::with_capacity(self.places.len() + 1);
+        // Until nothing is left to be heard: whoever watches may be told only of what is new.
+        while self.epoll.wait(&mut events, Some(0)).is_ok() && !events.is_empty() {
+            for event in (0..events.len()).filter_map(|index| events.get(index)) {
+                match event.key {
+                    WAKE_KEY => self.wake.clear(),
+                    place => self.listen(place as usize),
+                }
+            }
+            self.dispatch();
+        }
+        let returned = std::mem::take(&mut self.returned);
+        self.out -= returned.len();
+        returned
+    }
+}
+
+impl AsFd for HelperProcesses {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Drop for HelperProcesses {
+    fn drop(&mut self) {
+        for helper in self.places.iter_mut().flatten() {
+            let _ = helper.child.kill(); // it has ended already
+        }
+        for helper in self.places.iter_mut().flatten() {
+            let _ = helper.child.wait(); // it is ours
+        }
+    }
+}
+
+impl Helper {
+    fn wait_ready(&mut self) -> Result<(), String> {
+        let told = |why: io::Error| format!("does not say that it can help: {why}");
+        self.socket.set_nonblocking(false).map_err(told)?;
+        self.socket.set_read_timeout(Some(START_PATIENCE)).map_err(told)?;
+        let mut byte = [0];
+        let count = self.socket.read(&mut byte).map_err(told)?;
+        if count == 0 || byte != [READY] {
+            self.note_complaint(&byte[..count]);
+            return Err(self.end());
+        }
+        self.socket.set_nonblocking(true).map_err(told)
+    }
+
+    fn note_complaint(&mut self, said: &[u8]) {
+        let begins = |byte: &u8| *byte == FAILED;
+        let start = if self.complaint.is_empty() { said.iter().position(begins) } else { Some(0) };
+        self.complaint.extend(start.into_iter().flat_map(|start| &said[start..]));
+    }
+
+    /// Sees it end, and says why it did.
+    fn end(&mut self) -> String {
+        let _ = self.socket.set_nonblocking(true);
+        let mut rest = Vec::new();
+        let _ = self.socket.read_to_end(&mut rest); // what it said before it ended, if anything
+        self.note_complaint(&rest);
+        match self.ended() {
+            _ if !self.complaint.is_empty() => {
+                format!("ended: {}", String::from_utf8_lossy(&self.complaint[1..]))
+            }
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("ended by signal {signal}"),
+                None => format!("ended with status {}", status.code().unwrap_or_default()),
+            },
+            Err(why) => format!("ended: {why}"),
+        }
+    }
+
+    /// Its status: its own, if it is about to end by itself.
+    fn ended(&mut self) -> io::Result<ExitStatus> {
+        let until = os::clock::now() + END_PATIENCE_US;
+        while os::clock::now() < until {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::yield_now();
+        }
+        let _ = self.child.kill(); // it has ended already
+        self.child.wait()
+    }
+}
+
+/// What runs in a helper process until the other end of the socket is closed. The runner is made
+/// there; why it cannot be made is told over the socket.
+///
+/// # Errors
+/// The socket fails, or what comes over it is broken.
+pub fn help_by_process(
+    socket: OwnedFd,
+    make_runner: impl FnOnce() -> Result<Runner, String>,
+) -> io::Result<()> {
+    let mut socket = UnixStream::from(socket);
+    let helped = match make_runner() {
+        Ok(runner) => help(&mut socket, &runner),
+        Err(why) => socket.write_all(&[&[FAILED], why.as_bytes()].concat()),
+    };
+    match helped {
+        // Nobody wants it any more.
+        Err(why) if matches!(why.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            Ok(())
+        }
+        helped => helped,
+    }
+}
+
+fn help(socket: &mut UnixStream, runner: &Runner) -> io::Result<()> {
+    let mut buffer = vec![0; FETCH_BYTES];
+    socket.write_all(&[READY])?;
+    while let Some(request) = receive(socket)? {
+        prepare(runner, request, &mut buffer);
+        socket.write_all(&[DONE])?;
+    }
+    Ok(())
+}
+
+/// Does what was asked for the sake of what the kernel remembers of it.
+fn prepare(runner: &Runner, request: Request, buffer: &mut [u8]) {
+    let run = |job| runner.run(job);
+    match request {
+        Request::Fetch { file, offset, len } => fetch(&file, offset, len, buffer),
+        Request::Resolve { host, path } => {
+            drop(run(Job::Resolve { host, path, known: Known::Nothing }));
+        }
+        Request::List { host, path } => {
+            let permit = Listings::new(1).begin_alone().expect("the first of one listing");
+            let format = session::ListFormat::Json;
+            let mut done = run(Job::List { host, path, format, permit });
+            while let Done::Listed(Ok((_, Some(cursor)))) = done {
+                done = run(Job::ListMore(cursor));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

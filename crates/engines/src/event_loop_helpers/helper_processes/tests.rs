@@ -1,0 +1,258 @@
+//! Helper processes by themselves: what they are asked for comes back, whoever is killed.
+
+use std::env;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use session::{JobId, Known};
+use site::Site;
+use site::host::HostSettings;
+use site::resource::FileRef;
+
+use super::*;
+use crate::knobs::KnobValues;
+use crate::{SendfileMode, no_helper_processes};
+
+/// The descriptor of the socket, in the environment of a helper process of these tests.
+const SOCKET: &str = "ENGINES_TEST_HELPER";
+
+/// A path at which a helper process of these tests ends as only a bug ends it.
+const DEADLY: &str = "/deadly";
+
+/// A directory that is served: this crate's.
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn runner() -> Runner {
+    let site = Arc::new(Site::new(vec![HostSettings::new(ROOT.into())]).unwrap());
+    Runner::new(site, 0).unwrap()
+}
+
+/// What runs in the helper processes of the tests; without the variable it has no work.
+#[test]
+fn helper_program() {
+    let Ok(number) = env::var(SOCKET) else { return };
+    let socket = os::inheritance::take(number.parse().unwrap()).unwrap();
+    let mut runner = runner();
+    runner.before = Some(Box::new(|job| match job {
+        Job::Resolve { path, .. } if **path == *DEADLY.as_bytes() => std::process::abort(),
+        _ => {}
+    }));
+    help_by_process(socket, || Ok(runner)).unwrap();
+}
+
+/// Starts this program so that only the above runs in it. Notes the processes.
+pub(in super::super) fn start_helper(pids: &Arc<Mutex<Vec<u32>>>) -> StartHelper {
+    let pids = Arc::clone(pids);
+    Arc::new(move |socket| {
+        let mut command = Command::new("/proc/self/exe");
+        let test = "event_loop_helpers::helper_processes::tests::helper_program";
+        command.args(["--exact", test, "--nocapture"]).stdout(Stdio::null());
+        command.env(SOCKET, socket.as_raw_fd().to_string());
+        os::inheritance::pass_on(&mut command, vec![socket]);
+        let child = command.spawn()?;
+        pids.lock().unwrap().push(child.id());
+        Ok(child)
+    })
+}
+
+pub(in super::super) fn signal(name: &str, pid: u32) {
+    let kill = format!("kill -s {name} {pid}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// Stops all threads of a process, as a disk does that does not answer.
+pub(in super::super) fn stop(pid: u32) {
+    signal("STOP", pid);
+    let has_stopped = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    while !tasks().all(|task| has_stopped(task.unwrap())) {
+        std::thread::yield_now();
+    }
+}
+
+fn seat(start_helper: StartHelper) -> Seat {
+    Seat {
+        runner: Arc::new(runner()),
+        shared: Arc::new(Shared::new(1, 1).unwrap()),
+        index: 0,
+        sendfile: SendfileMode::Probe,
+        exclusive_wakeups: false,
+        knobs: KnobValues::defaults(&super::super::SPEC),
+        start_helper,
+    }
+}
+
+fn start(
+    count: usize,
+    waiting_max: usize,
+    start_helper: StartHelper,
+) -> io::Result<HelperProcesses> {
+    let run_job = Arc::new(|job| runner().run(job));
+    HelperProcesses::start(&seat(start_helper), count, waiting_max, run_job)
+}
+
+fn helpers(count: usize, waiting_max: usize) -> HelperProcesses {
+    start(count, waiting_max, start_helper(&Arc::default())).unwrap()
+}
+
+impl HelperProcesses {
+    fn pid(&self, place: usize) -> u32 {
+        self.places[place].as_ref().unwrap().child.id()
+    }
+
+    /// Waits until something has happened, and says what has come back.
+    fn take(&mut self) -> Vec<(u64, String)> {
+        let epoll = Epoll::new().unwrap();
+        epoll.add(self.as_fd(), Interest::READ, 0).unwrap();
+        epoll.wait(&mut EventBuffer::with_capacity(1), None).unwrap();
+        let said = |outcome| match outcome {
+            Outcome::Fetched => "fetched".to_string(),
+            Outcome::Done(_, Done::Resolved(Ok((path, _)))) => {
+                String::from_utf8(path.into()).unwrap()
+            }
+            Outcome::Done(_, Done::Resolved(Err(why)) | Done::Listed(Err(why))) => why.to_string(),
+            Outcome::Done(_, Done::Listed(Ok((bytes, _)))) => String::from_utf8(bytes).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        self.take_back().into_iter().map(|back| (back.key, said(back.outcome))).collect()
+    }
+
+    /// The next things that come back, so many.
+    fn take_all(&mut self, count: usize) -> Vec<(u64, String)> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            taken.extend(self.take());
+        }
+        taken
+    }
+
+    /// The only thing that is to come back.
+    fn take_one(&mut self) -> (u64, String) {
+        self.take_all(1).pop().unwrap()
+    }
+}
+
+fn resolve(path: &str) -> Work {
+    let path = path.as_bytes().into();
+    Work::Job(JobId(0), Job::Resolve { host: 0, path, known: Known::Nothing })
+}
+
+#[test]
+fn what_is_asked_for_comes_back() {
+    let mut helpers = helpers(2, 8);
+    helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
+    assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
+    let file =
+        FileRef::new(File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap());
+    helpers.hand_out(2, Work::Fetch { file, offset: 0, len: 100 }).unwrap();
+    assert_eq!(helpers.take_one(), (2, "fetched".into()));
+    let permit = Listings::new(1).begin_alone().unwrap();
+    let format = session::ListFormat::Json;
+    let list = Job::List { host: 0, path: (*b"/src/").into(), format, permit };
+    helpers.hand_out(3, Work::Job(JobId(0), list)).unwrap();
+    let (key, listing) = helpers.take_one();
+    assert!(key == 3 && listing.contains("knobs.rs"), "{listing}");
+    // Many at once, in whatever order.
+    (0..10).for_each(|key| helpers.hand_out(key, resolve("/Cargo.toml")).unwrap());
+    assert!(helpers.hand_out(10, resolve("/Cargo.toml")).is_err() && !helpers.has_room());
+    let mut keys: Vec<u64> = helpers.take_all(10).into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..10) && helpers.has_room());
+}
+
+#[test]
+fn what_a_killed_helper_was_asked_for_another_does() {
+    let mut helpers = helpers(1, 8);
+    let killed = helpers.pid(0);
+    stop(killed);
+    helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
+    helpers.hand_out(2, resolve("/src/lib.rs")).unwrap();
+    assert!(helpers.take_back().is_empty());
+    signal("KILL", killed);
+    let expected = [(1, "/Cargo.toml".into()), (2, "/src/lib.rs".into())];
+    assert_eq!(helpers.take_all(2), expected);
+    assert_ne!(helpers.pid(0), killed);
+    let told = helpers.shared.take_notices();
+    let line = format!("helper process 0 of loop 0 (pid {killed}) ended by signal 9");
+    assert_eq!(told, [line]);
+}
+
+#[test]
+fn who_is_killed_while_it_does_nothing_is_replaced() {
+    let mut helpers = helpers(2, 8);
+    let (killed, other) = (helpers.pid(1), helpers.pid(0));
+    signal("KILL", killed);
+    assert_eq!(helpers.take(), []);
+    assert_ne!(helpers.pid(1), killed);
+    assert_eq!(helpers.pid(0), other);
+    assert_eq!(helpers.shared.take_notices().len(), 1);
+}
+
+#[test]
+fn what_kills_its_helpers_fails_alone() {
+    let mut helpers = helpers(1, 8);
+    helpers.hand_out(1, resolve(DEADLY)).unwrap();
+    helpers.hand_out(2, resolve("/Cargo.toml")).unwrap();
+    let expected = [(1, "it killed its helpers".into()), (2, "/Cargo.toml".into())];
+    assert_eq!(helpers.take_all(2), expected);
+    assert_eq!(helpers.shared.take_notices().len() as u32, KILLED_MAX);
+}
+
+/// Then the loop waits for the disk itself, and nobody is lost.
+#[test]
+fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
+    let can_start = Arc::new(AtomicBool::new(true));
+    let (start_one, is_allowed) = (start_helper(&Arc::default()), Arc::clone(&can_start));
+    let start_helper: StartHelper =
+        Arc::new(move |socket| match is_allowed.load(Ordering::Relaxed) {
+            true => start_one(socket),
+            false => Err(io::Error::other("not now")),
+        });
+    let mut helpers = start(1, 8, start_helper).unwrap();
+    can_start.store(false, Ordering::Relaxed);
+    signal("KILL", helpers.pid(0));
+    assert_eq!(helpers.take(), []);
+    helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
+    assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
+    let told = helpers.shared.take_notices();
+    assert!(told.len() > 1 && told.len() <= DEATHS_MAX, "{told:?}");
+    assert_eq!(told[1], "helper process 0 of loop 0 cannot be started: not now");
+}
+
+#[test]
+fn helpers_that_cannot_help_are_told_of_at_the_start() {
+    let check = |start_helper: StartHelper, expected: &str| {
+        let why = start(2, 8, start_helper).err().unwrap();
+        assert_eq!(why.to_string(), expected);
+    };
+    check(no_helper_processes(), "helper process 0: there is no helper program");
+    let program = |path: &'static str| -> StartHelper {
+        Arc::new(move |socket| {
+            let mut command = Command::new(path);
+            os::inheritance::pass_on(&mut command, vec![socket]);
+            command.spawn()
+        })
+    };
+    check(program("/bin/false"), "helper process 0: ended with status 1");
+    let complaining: StartHelper = Arc::new(|socket| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf '!no root' >&0"]).stdin(Stdio::from(socket)).spawn()
+    });
+    check(complaining, "helper process 0: ended: no root");
+    check(program("/no/such/program"), "helper process 0: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_helper_without_a_runner_says_why() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    help_by_process(theirs.into(), || Err("there is no root".into())).unwrap();
+    let mut said = Vec::new();
+    ours.read_to_end(&mut said).unwrap();
+    assert_eq!(said, b"!there is no root");
+}

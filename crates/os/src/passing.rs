@@ -1,0 +1,158 @@
+//! Passing a descriptor to another process along with bytes, over a stream of a Unix domain socket
+//! (unix(7), SCM_RIGHTS). Whoever receives it has the same open file, under a number of their own.
+
+use crate::call::{check_len, uninterrupted};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// Room for one descriptor among control bytes, aligned as their heads must be.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+const CONTROL_BYTES: usize = 32;
+
+// SAFETY: CMSG_LEN only computes.
+const ONE_DESCRIPTOR_LEN: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize };
+
+const _: () = assert!(ONE_DESCRIPTOR_LEN <= CONTROL_BYTES);
+const _: () = assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
+
+/// Sends a prefix of `bytes`, of which there must be some, and with the first of them the
+/// descriptor. Returns how many.
+pub fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<usize> {
+    let mut slice =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; CONTROL_BYTES]);
+    let mut message = message(&raw mut slice);
+    if let Some(descriptor) = descriptor {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = ONE_DESCRIPTOR_LEN as _;
+        // SAFETY: the control bytes are aligned for a head and long enough for it and one number
+        // (asserted above), so that CMSG_FIRSTHDR is not null and all writes are within them.
+        unsafe {
+            let head = libc::CMSG_FIRSTHDR(&raw const message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = ONE_DESCRIPTOR_LEN as _;
+            ptr::write_unaligned(libc::CMSG_DATA(head).cast::<RawFd>(), descriptor.as_raw_fd());
+        }
+    }
+    uninterrupted(|| {
+        // SAFETY: `message` is live; it names one slice, borrowed for the call, which the kernel
+        // only reads, and control bytes that live until the end of this function, or none.
+        check_len(unsafe {
+            libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+        })
+    })
+}
+
+/// Receives into `buffer` what has arrived, and the descriptor if one came with it; 0 bytes mean
+/// that the other side is gone (or `buffer` is empty). Never more than one descriptor: others that
+/// come with the same bytes are closed.
+pub fn receive_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Control([0; CONTROL_BYTES]);
+    let mut message = message(&raw mut slice);
+    let count = uninterrupted(|| {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = ONE_DESCRIPTOR_LEN as _; // room for one and no more
+        // SAFETY: `message` is live and writable; it names one slice, exclusively borrowed, and
+        // control bytes that live until the end of this function, each with its length.
+        check_len(unsafe {
+            let flags = libc::MSG_CMSG_CLOEXEC;
+            libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags)
+        })
+    })?;
+    // SAFETY: the kernel has written `msg_controllen` control bytes into the buffer, aligned and
+    // long enough for a head if it is that long, which CMSG_FIRSTHDR checks.
+    let descriptor = unsafe {
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        let is_there = !head.is_null()
+            && (*head).cmsg_level == libc::SOL_SOCKET
+            && (*head).cmsg_type == libc::SCM_RIGHTS
+            && (*head).cmsg_len as usize == ONE_DESCRIPTOR_LEN;
+        // A new descriptor of this process, which nothing else can own.
+        is_there.then(|| {
+            let number = ptr::read_unaligned(libc::CMSG_DATA(head).cast::<RawFd>());
+            OwnedFd::from_raw_fd(number)
+        })
+    };
+    Ok((count, descriptor))
+}
+
+/// A message of one slice, without an address and without control bytes.
+fn message(slice: *mut libc::iovec) -> libc::msghdr {
+    // SAFETY: msghdr is made of integers and raw pointers, for which zeroes are valid values;
+    // zeroing also covers the padding fields that some C libraries add.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = slice;
+    message.msg_iovlen = 1;
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_descriptor_comes_with_the_first_byte_and_means_the_same_file() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut end, other_end) = UnixStream::pair().unwrap();
+        assert_eq!(send_with(ours.as_fd(), b"abc", Some(other_end.as_fd())).unwrap(), 3);
+        drop(other_end);
+        let mut buffer = [0; 2];
+        let (count, passed) = receive_with(theirs.as_fd(), &mut buffer).unwrap();
+        assert_eq!((count, &buffer), (2, b"ab"));
+        let passed = passed.unwrap();
+        // SAFETY: F_GETFD takes no pointers and changes nothing.
+        let flags = unsafe { libc::fcntl(passed.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        UnixStream::from(passed).write_all(b"here").unwrap();
+        let mut said = String::new();
+        end.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "here", "and the end, when the last copy is closed");
+        let (count, passed) = receive_with(theirs.as_fd(), &mut buffer).unwrap();
+        assert_eq!((count, passed.is_none(), buffer[0]), (1, true, b'c'));
+    }
+
+    #[test]
+    fn bytes_come_alone_too_and_the_end_shows() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert_eq!(send_with(ours.as_fd(), b"x", None).unwrap(), 1);
+        drop(ours);
+        let mut buffer = [0; 8];
+        assert!(matches!(receive_with(theirs.as_fd(), &mut buffer), Ok((1, None))));
+        assert!(matches!(receive_with(theirs.as_fd(), &mut buffer), Ok((0, None))));
+        let gone = send_with(theirs.as_fd(), b"x", None).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn descriptors_of_different_messages_do_not_mix() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let files = ["/proc/self/stat", "/proc/self/maps"].map(|path| File::open(path).unwrap());
+        for file in &files {
+            send_with(ours.as_fd(), b"-", Some(file.as_fd())).unwrap();
+        }
+        for file in &files {
+            let mut buffer = [0; 8];
+            let (count, passed) = receive_with(theirs.as_fd(), &mut buffer).unwrap();
+            let name =
+                |number: RawFd| std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+            assert_eq!((count, name(passed.unwrap().as_raw_fd())), (1, name(file.as_raw_fd())));
+        }
+    }
+}

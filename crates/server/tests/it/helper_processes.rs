@@ -1,0 +1,77 @@
+//! Helper processes of a loop: killed at any time, they cost nobody a request.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::knobs::every_case_holds;
+use crate::serving::{site, start};
+
+/// The children of a process, those of its threads included.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids = lists.flat_map(|list| {
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    });
+    pids.collect()
+}
+
+/// The answer to a request on a connection of its own.
+fn ask(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn every_case_holds_with_helper_processes() {
+    every_case_holds("event-loop-helpers", &[&["kind=processes", "helpers=1"]]);
+}
+
+#[test]
+fn killed_helpers_cost_nobody_a_request() {
+    let directory = site();
+    // Every request asks a helper, and the loop is a child of ours whose children are helpers.
+    let set = [
+        "engine.name=event-loop-helpers",
+        "engine.knobs.kind=processes",
+        "engine.knobs.helpers=2",
+        "engine.knobs.loops=1",
+        "engine.processes=1",
+        "cache.revalidate_ms=0",
+    ];
+    let server = start(&directory, &set);
+    let (worker, address) = (server.worker_processes()[0], server.addresses()[0]);
+    let before = children(worker);
+    assert_eq!(before.len(), 2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                (0..100).for_each(|_| assert!(ask(address).ends_with("<h1>Rope</h1>")));
+            });
+        }
+        for _ in 0..4 {
+            for pid in children(worker).into_iter().take(1) {
+                // It may have been replaced already.
+                let kill = format!("kill -s KILL {pid} 2>/dev/null");
+                Command::new("sh").args(["-c", &kill]).status().unwrap();
+            }
+            thread::sleep(Duration::from_millis(30));
+        }
+    });
+    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+    assert_eq!(server.worker_processes(), [worker]);
+    let after = children(worker);
+    assert!(after.iter().all(|pid| !before.contains(pid)) || after.len() < 3, "{after:?}");
+    let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    assert_eq!((summary.requests, summary.connections), (201, 201));
+    let is_there = |pid: &u32| fs::exists(format!("/proc/{pid}")).unwrap();
+    assert!(!after.iter().any(is_there), "helpers end with their loop");
+}
