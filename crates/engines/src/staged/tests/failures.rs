@@ -92,6 +92,7 @@ impl Bench {
             sendfile: SPEC.sendfile[0],
             exclusive_wakeups: false,
             knobs,
+            start_helper: crate::no_helper_processes(),
         });
         let engine = engine.unwrap();
         Self { engine, address, counters, faults, notices: RefCell::default(), directory }
