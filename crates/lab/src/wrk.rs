@@ -70,7 +70,7 @@ impl Outcome {
 const REFUSED_SHARE_MAX: f64 = 0.01;
 
 /// How long wrk may take to report after it has been interrupted.
-const REPORT_WITHIN: Duration = Duration::from_secs(10);
+const REPORT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs wrk, with one thread.
 ///
