@@ -19,6 +19,7 @@ mod install;
 pub mod memory;
 mod peer;
 mod process;
+pub mod record;
 mod server;
 mod template;
 pub mod wrk;

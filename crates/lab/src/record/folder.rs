@@ -1,0 +1,339 @@
+//! The folder in which the records of one study lie, and how it is opened again.
+//!
+//! ```text
+//! study.json          what was asked for (Header), written once
+//! environments.jsonl  the machine, a line each time the study was begun or resumed
+//! runs.jsonl          a line for each Run, void ones included; appended to, never changed
+//! searches.jsonl      a line for each Search
+//! ceiling.jsonl       the path's own ceiling, a line for each domain: {"domain": …, "ceiling": …}
+//! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
+//! ```
+//!
+//! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
+//! folder is opened the next time.
+
+use super::{Ceiling, FORMAT, Header, Run, Search, VERSION};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const HEADER: &str = "study.json";
+const ENVIRONMENTS: &str = "environments.jsonl";
+const RUNS: &str = "runs.jsonl";
+const SEARCHES: &str = "searches.jsonl";
+const CEILINGS: &str = "ceiling.jsonl";
+const OUTCOMES: &str = "outcomes";
+
+/// A folder that can be added to. Only one process may have it at a time.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+
+/// All that a folder holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Opened {
+    /// What was asked for.
+    pub header: Header,
+    /// The machine, each time the study was begun or resumed.
+    pub environments: Vec<Value>,
+    /// All runs in their order, void ones included.
+    pub runs: Vec<Run>,
+    /// All searches.
+    pub searches: Vec<Search>,
+    /// The ceiling of each domain.
+    pub ceilings: Vec<(String, Ceiling)>,
+    /// What was not whole and is left out: a line each.
+    pub damage: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CeilingLine {
+    domain: String,
+    ceiling: Ceiling,
+}
+
+impl Folder {
+    /// Makes a new folder with a header in it.
+    ///
+    /// # Errors
+    /// When there is a study in it already, or it cannot be written.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, String> {
+        let explain = |why| format!("{}: {why}", path.display());
+        fs::create_dir_all(path.join(OUTCOMES)).map_err(explain)?;
+        let folder = Self { path: path.to_owned(), _lock: lock(path)? };
+        if path.join(HEADER).exists() {
+            return Err(format!(
+                "{}: there is a study in it already; resume it (--resume) or choose another folder",
+                path.display()
+            ));
+        }
+        let header = Header { format: FORMAT.into(), version: VERSION, ..header.clone() };
+        folder.write_whole(HEADER, &text_of(&header))?;
+        Ok(folder)
+    }
+
+    /// Opens a folder to go on with it.
+    ///
+    /// # Errors
+    /// When there is none, another process has it, or it is damaged.
+    pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
+        if !path.join(HEADER).exists() {
+            return Err(format!("{}: no study in it", path.display()));
+        }
+        let lock = lock(path)?;
+        for name in [ENVIRONMENTS, RUNS, SEARCHES, CEILINGS] {
+            cut_half_line(&path.join(name))?;
+        }
+        Ok((Self { path: path.to_owned(), _lock: lock }, Self::read(path)?))
+    }
+
+    /// Reads a folder that may still be written to.
+    ///
+    /// # Errors
+    /// When there is no study in it, or of a later version, or a line in its middle is damaged.
+    pub fn read(path: &Path) -> Result<Opened, String> {
+        let mut damage = Vec::new();
+        let header = read_header(&path.join(HEADER))?;
+        let ceilings: Vec<CeilingLine> = read_lines(&path.join(CEILINGS), &mut damage)?;
+        Ok(Opened {
+            header,
+            environments: read_lines(&path.join(ENVIRONMENTS), &mut damage)?,
+            runs: read_lines(&path.join(RUNS), &mut damage)?,
+            searches: read_lines(&path.join(SEARCHES), &mut damage)?,
+            ceilings: ceilings.into_iter().map(|line| (line.domain, line.ceiling)).collect(),
+            damage,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what the machine is now.
+    ///
+    /// # Errors
+    /// When it cannot be written; so with all below.
+    pub fn add_environment<T: Serialize>(&self, environment: &T) -> Result<(), String> {
+        self.append(ENVIRONMENTS, environment)
+    }
+
+    /// Writes down a run, and its outcome as `ropewalk load` wrote it. The outcome comes first, so
+    /// that a run that is in the list has its file.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_run(&self, run: &Run, outcome_json: Option<&str>) -> Result<Run, String> {
+        let mut run = run.clone();
+        if let Some(text) = outcome_json {
+            run.outcome_file = format!("{OUTCOMES}/{}.json", run.number);
+            self.write_whole(&run.outcome_file, text)?;
+        }
+        self.append(RUNS, &run)?;
+        Ok(run)
+    }
+
+    /// Writes down what a search has found.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_search(&self, search: &Search) -> Result<(), String> {
+        self.append(SEARCHES, search)
+    }
+
+    /// Writes down the ceiling of a domain.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_ceiling(&self, domain: &str, ceiling: Ceiling) -> Result<(), String> {
+        self.append(CEILINGS, &CeilingLine { domain: domain.to_owned(), ceiling })
+    }
+
+    /// Writes a file beside the records: a report, a winning configuration.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn write_whole(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.path.join(name);
+        let temporary = self.path.join(format!(".{}.partial", name.replace('/', "-")));
+        fs::write(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    fn append<T: Serialize>(&self, name: &str, line: &T) -> Result<(), String> {
+        let path = self.path.join(name);
+        let mut text = serde_json::to_string(line).expect("numbers, strings and lists are JSON");
+        text.push('\n');
+        File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|why| format!("{}: {why}", path.display()))
+    }
+}
+
+fn text_of(header: &Header) -> String {
+    let mut text = serde_json::to_string_pretty(header).expect("a header is JSON");
+    text.push('\n');
+    text
+}
+
+/// The lock goes when its file is closed, which the kernel does for whoever is killed.
+fn lock(path: &Path) -> Result<File, String> {
+    let path = path.join(".lock");
+    let explain = |why: std::io::Error| format!("{}: {why}", path.display());
+    let file = File::options().create(true).append(true).open(&path).map_err(explain)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(format!("{}: another process works on this study", path.display()))
+        }
+        Err(fs::TryLockError::Error(why)) => Err(explain(why)),
+    }
+}
+
+fn read_header(path: &Path) -> Result<Header, String> {
+    let explain = |why: &str| format!("{}: {why}", path.display());
+    let text = fs::read_to_string(path).map_err(|why| explain(&why.to_string()))?;
+    let header: Header =
+        serde_json::from_str(&text).map_err(|why| explain(&format!("not a study: {why}")))?;
+    if header.format != FORMAT {
+        return Err(explain(&format!("not a study: its format is `{}`", header.format)));
+    }
+    if header.version != VERSION {
+        let version = header.version;
+        return Err(explain(&format!(
+            "its version is {version}, this program reads version {VERSION}"
+        )));
+    }
+    Ok(header)
+}
+
+/// The lines of a file; none if there is no file. A last line that does not end is damage; any
+/// other that cannot be read is an error.
+fn read_lines<T: DeserializeOwned>(
+    path: &Path,
+    damage: &mut Vec<String>,
+) -> Result<Vec<T>, String> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    if whole < text.len() {
+        damage.push(format!("{}: the last line is not whole and is left out", path.display()));
+    }
+    let explain = |line: usize, why| format!("{}: line {}: {why}", path.display(), line + 1);
+    let lines = text[..whole].lines().enumerate();
+    lines.map(|(n, line)| serde_json::from_str(line).map_err(|why| explain(n, why))).collect()
+}
+
+fn cut_half_line(path: &Path) -> Result<(), String> {
+    let Ok(text) = fs::read(path) else { return Ok(()) };
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    if whole == text.len() {
+        return Ok(());
+    }
+    File::options()
+        .write(true)
+        .open(path)
+        .and_then(|file| file.set_len(whole as u64))
+        .map_err(|why| format!("{}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Offered, Point};
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("study-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn run(number: u64) -> Run {
+        let offered = Offered::RequestsPerS(1000.5);
+        let point = Point { server: "nginx".into(), offered, ..Point::default() };
+        Run { number, point, ..Run::default() }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let scratch = Scratch::new("whole");
+        let header = Header { name: "n".into(), repetitions: 3, ..Header::default() };
+        let folder = Folder::create(&scratch.0, &header).expect("a new folder");
+        let written = folder.add_run(&run(1), Some("{}")).expect("it is written");
+        folder.add_ceiling("one", Ceiling { bytes_per_s: 1e9, requests_per_s: 1e5 }).expect("so");
+        folder.add_search(&Search { held_per_s: 5.0, ..Search::default() }).expect("so");
+        folder.add_environment(&serde_json::json!({"kernel": "6"})).expect("so");
+        let opened = Folder::read(&scratch.0).expect("it is readable");
+        assert_eq!(opened.runs, std::slice::from_ref(&written));
+        assert_eq!(written.outcome_file, "outcomes/1.json");
+        assert_eq!(fs::read_to_string(scratch.0.join("outcomes/1.json")).expect("it is"), "{}");
+        assert_eq!((opened.header.repetitions, opened.header.version), (3, VERSION));
+        assert_eq!(opened.ceilings[0].1.requests_per_s, 1e5);
+        assert_eq!((opened.searches.len(), opened.environments.len()), (1, 1));
+        assert_eq!(opened.damage, Vec::<String>::new());
+    }
+
+    #[test]
+    fn half_a_line_is_cut_off_and_told() {
+        let scratch = Scratch::new("half");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        folder.add_run(&run(1), None).expect("it is written");
+        drop(folder);
+        let runs = scratch.0.join(RUNS);
+        let whole = fs::read_to_string(&runs).expect("it is there");
+        fs::write(&runs, format!("{whole}{}", &whole[..40])).expect("writable");
+        let opened = Folder::read(&scratch.0).expect("the rest is readable");
+        assert_eq!((opened.runs.len(), opened.damage.len()), (1, 1));
+        let (folder, _) = Folder::resume(&scratch.0).expect("it goes on");
+        folder.add_run(&run(2), None).expect("it is written");
+        let opened = Folder::read(&scratch.0).expect("all is readable");
+        let numbers: Vec<u64> = opened.runs.iter().map(|run| run.number).collect();
+        assert_eq!((numbers.as_slice(), opened.damage.len()), ([1, 2].as_slice(), 0));
+    }
+
+    #[test]
+    fn a_damaged_line_in_the_middle_is_an_error() {
+        let scratch = Scratch::new("middle");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        fs::write(scratch.0.join(RUNS), "{\"number\": 1\n{}\n").expect("writable");
+        let why = Folder::read(folder.path()).expect_err("line 1 is no JSON");
+        assert!(why.contains("runs.jsonl: line 1: "), "{why}");
+    }
+
+    #[test]
+    fn one_process_at_a_time_and_no_second_study() {
+        let scratch = Scratch::new("lock");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        let why = Folder::resume(&scratch.0).map(|_| ()).expect_err("it is locked");
+        assert!(why.ends_with("another process works on this study"), "{why}");
+        drop(folder);
+        let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
+        assert!(why.contains("there is a study in it already"), "{why}");
+    }
+
+    #[test]
+    fn what_is_no_study_is_said_to_be_none() {
+        let scratch = Scratch::new("other");
+        let why = Folder::read(&scratch.0).expect_err("nothing is there");
+        assert!(why.contains("study.json: "), "{why}");
+        fs::create_dir_all(&scratch.0).expect("it can be made");
+        let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
+        fs::write(scratch.0.join(HEADER), head).expect("writable");
+        let why = Folder::read(&scratch.0).expect_err("of the future");
+        assert!(why.ends_with("its version is 99, this program reads version 1"), "{why}");
+        fs::write(scratch.0.join(HEADER), "{\"format\": \"x\"}").expect("writable");
+        let why = Folder::read(&scratch.0).expect_err("another's");
+        assert!(why.ends_with("not a study: its format is `x`"), "{why}");
+    }
+}

@@ -1,0 +1,299 @@
+//! What the lab writes down: one record for each run, and what stands above all of them.
+//!
+//! A study, a tuning and a comparison are written in the same form, a [`Folder`] of JSON lines,
+//! so that one report can show each of them. Nothing is measured or judged here. Names of
+//! quantities end in their units.
+
+mod folder;
+
+pub use folder::{Folder, Opened};
+
+use crate::template::Values;
+use load::outcome::Outcome;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What `format` says in every header.
+pub const FORMAT: &str = "ropewalk-study";
+
+/// The version that is written. It grows when what a reader relies on changes its meaning or goes;
+/// fields may be added without.
+pub const VERSION: u32 = 1;
+
+/// What was asked for, once for a folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Which command made it.
+    pub kind: Kind,
+    /// Short, for file names.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// The paper and the figure or table that asked first; empty if none did.
+    pub source: String,
+    /// What is to be learned.
+    pub question: String,
+    /// What the source found, in a sentence; empty if unknown.
+    pub expected: String,
+    /// The definition as it was read, TOML.
+    pub definition: String,
+    /// The servers that take part.
+    pub servers: Vec<Server>,
+    /// The servers that should have and do not.
+    pub skipped: Vec<Skipped>,
+    /// What clients ask for.
+    pub workloads: Vec<Described>,
+    /// Where servers run: processors, memory, network.
+    pub domains: Vec<Described>,
+    /// How often each point is to be measured.
+    pub repetitions: u32,
+    /// Of intervals: 0.95.
+    pub confidence: f64,
+    /// Seconds that the runs were estimated to take in all.
+    pub estimated_s: f64,
+    /// Seconds that they may take; none: no bound.
+    pub budget_s: Option<f64>,
+    /// Seeds the order of the runs and their arrivals.
+    pub seed: u64,
+    /// The server that does the least that any can do, the bottom line; empty if it is not there.
+    pub floor: String,
+    /// When it was begun, in microseconds since 1970.
+    pub started_unix_us: u64,
+}
+
+/// Which command made a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// `ropewalk study`: curves.
+    #[default]
+    Study,
+    /// `ropewalk tune`: the surface of one server's configurations.
+    Tune,
+    /// `ropewalk compare`: two servers.
+    Compare,
+}
+
+/// A server that takes part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// As in [`Point::server`].
+    pub name: String,
+    /// Its architecture in a line.
+    pub description: String,
+    /// As it says itself.
+    pub version: String,
+    /// The configuration files of each setting that ran, by the setting's name.
+    pub configurations: BTreeMap<String, String>,
+}
+
+/// A server that does not take part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Its name.
+    pub server: String,
+    /// Why not.
+    pub reason: String,
+    /// The command that mends it; empty if there is none.
+    pub command: String,
+}
+
+/// A workload or a domain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Described {
+    /// As in [`Point`].
+    pub name: String,
+    /// In a sentence.
+    pub about: String,
+    /// Numbers that describe it: `files`, `bytes`, `mean_body_bytes`, `requests_per_session`,
+    /// `cpus`, `memory_bytes` and the like.
+    pub numbers: BTreeMap<String, f64>,
+}
+
+/// What one run is asked to measure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The server's name.
+    pub server: String,
+    /// The name of the choice of its knobs.
+    pub setting: String,
+    /// The knobs of the setting, all of them.
+    #[serde(default)]
+    pub knobs: Values,
+    /// The workload's name.
+    pub workload: String,
+    /// The domain's name.
+    pub domain: String,
+    /// How much is asked.
+    pub offered: Offered,
+}
+
+/// How much is asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offered {
+    /// Open or partly open: so many requests a second, in the mean over sessions.
+    RequestsPerS(f64),
+    /// Closed: so many clients, each of which waits for its reply.
+    Connections(u64),
+}
+
+impl Default for Offered {
+    fn default() -> Self {
+        Self::Connections(1)
+    }
+}
+
+/// One run, void or not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    /// Counts from 1 within a folder.
+    pub number: u64,
+    /// What was to be measured.
+    pub point: Point,
+    /// Which repetition of its point, from 0: runs of one block follow each other closely, so
+    /// that those of two servers in the same block are a pair.
+    pub block: u32,
+    /// How often this repetition had been void before.
+    pub attempt: u32,
+    /// What the run was for: empty for a point of a sweep, else the name of a search.
+    pub purpose: String,
+    /// Seeds the arrivals.
+    pub seed: u64,
+    /// When its window began, in microseconds since 1970.
+    pub started_unix_us: u64,
+    /// Seconds of load before the window.
+    pub warm_up_s: f64,
+    /// Seconds of the window.
+    pub window_s: f64,
+    /// Why the run says nothing about the server, if so: a line each.
+    pub void: Vec<String>,
+    /// What the clients saw; none if the load could not be run at all.
+    pub figures: Option<Figures>,
+    /// What was observed beside the run, by name: see `docs/domains.md`.
+    pub observed: BTreeMap<String, f64>,
+    /// What could not be observed, and why.
+    pub not_available: Vec<String>,
+    /// The file in the folder with the whole outcome of `ropewalk load`, histograms included.
+    pub outcome_file: String,
+}
+
+/// What the clients saw, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Requests due within the window.
+    pub requests_due: u64,
+    /// Requests due, a second.
+    pub offered_per_s: f64,
+    /// Good replies, a second.
+    pub throughput_per_s: f64,
+    /// Good replies within the latency target, a second.
+    pub goodput_per_s: f64,
+    /// Bytes of bodies, a second.
+    pub body_bytes_per_s: f64,
+    /// Part of the requests due that were served, 0 to 1.
+    pub served_share: f64,
+    /// Part of the requests due with which the server kept up, 0 to 1.
+    pub kept_up_share: f64,
+    /// Part of the requests due that failed, 0 to 1.
+    pub error_share: f64,
+    /// Failed requests by kind, those that happened.
+    pub errors: BTreeMap<String, u64>,
+    /// Response times from when a request should have been sent, by name: `mean`, `p50`, `p90`,
+    /// `p95`, `p99`, `p99.9`, `max`; in microseconds. Empty if there was no good reply.
+    pub times_us: BTreeMap<String, f64>,
+    /// How far apart the timeouts of kinds of file lie, in percentage points.
+    pub spread_points: Option<f64>,
+    /// How late the generator itself was at the 99th percentile, in microseconds.
+    pub lag_p99_us: f64,
+    /// Processor time of the generator, microseconds a request served.
+    pub client_cpu_us_per_request: f64,
+}
+
+impl Figures {
+    /// The figures of an outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        let measures = &outcome.measures;
+        let times = &measures.times;
+        let errors = measures.errors.iter().filter(|&(_, count)| count > 0);
+        let (user_us, system_us) = outcome.cpu_us;
+        let served = measures.counts.replies_in_window.max(1) as f64;
+        Self {
+            requests_due: outcome.requests_due(),
+            offered_per_s: outcome.offered_rate(),
+            throughput_per_s: outcome.throughput(),
+            goodput_per_s: outcome.goodput(),
+            body_bytes_per_s: outcome.body_rate(),
+            served_share: outcome.served_share(),
+            kept_up_share: outcome.kept_up_share(),
+            error_share: outcome.error_share(),
+            errors: errors.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
+            times_us: quantiles(&times.corrected),
+            spread_points: outcome.fairness_spread().map(|spread| spread.points),
+            lag_p99_us: times.lag.value_at_quantile(0.99) as f64,
+            client_cpu_us_per_request: (user_us + system_us) as f64 / served,
+        }
+    }
+}
+
+fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
+    if times.is_empty() {
+        return BTreeMap::new();
+    }
+    let at = |name: &str, share: f64| (name.to_owned(), times.value_at_quantile(share) as f64);
+    BTreeMap::from([
+        ("mean".to_owned(), times.mean()),
+        at("p50", 0.5),
+        at("p90", 0.9),
+        at("p95", 0.95),
+        at("p99", 0.99),
+        at("p99.9", 0.999),
+        ("max".to_owned(), times.max() as f64),
+    ])
+}
+
+/// What a search for the highest rate has found: the maximum achievable throughput (MAT).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Search {
+    /// As in [`Run::purpose`] of the runs it is made of.
+    pub purpose: String,
+    /// The server's name.
+    pub server: String,
+    /// The setting's name.
+    pub setting: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The domain's name.
+    pub domain: String,
+    /// The conditions under which a rate counts as held, as typed.
+    pub conditions: String,
+    /// The highest rate that was held, requests a second; 0 if none was.
+    pub held_per_s: f64,
+    /// The lowest rate above it that was not; none if all were held.
+    pub broke_per_s: Option<f64>,
+    /// What broke there, worst first.
+    pub broken: Vec<String>,
+    /// Throughput at the held rate, of each trial that held.
+    pub throughputs_per_s: Vec<f64>,
+    /// Whether the generator, not the server, was the limit.
+    pub generator_bound: bool,
+}
+
+/// The path's own ceiling between the hosts, measured beside the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Bulk throughput of one long transfer per client, bytes a second.
+    pub bytes_per_s: f64,
+    /// Requests of one byte, answered by a server that parses nothing, a second.
+    pub requests_per_s: f64,
+}
