@@ -24,8 +24,11 @@ fn check(actions: &[Action], kind: ErrorKind) -> Outcome {
 fn check_at(server: SocketAddr, kind: ErrorKind) -> Outcome {
     let mut plan = plan(server, log(&[&[get("/a"), get("/b")]]));
     plan.sessions_max = Some(2);
-    plan.timeout_us = 250 * MS;
-    plan.connect_timeout_us = 200 * MS;
+    // Whatever else is to happen gets all the time that a busy machine needs for it.
+    if kind.is_timeout() {
+        plan.timeout_us = 1_000 * MS;
+        plan.connect_timeout_us = 800 * MS;
+    }
     let outcome = done(&plan);
     let counts = &outcome.measures.counts;
     assert_eq!(errors(&outcome), [(kind, 2)]);
