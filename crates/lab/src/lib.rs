@@ -17,11 +17,14 @@ mod guard;
 pub mod http;
 mod install;
 pub mod memory;
+mod observe;
 mod peer;
 mod process;
 pub mod record;
 mod server;
 mod template;
+pub mod trial;
+pub mod workload;
 pub mod wrk;
 
 pub use group::{Accounting, Group};

@@ -1,0 +1,295 @@
+//! One trial: a server that runs is loaded for a window, and what clients saw and the server used
+//! is put beside each other.
+//!
+//! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
+//! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
+
+use crate::client::Client;
+use crate::observe::Look;
+use crate::record::{Figures, Offered};
+use crate::server::RunningServer;
+use crate::workload::{Tools, Workload};
+use load::outcome::Outcome;
+use load::report::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How much longer than its window a load may take: replies are awaited for 10 seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Connections that ask for everything once before anything is measured.
+const PRIMERS: &str = "4";
+
+/// While warming up, a server that needs this much less for a request than before, or serves this
+/// much more of them, still improves.
+const IMPROVEMENT: f64 = 0.05;
+
+/// How many windows of warming up there may be.
+const WARM_UPS_MAX: u32 = 12;
+
+/// The shortest window of warming up, in seconds.
+const WARM_UP_S_MIN: f64 = 0.25;
+
+/// What loads servers.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// Our own program, and room for its files.
+    pub tools: Tools,
+    /// The processors on which the load is generated.
+    pub client_cpus: Vec<usize>,
+}
+
+/// What a trial asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// For what.
+    pub workload: &'a Workload,
+    /// How much.
+    pub offered: Offered,
+    /// For how many seconds.
+    pub window_s: f64,
+    /// Seeds the arrivals.
+    pub seed: u64,
+    /// Replies within so many microseconds count as goodput.
+    pub latency_target_us: Option<u64>,
+    /// Whether every byte is looked at, not only the lengths. It costs the clients processor time.
+    pub verify_bytes: bool,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What the clients saw.
+    pub figures: Figures,
+    /// What was observed beside it, by name.
+    pub observed: BTreeMap<String, f64>,
+    /// What could not be observed, and why.
+    pub not_available: Vec<String>,
+    /// Why it says nothing about the server, if so.
+    pub void: Vec<String>,
+    /// When the window began, in microseconds since 1970.
+    pub started_unix_us: u64,
+    /// The whole outcome, as `ropewalk load` wrote it.
+    pub outcome_json: String,
+    /// The same, to be computed with.
+    pub outcome: Outcome,
+}
+
+/// How a server was warmed up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WarmUp {
+    /// For how long, in seconds.
+    pub seconds: f64,
+    /// Whether it had stopped improving by then.
+    pub is_steady: bool,
+}
+
+impl Measured {
+    /// Processor time of the server, microseconds a good reply; none where there was none.
+    pub fn cpu_us_per_request(&self) -> Option<f64> {
+        self.observed.get("cpu_us_per_request").copied()
+    }
+}
+
+impl Bench {
+    /// Asks once for everything the workload will ask for, looking at every byte: so it is known
+    /// that the server serves what it should, and its caches hold what they hold.
+    ///
+    /// # Errors
+    /// What came back wrong, in a line.
+    pub fn prime(&self, server: &RunningServer, workload: &Workload) -> Result<(), String> {
+        let log = workload.prime.display().to_string();
+        let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
+        let words = [words.as_slice(), &["--connection", "keep", "--verify", "bytes"]].concat();
+        let (outcome, _) = self.load(server, &words, files_option(workload), Duration::ZERO)?;
+        let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
+        let errors: Vec<String> =
+            errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+        match (&outcome.first_bad, errors.as_slice()) {
+            (Some(bad), _) => Err(format!("it serves something wrong: {bad}")),
+            (None, []) => Ok(()),
+            (None, errors) => {
+                Err(format!("not everything can be had from it: {}", errors.join(", ")))
+            }
+        }
+    }
+
+    /// Loads a server until it no longer improves: until a window neither needs less processor
+    /// time for a request than the best before it, nor serves more requests.
+    ///
+    /// # Errors
+    /// As [`Bench::run`].
+    pub fn warm_up(&self, server: &RunningServer, trial: &Trial<'_>) -> Result<WarmUp, String> {
+        let window_s = (trial.window_s / 4.0).max(WARM_UP_S_MIN);
+        let mut progress = Progress::default();
+        for number in 1..=WARM_UPS_MAX {
+            let seed = trial.seed.wrapping_add(1000 + u64::from(number));
+            let measured = self.run(server, &Trial { window_s, seed, ..*trial })?;
+            let cpu_us = measured.cpu_us_per_request().unwrap_or(f64::INFINITY);
+            let seconds = window_s * f64::from(number);
+            if !progress.is_improved_by(cpu_us, measured.figures.throughput_per_s) {
+                return Ok(WarmUp { seconds, is_steady: true });
+            }
+        }
+        Ok(WarmUp { seconds: window_s * f64::from(WARM_UPS_MAX), is_steady: false })
+    }
+
+    /// Loads a server for a window.
+    ///
+    /// # Errors
+    /// When the load could not be run at all, or the server is gone.
+    pub fn run(&self, server: &RunningServer, trial: &Trial<'_>) -> Result<Measured, String> {
+        let words = words(trial);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let before = Look::at(server.group());
+        let window = Duration::from_secs_f64(trial.window_s);
+        let (outcome, text) = self.load(server, &words, &trial.workload.load, window)?;
+        let (mut observed, not_available) = Look::at(server.group()).since(&before);
+        let replies = outcome.measures.counts.replies;
+        if let Some(&cpu_us) = observed.get("cpu_us").filter(|_| replies > 0) {
+            observed.insert("cpu_us_per_request".into(), cpu_us / replies as f64);
+        }
+        let mut void = outcome.void.clone();
+        void.extend(outcome.first_bad.iter().map(|bad| format!("a wrong reply: {bad}")));
+        if server.group().processes().is_empty() {
+            void.push("the server has ended".into());
+        }
+        Ok(Measured {
+            figures: Figures::of(&outcome),
+            observed,
+            not_available,
+            void,
+            started_unix_us: outcome.started_unix_us,
+            outcome_json: text,
+            outcome,
+        })
+    }
+
+    /// Runs `ropewalk load` and reads what it wrote.
+    fn load(
+        &self,
+        server: &RunningServer,
+        words: &[&str],
+        more: &[String],
+        window: Duration,
+    ) -> Result<(Outcome, String), String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("outcome-{}-{number}.json", std::process::id());
+        let path = self.tools.scratch.join(name);
+        let (url, place) = (format!("http://{}", server.address()), path.display().to_string());
+        let mut command = self.tools.command(&["load", &url, "-q", "--json", &place]);
+        command.extend(words.iter().map(|&word| word.to_owned()));
+        command.extend(more.iter().cloned());
+        let finished = Client::start(self.client_cpus[0], &command)?.finish(window + PATIENCE)?;
+        // Errors and void runs have a status of their own, and an outcome all the same.
+        let text = fs::read_to_string(&path).map_err(|_| finished.complaint());
+        let _ = fs::remove_file(&path); // where it was not written there is nothing to remove
+        let text = text?;
+        let outcome = json::parse(&text).map_err(|why| format!("{place}: {why}"))?;
+        Ok((outcome, text))
+    }
+}
+
+/// The options of `ropewalk load` for a trial, but for the workload's own.
+fn words(trial: &Trial<'_>) -> Vec<String> {
+    let mut words = vec!["--log".to_owned(), trial.workload.log.display().to_string()];
+    let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+    match trial.offered {
+        Offered::RequestsPerS(rate) => add("--request-rate", format!("{rate}")),
+        Offered::Connections(connections) => add("--connections", connections.to_string()),
+    }
+    add("--duration", format!("{}us", (trial.window_s * 1e6).round()));
+    add("--seed", trial.seed.to_string());
+    if let Some(target_us) = trial.latency_target_us {
+        add("--latency-target", format!("{target_us}us"));
+    }
+    if trial.verify_bytes {
+        add("--verify", "bytes".into());
+    }
+    words
+}
+
+/// The copies to compare with, for a workload on files that are not of a file set.
+fn files_option(workload: &Workload) -> &[String] {
+    let at = workload.load.iter().position(|word| word == "--files");
+    at.map_or(&[], |at| &workload.load[at..(at + 2).min(workload.load.len())])
+}
+
+/// Whether a folder is one that [`Bench`] can write to.
+///
+/// # Errors
+/// Why it is not.
+pub fn check_scratch(scratch: &Path) -> Result<(), String> {
+    fs::create_dir_all(scratch).map_err(|why| format!("{}: {why}", scratch.display()))
+}
+
+/// The best that warming up has seen.
+#[derive(Debug, Default)]
+struct Progress {
+    best: Option<(f64, f64)>,
+}
+
+impl Progress {
+    fn is_improved_by(&mut self, cpu_us: f64, throughput: f64) -> bool {
+        let Some((best_us, best_throughput)) = self.best else {
+            self.best = Some((cpu_us, throughput));
+            return true;
+        };
+        self.best = Some((best_us.min(cpu_us), best_throughput.max(throughput)));
+        cpu_us < best_us * (1.0 - IMPROVEMENT) || throughput > best_throughput * (1.0 + IMPROVEMENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warming_up_ends_when_nothing_improves() {
+        let mut progress = Progress::default();
+        assert!(progress.is_improved_by(100.0, 1000.0), "the first window proves nothing");
+        assert!(progress.is_improved_by(60.0, 1000.0), "cheaper");
+        assert!(progress.is_improved_by(60.0, 1200.0), "faster");
+        assert!(!progress.is_improved_by(58.0, 1210.0), "hardly");
+        assert!(!progress.is_improved_by(70.0, 900.0), "worse is not better");
+    }
+
+    fn workload(load: &[&str]) -> Workload {
+        Workload {
+            described: crate::record::Described::default(),
+            root: "/r".into(),
+            log: "/l".into(),
+            prime: "/p".into(),
+            ready_path: "/".into(),
+            load: load.iter().map(|&word| word.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_trial_is_a_command() {
+        let workload = workload(&[]);
+        let trial = Trial {
+            workload: &workload,
+            offered: Offered::RequestsPerS(1500.5),
+            window_s: 0.25,
+            seed: 7,
+            latency_target_us: Some(50_000),
+            verify_bytes: true,
+        };
+        let typed = "--log /l --request-rate 1500.5 --duration 250000us --seed 7 \
+                     --latency-target 50000us --verify bytes";
+        assert_eq!(words(&trial).join(" "), typed);
+        let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
+        assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));
+    }
+
+    #[test]
+    fn copies_are_compared_with_when_there_are_some() {
+        assert_eq!(files_option(&workload(&["--connection", "keep"])), &[] as &[String]);
+        assert_eq!(files_option(&workload(&["--x", "--files", "/f", "--y"])), ["--files", "/f"]);
+    }
+}

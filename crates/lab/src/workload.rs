@@ -1,0 +1,375 @@
+//! What clients ask for in an experiment: a directory, and a log of the requests for it.
+//!
+//! A [`WorkloadSpec`] is what an experiment says; [`Tools::prepare`] makes it real by the commands
+//! that a person would use (`ropewalk fileset`, `ropewalk log`), once: what has been made is kept
+//! in the scratch directory and only checked the next time. What is sent, and when, is `trial`'s.
+
+use crate::process;
+use crate::record::Described;
+use ::workload::describe::{Description, describe};
+use ::workload::request_log::{RequestLog, Template, wsesslog};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A workload as an experiment's file has it. Files are either made or there; so is the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// What reports call it.
+    pub name: String,
+    /// In a sentence.
+    #[serde(default)]
+    pub about: String,
+    /// Options of `ropewalk fileset`, as one would type them.
+    pub files: Option<String>,
+    /// A directory that is there, in the place of `files`.
+    pub root: Option<PathBuf>,
+    /// Options of `ropewalk log generate`, as one would type them.
+    pub log: Option<String>,
+    /// A log that is there, in the place of `log`: httperf's format, or a web server's access log.
+    pub log_file: Option<PathBuf>,
+    /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified.
+    #[serde(default)]
+    pub load: String,
+}
+
+/// A workload that can be named without being written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// What it is called.
+    pub name: &'static str,
+    /// In a sentence, with its source.
+    pub about: &'static str,
+    /// As [`WorkloadSpec::files`].
+    files: &'static str,
+    /// As [`WorkloadSpec::log`].
+    log: &'static str,
+    /// As [`WorkloadSpec::load`].
+    load: &'static str,
+}
+
+/// All there are.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "zipf",
+        about: "SPECweb99 files by Zipf's law, 200 MB, a connection for each session",
+        files: "--directories 40",
+        log: "--preset spec99 --directories 40 --sessions 40000",
+        load: "--connection session --arrivals poisson",
+    },
+    Preset {
+        name: "zipf-sessions",
+        about: "Radhakrishnan's sessions with pauses, 942 directories, 4.6 GB (2019, chapter 3)",
+        files: "--preset radhakrishnan",
+        log: "--preset radhakrishnan --sessions 100000",
+        load: "--connection session --arrivals poisson",
+    },
+    Preset {
+        name: "50KB",
+        about: "one file of 50 KB (Radhakrishnan 2019, chapter 3)",
+        files: "--single 50000",
+        log: "--single 50000 --lengths 1 --requests 1000",
+        load: "--connection keep --arrivals poisson",
+    },
+    Preset {
+        name: "1KB",
+        about: "one file of 1 KB: what a request costs and no more",
+        files: "--single 1000",
+        log: "--single 1000 --lengths 1 --requests 1000",
+        load: "--connection keep --arrivals poisson",
+    },
+    Preset {
+        name: "tcp-intensive",
+        about: "one file of 1 KB over a connection for each request (Hashemian 2013)",
+        files: "--single 1000",
+        log: "--single 1000 --lengths 1 --requests 1000",
+        load: "--connection request --arrivals poisson",
+    },
+];
+
+/// A workload that is ready to be asked for.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name, what it is, and its numbers.
+    pub described: Described,
+    /// The directory that servers serve.
+    pub root: PathBuf,
+    /// The log, in httperf's format.
+    pub log: PathBuf,
+    /// A log that asks for everything in `log` once.
+    pub prime: PathBuf,
+    /// A path that is there.
+    pub ready_path: String,
+    /// Further options of `ropewalk load`.
+    pub load: Vec<String>,
+}
+
+/// What experiments are made with: this program, and a place for files.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// `ropewalk` itself.
+    pub program: PathBuf,
+    /// A directory for file sets, logs and whatever servers write.
+    pub scratch: PathBuf,
+}
+
+impl WorkloadSpec {
+    /// One of [`PRESETS`].
+    pub fn preset(name: &str) -> Option<Self> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name)?;
+        Some(Self {
+            name: preset.name.into(),
+            about: preset.about.into(),
+            files: Some(preset.files.into()),
+            log: Some(preset.log.into()),
+            load: preset.load.into(),
+            ..Self::default()
+        })
+    }
+
+    /// The user's own traffic on the user's own files.
+    pub fn replay(root: PathBuf, log_file: PathBuf) -> Self {
+        let name = log_file.file_name().map(|name| name.to_string_lossy().into_owned());
+        Self {
+            name: name.unwrap_or_else(|| "log".into()),
+            about: format!("{} on {}", log_file.display(), root.display()),
+            root: Some(root),
+            log_file: Some(log_file),
+            load: "--connection session --arrivals poisson".into(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it says what it must, and no more.
+    ///
+    /// # Errors
+    /// A sentence with the workload's name.
+    pub fn check(&self) -> Result<(), String> {
+        let explain = |what: &str| Err(format!("workload {}: {what}", self.name));
+        if self.name.is_empty() {
+            return Err("a workload without a name".into());
+        }
+        match (&self.files, &self.root) {
+            (None, None) => return explain("say `files` or `root`"),
+            (Some(_), Some(_)) => return explain("say `files` or `root`, not both"),
+            _ => {}
+        }
+        match (&self.log, &self.log_file) {
+            (None, None) => explain("say `log` or `log_file`"),
+            (Some(_), Some(_)) => explain("say `log` or `log_file`, not both"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Tools {
+    /// Runs `ropewalk` with these arguments to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// The end of what it printed, if it fails.
+    pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        process::output(&self.command(arguments), None)
+    }
+
+    /// `ropewalk` with these arguments.
+    pub fn command(&self, arguments: &[&str]) -> Vec<String> {
+        let program = self.program.display().to_string();
+        [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
+    }
+
+    /// Makes what a workload needs and is not there yet.
+    ///
+    /// # Errors
+    /// What cannot be made, and why.
+    pub fn prepare(&self, spec: &WorkloadSpec) -> Result<Workload, String> {
+        spec.check()?;
+        let explain = |why: String| format!("workload {}: {why}", spec.name);
+        let root = self.files(spec).map_err(explain)?;
+        let path = self.log(spec).map_err(explain)?;
+        let bytes = fs::read(&path).map_err(|why| explain(format!("{}: {why}", path.display())))?;
+        let log = wsesslog::read(&bytes, 0).map_err(|why| explain(format!("{why}")))?;
+        let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
+        let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
+        write_prime(&log, &prime).map_err(explain)?;
+        let mut load: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
+        if let Some(root) = &spec.root {
+            load.extend(["--files".to_owned(), root.display().to_string()]);
+        }
+        Ok(Workload {
+            described: Described {
+                name: spec.name.clone(),
+                about: spec.about.clone(),
+                numbers: numbers(&describe(&log, None)),
+            },
+            ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
+            root,
+            log: path,
+            prime,
+            load,
+        })
+    }
+
+    /// The directory with the files; made and repaired by `ropewalk fileset`, which leaves alone
+    /// what is right.
+    fn files(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
+        if let Some(root) = &spec.root {
+            return fs::canonicalize(root).map_err(|why| format!("{}: {why}", root.display()));
+        }
+        let options = spec.files.as_deref().unwrap_or_default();
+        let folder = self.scratch.join("files").join(digest(Path::new(options)));
+        make_folder(&folder)?;
+        let place = folder.display().to_string();
+        let mut words = vec!["fileset", &place];
+        words.extend(options.split_whitespace());
+        self.run(&words)?;
+        Ok(folder)
+    }
+
+    /// The log in httperf's format. One with the same options is the same, so it is made once.
+    fn log(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
+        let folder = self.scratch.join("logs");
+        make_folder(&folder)?;
+        if let Some(path) = &spec.log_file {
+            let path =
+                fs::canonicalize(path).map_err(|why| format!("{}: {why}", path.display()))?;
+            if is_wsesslog(&path)? {
+                return Ok(path);
+            }
+            let sessions = folder.join(format!("{}.log", digest(&path)));
+            let (from, to) = (path.display().to_string(), sessions.display().to_string());
+            self.run(&["log", "import", &from, "--good-only", "--output", &to])?;
+            return Ok(sessions);
+        }
+        let options = spec.log.as_deref().unwrap_or_default();
+        let path = folder.join(format!("{}.log", digest(Path::new(options))));
+        if !path.exists() {
+            let place = path.display().to_string();
+            let mut words = vec!["log", "generate", "--output", &place];
+            words.extend(options.split_whitespace());
+            self.run(&words)?;
+        }
+        Ok(path)
+    }
+}
+
+/// A name for what was made from these words (FNV-1a, 64 bits).
+fn digest(words: &Path) -> String {
+    let bytes = words.as_os_str().as_encoded_bytes();
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
+}
+
+/// Whether a file is in httperf's format and not a web server's log: lines of the former begin
+/// with a path, or with white space before one; those of the latter with an address or a brace.
+fn is_wsesslog(path: &Path) -> Result<bool, String> {
+    let text = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let mut lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start);
+    let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
+    let first = first.ok_or_else(|| format!("{}: nothing is asked for in it", path.display()))?;
+    Ok(first[0] == b'/')
+}
+
+/// A log of one session that asks for everything once, so that whatever a server keeps is there.
+fn write_prime(log: &RequestLog, path: &Path) -> Result<(), String> {
+    let mut builder = RequestLog::builder();
+    for template in log.templates().iter().filter(|template| &*template.method == "GET") {
+        builder.push(Template::get(&template.uri), false, 0);
+    }
+    builder.end_session();
+    let log = builder.finish().map_err(|why| format!("{why}"))?;
+    let mut text = Vec::new();
+    wsesslog::write(&log, &mut text, "everything once").map_err(|why| format!("{why}"))?;
+    fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn numbers(description: &Description) -> BTreeMap<String, f64> {
+    let bytes = &description.bytes;
+    [
+        ("sessions", description.sessions as f64),
+        ("requests", description.requests as f64),
+        ("requests_per_session", description.session_length.mean),
+        ("mean_body_bytes", bytes.mean),
+        ("files", bytes.files as f64),
+        ("files_bytes", bytes.files_bytes as f64),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("workload-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("it can be made");
+        path
+    }
+
+    #[test]
+    fn presets_are_whole() {
+        for preset in PRESETS {
+            let spec = WorkloadSpec::preset(preset.name).expect("it is one");
+            assert_eq!(spec.check(), Ok(()), "{preset:?}");
+        }
+        assert_eq!(WorkloadSpec::preset("nothing"), None);
+    }
+
+    #[test]
+    fn what_is_missing_or_twice_is_said() {
+        let whole = WorkloadSpec::preset("1KB").expect("it is one");
+        let cases = [
+            (WorkloadSpec { files: None, ..whole.clone() }, "say `files` or `root`"),
+            (WorkloadSpec { root: Some("/".into()), ..whole.clone() }, "not both"),
+            (WorkloadSpec { log: None, ..whole.clone() }, "say `log` or `log_file`"),
+            (WorkloadSpec { log_file: Some("/".into()), ..whole }, "not both"),
+        ];
+        for (spec, expected) in cases {
+            let why = spec.check().expect_err("it is wrong");
+            assert!(why.starts_with("workload 1KB: ") && why.contains(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_replayed_log_is_primed_with_each_file_once() {
+        let folder = scratch("replay");
+        let log = folder.join("sessions");
+        fs::write(&log, "# a log\n/a\n/b think=1\n\n/a\n/c\n").expect("writable");
+        let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
+        let spec = WorkloadSpec::replay(folder.clone(), log);
+        let workload = tools.prepare(&spec).expect("nothing need be made");
+        assert_eq!(workload.ready_path, "/a");
+        assert_eq!(workload.described.numbers["requests"], 4.0);
+        assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
+        let prime = fs::read_to_string(&workload.prime).expect("it was written");
+        let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
+        assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
+        assert_eq!(workload.load.last(), Some(&folder.display().to_string()));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn an_access_log_is_told_from_sessions() {
+        let folder = scratch("kind");
+        let path = folder.join("log");
+        let cases = [
+            ("\n# x\n  /a\n", Ok(true)),
+            ("127.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1\n", Ok(false)),
+            ("{\"uri\": \"/\"}\n", Ok(false)),
+            ("# nothing\n\n", Err(format!("{}: nothing is asked for in it", path.display()))),
+        ];
+        for (text, expected) in cases {
+            fs::write(&path, text).expect("writable");
+            assert_eq!(is_wsesslog(&path), expected, "{text}");
+        }
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+}
