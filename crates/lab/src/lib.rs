@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod compare;
 mod group;
 mod guard;
 pub mod http;
@@ -22,6 +23,7 @@ mod peer;
 mod process;
 pub mod record;
 mod server;
+//mod server_spec;
 mod template;
 pub mod trial;
 pub mod workload;
@@ -32,4 +34,5 @@ pub use guard::Guard;
 pub use install::{Installed, Surroundings};
 pub use peer::{Build, ConfigurationFile, Detect, Knob, Peer, Ready, Setting, Start, Stop};
 pub use server::{Launch, RunningServer};
+//pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;

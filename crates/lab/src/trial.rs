@@ -5,14 +5,16 @@
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
 
 use crate::client::Client;
+use crate::group::Group;
 use crate::observe::Look;
-use crate::record::{Figures, Offered};
+use crate::record::{Figures, Offered, Run};
 use crate::server::RunningServer;
 use crate::workload::{Tools, Workload};
 use load::outcome::Outcome;
 use load::report::json;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,8 +32,28 @@ const IMPROVEMENT: f64 = 0.05;
 /// How many windows of warming up there may be.
 const WARM_UPS_MAX: u32 = 12;
 
+/// What is said of a server whose processes are not known.
+const NOT_OURS: &str = "processor time and memory: the server was not started here";
+
 /// The shortest window of warming up, in seconds.
 const WARM_UP_S_MIN: f64 = 0.25;
+
+/// A server that runs, as far as a trial needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its processes, where they are known: of a server that somebody else has started they are
+    /// not, and then neither its processor time nor its memory is.
+    pub group: Option<&'a Group>,
+}
+
+impl<'a> Target<'a> {
+    /// A server that we have started.
+    pub fn of(server: &'a RunningServer) -> Self {
+        Self { address: server.address(), group: Some(server.group()) }
+    }
+}
 
 /// What loads servers.
 #[derive(Clone, Debug)]
@@ -92,6 +114,18 @@ impl Measured {
     pub fn cpu_us_per_request(&self) -> Option<f64> {
         self.observed.get("cpu_us_per_request").copied()
     }
+
+    /// What is written down of it; what it was for is the caller's to say.
+    pub fn to_run(&self) -> Run {
+        Run {
+            started_unix_us: self.started_unix_us,
+            void: self.void.clone(),
+            figures: Some(self.figures.clone()),
+            observed: self.observed.clone(),
+            not_available: self.not_available.clone(),
+            ..Run::default()
+        }
+    }
 }
 
 impl Bench {
@@ -100,7 +134,7 @@ impl Bench {
     ///
     /// # Errors
     /// What came back wrong, in a line.
-    pub fn prime(&self, server: &RunningServer, workload: &Workload) -> Result<(), String> {
+    pub fn prime(&self, server: Target<'_>, workload: &Workload) -> Result<(), String> {
         let log = workload.prime.display().to_string();
         let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
         let words = [words.as_slice(), &["--connection", "keep", "--verify", "bytes"]].concat();
@@ -122,7 +156,7 @@ impl Bench {
     ///
     /// # Errors
     /// As [`Bench::run`].
-    pub fn warm_up(&self, server: &RunningServer, trial: &Trial<'_>) -> Result<WarmUp, String> {
+    pub fn warm_up(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<WarmUp, String> {
         let window_s = (trial.window_s / 4.0).max(WARM_UP_S_MIN);
         let mut progress = Progress::default();
         for number in 1..=WARM_UPS_MAX {
@@ -141,20 +175,22 @@ impl Bench {
     ///
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
-    pub fn run(&self, server: &RunningServer, trial: &Trial<'_>) -> Result<Measured, String> {
+    pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, String> {
         let words = words(trial);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let before = Look::at(server.group());
+        let before = server.group.map(Look::at);
         let window = Duration::from_secs_f64(trial.window_s);
         let (outcome, text) = self.load(server, &words, &trial.workload.load, window)?;
-        let (mut observed, not_available) = Look::at(server.group()).since(&before);
+        let after = server.group.zip(before).map(|(group, before)| Look::at(group).since(&before));
+        let (mut observed, not_available) =
+            after.unwrap_or_else(|| (BTreeMap::new(), vec![NOT_OURS.to_owned()]));
         let replies = outcome.measures.counts.replies;
         if let Some(&cpu_us) = observed.get("cpu_us").filter(|_| replies > 0) {
             observed.insert("cpu_us_per_request".into(), cpu_us / replies as f64);
         }
         let mut void = outcome.void.clone();
         void.extend(outcome.first_bad.iter().map(|bad| format!("a wrong reply: {bad}")));
-        if server.group().processes().is_empty() {
+        if server.group.is_some_and(|group| group.processes().is_empty()) {
             void.push("the server has ended".into());
         }
         Ok(Measured {
@@ -171,7 +207,7 @@ impl Bench {
     /// Runs `ropewalk load` and reads what it wrote.
     fn load(
         &self,
-        server: &RunningServer,
+        server: Target<'_>,
         words: &[&str],
         more: &[String],
         window: Duration,
@@ -180,7 +216,7 @@ impl Bench {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("outcome-{}-{number}.json", std::process::id());
         let path = self.tools.scratch.join(name);
-        let (url, place) = (format!("http://{}", server.address()), path.display().to_string());
+        let (url, place) = (format!("http://{}", server.address), path.display().to_string());
         let mut command = self.tools.command(&["load", &url, "-q", "--json", &place]);
         command.extend(words.iter().map(|&word| word.to_owned()));
         command.extend(more.iter().cloned());

@@ -41,7 +41,7 @@ const TABLE: &[Allowed] = &[
         ..allowed("crates/cli", &["engines", "fileset", "load", "server", "workload"])
     },
     // Outcomes of the load generator are read with its own types; it runs as a process.
-    allowed("crates/lab", &["load", "os", "workload"]),
+    allowed("crates/lab", &["load", "os", "statistics", "workload"]),
     allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),
     allowed("xtask", &["lab", "os", "statistics"]),

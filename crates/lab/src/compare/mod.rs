@@ -1,0 +1,352 @@
+//! Two servers under the same load, alternately: which is better, or a tie.
+//!
+//! Both run all the time and one of them is loaded at a time, so that whatever else the machine
+//! does meets both alike; the order within a pair is drawn. First both are asked by as many
+//! clients as there are, which says what each can bear; then at one rate that both bear, which
+//! says what the same work costs and how long users wait. The figures of a pair are divided by
+//! each other, and the ratios judged. What was measured is kept as any study is.
+
+mod text;
+mod verdict;
+
+pub use text::render;
+pub use verdict::{Figure, Verdict};
+
+use crate::record::{Folder, Header, Kind, Offered, Point, Run, Server};
+use crate::server::RunningServer;
+use crate::trial::{Bench, Measured, Target, Trial};
+use crate::workload::Workload;
+use statistics::{Generator, median};
+use std::net::SocketAddr;
+
+/// A window that is void is repeated so often.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The common rate, as a part of what the slower server bears.
+const COMMON_SHARE: f64 = 0.5;
+
+/// What [`Run::purpose`] says of runs with as many clients as there are.
+pub const SATURATION: &str = "saturation";
+
+/// What [`Run::purpose`] says of runs at the common rate.
+pub const COMMON_RATE: &str = "common rate";
+
+/// How to compare.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Clients that ask both as fast as they are served.
+    pub connections: u64,
+    /// How many pairs of each phase.
+    pub pairs: u32,
+    /// Seconds of a window.
+    pub window_s: f64,
+    /// Requests a second in the second phase; none: half of what the slower server bears.
+    pub rate_per_s: Option<f64>,
+    /// A difference that is none: 0.02.
+    pub margin: f64,
+    /// Of the intervals: 0.95.
+    pub confidence: f64,
+    /// Seeds the order and the arrivals.
+    pub seed: u64,
+    /// Whether every byte is looked at in all windows, not only before the first.
+    pub verify_bytes: bool,
+}
+
+/// One of the two.
+#[derive(Debug)]
+pub struct Side {
+    /// The server's name.
+    pub server: String,
+    /// The setting's name; empty for one that runs already.
+    pub setting: String,
+    /// Its version, as it says itself; empty if unknown.
+    pub version: String,
+    /// Its architecture in a line; empty if unknown.
+    pub description: String,
+    /// The server.
+    pub instance: Instance,
+}
+
+/// A server that takes part.
+#[derive(Debug)]
+pub enum Instance {
+    /// Started for this; it ends when dropped.
+    Started(Box<RunningServer>),
+    /// There already.
+    Running(SocketAddr),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The figures with their verdicts, the most telling first.
+    pub figures: Vec<(Figure, Verdict)>,
+    /// The common rate, requests a second.
+    pub rate_per_s: f64,
+    /// Windows that were void, repeated or not.
+    pub void: Vec<String>,
+    /// What a reader must know: that a server failed requests, and the like.
+    pub caveats: Vec<String>,
+}
+
+impl Side {
+    /// What a table calls it.
+    pub fn label(&self) -> String {
+        if self.setting.is_empty() {
+            self.server.clone()
+        } else {
+            format!("{}/{}", self.server, self.setting)
+        }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match &self.instance {
+            Instance::Started(server) => Target::of(server),
+            Instance::Running(address) => Target { address: *address, group: None },
+        }
+    }
+}
+
+impl Plan {
+    /// Seconds that it takes, warming up not counted.
+    pub fn estimated_s(&self) -> f64 {
+        f64::from(self.pairs) * 4.0 * self.window_s
+    }
+
+    /// What the folder's header says.
+    pub fn header(&self, workload: &Workload, sides: &[Side; 2]) -> Header {
+        let servers = sides.iter().map(|side| Server {
+            name: side.server.clone(),
+            description: side.description.clone(),
+            version: side.version.clone(),
+            ..Server::default()
+        });
+        let title = format!("{} and {}", sides[0].label(), sides[1].label());
+        Header {
+            kind: Kind::Compare,
+            name: "compare".into(),
+            question: format!("Which of them is better for {}?", workload.described.name),
+            title,
+            servers: servers.collect(),
+            workloads: vec![workload.described.clone()],
+            repetitions: self.pairs,
+            confidence: self.confidence,
+            estimated_s: self.estimated_s(),
+            seed: self.seed,
+            started_unix_us: unix_us(),
+            ..Header::default()
+        }
+    }
+
+    /// Compares the two and writes everything down. `tell` hears how it goes on.
+    ///
+    /// # Errors
+    /// When a server does not serve what it should, or the load cannot be run.
+    pub fn run(
+        &self,
+        bench: &Bench,
+        workload: &Workload,
+        sides: &[Side; 2],
+        folder: &Folder,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Comparison, String> {
+        let mut contest = Contest {
+            plan: self,
+            bench,
+            workload,
+            sides,
+            folder,
+            generator: Generator::new(self.seed),
+            number: 0,
+            void: Vec::new(),
+        };
+        contest.warm_up(tell)?;
+        let saturated = contest.phase(SATURATION, Offered::Connections(self.connections), tell)?;
+        let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
+        let common = contest.phase(COMMON_RATE, Offered::RequestsPerS(rate_per_s), tell)?;
+        let figures = figures(&saturated, &common).map(|figure| {
+            let verdict = figure.judge(self.margin, self.confidence);
+            (figure, verdict)
+        });
+        let caveats = caveats(sides, &saturated, &common);
+        Ok(Comparison { figures: figures.into(), rate_per_s, void: contest.void, caveats })
+    }
+}
+
+/// The runs of a phase, by side; what was void to the last is none.
+type Phase = [Vec<Option<Measured>>; 2];
+
+struct Contest<'a> {
+    plan: &'a Plan,
+    bench: &'a Bench,
+    workload: &'a Workload,
+    sides: &'a [Side; 2],
+    folder: &'a Folder,
+    generator: Generator,
+    number: u64,
+    void: Vec<String>,
+}
+
+impl Contest<'_> {
+    fn warm_up(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
+        let sides = self.sides;
+        for side in sides {
+            let explain = |why| format!("{}: {why}", side.label());
+            tell(&format!("{}: asking for everything once", side.label()));
+            self.bench.prime(side.target(), self.workload).map_err(explain)?;
+            let trial = self.trial(Offered::Connections(self.plan.connections), 0);
+            let warm_up = self.bench.warm_up(side.target(), &trial).map_err(explain)?;
+            let state = if warm_up.is_steady { "steady" } else { "still improving" };
+            tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
+        }
+        Ok(())
+    }
+
+    fn phase(
+        &mut self,
+        purpose: &str,
+        offered: Offered,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Phase, String> {
+        let mut phase: Phase = [Vec::new(), Vec::new()];
+        for block in 0..self.plan.pairs {
+            tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
+            let first = self.generator.below(2);
+            for side in [first, 1 - first] {
+                let measured = self.window(side, purpose, offered, block)?;
+                phase[side].push(measured);
+            }
+        }
+        Ok(phase)
+    }
+
+    /// One window of one side, repeated while it is void.
+    fn window(
+        &mut self,
+        index: usize,
+        purpose: &str,
+        offered: Offered,
+        block: u32,
+    ) -> Result<Option<Measured>, String> {
+        let side = &self.sides[index];
+        let bench = self.bench;
+        for attempt in 0..ATTEMPTS_MAX {
+            let seed = self.plan.seed.wrapping_add(u64::from(block));
+            let trial = self.trial(offered, seed);
+            let measured = bench
+                .run(side.target(), &trial)
+                .map_err(|why| format!("{}: {why}", side.label()))?;
+            self.number += 1;
+            let run = Run {
+                number: self.number,
+                point: self.point(side, offered),
+                block,
+                attempt,
+                purpose: purpose.to_owned(),
+                seed,
+                window_s: self.plan.window_s,
+                ..measured.to_run()
+            };
+            self.folder.add_run(&run, Some(&measured.outcome_json))?;
+            if measured.void.is_empty() {
+                return Ok(Some(measured));
+            }
+            let why = measured.void.join("; ");
+            self.void.push(format!("{}, {purpose}, pair {}: {why}", side.label(), block + 1));
+        }
+        Ok(None)
+    }
+
+    fn trial(&self, offered: Offered, seed: u64) -> Trial<'_> {
+        Trial {
+            workload: self.workload,
+            offered,
+            window_s: self.plan.window_s,
+            seed,
+            latency_target_us: None,
+            verify_bytes: self.plan.verify_bytes,
+        }
+    }
+
+    fn point(&self, side: &Side, offered: Offered) -> Point {
+        Point {
+            server: side.server.clone(),
+            setting: side.setting.clone(),
+            workload: self.workload.described.name.clone(),
+            domain: "here".into(),
+            offered,
+            ..Point::default()
+        }
+    }
+}
+
+fn unix_us() -> u64 {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    seconds.unsigned_abs() * 1_000_000 + u64::from(nanoseconds / 1000)
+}
+
+/// A rate that both bear with ease: half of what the slower one does.
+fn common_rate(saturated: &Phase) -> f64 {
+    let medians = saturated.iter().map(|runs| {
+        let rates: Vec<f64> =
+            runs.iter().flatten().map(|run| run.figures.throughput_per_s).collect();
+        median(&rates).unwrap_or(0.0)
+    });
+    (medians.fold(f64::INFINITY, f64::min) * COMMON_SHARE).max(1.0)
+}
+
+fn figures(saturated: &Phase, common: &Phase) -> [Figure; 5] {
+    [
+        figure("CPU us/request, common rate", true, common, Measured::cpu_us_per_request),
+        figure("requests/s, all clients", false, saturated, |run| {
+            Some(run.figures.throughput_per_s)
+        }),
+        figure("p50 us, common rate", true, common, |run| time_us(run, "p50")),
+        figure("p99 us, common rate", true, common, |run| time_us(run, "p99")),
+        figure("resident MB", true, saturated, |run| {
+            run.observed.get("resident_bytes").map(|bytes| bytes / 1e6)
+        }),
+    ]
+}
+
+fn figure(
+    name: &'static str,
+    less_is_better: bool,
+    phase: &Phase,
+    value: impl Fn(&Measured) -> Option<f64>,
+) -> Figure {
+    let of = |runs: &Vec<Option<Measured>>| {
+        runs.iter().map(|run| run.as_ref().and_then(&value).unwrap_or(f64::NAN)).collect()
+    };
+    Figure { name, less_is_better, first: of(&phase[0]), second: of(&phase[1]) }
+}
+
+fn time_us(run: &Measured, name: &str) -> Option<f64> {
+    run.figures.times_us.get(name).copied()
+}
+
+/// A server that fails requests has less to do: its figures are not those of the same work.
+fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> {
+    let mut caveats = Vec::new();
+    for (index, side) in sides.iter().enumerate() {
+        let runs = || saturated[index].iter().chain(&common[index]).flatten();
+        let due: u64 = runs().map(|run| run.figures.requests_due).sum();
+        let failed: u64 = runs().flat_map(|run| run.figures.errors.values()).sum();
+        if failed > 0 {
+            let share = 100.0 * failed as f64 / due.max(1) as f64;
+            let label = side.label();
+            caveats.push(format!("{label} failed {failed} of {due} requests ({share:.2} %): what it did not do cost it nothing"));
+        }
+        let spread = runs().filter_map(|run| run.figures.spread_points).fold(0.0, f64::max);
+        if spread > 2.0 {
+            let label = side.label();
+            caveats.push(format!(
+                "{label} neglects some kinds of file: timeouts differ by {spread:.1} points"
+            ));
+        }
+    }
+    caveats
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The arithmetic and the words; that real servers are compared is tested with the command.
+
+use super::*;
+use crate::record::Figures;
+use load::measures::Measures;
+use load::outcome::Outcome;
+use std::collections::BTreeMap;
+
+fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured {
+    let errors = [("reset".to_owned(), failed)].into_iter().filter(|(_, count)| *count > 0);
+    let cpu = cpu_us.map(|us| ("cpu_us_per_request".to_owned(), us));
+    Measured {
+        figures: Figures {
+            throughput_per_s,
+            requests_due: 1000,
+            errors: errors.collect(),
+            times_us: BTreeMap::from([("p50".into(), 100.0), ("p99".into(), 900.0)]),
+            ..Figures::default()
+        },
+        observed: cpu.into_iter().collect(),
+        not_available: Vec::new(),
+        void: Vec::new(),
+        started_unix_us: 0,
+        outcome_json: String::new(),
+        outcome: Outcome {
+            setting: load::outcome::Setting::default(),
+            window_us: 1_000_000,
+            started_unix_us: 0,
+            interval_us: 1_000_000,
+            cpu_us: (0, 0),
+            measures: Measures::default(),
+            void: Vec::new(),
+            first_bad: None,
+            interrupted: false,
+        },
+    }
+}
+
+/// Ten pairs with a little noise.
+fn phase(first: impl Fn(f64) -> Measured, second: impl Fn(f64) -> Measured) -> Phase {
+    let noise = |n: usize| 1.0 + 0.01 * (n * 3 % 7) as f64;
+    [
+        (0..10).map(|n| Some(first(noise(n)))).collect(),
+        (0..10).map(|n| Some(second(noise(n + 2)))).collect(),
+    ]
+}
+
+fn sides() -> [Side; 2] {
+    ["a", "b"].map(|name| Side {
+        server: name.into(),
+        setting: "usual".into(),
+        version: "1".into(),
+        description: String::new(),
+        instance: Instance::Running(SocketAddr::from(([127, 0, 0, 1], 1))),
+    })
+}
+
+fn compared(phase: &Phase) -> Comparison {
+    let figures = figures(phase, phase).map(|figure| {
+        let verdict = figure.judge(0.02, 0.95);
+        (figure, verdict)
+    });
+    let caveats = caveats(&sides(), phase, phase);
+    Comparison { figures: figures.into(), rate_per_s: 500.0, void: Vec::new(), caveats }
+}
+
+#[test]
+fn the_cheaper_server_wins_and_the_words_say_by_how_much() {
+    let phase = phase(
+        |n| measured(1000.0 * n, Some(20.0 * n), 0),
+        |n| measured(900.0 * n, Some(40.0 * n), 0),
+    );
+    let text = render(&compared(&phase), &sides());
+    assert!(text.contains("Verdict: a/usual. A against B in CPU us/request"), "{text}");
+    assert!(text.contains("0.5") && text.contains("A is better"), "{text}");
+    assert!(!text.contains("Mind"), "{text}");
+    let rate = common_rate(&phase);
+    assert!((450.0..480.0).contains(&rate), "half of the slower one's: {rate}");
+}
+
+#[test]
+fn without_processor_time_throughput_decides() {
+    let phase = phase(|n| measured(500.0 * n, None, 0), |n| measured(900.0 * n, None, 0));
+    let text = render(&compared(&phase), &sides());
+    assert!(text.contains("Verdict: b/usual. A against B in requests/s"), "{text}");
+    assert!(text.contains("not measured"), "{text}");
+}
+
+#[test]
+fn equal_servers_are_a_tie() {
+    let equal = || measured(500.0, Some(20.0), 0);
+    let text = render(&compared(&phase(|_| equal(), |_| equal())), &sides());
+    assert!(text.contains("Verdict: a tie. "), "{text}");
+}
+
+/// A server may win by not doing its work; whoever reads the verdict is told.
+#[test]
+fn what_was_failed_is_said() {
+    let phase = phase(
+        |n| measured(900.0 * n, Some(10.0 * n), 300),
+        |n| measured(900.0 * n, Some(40.0 * n), 0),
+    );
+    let text = render(&compared(&phase), &sides());
+    assert!(text.contains("Mind: a/usual failed 6000 of 20000 requests (30.00 %)"), "{text}");
+    assert!(text.ends_with("But mind what is said above.\n"), "{text}");
+}
+
+#[test]
+fn nothing_but_void_windows_gives_no_verdict() {
+    let nothing: Phase = [vec![None, None], vec![None, None]];
+    assert!(render(&compared(&nothing), &sides()).contains("Verdict: none."));
+    assert_eq!(common_rate(&nothing), 1.0);
+}

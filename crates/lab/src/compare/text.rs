@@ -1,0 +1,79 @@
+//! A comparison in a few lines, for people.
+
+use super::{Comparison, Figure, Side, Verdict};
+use statistics::median;
+use std::fmt::Write as _;
+
+/// The table, what is to be minded, and the verdict. Lines end with a line feed.
+pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
+    let mut text = String::new();
+    for (letter, side) in ["A", "B"].into_iter().zip(sides) {
+        let _ = writeln!(text, "{letter}  {} {}", side.label(), side.version);
+    }
+    let rate = comparison.rate_per_s;
+    let _ = writeln!(text, "\nThe common rate is {rate:.0} requests/s.\n");
+    let _ = writeln!(text, "{:<28} {:>10} {:>10}   A / B [95 %]", "", "A", "B");
+    for (figure, verdict) in &comparison.figures {
+        text.push_str(&line(figure, verdict));
+    }
+    for void in &comparison.void {
+        let _ = writeln!(text, "void: {void}");
+    }
+    for caveat in &comparison.caveats {
+        let _ = writeln!(text, "Mind: {caveat}.");
+    }
+    let _ = writeln!(text, "\n{}", conclusion(comparison, sides));
+    text
+}
+
+fn line(figure: &Figure, verdict: &Verdict) -> String {
+    let middle = |values: &[f64]| {
+        let known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        median(&known).map_or_else(|| "-".to_owned(), number)
+    };
+    let ratio = verdict.ratio().map_or_else(
+        || "-".to_owned(),
+        |ratio| {
+            let (low, high) = (ratio.interval.low, ratio.interval.high);
+            format!("{:.2} [{low:.2}, {high:.2}]", ratio.median)
+        },
+    );
+    let (a, b) = (middle(&figure.first), middle(&figure.second));
+    format!("{:<28} {a:>10} {b:>10}   {ratio:<19}  {verdict}\n", figure.name)
+}
+
+/// Three digits where there are decimals, all of them where there are none.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The verdict in a sentence. The first figure that was measured decides: processor time for the
+/// same work, or throughput where that is not known.
+fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
+    let deciding = comparison.figures.iter().find(|(_, verdict)| *verdict != Verdict::Nothing);
+    let Some((figure, verdict)) = deciding else {
+        return "Verdict: none. Every window was void.".into();
+    };
+    let Some(ratio) = verdict.ratio() else { return "Verdict: none.".into() };
+    let (low, high) = (ratio.interval.low, ratio.interval.high);
+    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    let interval = format!("{} [{}, {}]", percent(ratio.median), percent(low), percent(high));
+    let judged = format!("A against B in {}: {interval}", figure.name);
+    let winner = match verdict {
+        Verdict::First(_) => &sides[0],
+        Verdict::Second(_) => &sides[1],
+        Verdict::Tie(_) => return format!("Verdict: a tie. {judged}."),
+        Verdict::Open(_) | Verdict::Nothing => {
+            return format!(
+                "Verdict: a tie as far as these pairs can tell; more of them (--pairs) may tell. {judged}."
+            );
+        }
+    };
+    let failed = if comparison.caveats.is_empty() { "" } else { " But mind what is said above." };
+    format!("Verdict: {}. {judged}.{failed}", winner.label())
+}

@@ -1,0 +1,117 @@
+//! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
+
+use statistics::{Estimate, paired_ratio};
+use std::fmt;
+
+/// Resampling is seeded, so that the same numbers say the same.
+const SEED: u64 = 1;
+
+/// A figure by which two servers are compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is, with its unit.
+    pub name: &'static str,
+    /// Whether less of it is better.
+    pub less_is_better: bool,
+    /// Of the first server, one for each pair. What is missing is not a number.
+    pub first: Vec<f64>,
+    /// Of the second.
+    pub second: Vec<f64>,
+}
+
+/// What a figure says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The first server is better; its figure over the second's.
+    First(Estimate),
+    /// The second is.
+    Second(Estimate),
+    /// They differ by no more than the margin.
+    Tie(Estimate),
+    /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
+    Open(Estimate),
+    /// Nothing was measured.
+    Nothing,
+}
+
+impl Figure {
+    /// Judges it. `margin` is the difference that is none, such as 0.02; `confidence` such as 0.95.
+    pub fn judge(&self, margin: f64, confidence: f64) -> Verdict {
+        let Some(ratio) = paired_ratio(&self.first, &self.second, confidence, SEED) else {
+            return Verdict::Nothing;
+        };
+        let (low, high) = (ratio.interval.low, ratio.interval.high);
+        if low >= 1.0 / (1.0 + margin) && high <= 1.0 + margin {
+            return Verdict::Tie(ratio);
+        }
+        if ratio.interval.contains(1.0) {
+            return Verdict::Open(ratio);
+        }
+        if (high < 1.0) == self.less_is_better {
+            Verdict::First(ratio)
+        } else {
+            Verdict::Second(ratio)
+        }
+    }
+}
+
+impl Verdict {
+    /// The ratio it rests on.
+    pub fn ratio(&self) -> Option<Estimate> {
+        match *self {
+            Self::First(ratio) | Self::Second(ratio) | Self::Tie(ratio) | Self::Open(ratio) => {
+                Some(ratio)
+            }
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// A word or two for a table.
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::First(_) => "A is better",
+            Self::Second(_) => "B is better",
+            Self::Tie(_) => "a tie",
+            Self::Open(_) => "cannot tell",
+            Self::Nothing => "not measured",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty pairs whose ratios are `factor`, more or less by `noise` in turn.
+    fn figure(less_is_better: bool, factor: f64, noise: f64) -> Figure {
+        let noisy = |n: usize| if n.is_multiple_of(2) { 1.0 + noise } else { 1.0 / (1.0 + noise) };
+        let first = (0..20).map(|n| 100.0 * factor * noisy(n)).collect();
+        Figure { name: "x", less_is_better, first, second: vec![100.0; 20] }
+    }
+
+    #[test]
+    fn a_difference_is_told_from_a_tie() {
+        let judge = |figure: Figure| figure.judge(0.02, 0.95);
+        assert!(matches!(judge(figure(true, 0.8, 0.02)), Verdict::First(_)));
+        assert!(matches!(judge(figure(false, 0.8, 0.02)), Verdict::Second(_)));
+        assert!(matches!(judge(figure(true, 1.3, 0.02)), Verdict::Second(_)));
+        assert!(matches!(judge(figure(true, 1.0, 0.002)), Verdict::Tie(_)));
+        assert!(matches!(judge(figure(true, 1.0, 0.3)), Verdict::Open(_)));
+    }
+
+    /// A real difference below the margin is a tie, and said to be one.
+    #[test]
+    fn a_difference_within_the_margin_is_none() {
+        let verdict = figure(true, 0.99, 0.001).judge(0.02, 0.95);
+        assert!(matches!(verdict, Verdict::Tie(ratio) if ratio.interval.high < 1.0));
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        let nothing = Figure { first: vec![f64::NAN], second: vec![1.0], ..figure(true, 1.0, 0.0) };
+        assert_eq!(nothing.judge(0.02, 0.95), Verdict::Nothing);
+        assert_eq!(nothing.judge(0.02, 0.95).ratio(), None);
+    }
+}
