@@ -24,6 +24,7 @@ mod process;
 pub mod record;
 mod server;
 //mod server_spec;
+pub mod study;
 mod template;
 pub mod trial;
 pub mod workload;
