@@ -121,6 +121,18 @@ fn content_length(head: &str) -> io::Result<usize> {
         .ok_or_else(|| io::Error::other("the answer has no Content-Length"))
 }
 
+/// A head with the fields that a static server sends today, with a length that is not right.
+pub fn usual_head(server: &str, connection: Connection) -> Vec<u8> {
+    let close = if connection == Connection::Close { "Connection: close\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 200 OK\r\nServer: {server}\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+         Content-Type: text/html; charset=utf-8\r\nContent-Length: 1024\r\n\
+         Last-Modified: Sat, 21 Nov 2026 12:00:00 GMT\r\nETag: \"187a1b2c3d4e5f60-400\"\r\n\
+         Accept-Ranges: bytes\r\n{close}\r\n"
+    )
+    .into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -302,6 +302,7 @@ mod tests {
             prime: "/p".into(),
             ready_path: "/".into(),
             load: load.iter().map(|&word| word.to_owned()).collect(),
+            values: crate::template::Values::new(),
         }
     }
 

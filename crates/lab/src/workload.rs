@@ -4,11 +4,14 @@
 //! that a person would use (`ropewalk fileset`, `ropewalk log`), once: what has been made is kept
 //! in the scratch directory and only checked the next time. What is sent, and when, is `trial`'s.
 
+use crate::http::{self, Connection};
 use crate::process;
 use crate::record::Described;
+use crate::template::Values;
 use ::workload::describe::{Description, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,6 +107,8 @@ pub struct Workload {
     pub ready_path: String,
     /// Further options of `ropewalk load`.
     pub load: Vec<String>,
+    /// What stands for the placeholders of peers that are told what they will be asked for.
+    pub values: Values,
 }
 
 /// What experiments are made with: this program, and a place for files.
@@ -193,6 +198,7 @@ impl Tools {
         let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
+        let values = self.values(spec, &log, &path).map_err(explain)?;
         let mut load: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
         if let Some(root) = &spec.root {
             load.extend(["--files".to_owned(), root.display().to_string()]);
@@ -208,7 +214,29 @@ impl Tools {
             log: path,
             prime,
             load,
+            values,
         })
+    }
+
+    /// The floor prepares its answers: it must know the paths, the head of an answer like that of
+    /// others, and whether connections stay open.
+    fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, String> {
+        let closes = spec.load.contains("--connection request");
+        let connection = if closes { Connection::Close } else { Connection::KeepAlive };
+        let paths: Vec<Cow<'_, str>> =
+            log.templates().iter().map(|asked| String::from_utf8_lossy(&asked.uri)).collect();
+        let place =
+            |extension| self.scratch.join("logs").join(digest(path)).with_extension(extension);
+        let (list, head) = (place("paths"), place("head"));
+        write(&list, paths.join("\n").as_bytes())?;
+        write(&head, &http::usual_head("floor", connection))?;
+        Ok([
+            ("path_list", list.display().to_string()),
+            ("head_file", head.display().to_string()),
+            ("connection", connection.token().to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
     }
 
     /// The directory with the files; made and repaired by `ropewalk fileset`, which leaves alone
@@ -267,6 +295,10 @@ fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
 }
 
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|why| format!("{}: {why}", path.display()))
+}
+
 /// Whether a file is in httperf's format and not a web server's log: lines of the former begin
 /// with a path, or with white space before one; those of the latter with an address or a brace.
 fn is_wsesslog(path: &Path) -> Result<bool, String> {
@@ -287,7 +319,7 @@ fn write_prime(log: &RequestLog, path: &Path) -> Result<(), String> {
     let log = builder.finish().map_err(|why| format!("{why}"))?;
     let mut text = Vec::new();
     wsesslog::write(&log, &mut text, "everything once").map_err(|why| format!("{why}"))?;
-    fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+    write(path, &text)
 }
 
 fn numbers(description: &Description) -> BTreeMap<String, f64> {

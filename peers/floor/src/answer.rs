@@ -1,7 +1,9 @@
 //! The answers, made before the first request.
 //!
-//! Not a cache: they never change and are never looked up by name.
+//! Not a cache: they never change. They are found by a number in the path where paths are numbered,
+//! else by the path.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,27 +21,64 @@ pub(crate) struct Answer {
     pub(crate) len: u64,
 }
 
-/// Makes the answers for the paths in the file `paths` below `root`, with the head in the file
-/// `head`.
-pub(crate) fn prepare(root: &str, paths: &str, head: &str) -> io::Result<Vec<Answer>> {
-    let head = fs::read(head)?;
-    let paths = fs::read_to_string(paths)?;
-    paths
-        .lines()
-        .map(|path| Answer::new(&Path::new(root).join(path.trim_start_matches('/')), &head))
-        .collect()
+/// All answers, and how a request's is found.
+pub(crate) struct Answers {
+    list: Vec<Answer>,
+    /// Where paths are not numbered in their order: which answer is a path's.
+    by_path: Option<HashMap<Box<[u8]>, usize>>,
+}
+
+impl Answers {
+    /// Makes the answers for the paths in the file `paths` below `root`, with the head in the file
+    /// `head`.
+    pub(crate) fn prepare(root: &str, paths: &str, head: &str) -> io::Result<Self> {
+        let head = fs::read(head)?;
+        let paths = fs::read_to_string(paths)?;
+        let make =
+            |path: &str| Answer::new(&Path::new(root).join(path.trim_start_matches('/')), &head);
+        let list = paths.lines().map(make).collect::<io::Result<Vec<Answer>>>()?;
+        Ok(Self { by_path: by_path(&paths, list.len()), list })
+    }
+
+    /// One answer.
+    pub(crate) fn get(&self, number: usize) -> &Answer {
+        &self.list[number]
+    }
+
+    /// The number of a request's answer. A request for anything else gets the first answer.
+    pub(crate) fn find(&self, request: &[u8]) -> usize {
+        match &self.by_path {
+            None => number(request, self.list.len()),
+            Some(by_path) => by_path.get(path_of(request)).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// None where the digits after the last slash are each path's place in the list.
+fn by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
+    let is_numbered =
+        |(place, path): (usize, &str)| number(format!("GET {path} ").as_bytes(), count) == place;
+    if paths.lines().enumerate().all(is_numbered) {
+        return None;
+    }
+    Some(paths.lines().enumerate().map(|(place, path)| (path.as_bytes().into(), place)).collect())
+}
+
+/// What stands between the first two spaces.
+fn path_of(request: &[u8]) -> &[u8] {
+    let path = request.get(4..).unwrap_or_default();
+    let end = path.iter().position(|&byte| byte == b' ').unwrap_or(path.len());
+    &path[..end]
 }
 
 /// Which of `count` answers is asked for: the digits after the last slash of the first line's
 /// path. A request for anything else gets the first answer.
-pub(crate) fn number(request: &[u8], count: usize) -> usize {
+fn number(request: &[u8], count: usize) -> usize {
     if count == 1 {
         return 0;
     }
-    // "GET " is skipped; the path ends at the next space.
-    let path = request.get(4..).unwrap_or_default();
     let mut number = 0;
-    for byte in path.iter().take_while(|byte| **byte != b' ') {
+    for byte in path_of(request) {
         match byte {
             b'/' => number = 0,
             b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
@@ -86,6 +125,17 @@ mod tests {
         assert_eq!(number(b"GET /8 HTTP/1.1\r\n\r\n", 8), 0);
         assert_eq!(number(b"GET /index.html HTTP/1.1\r\n\r\n", 8), 0);
         assert_eq!(number(b"\r\n\r\n", 8), 0);
+    }
+
+    #[test]
+    fn paths_that_are_not_numbered_are_looked_up() {
+        assert_eq!(by_path("/a.html\n", 1), None, "of one file nothing need be looked up");
+        assert_eq!(by_path("/x/0.txt\n/y/1.txt\n", 2), None);
+        let paths = "/dir00000/class0_1\n/dir00000/class2_0\n";
+        let by_path = by_path(paths, 2).expect("they are not numbered");
+        let request = b"GET /dir00000/class2_0 HTTP/1.1\r\n\r\n";
+        assert_eq!(by_path.get(path_of(request)), Some(&1));
+        assert_eq!(by_path.get(path_of(b"GET")), None);
     }
 
     #[test]

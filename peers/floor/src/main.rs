@@ -1,15 +1,15 @@
 //! The least a static server can do, as the yardstick of the benchmarks: one thread, an
 //! edge-triggered epoll loop, answers prepared at the start.
 //!
-//! It parses nothing: whatever ends in an empty line is a request, and the digits after its
-//! path's last slash say which answer it gets. It is not a web server: it believes its client,
+//! It parses nothing: whatever ends in an empty line is a request, and its path, or the digits after
+//! the path's last slash, say which answer it gets. It is not a web server: it believes its client,
 //! never looks at a file again, and answers nothing but GET.
 
 #![forbid(unsafe_code)]
 
 mod answer;
 
-use answer::Answer;
+use answer::Answers;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::send::{recv, send, sendfile};
 use os::socket::{self, ListenOptions};
@@ -22,7 +22,8 @@ use std::process::ExitCode;
 const HELP: &str =
     "floor --listen ADDRESS --root FOLDER --paths FILE --head FILE [--connection close]
 
-  --paths FILE    the paths to serve, one a line; a request for .../7.txt gets the 7th from 0
+  --paths FILE    the paths to serve, one a line; where they are numbered, a request for .../7.txt
+                  gets the 7th from 0 without a look at the rest
   --head FILE     the head of every answer; its Content-Length is corrected
 ";
 
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
 struct Floor {
     epoll: Epoll,
     listener: OwnedFd,
-    answers: Vec<Answer>,
+    answers: Answers,
     connections: Vec<Option<Connection>>,
     /// One for all connections, so that no request pays for clearing it.
     buffer: Box<[u8]>,
@@ -89,7 +90,7 @@ impl Floor {
                 .ok_or_else(|| io::Error::other(format!("--{name} is missing")))
         };
         let address: SocketAddr = option("listen")?.parse().map_err(io::Error::other)?;
-        let answers = answer::prepare(option("root")?, option("paths")?, option("head")?)?;
+        let answers = Answers::prepare(option("root")?, option("paths")?, option("head")?)?;
         os::limits::raise_descriptor_limit()?;
         // A connection is worth accepting once its request is there.
         let options = ListenOptions { defer_accept_s: 1, ..ListenOptions::default() };
@@ -148,12 +149,7 @@ impl Floor {
 
 impl Connection {
     /// An edge is over when the kernel said "would block", or when less came than asked for.
-    fn turn(
-        &mut self,
-        answers: &[Answer],
-        buffer: &mut [u8],
-        keep_alive: bool,
-    ) -> io::Result<Fate> {
+    fn turn(&mut self, answers: &Answers, buffer: &mut [u8], keep_alive: bool) -> io::Result<Fate> {
         if self.sending.is_none() {
             let received = match recv(self.socket.as_fd(), buffer) {
                 Ok(0) => return Ok(Fate::Closed),
@@ -164,7 +160,7 @@ impl Connection {
             if !received.ends_with(b"\r\n\r\n") {
                 return Ok(Fate::Open);
             }
-            self.sending = Some((answer::number(received, answers.len()), 0));
+            self.sending = Some((answers.find(received), 0));
         }
         match self.send(answers) {
             Ok(()) if keep_alive => Ok(Fate::Open),
@@ -175,9 +171,9 @@ impl Connection {
     }
 
     /// Sends what is left of the answer.
-    fn send(&mut self, answers: &[Answer]) -> io::Result<()> {
+    fn send(&mut self, answers: &Answers) -> io::Result<()> {
         while let Some((number, sent)) = &mut self.sending {
-            let answer = &answers[*number];
+            let answer = answers.get(*number);
             let socket = self.socket.as_fd();
             let prepared_len = answer.prepared.len() as u64;
             let count = match &answer.file {

@@ -9,7 +9,7 @@ use super::report::{Contestant, RowResult, Sample};
 use super::rounds::{order, progress};
 use super::row::{Row, Subject};
 use super::serve::{Bench, FLOOR, OURS};
-use lab::http::{self, Connection, Response};
+use lab::http::{self, Response};
 use lab::wrk::{self, Load};
 use lab::{Installed, Launch, RunningServer, Setting, Values};
 use statistics::Generator;
@@ -251,11 +251,11 @@ impl<'a> Contest<'a> {
     /// The head of Ropewalk's own answer in this row, or one like it where it is not there.
     fn our_head(&self) -> Result<Vec<u8>, String> {
         let ours = self.bench.servers.iter().find(|installed| installed.peer.name == OURS);
-        let Some(ours) = ours else { return Ok(usual_head(self.row.connection)) };
+        let Some(ours) = ours else { return Ok(http::usual_head(FLOOR, self.row.connection)) };
         let server = RunningServer::start(ours, &ours.peer.settings[0], &self.launch);
         match server.and_then(|server| self.get(&server, &self.paths[0])) {
             Ok(response) => Ok(response.head),
-            Err(_) => Ok(usual_head(self.row.connection)),
+            Err(_) => Ok(http::usual_head(FLOOR, self.row.connection)),
         }
     }
 }
@@ -291,16 +291,4 @@ impl Entrant {
         .filter_map(|(is_so, note)| is_so.then_some(note))
         .collect()
     }
-}
-
-/// A head with the fields that a static server sends today.
-fn usual_head(connection: Connection) -> Vec<u8> {
-    let close = if connection == Connection::Close { "Connection: close\r\n" } else { "" };
-    format!(
-        "HTTP/1.1 200 OK\r\nServer: {FLOOR}\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
-         Content-Type: text/html; charset=utf-8\r\nContent-Length: 1024\r\n\
-         Last-Modified: Sat, 21 Nov 2026 12:00:00 GMT\r\nETag: \"187a1b2c3d4e5f60-400\"\r\n\
-         Accept-Ranges: bytes\r\n{close}\r\n"
-    )
-    .into_bytes()
 }
