@@ -7,6 +7,7 @@
 //! 10 ms. The one limit that can be set is that of memory, in a second group where the hierarchies
 //! are separate (version 1).
 
+use crate::domain::Enclosing;
 use crate::process;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ pub struct Group {
     folder: Option<PathBuf>,
     /// The folder in the hierarchy that bounds memory, if it is bounded and another one.
     memory_folder: Option<PathBuf>,
+    /// Folders of an enclosure that its processes enter too, and that are not its own.
+    enclosing: Vec<PathBuf>,
     name: String,
     /// The first process, once it is known.
     root: Option<u32>,
@@ -54,20 +57,34 @@ pub struct Group {
 impl Group {
     /// An empty group, of the best kind that this user may make.
     pub fn create() -> Self {
+        Self::create_in(&Enclosing::default())
+    }
+
+    /// The same, in an enclosure: what bounds that bounds this group too.
+    pub fn create_in(enclosing: &Enclosing) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ropewalk-lab-{}-{number}", std::process::id());
-        for (accounting, parent) in parents() {
+        let mut around: Vec<PathBuf> =
+            enclosing.separate.iter().chain(&enclosing.unified).cloned().collect();
+        for (accounting, parent) in parents(enclosing) {
             let folder = parent.join(&name);
             if fs::create_dir(&folder).is_ok() {
-                return Self::new(accounting, Some(folder), name);
+                // Who is in a folder is in those above it.
+                around.retain(|above| !folder.starts_with(above));
+                return Self::new(accounting, Some(folder), name, around);
             }
         }
-        Self::new(Accounting::ProcessTree, None, name)
+        Self::new(Accounting::ProcessTree, None, name, around)
     }
 
-    fn new(accounting: Accounting, folder: Option<PathBuf>, name: String) -> Self {
-        Self { accounting, folder, memory_folder: None, name, root: None }
+    fn new(
+        accounting: Accounting,
+        folder: Option<PathBuf>,
+        name: String,
+        enclosing: Vec<PathBuf>,
+    ) -> Self {
+        Self { accounting, folder, memory_folder: None, enclosing, name, root: None }
     }
 
     /// Bounds the memory of the group: that of its processes, and the pages of files that they are
@@ -109,7 +126,7 @@ impl Group {
     /// The files to which a process writes 0 to enter the group, with spaces between them. A
     /// process does so itself before it becomes the server, so that nothing it ever does is missed.
     pub(crate) fn entrances(&self) -> String {
-        let folders = self.folder.iter().chain(&self.memory_folder);
+        let folders = self.folder.iter().chain(&self.memory_folder).chain(&self.enclosing);
         let files = folders.map(|folder| folder.join("cgroup.procs").display().to_string());
         files.collect::<Vec<_>>().join(" ")
     }
@@ -182,11 +199,14 @@ impl Drop for Group {
 }
 
 /// Folders in which a group might be made, the best first.
-fn parents() -> Vec<(Accounting, PathBuf)> {
+fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
     for accounting in [Accounting::Cpuacct, Accounting::Unified] {
+        if let (Accounting::Unified, Some(folder)) = (accounting, &enclosing.unified) {
+            found.push((accounting, folder.clone()));
+        }
         if let Some(mount) = mount_point(&mounts, accounting) {
             let below = own_group(&own, accounting).unwrap_or("/").trim_start_matches('/');
             found.push((accounting, Path::new(mount).join(below)));
@@ -211,8 +231,13 @@ fn mount_point(mounts: &str, accounting: Accounting) -> Option<&str> {
     })
 }
 
+/// Where the unified hierarchy (version 2) is mounted.
+pub(crate) fn unified_mount(mounts: &str) -> Option<&Path> {
+    mount_point(mounts, Accounting::Unified).map(Path::new)
+}
+
 /// Where a controller of version 1 is mounted.
-fn mount_of_controller<'m>(mounts: &'m str, controller: &str) -> Option<&'m str> {
+pub(crate) fn mount_of_controller<'m>(mounts: &'m str, controller: &str) -> Option<&'m str> {
     mounts.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(' ').collect();
         let [_, folder, "cgroup", options, ..] = fields[..] else { return None };

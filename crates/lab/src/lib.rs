@@ -13,12 +13,14 @@
 
 pub mod client;
 pub mod compare;
+pub mod domain;
+mod environment;
 mod group;
 mod guard;
 pub mod http;
 mod install;
 pub mod memory;
-mod observe;
+pub mod observe;
 mod peer;
 mod process;
 pub mod record;
@@ -30,6 +32,7 @@ pub mod trial;
 pub mod workload;
 pub mod wrk;
 
+pub use environment::Environment;
 pub use group::{Accounting, Group};
 pub use guard::Guard;
 pub use install::{Installed, Surroundings};

@@ -67,9 +67,18 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
 
 /// Bytes that a process had the disk read; 0 when it cannot be read (any more).
 pub(crate) fn disk_bytes_read(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    try_disk_bytes_read(pid).unwrap_or(0)
+}
+
+/// The same; none when it cannot be read (any more).
+pub(crate) fn try_disk_bytes_read(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
+}
+
+/// When a process started, in clock ticks since the machine did; none if there is no such process.
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
+    stat_fields(pid)?.get(22 - 3)?.parse().ok()
 }
 
 fn parent(pid: u32) -> Option<u32> {

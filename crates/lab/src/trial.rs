@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::group::Group;
-use crate::observe::Look;
+use crate::observe::{Observer, Watched};
 use crate::record::{Figures, Offered, Run};
 use crate::server::RunningServer;
 use crate::workload::{Tools, Workload};
@@ -176,14 +176,30 @@ impl Bench {
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
     pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, String> {
+        let observer = server.group.map(|group| Observer::new(Watched::group(group)));
+        self.run_observed(server, trial, observer.as_ref())
+    }
+
+    /// The same, watched by somebody who knows more of the server than its group.
+    ///
+    /// # Errors
+    /// As [`Bench::run`].
+    pub fn run_observed(
+        &self,
+        server: Target<'_>,
+        trial: &Trial<'_>,
+        observer: Option<&Observer<'_>>,
+    ) -> Result<Measured, String> {
         let words = words(trial);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let before = server.group.map(Look::at);
+        let before = observer.map(|observer| (observer, observer.look()));
         let window = Duration::from_secs_f64(trial.window_s);
         let (outcome, text) = self.load(server, &words, &trial.workload.load, window)?;
-        let after = server.group.zip(before).map(|(group, before)| Look::at(group).since(&before));
-        let (mut observed, not_available) =
-            after.unwrap_or_else(|| (BTreeMap::new(), vec![NOT_OURS.to_owned()]));
+        let seen = before.map(|(observer, before)| observer.since(&before));
+        let (mut observed, not_available) = match seen {
+            Some(seen) => (seen.figures(), seen.not_available),
+            None => (BTreeMap::new(), vec![NOT_OURS.to_owned()]),
+        };
         let replies = outcome.measures.counts.replies;
         if let Some(&cpu_us) = observed.get("cpu_us").filter(|_| replies > 0) {
             observed.insert("cpu_us_per_request".into(), cpu_us / replies as f64);

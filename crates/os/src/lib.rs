@@ -13,6 +13,7 @@ compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and s
 
 pub mod affinity;
 pub mod clock;
+pub mod counters;
 pub mod epoll;
 pub mod event;
 pub mod fiber;
@@ -21,6 +22,7 @@ pub mod fork;
 pub mod inheritance;
 pub mod limits;
 pub mod memory;
+pub mod namespaces;
 pub mod passing;
 pub mod poll;
 pub mod process;

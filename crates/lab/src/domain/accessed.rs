@@ -1,0 +1,198 @@
+//! The files that a load asks for, the most popular first: how large they are, how much of them is
+//! in memory, and having them leave it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The files that are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Accessed {
+    /// The most popular first, with their lengths.
+    files: Vec<(PathBuf, u64)>,
+    /// How many of the paths that were asked for are no files.
+    missing: usize,
+}
+
+impl Accessed {
+    /// The files below `root` that requests for these paths (as in a request log: `/a/b?c`) ask
+    /// for. What leads to no file is counted as missing.
+    pub fn of_requests<P: AsRef<str>>(root: &Path, paths: impl IntoIterator<Item = P>) -> Self {
+        let mut counts = HashMap::<String, u64>::new();
+        for path in paths {
+            let path = path.as_ref();
+            let path = path.split(['?', '#']).next().unwrap_or(path);
+            match counts.get_mut(path) {
+                Some(count) => *count += 1,
+                None => drop(counts.insert(path.to_owned(), 1)),
+            }
+        }
+        let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let paths = counts.into_iter().map(|(path, _)| below(root, &path));
+        Self::of_paths(paths)
+    }
+
+    /// All files below a folder, in the order of their names: as popular as another.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn of_folder(root: &Path) -> Result<Self, String> {
+        let mut paths = Vec::new();
+        list(root, &mut paths).map_err(|why| format!("{}: {why}", root.display()))?;
+        paths.sort();
+        Ok(Self::of_paths(paths.into_iter().map(Some)))
+    }
+
+    fn of_paths(paths: impl Iterator<Item = Option<PathBuf>>) -> Self {
+        let mut accessed = Self::default();
+        for path in paths {
+            let length = path.as_ref().and_then(|path| fs::metadata(path).ok());
+            match (path, length.filter(fs::Metadata::is_file)) {
+                (Some(path), Some(status)) => accessed.files.push((path, status.len())),
+                _ => accessed.missing += 1,
+            }
+        }
+        accessed
+    }
+
+    /// How many files there are.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The most popular file.
+    pub fn first(&self) -> Option<&Path> {
+        self.files.first().map(|(path, _)| path.as_path())
+    }
+
+    /// How many paths that were asked for are no files.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// What they take in the page cache: whole pages.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, length)| in_pages(*length)).sum()
+    }
+
+    /// What of them is in memory now.
+    ///
+    /// # Errors
+    /// When one cannot be opened any more.
+    pub fn resident_bytes(&self) -> Result<u64, String> {
+        self.files.iter().map(|(path, length)| resident(path, *length)).sum()
+    }
+
+    /// Has the kernel drop them from memory. What is not on the disk yet is written first, for it
+    /// would stay; and what a process has mapped does stay.
+    ///
+    /// # Errors
+    /// When one cannot be opened any more.
+    pub fn evict(&self) -> Result<(), String> {
+        self.files.iter().try_for_each(|(path, _)| {
+            let explain = |why| format!("{}: {why}", path.display());
+            let file = File::open(path).map_err(explain)?;
+            file.sync_data().map_err(explain)?;
+            os::files::advise_dont_need(file.as_fd()).map_err(explain)
+        })
+    }
+
+    /// The most popular files that take at most so many bytes together, each name with a NUL byte
+    /// behind it; and what they take.
+    pub(crate) fn most_popular(&self, bytes: u64) -> (Vec<u8>, u64) {
+        let (mut list, mut sum) = (Vec::new(), 0);
+        for (path, length) in &self.files {
+            // A large file that does not fit leaves room for smaller, less popular ones.
+            if sum + in_pages(*length) <= bytes {
+                sum += in_pages(*length);
+                list.extend_from_slice(path.as_os_str().as_bytes());
+                list.push(0);
+            }
+        }
+        (list, sum)
+    }
+
+    /// Files for tests, in a folder beside the program, which is on a disk; removed when dropped.
+    #[cfg(test)]
+    pub(crate) fn example(name: &str, count: usize, bytes: usize) -> (Self, Removed) {
+        let here = std::env::current_exe().expect("it runs");
+        let folder = here.with_extension(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the target directory is writable");
+        for number in 0..count {
+            fs::write(folder.join(format!("{number:03}")), vec![7; bytes]).expect("there is room");
+        }
+        (Self::of_folder(&folder).expect("it is there"), Removed(folder))
+    }
+}
+
+/// A folder that goes when this does.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Removed(pub(crate) PathBuf);
+
+#[cfg(test)]
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // It lies in the target directory: what is left does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn resident(path: &Path, length: u64) -> Result<u64, String> {
+    let explain = |why| format!("{}: {why}", path.display());
+    let file = File::open(path).map_err(explain)?;
+    os::files::resident_bytes(file.as_fd(), length).map_err(explain)
+}
+
+fn in_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(os::files::page_bytes() as u64)
+}
+
+/// The file that a path of a request names, unless it could lead out of the folder.
+fn below(root: &Path, path: &str) -> Option<PathBuf> {
+    let relative = Path::new(path.trim_start_matches('/'));
+    let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    is_plain.then(|| root.join(relative))
+}
+
+fn list(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => list(&entry.path(), found)?,
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_in_the_order_of_their_popularity() {
+        let (all, folder) = Accessed::example("popularity", 3, 5000);
+        assert_eq!((all.count(), all.bytes()), (3, 3 * 8192));
+        let asked = ["/002", "/001?x=1", "/gone", "/002", "/../002", "/001", "/001#a"];
+        let files = Accessed::of_requests(&folder.0, asked);
+        let names: Vec<&Path> = files.files.iter().map(|(path, _)| path.as_path()).collect();
+        assert_eq!(names, [folder.0.join("001"), folder.0.join("002")]);
+        assert_eq!(files.missing(), 2);
+        let (list, bytes) = files.most_popular(10_000);
+        assert_eq!(list, [folder.0.join("001").as_os_str().as_bytes(), b"\0"].concat());
+        assert_eq!(bytes, 8192);
+    }
+
+    #[test]
+    fn evicted_files_are_not_in_memory() {
+        let (files, _folder) = Accessed::example("evicted", 5, 10_000);
+        assert_eq!(files.resident_bytes(), Ok(files.bytes()));
+        assert_eq!(files.evict(), Ok(()));
+        assert_eq!(files.resident_bytes(), Ok(0));
+    }
+}

@@ -1,0 +1,244 @@
+//! Control groups around all servers of a domain: what bounds their memory and their disk, what
+//! page cache is charged to, and where the kernel counts what they do together.
+//!
+//! Where the hierarchies are separate (version 1) there is a folder in each of those that are
+//! needed, and a server enters them all; in the unified one (version 2) there is a single folder,
+//! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
+
+use super::names;
+use crate::group::{mount_of_controller, unified_mount};
+use crate::guard::Guard;
+use crate::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// The folders of an enclosure, as whoever starts a server must know them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enclosing {
+    /// The folder in the unified hierarchy, in which groups can be made.
+    pub unified: Option<PathBuf>,
+    /// Folders in hierarchies of their own.
+    pub separate: Vec<PathBuf>,
+}
+
+/// Control groups that are removed, with all that is in them, when this is dropped, or when we are
+/// killed.
+#[derive(Debug)]
+pub struct Enclosure {
+    name: String,
+    mounts: String,
+    unified: Option<PathBuf>,
+    /// The folder that bounds and counts memory.
+    memory: Option<PathBuf>,
+    /// The folder that bounds and counts what the disk does.
+    disk: Option<PathBuf>,
+    guards: Vec<Guard>,
+}
+
+impl Enclosure {
+    /// An enclosure that bounds nothing. Where no group can be made it is empty.
+    pub fn create() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mut enclosure = Self {
+            name: names::unique(),
+            unified: None,
+            memory: None,
+            disk: None,
+            guards: Vec::new(),
+            mounts,
+        };
+        remove_leftovers(&enclosure.mounts);
+        let parent = unified_mount(&enclosure.mounts).map(Path::to_owned);
+        enclosure.unified = parent.and_then(|parent| enclosure.make(&parent).ok());
+        enclosure
+    }
+
+    /// Has page cache and memory charged to the enclosure, and bounds them if `bytes` says so.
+    ///
+    /// # Errors
+    /// When no such group can be made: no controller, or no right.
+    pub fn bound_memory(&mut self, bytes: Option<u64>) -> Result<(), String> {
+        let explain = |why: &dyn std::fmt::Display| {
+            format!("no control group can bound memory here (try as root): {why}")
+        };
+        let limit = |unbounded: &str| bytes.map_or(unbounded.to_owned(), |bytes| bytes.to_string());
+        if let Some(folder) = self.unified.clone().filter(|at| at.join("memory.max").exists()) {
+            fs::write(folder.join("memory.max"), limit("max")).map_err(|why| explain(&why))?;
+            self.memory = Some(folder);
+            return Ok(());
+        }
+        let folder = self.folder_of("memory").map_err(|why| explain(&why))?;
+        let file = folder.join("memory.limit_in_bytes");
+        fs::write(file, limit("-1")).map_err(|why| explain(&why))?;
+        self.memory = Some(folder);
+        Ok(())
+    }
+
+    /// Has what the disk does counted for the enclosure, and returns the folder in which it can be
+    /// bounded.
+    ///
+    /// # Errors
+    /// When no such group can be made: no controller, or no right.
+    pub fn count_disk(&mut self) -> Result<&Path, String> {
+        let explain =
+            |why| format!("no control group can bound the disk here (try as root): {why}");
+        let folder = match self.unified.clone().filter(|at| at.join("io.max").exists()) {
+            Some(folder) => folder,
+            None => self.folder_of("blkio").map_err(explain)?,
+        };
+        Ok(self.disk.insert(folder))
+    }
+
+    /// Where servers go.
+    pub fn enclosing(&self) -> Enclosing {
+        let separate = [&self.memory, &self.disk].into_iter().flatten();
+        let separate = separate.filter(|folder| Some(*folder) != self.unified.as_ref());
+        Enclosing { unified: self.unified.clone(), separate: separate.cloned().collect() }
+    }
+
+    /// The files to which a process writes 0 to enter.
+    pub(crate) fn entrances(&self) -> Vec<PathBuf> {
+        let enclosing = self.enclosing();
+        let folders = enclosing.separate.iter().chain(&enclosing.unified);
+        folders.map(|folder| folder.join("cgroup.procs")).collect()
+    }
+
+    /// The folder in the unified hierarchy.
+    pub fn unified(&self) -> Option<&Path> {
+        self.unified.as_deref()
+    }
+
+    /// The folder that counts memory, if that was asked for.
+    pub fn memory(&self) -> Option<&Path> {
+        self.memory.as_deref()
+    }
+
+    /// The folder that counts what the disk does, if that was asked for.
+    pub fn disk(&self) -> Option<&Path> {
+        self.disk.as_deref()
+    }
+
+    /// A folder in the hierarchy of a controller of version 1.
+    fn folder_of(&mut self, controller: &str) -> Result<PathBuf, String> {
+        let Some(mount) = mount_of_controller(&self.mounts, controller) else {
+            let mended = match unified_mount(&self.mounts) {
+                Some(mount) => {
+                    format!("echo +{controller} > {}/cgroup.subtree_control", mount.display())
+                }
+                None => "mount a hierarchy of control groups".into(),
+            };
+            return Err(format!("there is no {controller} controller ({mended})"));
+        };
+        let parent = PathBuf::from(mount);
+        self.make(&parent)
+    }
+
+    fn make(&mut self, parent: &Path) -> Result<PathBuf, String> {
+        let folder = parent.join(&self.name);
+        let explain = |why| format!("{}: {why}", folder.display());
+        fs::create_dir(&folder).map_err(explain)?;
+        self.guards.push(guard(&folder).map_err(|why| format!("sh: {why}"))?);
+        Ok(folder)
+    }
+}
+
+impl Drop for Enclosure {
+    fn drop(&mut self) {
+        let folders = [self.unified.take(), self.memory.take(), self.disk.take()];
+        for folder in folders.iter().flatten() {
+            remove(folder);
+        }
+        self.guards.clear();
+    }
+}
+
+/// Kills what is in a folder and in those below, and removes them.
+fn remove(folder: &Path) {
+    for below in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&below.path());
+        }
+    }
+    // A process that forks while it is killed leaves one for the next turn, and the kernel lets go
+    // of the last one a moment after it is gone.
+    for _ in 0..200 {
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        let alive: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        process::signal("KILL", &alive);
+        if fs::remove_dir(folder).is_ok() || !folder.exists() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Removes what processes that were killed together with their guards have left.
+fn remove_leftovers(mounts: &str) {
+    let memory = mount_of_controller(mounts, "memory").map(Path::new);
+    let disk = mount_of_controller(mounts, "blkio").map(Path::new);
+    for parent in [unified_mount(mounts), memory, disk].into_iter().flatten() {
+        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(names::is_left_over) {
+                remove(&entry.path());
+            }
+        }
+    }
+}
+
+fn guard(folder: &Path) -> std::io::Result<Guard> {
+    const REMOVE: &str = r#"
+        for attempt in 1 2 3 4 5 6 7 8 9 10; do
+            for below in "$1"/*/ "$1"; do
+                [ -e "$below/cgroup.procs" ] || continue
+                kill -s KILL $(cat "$below/cgroup.procs")
+                rmdir "$below"
+            done
+            [ -e "$1" ] || break
+            sleep 0.2
+        done"#;
+    Guard::new(REMOVE, [folder])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_is_in_an_enclosure_ends_with_it() {
+        let mut enclosure = Enclosure::create();
+        enclosure.bound_memory(Some(64 << 20)).expect("root may bound memory");
+        let folder = enclosure.memory().expect("it bounds memory").to_owned();
+        let entrances: Vec<String> =
+            enclosure.entrances().iter().map(|file| file.display().to_string()).collect();
+        assert!(!entrances.is_empty());
+        let script = "for group; do echo 0 > \"$group\"; done; exec sleep 600";
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .args(&entrances)
+            .spawn()
+            .expect("there is a shell");
+        let pid = child.id().to_string();
+        let inside = || fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        while !inside().lines().any(|line| line == pid) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        drop(enclosure);
+        assert!(!folder.exists());
+        assert!(!child.wait().expect("it is our child").success());
+    }
+
+    #[test]
+    fn the_folders_of_the_dead_are_removed() {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("there is /proc");
+        let parents =
+            [unified_mount(&mounts), mount_of_controller(&mounts, "memory").map(Path::new)];
+        let left = parents.into_iter().flatten().map(|parent| parent.join("ropewalk-4194305-1-0"));
+        let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();
+        assert!(!left.is_empty(), "root may make a group");
+        let _enclosure = Enclosure::create();
+        assert!(left.iter().all(|folder| !folder.exists()), "{left:?}");
+    }
+}

@@ -1,0 +1,232 @@
+//! How much disk I/O a file set causes: the share of what is asked for that the page cache can hold.
+//!
+//! A group's memory is bounded so that the page cache gets that share and a small constant amount
+//! is left for the server. A server that needs more takes it from the page cache: that is what the
+//! studies of memory pressure are about, so it is not made up for. Page cache is charged to the
+//! group that reads a page first. Hence files are evicted before each run, and then read by a
+//! process in the group until the share is in memory.
+
+use super::accessed::Accessed;
+use super::enclosure::Enclosure;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// How much disk I/O there shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskIo {
+    /// All that is asked for is in memory: nothing may be read.
+    None,
+    /// Four fifths are, as in Radhakrishnan's thesis (section 3.1).
+    Moderate,
+    /// Two fifths are. The literature names machines with little memory and no share.
+    Heavy,
+}
+
+impl DiskIo {
+    /// Page cache divided by the set that is accessed.
+    pub fn cache_share(self) -> f64 {
+        match self {
+            Self::None => 1.0,
+            Self::Moderate => 0.8,
+            Self::Heavy => 0.4,
+        }
+    }
+
+    /// Whether a run with so many bytes read from the disk was one of this kind. None stands for
+    /// what could not be seen.
+    ///
+    /// # Errors
+    /// Why the run is void: nothing may be read at `None`, something must be at `Heavy`.
+    pub fn judge(self, block_read_bytes: Option<u64>) -> Result<(), String> {
+        match (self, block_read_bytes) {
+            (Self::Moderate, _) => Ok(()),
+            (_, None) => Err("whether the disk was read could not be seen".into()),
+            (Self::None, Some(bytes)) if bytes > 0 => {
+                Err(format!("{bytes} bytes were read from the disk, and all should be in memory"))
+            }
+            (Self::Heavy, Some(0)) => Err("nothing was read from the disk".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the memory of a domain is. One of the three ways to say it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// By the disk I/O that there shall be.
+    pub disk_io: Option<DiskIo>,
+    /// By the share of the accessed set that the page cache holds.
+    pub cache_share: Option<f64>,
+    /// By the memory of all servers and their page cache together.
+    pub limit_bytes: Option<u64>,
+    /// What is left for the servers beside the page cache (8 MiB). Those that need more have less
+    /// page cache.
+    pub server_bytes: Option<u64>,
+}
+
+/// What a group gets, and what is read into its page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The bound of the group; none at no disk I/O.
+    pub limit_bytes: Option<u64>,
+    /// The page cache that it should have before a run, in whole pages.
+    pub cache_bytes: u64,
+    /// The pages of all files that are asked for.
+    pub accessed_bytes: u64,
+}
+
+/// What the page cache holds after it has been prepared for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// What was still in memory after the eviction: files that somebody has mapped.
+    pub kept_bytes: u64,
+    /// What is in memory of the files now.
+    pub resident_bytes: u64,
+    /// What should be.
+    pub wanted_bytes: u64,
+}
+
+const SERVER_BYTES: u64 = 8 << 20;
+
+impl Memory {
+    /// Whether it can be meant.
+    ///
+    /// # Errors
+    /// What is wrong, in a line.
+    pub fn check(&self) -> Result<(), String> {
+        let ways = [self.disk_io.is_some(), self.cache_share.is_some(), self.limit_bytes.is_some()];
+        match ways.iter().filter(|way| **way).count() {
+            1 => {}
+            0 => return Err("memory: say disk_io, cache_share or limit_bytes".into()),
+            _ => return Err("memory: disk_io, cache_share and limit_bytes exclude another".into()),
+        }
+        if self.cache_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            return Err("memory: cache_share is above 0 and at most 1".into());
+        }
+        let server_bytes = self.server_bytes.unwrap_or(SERVER_BYTES);
+        match self.limit_bytes {
+            Some(limit) if limit <= server_bytes => {
+                Err(format!("memory: limit_bytes must be more than server_bytes ({server_bytes})"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What that is for files of so many bytes, counted in whole pages.
+    pub fn plan(&self, accessed_bytes: u64) -> Plan {
+        let server_bytes = self.server_bytes.unwrap_or(SERVER_BYTES);
+        if let Some(limit) = self.limit_bytes {
+            let cache_bytes = limit.saturating_sub(server_bytes).min(accessed_bytes);
+            return Plan { limit_bytes: Some(limit), cache_bytes, accessed_bytes };
+        }
+        let share = self.cache_share.or(self.disk_io.map(DiskIo::cache_share)).unwrap_or(1.0);
+        let cache_bytes = (accessed_bytes as f64 * share) as u64;
+        let is_bounded = self.disk_io != Some(DiskIo::None);
+        let limit_bytes = is_bounded.then_some(cache_bytes + server_bytes);
+        Plan { limit_bytes, cache_bytes, accessed_bytes }
+    }
+}
+
+impl Plan {
+    /// Evicts the files, then reads the most popular of them from within the enclosure until the
+    /// share is in memory. To be called before each run and before the server starts: what it has
+    /// mapped cannot be evicted.
+    ///
+    /// # Errors
+    /// When files cannot be opened, or no process can be started in the enclosure.
+    pub fn settle(&self, files: &Accessed, enclosure: &Enclosure) -> Result<Settled, String> {
+        files.evict()?;
+        let kept_bytes = files.resident_bytes()?;
+        let (list, wanted_bytes) = files.most_popular(self.cache_bytes);
+        read_within(enclosure, &list)?;
+        Ok(Settled { kept_bytes, resident_bytes: files.resident_bytes()?, wanted_bytes })
+    }
+}
+
+/// Has a process in the enclosure read files, whose names are separated by NUL bytes, in order.
+fn read_within(enclosure: &Enclosure, list: &[u8]) -> Result<(), String> {
+    const READ: &str = r#"for group; do echo 0 > "$group" || exit 1; done
+        exec xargs -0 -r cat > /dev/null"#;
+    let explain = |why| format!("no process can fill the page cache: {why}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", READ, "sh"]).args(enclosure.entrances()).stdin(Stdio::piped());
+    shell.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = shell.spawn().map_err(explain)?;
+    let written = child.stdin.take().map(|mut pipe| pipe.write_all(list));
+    let output = child.wait_with_output().map_err(explain)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " / ");
+        return Err(format!("no process can fill the page cache: {said}"));
+    }
+    written.unwrap_or(Ok(())).map_err(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn of(disk_io: DiskIo) -> Memory {
+        Memory { disk_io: Some(disk_io), ..Memory::default() }
+    }
+
+    #[test]
+    fn levels_are_shares_of_what_is_accessed() {
+        let none = Plan { limit_bytes: None, cache_bytes: 100 * MIB, accessed_bytes: 100 * MIB };
+        assert_eq!(of(DiskIo::None).plan(100 * MIB), none);
+        let moderate = of(DiskIo::Moderate).plan(100 * MIB);
+        assert_eq!((moderate.limit_bytes, moderate.cache_bytes), (Some(88 * MIB), 80 * MIB));
+        let heavy = Memory { server_bytes: Some(MIB), ..of(DiskIo::Heavy) }.plan(100 * MIB);
+        assert_eq!((heavy.limit_bytes, heavy.cache_bytes), (Some(41 * MIB), 40 * MIB));
+        let limit = Memory { limit_bytes: Some(20 * MIB), ..Memory::default() };
+        assert_eq!(limit.plan(100 * MIB).cache_bytes, 12 * MIB);
+        assert_eq!(limit.plan(MIB).cache_bytes, MIB);
+    }
+
+    #[test]
+    fn one_way_to_say_it_is_enough() {
+        assert_eq!(of(DiskIo::Heavy).check(), Ok(()));
+        let why = |memory: Memory| memory.check().expect_err("it is wrong");
+        assert!(why(Memory::default()).contains("say disk_io"));
+        let two = Memory { limit_bytes: Some(1 << 30), ..of(DiskIo::Heavy) };
+        assert!(why(two).contains("exclude"));
+        let share = Memory { cache_share: Some(1.5), ..Memory::default() };
+        assert!(why(share).contains("at most 1"));
+        let small = Memory { limit_bytes: Some(1024), ..Memory::default() };
+        assert!(why(small).contains("more than server_bytes (8388608)"));
+    }
+
+    #[test]
+    fn runs_that_read_what_they_should_not_are_void() {
+        assert_eq!(DiskIo::None.judge(Some(0)), Ok(()));
+        assert!(DiskIo::None.judge(Some(512)).is_err());
+        assert!(DiskIo::None.judge(None).is_err());
+        assert_eq!(DiskIo::Heavy.judge(Some(512)), Ok(()));
+        assert!(DiskIo::Heavy.judge(Some(0)).is_err());
+        assert!(DiskIo::Heavy.judge(None).is_err());
+        for bytes in [None, Some(0), Some(1)] {
+            assert_eq!(DiskIo::Moderate.judge(bytes), Ok(()));
+        }
+    }
+
+    /// Most of the set is evicted, and the most popular files are what comes back.
+    #[test]
+    fn the_page_cache_is_filled_from_within_a_group() {
+        let (files, _folder) = Accessed::example("settle", 40, 64 << 10);
+        let memory =
+            Memory { cache_share: Some(0.5), server_bytes: Some(4 * MIB), ..Memory::default() };
+        let plan = memory.plan(files.bytes());
+        let mut enclosure = Enclosure::create();
+        enclosure.bound_memory(plan.limit_bytes).expect("root may bound memory");
+        let settled = plan.settle(&files, &enclosure).expect("the files are there");
+        assert_eq!((settled.kept_bytes, settled.wanted_bytes), (0, 20 * (64 << 10)));
+        assert_eq!(settled.resident_bytes, settled.wanted_bytes);
+        let folder = enclosure.memory().expect("it counts memory");
+        let charged = crate::observe::page_cache_bytes(folder).expect("the kernel says so");
+        assert!(charged >= settled.wanted_bytes, "{charged}");
+    }
+}

@@ -1,0 +1,305 @@
+//! Domains: the conditions under which servers are compared.
+//!
+//! A [`Domain`] says them, as a table of a study's file: which CPUs, how much memory, how fast a
+//! disk, which network, which settings of the kernel. [`Domain::enter`] makes them so, and the
+//! [`Entered`] that it returns says where servers and clients are to be started, and undoes
+//! everything when it is dropped, or when this process is killed. It starts neither.
+
+mod accessed;
+mod disk;
+mod enclosure;
+mod kernel;
+mod memory;
+mod names;
+mod network;
+mod topology;
+
+pub use accessed::Accessed;
+pub(crate) use disk::Done;
+pub use disk::{Device, Throttle};
+pub use enclosure::{Enclosing, Enclosure};
+pub use kernel::{KernelSettings, Settings};
+pub use memory::{DiskIo, Memory, Plan, Settled};
+pub use network::{Link, Network, Subnet, Subnets};
+pub use topology::{Choice, Cpu, CpuSets, Policy, Topology};
+
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// What a server's threads are bound to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affinity {
+    /// Each worker to a CPU of its own, by the server itself, if it knows how.
+    Workers,
+    /// All to the server's CPUs; among them the kernel chooses.
+    #[default]
+    Set,
+    /// To nothing: the kernel chooses among all CPUs, the clients' included.
+    None,
+}
+
+/// The conditions of a run. What is not given is as the machine is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Domain {
+    /// What reports call it.
+    pub name: String,
+    /// How many CPUs the servers get together; 1, or one whole unit of the policy, if not given.
+    pub cpus: Option<usize>,
+    /// Which CPUs.
+    pub policy: Policy,
+    /// Whether all hardware threads of a core count as CPUs.
+    pub threads: bool,
+    /// How many CPUs the clients get; all that are left if not given; 0: they share the servers'.
+    pub client_cpus: Option<usize>,
+    /// What threads are bound to.
+    pub affinity: Affinity,
+    /// How many copies of the server share the CPUs; 1 if not given.
+    pub replicas: Option<usize>,
+    /// How much of the files is in memory.
+    pub memory: Option<Memory>,
+    /// How fast the disk is.
+    pub disk: Option<Throttle>,
+    /// Which network lies between clients and servers; loopback if not given.
+    pub network: Option<Network>,
+    /// Settings of the kernel.
+    pub kernel: KernelSettings,
+}
+
+/// Where a server is to be started, beside what a launch says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// What to put before the command, so that it runs in a network namespace; often nothing.
+    pub prefix: Vec<String>,
+    /// The address it shall listen at: one, or any of a namespace.
+    pub listen: Ipv4Addr,
+    /// An address at which it can be asked.
+    pub address: Ipv4Addr,
+    /// The network namespace from which it can be asked; ours if none.
+    pub ask_from: Option<PathBuf>,
+    /// The control groups around it.
+    pub enclosing: Enclosing,
+}
+
+impl Default for Place {
+    /// As this process is: loopback, and no groups.
+    fn default() -> Self {
+        Self {
+            prefix: Vec::new(),
+            listen: Ipv4Addr::LOCALHOST,
+            address: Ipv4Addr::LOCALHOST,
+            ask_from: None,
+            enclosing: Enclosing::default(),
+        }
+    }
+}
+
+/// A copy of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerPlace {
+    /// The CPUs to bind it to; empty: it is not bound.
+    pub cpus: Vec<usize>,
+    /// How many workers it would have if each had a CPU.
+    pub workers: usize,
+    /// Whether it shall bind each worker to a CPU itself.
+    pub binds_workers: bool,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Clients of one subnet, or all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPlace {
+    /// The CPUs to bind them to.
+    pub cpus: Vec<usize>,
+    /// What to put before the command.
+    pub prefix: Vec<String>,
+    /// The copy of the server that they ask, as an index into [`Entered::servers`].
+    pub server: usize,
+    /// The address at which they ask it.
+    pub address: Ipv4Addr,
+    /// The addresses that they come from; empty: whatever the kernel chooses.
+    pub sources: Vec<Ipv4Addr>,
+}
+
+/// Conditions that hold until this is dropped.
+#[derive(Debug)]
+pub struct Entered {
+    /// One for each copy.
+    pub servers: Vec<ServerPlace>,
+    /// One for each subnet, or one.
+    pub clients: Vec<ClientPlace>,
+    /// The CPUs of all servers and of all clients.
+    pub cpus: CpuSets,
+    /// What is around the servers.
+    pub enclosure: Enclosure,
+    /// How memory is divided, if that is a condition.
+    pub plan: Option<Plan>,
+    /// The disk of the files, if there is one.
+    pub device: Option<Device>,
+    _subnets: Option<Subnets>,
+    _settings: Vec<Settings>,
+}
+
+impl Domain {
+    /// Reads the text of a table and checks it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let domain: Self = toml::from_str(text).map_err(|why| why.message().to_owned())?;
+        domain.check()?;
+        Ok(domain)
+    }
+
+    /// Whether it makes sense on any machine.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a line.
+    pub fn check(&self) -> Result<(), String> {
+        let replicas = self.replicas.unwrap_or(1);
+        if replicas == 0 {
+            return Err("replicas: there is at least one server".into());
+        }
+        if self.cpus.is_some_and(|cpus| cpus == 0 || cpus % replicas != 0) {
+            return Err(format!("cpus: {replicas} replicas share them evenly, and each has one"));
+        }
+        self.memory.as_ref().map_or(Ok(()), Memory::check)?;
+        self.disk.as_ref().map_or(Ok(()), Throttle::check)?;
+        self.network.as_ref().map_or(Ok(()), Network::check)?;
+        let subnets = self.network.as_ref().map(|network| network.subnets);
+        if subnets.is_some_and(|subnets| subnets < replicas) {
+            return Err(format!("network: {replicas} replicas need a subnet each"));
+        }
+        self.kernel.check()
+    }
+
+    /// Makes it so on this machine, for these files.
+    ///
+    /// # Errors
+    /// What cannot be had here, in a line, and what would mend it. Nothing is left behind.
+    pub fn enter(&self, machine: &Topology, files: &Accessed) -> Result<Entered, String> {
+        self.check()?;
+        let cpus = machine.choose(&self.choice())?;
+        let replicas = self.replicas.unwrap_or(1);
+        if cpus.server.len() % replicas != 0 {
+            return Err(format!("{replicas} replicas cannot share {} CPUs", cpus.server.len()));
+        }
+        let mut enclosure = Enclosure::create();
+        let plan = self.memory.map(|memory| memory.plan(files.bytes()));
+        if let Some(plan) = plan {
+            enclosure.bound_memory(plan.limit_bytes)?;
+        }
+        let device = files.first().map(Device::of);
+        self.slow_the_disk(&mut enclosure, device.as_ref())?;
+        let subnets = self.network.as_ref().map(Subnets::create).transpose()?;
+        let settings = self.kernel.apply(subnets.as_ref())?;
+        let servers = self.servers(&cpus, &enclosure, subnets.as_ref());
+        let clients = clients(&cpus, &servers, subnets.as_ref());
+        let device = device.and_then(Result::ok);
+        let (_subnets, _settings) = (subnets, settings);
+        Ok(Entered { servers, clients, cpus, enclosure, plan, device, _subnets, _settings })
+    }
+
+    fn choice(&self) -> Choice {
+        let replicas = self.replicas.unwrap_or(1);
+        // A copy needs a CPU.
+        let least = matches!(self.policy, Policy::Close | Policy::Spread).then_some(replicas);
+        Choice {
+            cpus: self.cpus.or(least),
+            policy: self.policy,
+            threads: self.threads,
+            client_cpus: self.client_cpus,
+        }
+    }
+
+    /// Counts what the disk does where that matters, and bounds it.
+    fn slow_the_disk(
+        &self,
+        enclosure: &mut Enclosure,
+        device: Option<&Result<Device, String>>,
+    ) -> Result<(), String> {
+        let folder = enclosure.count_disk().map(PathBuf::from);
+        let Some(throttle) = &self.disk else { return Ok(()) };
+        let device = device.ok_or("disk: it is not known which, for no file is asked for")?;
+        let device = device.as_ref().map_err(Clone::clone)?;
+        throttle.apply(&folder?, device)
+    }
+
+    fn servers(
+        &self,
+        cpus: &CpuSets,
+        enclosure: &Enclosure,
+        subnets: Option<&Subnets>,
+    ) -> Vec<ServerPlace> {
+        let share = cpus.server.len() / self.replicas.unwrap_or(1);
+        let sets = cpus.server.chunks(share).enumerate();
+        let server = |(index, set): (usize, &[usize])| {
+            let place = match subnets {
+                Some(subnets) => Place {
+                    prefix: subnets.server_prefix(),
+                    listen: Ipv4Addr::UNSPECIFIED,
+                    address: subnets.all()[index].server,
+                    ask_from: Some(subnets.all()[index].namespace()),
+                    enclosing: enclosure.enclosing(),
+                },
+                None => Place { enclosing: enclosure.enclosing(), ..Place::default() },
+            };
+            let is_bound = self.affinity != Affinity::None;
+            ServerPlace {
+                cpus: if is_bound { set.to_vec() } else { Vec::new() },
+                workers: set.len(),
+                binds_workers: self.affinity == Affinity::Workers,
+                place,
+            }
+        };
+        sets.map(server).collect()
+    }
+}
+
+/// Subnets are dealt to the copies in turn, and the clients' CPUs to the subnets.
+fn clients(cpus: &CpuSets, servers: &[ServerPlace], subnets: Option<&Subnets>) -> Vec<ClientPlace> {
+    let Some(subnets) = subnets else {
+        let client = |index: usize, server: &ServerPlace| ClientPlace {
+            cpus: dealt(&cpus.clients, index, servers.len()),
+            prefix: Vec::new(),
+            server: index,
+            address: server.place.address,
+            sources: Vec::new(),
+        };
+        return servers.iter().enumerate().map(|(index, server)| client(index, server)).collect();
+    };
+    let all = subnets.all();
+    let client = |(index, subnet): (usize, &Subnet)| ClientPlace {
+        cpus: dealt(&cpus.clients, index, all.len()),
+        prefix: subnet.prefix(),
+        server: index % servers.len(),
+        address: subnet.server,
+        sources: subnet.clients.clone(),
+    };
+    all.iter().enumerate().map(client).collect()
+}
+
+/// What falls to number `index` of `count`; if there are too few for all, some have the same.
+fn dealt(cpus: &[usize], index: usize, count: usize) -> Vec<usize> {
+    if cpus.len() < count {
+        return vec![cpus[index % cpus.len()]];
+    }
+    cpus.iter().skip(index).step_by(count).copied().collect()
+}
+
+impl Entered {
+    /// Prepares the page cache for a run, if memory is a condition: to be called before each run,
+    /// while no server runs that could have mapped the files.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
+        self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

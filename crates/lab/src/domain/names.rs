@@ -1,0 +1,45 @@
+//! Names of things that outlive a process unless somebody removes them: unique, and such that
+//! anybody can tell whether their owner still lives.
+//!
+//! A name holds the owner's number and when it started, for numbers are used again.
+
+use crate::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PREFIX: &str = "ropewalk";
+
+/// A name that no other process, and nobody else in this one, has: `ropewalk-PID-START-NUMBER`.
+pub(crate) fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    let start = process::start_ticks(pid).unwrap_or(0);
+    format!("{PREFIX}-{pid}-{start}-{number}")
+}
+
+/// Whether a name (with anything behind it, after another dash) is one of ours whose owner is gone.
+pub(crate) fn is_left_over(name: &str) -> bool {
+    let mut parts = name.split('-');
+    let (prefix, pid, start) = (parts.next(), parts.next(), parts.next());
+    let (Some(PREFIX), Some(Ok(pid))) = (prefix, pid.map(str::parse::<u32>)) else { return false };
+    let Some(Ok(start)) = start.map(str::parse::<u64>) else { return false };
+    process::start_ticks(pid) != Some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_living_are_told_from_those_of_the_dead() {
+        let (one, other) = (unique(), unique());
+        assert_ne!(one, other);
+        assert!(!is_left_over(&one) && !is_left_over(&format!("{one}-client-1")));
+        let pid = std::process::id();
+        assert!(is_left_over(&format!("ropewalk-{pid}-1-0")), "the number is used again");
+        assert!(is_left_over("ropewalk-4194305-1-0"), "no process has such a number");
+        for foreign in ["ropewalk-lab-1-0", "ropewalk", "docker-1-2-3", "ropewalk-1-x-0"] {
+            assert!(!is_left_over(foreign), "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A network between clients and servers on one machine: namespaces, joined by pairs of virtual
+//! interfaces, each pair a subnet with a rate of its own.
+//!
+//! The servers share one namespace and have an address in each subnet; the clients of each subnet
+//! have a namespace, as if they were hosts. Nothing of it shows in the machine's own namespace, and
+//! no packet leaves the machine. It is made with `ip` and `tc`; processes are put inside with
+//! `nsenter`, which leaves their view of the file systems alone (`ip netns exec` does not: it hides
+//! control groups).
+
+use super::names;
+use crate::guard::Guard;
+use crate::process;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+/// Where `ip netns` keeps the names of namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Subnets are 10.77.N.0/24, in namespaces that nothing else is in.
+const FIRST: [u8; 2] = [10, 77];
+const SUBNETS_MAX: usize = 250;
+const SOURCES_MAX: usize = 250;
+
+/// The network of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// How many subnets of clients there are.
+    pub subnets: usize,
+    /// How many addresses the clients of a subnet have, for each of which there are some 28,000
+    /// ports; 1 if not given.
+    #[serde(default)]
+    pub sources: Option<usize>,
+    /// What each subnet's link is like; as fast as the machine if not given.
+    #[serde(flatten)]
+    pub link: Link,
+}
+
+/// A link, alike in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Bits in a second.
+    #[serde(default)]
+    pub rate_bits_per_s: Option<u64>,
+    /// Delay of each packet, one way.
+    #[serde(default)]
+    pub delay_us: Option<u64>,
+}
+
+/// Namespaces and links that are removed, with all processes in them, when this is dropped, or when
+/// we are killed.
+#[derive(Debug)]
+pub struct Subnets {
+    server: String,
+    all: Vec<Subnet>,
+    _guard: Guard,
+}
+
+/// The clients' side of one subnet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subnet {
+    name: String,
+    /// The servers' address in it.
+    pub server: Ipv4Addr,
+    /// The clients' addresses.
+    pub clients: Vec<Ipv4Addr>,
+}
+
+impl Network {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// What is wrong, in a line.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=SUBNETS_MAX).contains(&self.subnets) {
+            return Err(format!("network: from 1 to {SUBNETS_MAX} subnets"));
+        }
+        if !(1..=SOURCES_MAX).contains(&self.sources.unwrap_or(1)) {
+            return Err(format!("network: from 1 to {SOURCES_MAX} sources"));
+        }
+        match self.link.rate_bits_per_s {
+            Some(rate) if rate < 8000 => {
+                Err("network: rate_bits_per_s is in bits, 8000 at least".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn subnet(&self, index: usize, name: &str) -> Subnet {
+        let number = u8::try_from(index + 1).expect("there are at most SUBNETS_MAX");
+        let address = |host: u8| Ipv4Addr::new(FIRST[0], FIRST[1], number, host);
+        let sources = u8::try_from(self.sources.unwrap_or(1)).expect("at most SOURCES_MAX");
+        let clients = (0..sources).map(|source| address(2 + source)).collect();
+        Subnet { name: format!("{name}-client-{number}"), server: address(1), clients }
+    }
+}
+
+impl Subnet {
+    /// The file that stands for the clients' namespace.
+    pub fn namespace(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(&self.name)
+    }
+
+    /// What to put before a command, so that it runs among the clients.
+    pub fn prefix(&self) -> Vec<String> {
+        prefix(&self.name)
+    }
+}
+
+impl Subnets {
+    /// Makes them. What processes that were killed together with their guards have left is removed.
+    ///
+    /// # Errors
+    /// What is missing: `ip` or `tc`, the right to make namespaces, a queueing discipline of the
+    /// kernel. Nothing is left behind.
+    pub fn create(network: &Network) -> Result<Self, String> {
+        remove_leftovers();
+        let name = names::unique();
+        let all: Vec<Subnet> = (0..network.subnets).map(|i| network.subnet(i, &name)).collect();
+        let server = format!("{name}-server");
+        let guard = guard(&server, &all).map_err(|why| format!("sh: {why}"))?;
+        // From here on leaving removes everything.
+        let subnets = Self { server, all, _guard: guard };
+        subnets.build(network)?;
+        Ok(subnets)
+    }
+
+    /// The subnets.
+    pub fn all(&self) -> &[Subnet] {
+        &self.all
+    }
+
+    /// The file that stands for the servers' namespace.
+    pub fn server_namespace(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(&self.server)
+    }
+
+    /// What to put before a command, so that it runs among the servers.
+    pub fn server_prefix(&self) -> Vec<String> {
+        prefix(&self.server)
+    }
+
+    /// All of them, the servers' first.
+    pub(super) fn namespaces(&self) -> Vec<PathBuf> {
+        let clients = self.all.iter().map(Subnet::namespace);
+        [self.server_namespace()].into_iter().chain(clients).collect()
+    }
+
+    fn build(&self, network: &Network) -> Result<(), String> {
+        let server = self.server.as_str();
+        ip(&["netns", "add", server])?;
+        ip(&["-n", server, "link", "set", "lo", "up"])?;
+        for (index, subnet) in self.all.iter().enumerate() {
+            let client = subnet.name.as_str();
+            let (here, there) = (format!("server{index}"), "client".to_owned());
+            ip(&["netns", "add", client])?;
+            ip(&["-n", client, "link", "set", "lo", "up"])?;
+            let pair = ["type", "veth", "peer", "name", &there, "netns", client];
+            ip(&[&["-n", server, "link", "add", "name", &here][..], &pair].concat())?;
+            for address in &subnet.clients {
+                ip(&["-n", client, "address", "add", &format!("{address}/24"), "dev", &there])?;
+            }
+            ip(&["-n", server, "address", "add", &format!("{}/24", subnet.server), "dev", &here])?;
+            for (namespace, interface) in [(server, &here), (client, &there)] {
+                ip(&["-n", namespace, "link", "set", interface, "up"])?;
+                network.link.apply(namespace, interface)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Subnets {
+    fn drop(&mut self) {
+        remove(&self.server);
+        self.all.iter().for_each(|subnet| remove(&subnet.name));
+    }
+}
+
+impl Link {
+    fn apply(&self, namespace: &str, interface: &str) -> Result<(), String> {
+        // A rate holds back what is sent; the delay comes after it.
+        let mut parent = vec!["root".to_owned()];
+        if let Some(rate) = self.rate_bits_per_s {
+            // At least a large packet, and what is sent within a tick of the slowest timer.
+            let burst_bytes = (rate / 8 / 250).max(128 << 10);
+            let shape = format!("handle 1: tbf rate {rate}bit burst {burst_bytes} latency 20ms");
+            queue(namespace, interface, &parent, &shape)?;
+            parent = vec!["parent".to_owned(), "1:1".to_owned()];
+        }
+        match self.delay_us {
+            Some(delay) => {
+                queue(namespace, interface, &parent, &format!("netem delay {delay}us limit 100000"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn queue(
+    namespace: &str,
+    interface: &str,
+    parent: &[String],
+    discipline: &str,
+) -> Result<(), String> {
+    let words = ["tc", "-n", namespace, "qdisc", "add", "dev", interface];
+    let words = words.iter().copied().chain(parent.iter().map(String::as_str));
+    let command: Vec<String> = words.chain(discipline.split(' ')).map(str::to_owned).collect();
+    process::output(&command, None).map(drop).map_err(|why| match why {
+        why if why.contains("qdisc kind is unknown") => {
+            let kind = if discipline.starts_with("netem") { "NETEM" } else { "TBF" };
+            format!("network: this kernel cannot do that (it lacks CONFIG_NET_SCH_{kind})")
+        }
+        why => missing(&why),
+    })
+}
+
+fn ip(arguments: &[&str]) -> Result<(), String> {
+    let words = ["ip"].iter().chain(arguments);
+    let command: Vec<String> = words.map(|word| (*word).to_owned()).collect();
+    process::output(&command, None).map(drop).map_err(|why| missing(&why))
+}
+
+fn missing(why: &str) -> String {
+    let why = why.trim().replace('\n', " / ");
+    match () {
+        () if why.contains("No such file or directory") && !why.contains("failed") => {
+            format!("network: {why} (apt-get install iproute2)")
+        }
+        () if why.contains("not permitted") || why.contains("ermission denied") => {
+            format!("network: namespaces cannot be made here (try as root): {why}")
+        }
+        () => format!("network: {why}"),
+    }
+}
+
+fn prefix(namespace: &str) -> Vec<String> {
+    vec!["nsenter".to_owned(), format!("--net={NAMESPACES}/{namespace}"), "--".to_owned()]
+}
+
+/// Kills what is in a namespace and removes it; the interfaces go with it.
+fn remove(name: &str) {
+    let command =
+        |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+    let inside = process::output(&command(&["ip", "netns", "pids", name]), None);
+    let inside = inside.unwrap_or_default();
+    let inside: Vec<u32> = inside.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    process::signal("KILL", &inside);
+    // It fails for one that was not made yet.
+    let _ = process::output(&command(&["ip", "netns", "delete", name]), None);
+}
+
+fn remove_leftovers() {
+    for entry in fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
+        if let Some(name) = entry.file_name().to_str().filter(|name| names::is_left_over(name)) {
+            remove(name);
+        }
+    }
+}
+
+fn guard(server: &str, all: &[Subnet]) -> std::io::Result<Guard> {
+    const REMOVE: &str = r#"
+        for name; do
+            kill -s KILL $(ip netns pids "$name")
+            ip netns delete "$name"
+        done"#;
+    let clients = all.iter().map(|subnet| subnet.name.as_str());
+    Guard::new(REMOVE, [server].into_iter().chain(clients))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{self, Connection};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    fn network(subnets: usize, link: Link) -> Network {
+        Network { subnets, sources: Some(2), link }
+    }
+
+    fn said(words: &[&str]) -> String {
+        let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        process::output(&command, None).expect("it succeeds")
+    }
+
+    /// Each subnet's clients reach the server at its address there, and at no other.
+    #[test]
+    fn an_answer_comes_through_each_subnet() {
+        let network = network(2, Link { rate_bits_per_s: Some(100_000_000), delay_us: None });
+        let subnets = Subnets::create(&network).expect("root may, and iproute2 is there");
+        let any = (Ipv4Addr::UNSPECIFIED, 0);
+        let listener =
+            os::namespaces::in_network(&subnets.server_namespace(), || TcpListener::bind(any));
+        let listener = listener.expect("root may enter").expect("all ports are free");
+        let port = listener.local_addr().expect("it listens").port();
+        let server = thread::spawn(move || -> Vec<SocketAddr> {
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+            let serve = |_| {
+                let (mut stream, from) = listener.accept().expect("somebody asks");
+                let _ = stream.read(&mut [0; 512]).expect("it asks for something");
+                stream.write_all(answer).expect("it waits for an answer");
+                from
+            };
+            (0..2).map(serve).collect()
+        });
+        for subnet in subnets.all() {
+            let address = SocketAddr::from((subnet.server, port));
+            let got = os::namespaces::in_network(&subnet.namespace(), || {
+                http::get(&mut http::connect(address)?, "/", Connection::Close)
+            });
+            assert_eq!(got.expect("root may enter").expect("it answers").body, b"hi");
+        }
+        let from = server.join().expect("it does not panic");
+        let from: Vec<String> = from.iter().map(|from| from.ip().to_string()).collect();
+        assert_eq!(from, ["10.77.1.2", "10.77.2.2"]);
+        let shape = said(&["tc", "-n", &subnets.all()[0].name, "qdisc", "show", "dev", "client"]);
+        assert!(shape.contains("tbf") && shape.contains("rate 100Mbit"), "{shape}");
+    }
+
+    #[test]
+    fn commands_run_inside_and_end_with_it() {
+        let subnets = Subnets::create(&network(1, Link::default())).expect("root may");
+        let inside = [&subnets.all()[0].prefix()[..], &["ip".into(), "address".into()]].concat();
+        let addresses = process::output(&inside, None).expect("nsenter is there");
+        assert!(addresses.contains("10.77.1.2/24") && addresses.contains("10.77.1.3/24"));
+        let sleep = [&subnets.server_prefix()[..], &["sleep".into(), "600".into()]].concat();
+        let mut child = std::process::Command::new(&sleep[0])
+            .args(&sleep[1..])
+            .spawn()
+            .expect("nsenter is there");
+        let (here, pid) = (subnets.server_namespace(), child.id().to_string());
+        while !said(&["ip", "netns", "pids", &subnets.server]).lines().any(|line| line == pid) {
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+        drop(subnets);
+        assert!(!child.wait().expect("it is our child").success());
+        assert!(!here.exists());
+    }
+
+    /// Either the kernel delays packets, or the reason is one that can be acted upon.
+    #[test]
+    fn what_the_kernel_cannot_do_is_named() {
+        let link = Link { rate_bits_per_s: Some(1_000_000), delay_us: Some(1000) };
+        match Subnets::create(&network(1, link)) {
+            Ok(subnets) => {
+                let client = &subnets.all()[0].name;
+                assert!(said(&["tc", "-n", client, "qdisc", "show"]).contains("netem"));
+            }
+            Err(why) => assert!(why.contains("lacks CONFIG_NET_SCH_NETEM"), "{why}"),
+        }
+    }
+
+    #[test]
+    fn namespaces_of_the_dead_are_removed() {
+        let name = "ropewalk-4194305-1-0-server";
+        said(&["ip", "netns", "add", name]);
+        drop(Subnets::create(&network(1, Link::default())).expect("root may"));
+        assert!(!Path::new(NAMESPACES).join(name).exists());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let why = |network: Network| network.check().expect_err("it makes no sense");
+        assert!(why(network(0, Link::default())).contains("from 1 to 250 subnets"));
+        let slow = Link { rate_bits_per_s: Some(10), delay_us: None };
+        assert!(why(network(1, slow)).contains("in bits"));
+        assert_eq!(network(3, Link::default()).check(), Ok(()));
+        assert!(missing("ip: No such file or directory (os error 2)").contains("iproute2"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Domains as they are written, entered and left, by kill -9 too.
+
+use super::*;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const FULL: &str = r#"
+    name = "two subnets, heavy I/O"
+    cpus = 1
+    policy = "spread"
+    client_cpus = 0
+    affinity = "workers"
+    memory = { disk_io = "heavy" }
+    disk = { read_bytes_per_s = 10000000 }
+    network = { subnets = 2, sources = 3, rate_bits_per_s = 1000000000 }
+    [kernel]
+    "net.core.somaxconn" = 512
+    "net.ipv4.tcp_rmem" = "4096 87380 4194304"
+"#;
+
+#[test]
+fn a_table_is_read_and_written_back() {
+    let domain = Domain::parse(FULL).expect("it makes sense");
+    assert_eq!(domain.affinity, Affinity::Workers);
+    assert_eq!(
+        domain.network.map(|network| (network.subnets, network.sources)),
+        Some((2, Some(3)))
+    );
+    let text = serde_json::to_string(&domain).expect("it has names and numbers only");
+    assert_eq!(serde_json::from_str::<Domain>(&text).expect("it was just written"), domain);
+    assert_eq!(Domain::parse(""), Ok(Domain::default()));
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let why = Domain::parse(text).expect_err("it is wrong");
+    assert!(why.contains(expected) && !why.contains('\n'), "{why}");
+}
+
+#[test]
+fn mistakes_are_named_in_a_line() {
+    check("cpu = 1", "unknown field `cpu`");
+    check("policy = \"far\"", "unknown variant `far`");
+    check("cpus = 3\nreplicas = 2", "2 replicas share them evenly");
+    check("replicas = 0", "at least one server");
+    check("memory = { disk_io = \"heavy\", cache_share = 0.5 }", "exclude");
+    check("disk = {}", "bounds nothing");
+    check("network = { subnets = 0 }", "from 1 to 250 subnets");
+    check("replicas = 2\nnetwork = { subnets = 1 }", "need a subnet each");
+    check("[kernel]\n\"dev.x\" = 1", "no setting");
+}
+
+/// A machine of eight CPUs, of which two each share a cache.
+fn machine() -> Topology {
+    let read = |path: &str| {
+        let cpu: usize = path.strip_prefix("cpu/cpu")?.split('/').next()?.parse().ok()?;
+        let pair = cpu / 2 * 2;
+        match path.rsplit_once('/')?.1 {
+            "level" => path.contains("index0").then(|| "2".to_owned()),
+            "shared_cpu_list" => Some(format!("{pair}-{}", pair + 1)),
+            _ => None,
+        }
+    };
+    Topology::parse(read, &(0..8).collect::<Vec<usize>>())
+}
+
+#[test]
+fn copies_share_the_cpus() {
+    let domain = Domain { cpus: Some(4), replicas: Some(2), ..Domain::default() };
+    let entered = domain.enter(&machine(), &Accessed::default()).expect("nothing needs root");
+    let sets: Vec<&[usize]> = entered.servers.iter().map(|server| &server.cpus[..]).collect();
+    assert_eq!(sets, [[0, 1], [2, 3]]);
+    assert_eq!(entered.clients.len(), 2);
+    assert_eq!(entered.clients[1].server, 1);
+    let clients: Vec<&[usize]> = entered.clients.iter().map(|client| &client.cpus[..]).collect();
+    assert_eq!(clients, [[4, 6], [5, 7]]);
+    assert_eq!(entered.servers[0].place.listen, Ipv4Addr::LOCALHOST);
+}
+
+#[test]
+fn a_server_without_affinity_is_bound_to_nothing() {
+    let domain = Domain { cpus: Some(2), affinity: Affinity::None, ..Domain::default() };
+    let entered = domain.enter(&machine(), &Accessed::default()).expect("nothing needs root");
+    assert_eq!((entered.servers[0].cpus.len(), entered.servers[0].workers), (0, 2));
+    assert_eq!(entered.cpus.server, [0, 1]);
+}
+
+#[test]
+fn cpus_are_dealt_and_shared_when_they_are_few() {
+    assert_eq!(dealt(&[1, 2, 3], 0, 2), [1, 3]);
+    assert_eq!(dealt(&[1], 2, 3), [1]);
+    assert_eq!(dealt(&[1, 2], 2, 3), [1]);
+}
+
+/// Everything at once, and all of it gone afterwards.
+#[test]
+fn a_domain_is_entered_and_left() {
+    let (files, _folder) = Accessed::example("domain", 10, 64 << 10);
+    let domain = Domain::parse(FULL).expect("it makes sense");
+    let entered = domain.enter(&machine(), &files).expect("root may do all of it");
+    assert_eq!(entered.plan.map(|plan| plan.cache_bytes), Some(4 * (64 << 10)));
+    let settled = entered.settle(&files).expect("the files are there").expect("there is a plan");
+    assert_eq!(settled.resident_bytes, 4 * (64 << 10));
+    assert_eq!((entered.servers.len(), entered.clients.len()), (1, 2));
+    assert_eq!(entered.clients[1].sources.len(), 3);
+    let place = &entered.servers[0].place;
+    let inside = os::namespaces::in_network(place.ask_from.as_ref().expect("it is inside"), || {
+        fs::read_to_string("/proc/sys/net/core/somaxconn")
+    });
+    assert_eq!(inside.expect("root may enter").expect("namespaces have it").trim(), "512");
+    let left = places(&entered);
+    assert!(left.iter().all(|path| path.exists()));
+    drop(entered);
+    assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+}
+
+/// All files and folders that are there while a domain is entered.
+fn places(entered: &Entered) -> Vec<PathBuf> {
+    let place = &entered.servers[0].place;
+    let groups = place.enclosing.separate.iter().chain(&place.enclosing.unified).cloned();
+    groups.chain(place.ask_from.clone()).collect()
+}
+
+/// The variable that makes the next test do something: the file in which it says what it has made.
+const VICTIM: &str = "ROPEWALK_LAB_VICTIM";
+
+/// Not a test by itself: it enters a domain and waits to be killed by the one below.
+#[test]
+fn victim() {
+    let Some(file) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
+    let root = file.with_extension("root");
+    let setting = [("vm.dirty_ratio", "5".to_owned())];
+    let _settings = Settings::set(&root, &root.join("lock"), &setting).expect("it is there");
+    let (files, _folder) = Accessed::example("victim", 2, 4096);
+    let domain = Domain::parse(FULL).expect("it makes sense");
+    let entered = domain.enter(&machine(), &files).expect("root may do all of it");
+    let places = places(&entered);
+    let text: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
+    let part = file.with_extension("part");
+    fs::write(&part, text.join("\n")).expect("the folder is writable");
+    fs::rename(part, file).expect("the folder is writable");
+    std::thread::sleep(std::time::Duration::from_secs(600));
+}
+
+/// Waits for what must come about, for at most half a minute.
+#[track_caller]
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let begun_us = os::clock::now();
+    while !is_so() {
+        assert!(os::clock::now() - begun_us < 30_000_000, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
+    let settings = kernel::tests::example("killed");
+    let file = settings.0.with_extension("said");
+    let root = file.with_extension("root");
+    fs::rename(&settings.0, &root).expect("both are in one folder");
+    let settings = accessed::Removed(root);
+    let ratio = settings.0.join("vm/dirty_ratio");
+    let program = std::env::current_exe().expect("it runs");
+    let mut victim = Command::new(program)
+        .args(["--exact", "domain::tests::victim"])
+        .env(VICTIM, &file)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the test's own program");
+    wait_for("the victim has not entered", || file.exists());
+    assert_eq!(fs::read_to_string(&ratio).expect("it is there"), "5");
+    let said = fs::read_to_string(&file).expect("it is there");
+    assert!(said.lines().count() >= 2, "{said}");
+    victim.kill().expect("it is our child");
+    victim.wait().expect("it is our child");
+    wait_for("something is left", || said.lines().all(|path| !Path::new(path).exists()));
+    wait_for("a setting is not put back", || {
+        fs::read_to_string(&ratio).is_ok_and(|text| text == "20")
+    });
+    fs::remove_file(file).expect("it is there");
+    let folder = settings.0.parent().expect("it is in the target directory").to_owned();
+    // What the victim wrote for itself it could not remove.
+    for entry in fs::read_dir(folder).expect("it is there").flatten() {
+        if entry.file_name().to_string_lossy().contains(&format!("victim-{}", victim.id())) {
+            fs::remove_dir_all(entry.path()).expect("it is ours");
+        }
+    }
+}

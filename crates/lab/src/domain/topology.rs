@@ -1,0 +1,435 @@
+//! The machine as its CPUs share things: cores, last-level caches, sockets, memory nodes; and the
+//! choice of CPUs for a server and for its clients.
+//!
+//! Reading is a pure function of the text of `/sys`, so that it is tested with recordings of
+//! machines that are not here. Nothing is bound to a CPU here.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// One CPU as the kernel counts them: a hardware thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub number: usize,
+    /// Its core, named after the lowest CPU of it that the machine has.
+    pub core: usize,
+    /// Its last-level cache, named after the lowest CPU that uses it.
+    pub cache: usize,
+    /// Its socket, as the firmware counts them.
+    pub socket: usize,
+    /// Its memory node.
+    pub node: usize,
+}
+
+/// The CPUs that this process may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// In ascending order of their numbers.
+    pub cpus: Vec<Cpu>,
+}
+
+/// How the CPUs of a server are chosen among those that are there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Under one cache if it has so many, else under one memory node, else on one socket.
+    #[default]
+    Close,
+    /// As few as possible share a socket, a memory node, a cache.
+    Spread,
+    /// Whole sockets; one if no number is given.
+    Socket,
+    /// Whole memory nodes; one if no number is given.
+    Node,
+}
+
+/// What is asked of [`Topology::choose`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// How many CPUs the server gets; none: one for `Close` and `Spread`, else one whole unit.
+    pub cpus: Option<usize>,
+    /// Which ones.
+    pub policy: Policy,
+    /// Whether all hardware threads of a core count as CPUs. If not, one of each core is used, and
+    /// nobody uses the others.
+    pub threads: bool,
+    /// How many CPUs the clients get; none: all that are left; 0: they share the server's.
+    pub client_cpus: Option<usize>,
+}
+
+/// CPUs for the two sides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSets {
+    /// The server's, in the order in which the policy took them.
+    pub server: Vec<usize>,
+    /// The clients': none of the server's cores, unless they share.
+    pub clients: Vec<usize>,
+}
+
+/// Threads that share a core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Core {
+    threads: Vec<usize>,
+    of: Cpu,
+}
+
+impl Topology {
+    /// This machine, as far as this process may use it.
+    pub fn here() -> Self {
+        let devices = Path::new("/sys/devices/system");
+        let read = |path: &str| fs::read_to_string(devices.join(path)).ok();
+        Self::parse(read, &os::affinity::allowed_cpus())
+    }
+
+    /// A machine from the files below `/sys/devices/system`, which `read` knows by their paths
+    /// from there. What a file does not say is taken to be shared by all (socket, node), by the
+    /// socket (cache) or by nobody (core).
+    pub fn parse(read: impl Fn(&str) -> Option<String>, allowed: &[usize]) -> Self {
+        let nodes = nodes(&read);
+        let mut cpus: Vec<Cpu> = allowed.iter().map(|cpu| parse_cpu(&read, &nodes, *cpu)).collect();
+        cpus.sort_by_key(|cpu| cpu.number);
+        for index in 0..cpus.len() {
+            if cpus[index].cache == usize::MAX {
+                let same = |cpu: &&Cpu| cpu.socket == cpus[index].socket;
+                cpus[index].cache = cpus.iter().find(same).map_or(index, |first| first.number);
+            }
+        }
+        Self { cpus }
+    }
+
+    /// The numbers of CPUs, 1, 2, 4, 8 and so on, that a server can have here if `client_cores`
+    /// cores are left for its clients.
+    pub fn sizes(&self, threads: bool, client_cores: usize) -> Vec<usize> {
+        let cores = self.cores();
+        let usable = cores.len().saturating_sub(client_cores);
+        let count = |core: &Core| if threads { core.threads.len() } else { 1 };
+        let cpus: usize = cores.iter().take(usable).map(count).sum();
+        (0..usize::BITS).map(|power| 1 << power).take_while(|size| *size <= cpus).collect()
+    }
+
+    /// Chooses CPUs.
+    ///
+    /// # Errors
+    /// When there are not so many, in a line that says how many there are.
+    pub fn choose(&self, choice: &Choice) -> Result<CpuSets, String> {
+        let cores = self.cores();
+        if cores.is_empty() || choice.cpus == Some(0) {
+            return Err("a server needs a CPU: cpus = 1 or more".into());
+        }
+        let wanted = self.cores_wanted(&cores, choice)?;
+        let chosen = match choice.policy {
+            Policy::Close => close(&cores, wanted),
+            Policy::Spread => spread(&cores, wanted),
+            Policy::Socket => whole(&cores, wanted, "socket", |cpu| cpu.socket)?,
+            Policy::Node => whole(&cores, wanted, "memory node", |cpu| cpu.node)?,
+        };
+        let threads = |core: &Core| {
+            core.threads[..if choice.threads { core.threads.len() } else { 1 }].to_vec()
+        };
+        let server: Vec<usize> = chosen.iter().flat_map(threads).collect();
+        let clients = clients(&cores, &chosen, &server, choice.client_cpus)?;
+        Ok(CpuSets { server, clients })
+    }
+
+    /// How many cores make so many CPUs; none for a whole unit.
+    fn cores_wanted(&self, cores: &[Core], choice: &Choice) -> Result<Option<usize>, String> {
+        let whole = matches!(choice.policy, Policy::Socket | Policy::Node);
+        let Some(cpus) = choice.cpus else { return Ok(if whole { None } else { Some(1) }) };
+        let per_core = if choice.threads { cores[0].threads.len() } else { 1 };
+        if cpus % per_core != 0 {
+            return Err(format!("{cpus} CPUs are not whole cores: each has {per_core} threads"));
+        }
+        if cpus / per_core > cores.len() {
+            let there = cores.len() * per_core;
+            return Err(format!("{cpus} CPUs are wanted and {there} are there"));
+        }
+        Ok(Some(cpus / per_core))
+    }
+
+    /// Cores in the order of what they share: neighbours share most.
+    fn cores(&self) -> Vec<Core> {
+        let mut cores = BTreeMap::<(usize, usize, usize, usize), Core>::new();
+        for cpu in &self.cpus {
+            let key = (cpu.socket, cpu.node, cpu.cache, cpu.core);
+            let core = cores.entry(key).or_insert(Core { threads: Vec::new(), of: *cpu });
+            core.threads.push(cpu.number);
+        }
+        cores.into_values().collect()
+    }
+}
+
+/// The smallest unit that has so many cores; in it, the first ones.
+fn close(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
+    let wanted = wanted.unwrap_or(1);
+    let units: [fn(&Cpu) -> usize; 4] = [|cpu| cpu.cache, |cpu| cpu.node, |cpu| cpu.socket, |_| 0];
+    let fitting = units.iter().find_map(|unit| {
+        let mut groups = groups(cores, unit);
+        groups.retain(|group| group.len() >= wanted);
+        groups.into_iter().min_by_key(Vec::len)
+    });
+    let mut fitting = fitting.unwrap_or_default();
+    // Caches that are there as a whole first.
+    let members =
+        |core: &Core| cores.iter().filter(|other| other.of.cache == core.of.cache).count();
+    let largest = fitting.iter().map(members).max().unwrap_or(0);
+    fitting.sort_by_key(|core| (core.of.socket, largest - members(core), core.of.cache));
+    fitting.truncate(wanted);
+    fitting
+}
+
+/// One after the other, each where the fewest are so far.
+fn spread(cores: &[Core], wanted: Option<usize>) -> Vec<Core> {
+    let mut chosen: Vec<Core> = Vec::new();
+    while chosen.len() < wanted.unwrap_or(1) {
+        let beside = |same: &dyn Fn(&Cpu) -> bool| chosen.iter().filter(|it| same(&it.of)).count();
+        let next = cores.iter().filter(|core| !chosen.contains(core)).min_by_key(|core| {
+            let of = core.of;
+            let socket = beside(&|other| other.socket == of.socket);
+            let node = beside(&|other| other.node == of.node);
+            (socket, node, beside(&|other| other.cache == of.cache), of.number)
+        });
+        match next {
+            Some(core) => chosen.push(core.clone()),
+            None => break,
+        }
+    }
+    chosen
+}
+
+/// The first whole units that have so many cores together.
+fn whole(
+    cores: &[Core],
+    wanted: Option<usize>,
+    name: &str,
+    unit: fn(&Cpu) -> usize,
+) -> Result<Vec<Core>, String> {
+    let groups = groups(cores, &unit);
+    let wanted = wanted.unwrap_or(groups[0].len());
+    let mut chosen = Vec::new();
+    for group in groups {
+        if chosen.len() >= wanted {
+            break;
+        }
+        chosen.extend(group);
+    }
+    match chosen.len() == wanted {
+        true => Ok(chosen),
+        false => {
+            let first = chosen.iter().filter(|core| unit(&core.of) == unit(&chosen[0].of)).count();
+            Err(format!("{wanted} cores are not whole units: the first {name} has {first}"))
+        }
+    }
+}
+
+/// Cores that have the same unit, in the order of the units.
+fn groups(cores: &[Core], unit: &fn(&Cpu) -> usize) -> Vec<Vec<Core>> {
+    let mut groups = BTreeMap::<usize, Vec<Core>>::new();
+    for core in cores {
+        groups.entry(unit(&core.of)).or_default().push(core.clone());
+    }
+    groups.into_values().collect()
+}
+
+/// What is left, farthest from the server first.
+fn clients(
+    cores: &[Core],
+    chosen: &[Core],
+    server: &[usize],
+    wanted: Option<usize>,
+) -> Result<Vec<usize>, String> {
+    if wanted == Some(0) {
+        return Ok(server.to_vec());
+    }
+    let mut left: Vec<&Core> = cores.iter().filter(|core| !chosen.contains(core)).collect();
+    let near = |core: &Core| {
+        let shares = |same: fn(&Cpu, &Cpu) -> bool| chosen.iter().any(|it| same(&it.of, &core.of));
+        (shares(|a, b| a.socket == b.socket), shares(|a, b| a.cache == b.cache))
+    };
+    left.sort_by_key(|core| (near(core), core.of.number));
+    let cpus: Vec<usize> = left.iter().flat_map(|core| core.threads.iter().copied()).collect();
+    let count = wanted.unwrap_or(cpus.len());
+    if cpus.is_empty() || count > cpus.len() {
+        let (wanted, left) = (count.max(1), cpus.len());
+        return Err(format!(
+            "clients need {wanted} CPUs and {left} are left: fewer for the server, or \
+             client_cpus = 0 to share its"
+        ));
+    }
+    Ok(cpus[..count].to_vec())
+}
+
+fn parse_cpu(
+    read: &impl Fn(&str) -> Option<String>,
+    nodes: &BTreeMap<usize, usize>,
+    number: usize,
+) -> Cpu {
+    let at = |file: &str| read(&format!("cpu/cpu{number}/{file}"));
+    let lowest = |list: Option<String>| list.and_then(|list| cpu_list(&list).into_iter().min());
+    // Some virtual machines say -1.
+    let socket = at("topology/physical_package_id").and_then(|id| id.trim().parse().ok());
+    let siblings = at("topology/thread_siblings_list").or_else(|| at("topology/core_cpus_list"));
+    let levels = (0..16).filter_map(|index| {
+        let level: u32 = at(&format!("cache/index{index}/level"))?.trim().parse().ok()?;
+        Some((level, index))
+    });
+    let last = levels.max();
+    let shared = last.and_then(|(_, index)| at(&format!("cache/index{index}/shared_cpu_list")));
+    Cpu {
+        number,
+        core: lowest(siblings).unwrap_or(number),
+        cache: lowest(shared).unwrap_or(usize::MAX),
+        socket: socket.unwrap_or(0),
+        node: nodes.get(&number).copied().unwrap_or(0),
+    }
+}
+
+/// The node of each CPU.
+fn nodes(read: &impl Fn(&str) -> Option<String>) -> BTreeMap<usize, usize> {
+    const NODES_MAX: usize = 1024; // more than any kernel supports
+    let mut found = BTreeMap::new();
+    let online = read("node/online").map(|list| cpu_list(&list));
+    for node in online.unwrap_or_else(|| (0..NODES_MAX).collect()) {
+        if let Some(list) = read(&format!("node/node{node}/cpulist")) {
+            found.extend(cpu_list(&list).into_iter().map(|cpu| (cpu, node)));
+        }
+    }
+    found
+}
+
+/// "0-3,8" as the kernel prints sets of CPUs; what is no number is left out.
+pub(crate) fn cpu_list(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.parse::<usize>().ok()?..=high.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded by the hwloc project, under its BSD licence; what is not read here is left out.
+    /// Two Xeons with four cores each, of which two share an L2, as in Genevès' machine.
+    const PAIRS: &str = include_str!("recorded/eight-cores-in-pairs.txt");
+    /// Four Opterons: 8 nodes with an L3 each, and 8 CPUs that are 4 modules.
+    const NODES: &str = include_str!("recorded/four-sockets-eight-nodes.txt");
+    /// Four Xeons with 16 nodes and two threads for each core; an L3 spans two nodes.
+    const THREADS: &str = include_str!("recorded/four-sockets-with-threads.txt");
+    /// Two Xeons with eight cores, an L3 and a node each.
+    const SOCKETS: &str = include_str!("recorded/two-sockets-two-nodes.txt");
+
+    fn recorded(text: &str, allowed: &[usize]) -> Topology {
+        let files: BTreeMap<&str, &str> =
+            text.lines().filter_map(|line| line.split_once('=')).collect();
+        Topology::parse(|path| files.get(path).map(|text| (*text).to_owned()), allowed)
+    }
+
+    fn all(count: usize) -> Vec<usize> {
+        (0..count).collect()
+    }
+
+    #[track_caller]
+    fn check(topology: &Topology, cpus: usize, policy: Policy, server: &[usize]) {
+        let choice = Choice { cpus: Some(cpus), policy, ..Choice::default() };
+        let sets = topology.choose(&choice).expect("there are so many");
+        assert_eq!(sets.server, server, "{policy:?} {cpus}");
+        assert!(sets.clients.iter().all(|cpu| !server.contains(cpu)), "{sets:?}");
+        assert!(!sets.clients.is_empty());
+    }
+
+    #[test]
+    fn eight_cores_in_pairs() {
+        let machine = recorded(PAIRS, &all(8));
+        let expected = Cpu { number: 6, core: 6, cache: 2, socket: 0, node: 0 };
+        assert_eq!(machine.cpus[6], expected, "CPUs 2 and 6 are a pair");
+        assert_eq!(machine.sizes(false, 1), [1, 2, 4]);
+        assert_eq!(machine.sizes(false, 0), [1, 2, 4, 8]);
+        check(&machine, 2, Policy::Close, &[0, 4]);
+        check(&machine, 4, Policy::Close, &[0, 4, 2, 6]);
+        check(&machine, 2, Policy::Spread, &[0, 1]);
+        check(&machine, 4, Policy::Spread, &[0, 1, 2, 3]);
+        check(&machine, 4, Policy::Socket, &[0, 4, 2, 6]);
+    }
+
+    #[test]
+    fn four_sockets_with_eight_nodes() {
+        let machine = recorded(NODES, &all(64));
+        assert_eq!(machine.cpus[13], Cpu { number: 13, core: 12, cache: 8, socket: 0, node: 1 });
+        assert_eq!(machine.sizes(false, 1), [1, 2, 4, 8, 16]);
+        assert_eq!(machine.sizes(true, 1), [1, 2, 4, 8, 16, 32]);
+        check(&machine, 4, Policy::Close, &[0, 2, 4, 6]);
+        check(&machine, 4, Policy::Node, &[0, 2, 4, 6]);
+        check(&machine, 8, Policy::Socket, &[0, 2, 4, 6, 8, 10, 12, 14]);
+        check(&machine, 4, Policy::Spread, &[0, 16, 32, 48]);
+        check(&machine, 8, Policy::Spread, &[0, 16, 32, 48, 8, 24, 40, 56]);
+    }
+
+    #[test]
+    fn two_sockets_with_a_node_each() {
+        let machine = recorded(SOCKETS, &all(16));
+        assert_eq!(machine.cpus[9], Cpu { number: 9, core: 9, cache: 8, socket: 1, node: 1 });
+        check(&machine, 8, Policy::Socket, &[0, 1, 2, 3, 4, 5, 6, 7]);
+        check(&machine, 8, Policy::Close, &[0, 1, 2, 3, 4, 5, 6, 7]);
+        check(&machine, 4, Policy::Spread, &[0, 8, 1, 9]);
+        let one_node = Choice { policy: Policy::Node, ..Choice::default() };
+        let sets = machine.choose(&one_node).expect("there are two");
+        assert_eq!((sets.server, sets.clients), (all(8), (8..16).collect()));
+    }
+
+    #[test]
+    fn threads_of_a_core_stay_together() {
+        let machine = recorded(THREADS, &all(64));
+        assert_eq!(machine.cpus[33], Cpu { number: 33, core: 32, cache: 32, socket: 2, node: 8 });
+        let choice = Choice { cpus: Some(4), threads: true, ..Choice::default() };
+        assert_eq!(machine.choose(&choice).map(|sets| sets.server), Ok(vec![0, 1, 2, 3]));
+        let one = machine.choose(&Choice::default()).expect("there is one");
+        assert_eq!(one.server, [0]);
+        assert!(!one.clients.contains(&1), "the other thread of the core rests");
+        assert_eq!(one.clients[..2], [16, 17], "other sockets come first");
+        let odd = machine.choose(&Choice { cpus: Some(3), ..choice }).expect_err("half a core");
+        assert_eq!(odd, "3 CPUs are not whole cores: each has 2 threads");
+    }
+
+    #[test]
+    fn only_what_is_allowed_is_chosen() {
+        let machine = recorded(PAIRS, &[0, 2, 3, 6, 7]);
+        check(&machine, 2, Policy::Close, &[2, 6]);
+        check(&machine, 3, Policy::Close, &[2, 6, 0]);
+        assert_eq!(machine.sizes(false, 1), [1, 2, 4]);
+        let choice = Choice { client_cpus: Some(1), ..Choice::default() };
+        assert_eq!(machine.choose(&choice).map(|sets| sets.clients), Ok(vec![3]));
+    }
+
+    #[test]
+    fn too_much_is_refused_in_a_line() {
+        let machine = recorded(PAIRS, &all(8));
+        let why = |choice: Choice| machine.choose(&choice).expect_err("it is too much");
+        let choice = Choice::default();
+        assert_eq!(why(Choice { cpus: Some(9), ..choice }), "9 CPUs are wanted and 8 are there");
+        assert!(why(Choice { cpus: Some(8), ..choice }).starts_with("clients need 1 CPUs and 0"));
+        let half = Choice { cpus: Some(3), policy: Policy::Socket, ..choice };
+        assert_eq!(why(half), "3 cores are not whole units: the first socket has 4");
+        let shared = Choice { cpus: Some(8), client_cpus: Some(0), ..choice };
+        assert_eq!(machine.choose(&shared).map(|sets| sets.clients.len()), Ok(8));
+    }
+
+    #[test]
+    fn a_machine_that_says_nothing_has_cores_on_one_socket() {
+        let machine = Topology::parse(|_| None, &[3, 5]);
+        let shared = Cpu { number: 5, core: 5, cache: 3, socket: 0, node: 0 };
+        assert_eq!(machine.cpus[1], shared);
+        check(&machine, 1, Policy::Close, &[3]);
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let machine = Topology::here();
+        assert_eq!(machine.cpus.len(), os::affinity::allowed_cpus().len());
+        let shared = Choice { client_cpus: Some(0), ..Choice::default() };
+        assert_eq!(machine.choose(&shared).map(|sets| sets.server.len()), Ok(1));
+    }
+}

@@ -1,0 +1,209 @@
+//! What the processor itself counts, on the CPUs of the servers; and how often the servers call the
+//! kernel.
+//!
+//! Counts are of whole CPUs, the kernel's own work for the network included: that is how the
+//! studies of multi-core servers counted, and it costs nothing while servers run. It is meant for
+//! CPUs that the servers have to themselves.
+
+use os::counters::{Counter, Event, Reading};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Counts of the servers' CPUs. None where the machine does not offer them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Cycles.
+    pub cycles: Option<u64>,
+    /// Instructions.
+    pub instructions: Option<u64>,
+    /// Cycles in which nothing could be issued because nothing had been fetched.
+    pub stalled_frontend_cycles: Option<u64>,
+    /// Cycles in which nothing could be issued because data or units were awaited.
+    pub stalled_backend_cycles: Option<u64>,
+    /// References to the last-level cache.
+    pub cache_references: Option<u64>,
+    /// Those that it could not answer.
+    pub cache_misses: Option<u64>,
+    /// Cycles of the bus.
+    pub bus_cycles: Option<u64>,
+}
+
+/// What is counted, and what a reader knows it as.
+const EVENTS: [(Event, &str); 7] = [
+    (Event::Cycles, "cycles"),
+    (Event::Instructions, "instructions"),
+    (Event::StalledFrontend, "cycles stalled for want of instructions"),
+    (Event::StalledBackend, "cycles stalled for want of data or units"),
+    (Event::CacheReferences, "references to the last-level cache"),
+    (Event::CacheMisses, "misses of the last-level cache"),
+    (Event::BusCycles, "bus cycles"),
+];
+
+/// Open counters: for each event one for each CPU, or none at all.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    events: [Vec<Counter>; EVENTS.len()],
+    system_calls: Vec<Counter>,
+}
+
+/// What they said at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Readings {
+    events: [Vec<Reading>; EVENTS.len()],
+    system_calls: Vec<Reading>,
+}
+
+impl Counters {
+    /// Opens what the machine offers. What it does not is added to `missing`.
+    pub(super) fn open(
+        cpus: &[usize],
+        unified: Option<&Path>,
+        system_calls: bool,
+        missing: &mut Vec<String>,
+    ) -> Self {
+        let mut counters = Self::default();
+        let mut absent = Vec::new();
+        for ((event, name), opened) in EVENTS.iter().zip(&mut counters.events) {
+            match cpus.iter().map(|cpu| Counter::of_cpu(*event, *cpu)).collect() {
+                Ok(all) => *opened = all,
+                Err(why) => absent.push((*name, reason(&why))),
+            }
+        }
+        missing.extend(gathered(&absent));
+        if system_calls {
+            match of_system_calls(cpus, unified) {
+                Ok(all) => counters.system_calls = all,
+                Err(why) => missing.push(format!("system calls: {why}")),
+            }
+        }
+        counters
+    }
+
+    pub(super) fn read(&self) -> Readings {
+        let all = |counters: &Vec<Counter>| -> Vec<Reading> {
+            counters.iter().map(|counter| counter.read().unwrap_or_default()).collect()
+        };
+        Readings { events: self.events.each_ref().map(all), system_calls: all(&self.system_calls) }
+    }
+}
+
+pub(super) fn between(first: &Readings, last: &Readings) -> Hardware {
+    let mut counts = first.events.iter().zip(&last.events).map(|(first, last)| sum(first, last));
+    let mut next = || counts.next().flatten();
+    Hardware {
+        cycles: next(),
+        instructions: next(),
+        stalled_frontend_cycles: next(),
+        stalled_backend_cycles: next(),
+        cache_references: next(),
+        cache_misses: next(),
+        bus_cycles: next(),
+    }
+}
+
+pub(super) fn system_calls_between(first: &Readings, last: &Readings) -> Option<u64> {
+    sum(&first.system_calls, &last.system_calls)
+}
+
+/// Counters take turns when there are more than the hardware has: then the part that was seen
+/// stands for the whole.
+fn sum(first: &[Reading], last: &[Reading]) -> Option<u64> {
+    let counts = first.iter().zip(last).map(|(first, last)| {
+        let count = last.count.saturating_sub(first.count);
+        let enabled_ns = last.enabled_ns.saturating_sub(first.enabled_ns);
+        let running_ns = last.running_ns.saturating_sub(first.running_ns);
+        match running_ns {
+            0 => (count == 0 && enabled_ns == 0).then_some(0),
+            _ => Some((count as f64 * (enabled_ns as f64 / running_ns as f64)) as u64),
+        }
+    });
+    let counts: Option<Vec<u64>> = counts.collect();
+    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+}
+
+/// By group where there is one in the unified hierarchy, else by CPU.
+fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<Vec<Counter>, String> {
+    const FILES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+    let id = FILES.iter().find_map(|folder| {
+        let file = format!("{folder}/events/raw_syscalls/sys_enter/id");
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    });
+    let id = id.ok_or("not available here: no tracing file system can be read (try as root)")?;
+    let event = Event::Tracepoint(id);
+    let folder = unified.and_then(|folder| File::open(folder).ok());
+    let opened: io::Result<Vec<Counter>> = match &folder {
+        // Where its threads run is for the kernel to say: all CPUs are asked.
+        Some(folder) => os::affinity::allowed_cpus()
+            .into_iter()
+            .map(|cpu| Counter::of_group(event, folder.as_fd(), cpu))
+            .collect(),
+        None => cpus.iter().map(|cpu| Counter::of_cpu(event, *cpu)).collect(),
+    };
+    opened.map_err(|why| reason(&why))
+}
+
+fn reason(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "not allowed here (root may, or kernel.perf_event_paranoid = 0)".into()
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
+            "not available here: the machine has no such counter (virtual machines often hide \
+             them)"
+                .into()
+        }
+        _ => format!("not available here: {why}"),
+    }
+}
+
+/// One line for each reason.
+fn gathered(absent: &[(&str, String)]) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in absent {
+        match lines.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => lines.push((reason, vec![name])),
+        }
+    }
+    lines.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(count: u64, enabled_ns: u64, running_ns: u64) -> Reading {
+        Reading { count, enabled_ns, running_ns }
+    }
+
+    #[test]
+    fn what_was_seen_for_half_the_time_stands_for_the_whole() {
+        let (first, last) = ([reading(10, 100, 50)], [reading(30, 300, 150)]);
+        assert_eq!(sum(&first, &last), Some(40));
+        let (first, last) = ([reading(0, 0, 0); 2], [reading(7, 9, 9), reading(5, 9, 9)]);
+        assert_eq!(sum(&first, &last), Some(12));
+        assert_eq!(sum(&first, &[reading(0, 9, 0), reading(5, 9, 9)]), None);
+        assert_eq!(sum(&[], &[]), None);
+    }
+
+    #[test]
+    fn reasons_are_given_once() {
+        let absent = [("a", "x".to_owned()), ("b", "y".to_owned()), ("c", "x".to_owned())];
+        assert_eq!(gathered(&absent), ["a, c: x", "b: y"]);
+    }
+
+    /// Whatever the machine offers: what is not counted is named.
+    #[test]
+    fn every_event_is_counted_or_named() {
+        let mut missing = Vec::new();
+        let counters = Counters::open(&os::affinity::allowed_cpus(), None, true, &mut missing);
+        let missing = missing.join("\n");
+        for ((_, name), opened) in EVENTS.iter().zip(&counters.events) {
+            assert_ne!(opened.is_empty(), !missing.contains(name), "{name}: {missing}");
+        }
+        assert_eq!(counters.system_calls.is_empty(), missing.contains("system calls"));
+    }
+}

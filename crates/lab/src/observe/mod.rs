@@ -1,0 +1,312 @@
+//! What is observed beside a run: the difference of two looks, one before and one after it.
+//!
+//! A look reads files of the kernel and counters that are open already; it takes some hundred
+//! microseconds and some twenty more for each thread of the server ([`Observed::look_us`] says how
+//! long it took). Nothing is
+//! attached to the server and nothing is sampled. Counting system calls is the one thing that costs
+//! the server time while it runs, so it is done only if asked for. What a machine does not offer is
+//! named with the reason. Figures per request are the caller's.
+
+mod block;
+mod cpu;
+mod figures;
+mod hardware;
+mod pressure;
+mod threads;
+
+use crate::domain::{Device, Enclosure};
+use crate::group::Group;
+use crate::memory;
+use block::Blocks;
+use hardware::Counters;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+use threads::Threads;
+
+pub use cpu::CoreUse;
+pub use hardware::Hardware;
+pub use pressure::Pressure;
+
+/// Whom to observe.
+#[derive(Debug, Clone, Default)]
+pub struct Watched<'a> {
+    /// The servers.
+    pub groups: Vec<&'a Group>,
+    /// What is around them all, if anything.
+    pub enclosure: Option<&'a Enclosure>,
+    /// The CPUs that they use.
+    pub cpus: Vec<usize>,
+    /// The disk of the file set.
+    pub device: Option<Device>,
+    /// Whether system calls are counted, which costs each of them a fraction of a microsecond.
+    pub system_calls: bool,
+}
+
+/// Looks at servers. What has to be opened is open until it is dropped.
+#[derive(Debug)]
+pub struct Observer<'a> {
+    watched: Watched<'a>,
+    counters: Counters,
+    not_available: Vec<String>,
+}
+
+/// The state of all that is observed at one moment.
+#[derive(Debug, Clone)]
+pub struct Look {
+    at_us: u64,
+    took_us: u64,
+    cpu_ns: u64,
+    split_us: Option<(u64, u64)>,
+    cores: Vec<cpu::CoreTicks>,
+    blocks: Blocks,
+    threads: Option<Threads>,
+    group_pressure: Pressure,
+    machine_pressure: Pressure,
+    hardware: hardware::Readings,
+}
+
+/// What happened between two looks. Fields that end in a unit are in it; numbers are of the
+/// servers unless the name says otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// From one look to the other.
+    pub elapsed_us: u64,
+    /// How long the second look took.
+    pub look_us: u64,
+    /// Processor time of the servers.
+    pub cpu_us: u64,
+    /// Of that, in user mode.
+    pub cpu_user_us: Option<u64>,
+    /// Of that, in system mode.
+    pub cpu_system_us: Option<u64>,
+    /// Time in soft interrupts (the network, mostly) on the servers' CPUs, in steps of 10 ms. It is
+    /// charged to whom it interrupts, or to nobody.
+    pub softirq_us: Option<u64>,
+    /// The share of time that the servers' CPUs were busy with anything, 0 to 1.
+    pub cpus_busy_share: Option<f64>,
+    /// How each CPU that we may use spent its time.
+    pub cores: Vec<CoreUse>,
+    /// Memory at the end; a page that n processes share counts 1/n in each.
+    pub resident_bytes: u64,
+    /// Of that, what no file is behind.
+    pub own_bytes: u64,
+    /// Page cache charged to the servers at the end.
+    pub page_cache_bytes: Option<u64>,
+    /// Page cache of the whole machine at the end.
+    pub machine_page_cache_bytes: Option<u64>,
+    /// What the servers had the disk read.
+    pub block_read_bytes: Option<u64>,
+    /// In how many operations.
+    pub block_reads: Option<u64>,
+    /// What the disk of the file set read, for whomever.
+    pub device_read_bytes: Option<u64>,
+    /// In how many operations.
+    pub device_reads: Option<u64>,
+    /// For how long it was busy.
+    pub device_busy_ms: Option<u64>,
+    /// Threads at the end.
+    pub threads: Option<u64>,
+    /// Threads that ended in between; what they did is missing in the next three.
+    pub threads_ended: Option<u64>,
+    /// Context switches because a thread waited for something.
+    pub switches_voluntary: Option<u64>,
+    /// Context switches because another thread was to run.
+    pub switches_involuntary: Option<u64>,
+    /// How long threads were ready and no CPU was free. Divided by the elapsed time it is the mean
+    /// length of the run queue.
+    pub run_queue_wait_us: Option<u64>,
+    /// Threads of the whole machine that ran or were ready at the end.
+    pub machine_runnable: Option<u64>,
+    /// The machine's load average of one minute at the end.
+    pub machine_load_1m: Option<f64>,
+    /// System calls, if they were counted.
+    pub system_calls: Option<u64>,
+    /// How long the servers were held up.
+    pub pressure: Pressure,
+    /// How long anybody on the machine was.
+    pub machine_pressure: Pressure,
+    /// What the processor counted on the servers' CPUs.
+    pub hardware: Hardware,
+    /// What is missing above, each with the reason.
+    pub not_available: Vec<String>,
+}
+
+impl<'a> Watched<'a> {
+    /// A server about which nothing else is known.
+    pub fn group(group: &'a Group) -> Self {
+        Watched { groups: vec![group], ..Watched::default() }
+    }
+}
+
+impl<'a> Observer<'a> {
+    /// Opens what has to be open. What cannot be opened will be missing, and said to be.
+    pub fn new(watched: Watched<'a>) -> Self {
+        let unified = watched.enclosure.and_then(Enclosure::unified);
+        let mut not_available = Vec::new();
+        let counters =
+            Counters::open(&watched.cpus, unified, watched.system_calls, &mut not_available);
+        for group in &watched.groups {
+            not_available.extend(group.accounting().caveat().map(str::to_owned));
+        }
+        not_available.dedup();
+        Self { watched, counters, not_available }
+    }
+
+    /// Looks.
+    pub fn look(&self) -> Look {
+        let begun_us = os::clock::now();
+        let processes = self.processes();
+        let unified = self.watched.enclosure.and_then(Enclosure::unified);
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let group_pressure = match unified {
+            Some(folder) => Pressure::read(|kind| folder.join(format!("{kind}.pressure"))),
+            None => Pressure::default(),
+        };
+        let mut look = Look {
+            hardware: self.counters.read(),
+            at_us: begun_us,
+            took_us: 0,
+            cpu_ns: self.watched.groups.iter().map(|group| group.cpu_ns()).sum(),
+            split_us: cpu::split_us(unified, &self.watched.groups),
+            cores: cpu::cores(&stat, &os::affinity::allowed_cpus()),
+            blocks: Blocks::read(&self.watched, &processes),
+            threads: threads::read(&processes),
+            group_pressure,
+            machine_pressure: Pressure::read(|kind| format!("/proc/pressure/{kind}").into()),
+        };
+        look.took_us = os::clock::now() - begun_us;
+        look
+    }
+
+    /// Looks again, and at the memory, which takes longer; and returns what happened since.
+    pub fn since(&self, first: &Look) -> Observed {
+        let last = self.look();
+        let mut observed = between(first, &last, &self.watched);
+        let used = memory::of(&self.processes());
+        observed.resident_bytes = used.proportional_bytes;
+        observed.own_bytes = used.own_bytes;
+        let counted = self.watched.enclosure.and_then(Enclosure::memory);
+        observed.page_cache_bytes = counted.and_then(page_cache_bytes);
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        observed.machine_page_cache_bytes = kilobytes(&meminfo, "Cached:");
+        (observed.machine_load_1m, observed.machine_runnable) = load();
+        observed.not_available = self.not_available.clone();
+        observed.name_what_is_missing(&self.watched);
+        observed
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.watched.groups.iter().flat_map(|group| group.processes()).collect()
+    }
+}
+
+impl Observed {
+    /// Cycles for each instruction, where both were counted.
+    pub fn cycles_per_instruction(&self) -> Option<f64> {
+        let (cycles, instructions) = (self.hardware.cycles?, self.hardware.instructions?);
+        (instructions > 0).then(|| cycles as f64 / instructions as f64)
+    }
+
+    /// The mean number of the servers' threads that were ready and had no CPU.
+    pub fn run_queue_mean(&self) -> Option<f64> {
+        let wait_us = self.run_queue_wait_us? as f64;
+        (self.elapsed_us > 0).then(|| wait_us / self.elapsed_us as f64)
+    }
+
+    fn name_what_is_missing(&mut self, watched: &Watched<'_>) {
+        let no_group = "no control group of the unified hierarchy (try as root)";
+        let reasons = [
+            (self.cpu_user_us.is_none(), "user and system time: no control group says them"),
+            (self.page_cache_bytes.is_none(), "page cache of the servers: no group counts memory"),
+            (self.device_reads.is_none(), "reads of the disk: the files lie on none that is known"),
+            (self.block_read_bytes.is_none(), "block reads: neither a group nor /proc/PID/io"),
+            (
+                self.softirq_us.is_none(),
+                "soft interrupts and counters: no CPUs of servers are named",
+            ),
+            (self.threads.is_none(), "context switches and run queue: too many threads to look at"),
+            (self.run_queue_wait_us.is_none(), "run queue: the kernel keeps no schedstat"),
+            (
+                self.machine_pressure == Pressure::default(),
+                "pressure: the kernel keeps none (psi=1)",
+            ),
+        ];
+        let missing = reasons.iter().filter(|(is_missing, _)| *is_missing);
+        self.not_available.extend(missing.map(|(_, why)| (*why).to_owned()));
+        let is_alone = watched.enclosure.and_then(Enclosure::unified).is_none();
+        if is_alone {
+            self.not_available.push(format!("pressure on the servers: {no_group}"));
+        }
+        if !watched.system_calls {
+            self.not_available.push("system calls: not asked for".into());
+        }
+    }
+}
+
+/// The page cache charged to a group, from its `memory.stat`.
+pub(crate) fn page_cache_bytes(folder: &Path) -> Option<u64> {
+    let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
+    // Version 2, and version 1 with the groups below.
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+    value("file ").or_else(|| value("total_cache "))
+}
+
+fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
+    let cores = cpu::between(&first.cores, &last.cores);
+    let of_servers = cores.iter().filter(|core| watched.cpus.contains(&core.cpu));
+    let of_servers: Vec<&CoreUse> = of_servers.collect();
+    let softirq = of_servers.iter().map(|core| core.softirq_us).reduce(|a, b| a + b);
+    let busy = of_servers.iter().map(|core| core.busy_share()).reduce(|a, b| a + b);
+    let split = first.split_us.zip(last.split_us);
+    let split = split.map(|(a, b)| (b.0.saturating_sub(a.0), b.1.saturating_sub(a.1)));
+    let blocks = Blocks::between(&first.blocks, &last.blocks);
+    let threads = first.threads.as_ref().zip(last.threads.as_ref());
+    let threads = threads.map(|(first, last)| threads::between(first, last));
+    Observed {
+        elapsed_us: last.at_us - first.at_us,
+        look_us: last.took_us,
+        cpu_us: last.cpu_ns.saturating_sub(first.cpu_ns) / 1000,
+        cpu_user_us: split.map(|(user, _)| user),
+        cpu_system_us: split.map(|(_, system)| system),
+        softirq_us: softirq,
+        cpus_busy_share: busy.map(|sum| sum / of_servers.len() as f64),
+        cores,
+        block_read_bytes: blocks.read_bytes,
+        block_reads: blocks.reads,
+        device_read_bytes: blocks.device.map(|done| done.read_bytes),
+        device_reads: blocks.device.map(|done| done.reads),
+        device_busy_ms: blocks.device.map(|done| done.busy_ms),
+        threads: threads.as_ref().map(|it| it.count),
+        threads_ended: threads.as_ref().map(|it| it.ended),
+        switches_voluntary: threads.as_ref().map(|it| it.voluntary),
+        switches_involuntary: threads.as_ref().map(|it| it.involuntary),
+        run_queue_wait_us: threads.as_ref().and_then(|it| it.wait_us),
+        pressure: Pressure::between(&first.group_pressure, &last.group_pressure),
+        machine_pressure: Pressure::between(&first.machine_pressure, &last.machine_pressure),
+        hardware: hardware::between(&first.hardware, &last.hardware),
+        system_calls: hardware::system_calls_between(&first.hardware, &last.hardware),
+        ..Observed::default()
+    }
+}
+
+/// Load average of a minute, and threads that run or are ready, from `/proc/loadavg`.
+pub(crate) fn load() -> (Option<f64>, Option<u64>) {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    parse_load(&text)
+}
+
+fn parse_load(text: &str) -> (Option<f64>, Option<u64>) {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let runnable = fields.get(3).and_then(|field| field.split_once('/')?.0.parse().ok());
+    (fields.first().and_then(|field| field.parse().ok()), runnable)
+}
+
+/// A line of `/proc/meminfo` or of a status, in bytes.
+pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests;

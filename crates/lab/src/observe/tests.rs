@@ -1,0 +1,104 @@
+//! Looks at a process that is known to do something.
+
+use super::*;
+use crate::domain::{Accessed, Memory};
+use std::process::{Command, Stdio};
+
+/// Enters the groups, waits for a line, does what `$1` says, and waits for another.
+const WORKER: &str = r#"for group in $1; do echo 0 > "$group"; done
+    read -r line; eval "$2"; echo done; read -r line"#;
+
+/// Observes a shell that does something in a group, in an enclosure.
+fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Observed {
+    let mut enclosure = Enclosure::create();
+    enclosure.bound_memory(None).expect("root may count memory");
+    enclosure.count_disk().expect("root may count what the disk does");
+    let mut group = Group::create_in(&enclosure.enclosing());
+    let mut shell = Command::new("sh")
+        .args(["-c", WORKER, "sh", &group.entrances(), work])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    group.set_root(shell.id());
+    while group.processes().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let cpus = os::affinity::allowed_cpus();
+    let enclosure = Some(&enclosure);
+    let watched = Watched { groups: vec![&group], enclosure, cpus, device, system_calls };
+    let observer = Observer::new(watched);
+    let first = observer.look();
+    let mut stdin = shell.stdin.take().expect("it is piped");
+    std::io::Write::write_all(&mut stdin, b"go\n").expect("it reads");
+    let mut said = [0; 5];
+    let stdout = shell.stdout.as_mut().expect("it is piped");
+    std::io::Read::read_exact(stdout, &mut said).expect("it says done");
+    let observed = observer.since(&first);
+    drop(stdin);
+    shell.wait().expect("it is our child");
+    observed
+}
+
+#[test]
+fn work_and_system_calls_are_seen() {
+    let work = "dd if=/dev/zero of=/dev/null bs=1 count=20000 2> /dev/null";
+    let observed = observe(work, true, None);
+    assert!(observed.cpu_us > 1000, "{observed:?}");
+    let split = observed.cpu_user_us.zip(observed.cpu_system_us);
+    let (user_us, system_us) = split.expect("there is a group");
+    assert!(user_us + system_us > 0, "{observed:?}");
+    assert!(observed.resident_bytes > 0 && observed.page_cache_bytes.is_some());
+    assert!(observed.switches_voluntary.is_some_and(|count| count >= 1), "{observed:?}");
+    assert_eq!(observed.cores.len(), os::affinity::allowed_cpus().len());
+    assert!(observed.cpus_busy_share.is_some_and(|share| share > 0.0 && share <= 1.0));
+    match observed.system_calls {
+        Some(calls) => assert!(calls >= 40_000, "{calls}"),
+        None => assert!(observed.not_available.iter().any(|line| line.contains("system calls"))),
+    }
+}
+
+/// A file that is not in memory is read from the disk, for the group and by the disk.
+#[test]
+fn reads_of_the_disk_are_seen_and_reads_of_memory_are_none() {
+    let (files, folder) = Accessed::example("observed", 3, 100_000);
+    let device = Device::of(&folder.0).ok();
+    let work = format!("cat {}/* > /dev/null", folder.0.display());
+    files.evict().expect("they are there");
+    let cold = observe(&work, false, device.clone());
+    assert!(cold.block_read_bytes.is_some_and(|bytes| bytes >= 300_000), "{cold:?}");
+    assert!(cold.device_read_bytes >= cold.block_read_bytes, "{cold:?}");
+    assert!(cold.page_cache_bytes.is_some_and(|bytes| bytes >= 300_000), "{cold:?}");
+    let warm = observe(&work, false, device);
+    assert_eq!(warm.block_read_bytes, Some(0));
+    let judge = |observed: &Observed| crate::domain::DiskIo::None.judge(observed.block_read_bytes);
+    assert!(judge(&cold).is_err() && judge(&warm).is_ok());
+    assert!(Memory::default().check().is_err());
+}
+
+/// What is written can be read back, and what is missing is said.
+#[test]
+fn observations_survive_their_file() {
+    let observed = observe(":", false, None);
+    let text = serde_json::to_string(&observed).expect("numbers and names only");
+    let back: Observed = serde_json::from_str(&text).expect("it was written by the same code");
+    assert_eq!(back, observed);
+    assert!(observed.not_available.iter().any(|line| line == "system calls: not asked for"));
+    assert!(observed.not_available.iter().any(|line| line.starts_with("reads of the disk")));
+}
+
+#[test]
+fn derived_figures_need_what_they_are_derived_from() {
+    let mut observed = Observed { elapsed_us: 100, ..Observed::default() };
+    assert_eq!((observed.cycles_per_instruction(), observed.run_queue_mean()), (None, None));
+    observed.hardware = Hardware { cycles: Some(30), instructions: Some(20), ..observed.hardware };
+    observed.run_queue_wait_us = Some(250);
+    assert_eq!(observed.cycles_per_instruction(), Some(1.5));
+    assert_eq!(observed.run_queue_mean(), Some(2.5));
+}
+
+#[test]
+fn the_load_is_read() {
+    assert_eq!(parse_load("0.20 0.18 0.12 3/80 11206\n"), (Some(0.2), Some(3)));
+    assert_eq!(parse_load(""), (None, None));
+}

@@ -1,0 +1,130 @@
+//! What the scheduler did with each thread of a server: context switches, and waiting for a CPU.
+//!
+//! Threads that end between two looks take their numbers with them; they are counted.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// With more threads than these a look takes longer than a third of a second.
+const THREADS_MAX: usize = 16_384;
+
+/// By the numbers of the threads.
+pub(super) type Threads = HashMap<u32, Thread>;
+
+/// One thread at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Thread {
+    voluntary: u64,
+    involuntary: u64,
+    /// None where the kernel does not keep it.
+    wait_ns: Option<u64>,
+}
+
+/// All threads between two moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Scheduled {
+    pub(super) count: u64,
+    pub(super) ended: u64,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+    pub(super) wait_us: Option<u64>,
+}
+
+/// The threads of these processes; none if there are too many.
+pub(super) fn read(processes: &[u32]) -> Option<Threads> {
+    let mut threads = Threads::new();
+    for pid in processes {
+        for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            if threads.len() == THREADS_MAX {
+                return None;
+            }
+            let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let folder = entry.path();
+            let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+            // One that has just ended has no status.
+            if let Some(thread) = parse(&text("status"), &text("schedstat")) {
+                threads.insert(tid, thread);
+            }
+        }
+    }
+    Some(threads)
+}
+
+pub(super) fn between(first: &Threads, last: &Threads) -> Scheduled {
+    let ended = first.keys().filter(|tid| !last.contains_key(tid)).count() as u64;
+    let mut sum = Scheduled { count: last.len() as u64, ended, ..Scheduled::default() };
+    let mut wait_ns = last.values().all(|thread| thread.wait_ns.is_some()).then_some(0_u64);
+    for (tid, last) in last {
+        let first = first.get(tid).copied().unwrap_or_default();
+        sum.voluntary += last.voluntary.saturating_sub(first.voluntary);
+        sum.involuntary += last.involuntary.saturating_sub(first.involuntary);
+        let waited = last.wait_ns.unwrap_or(0).saturating_sub(first.wait_ns.unwrap_or(0));
+        wait_ns = wait_ns.map(|sum| sum + waited);
+    }
+    sum.wait_us = wait_ns.map(|ns| ns / 1000);
+    sum
+}
+
+/// From `status` and `schedstat`: time on a CPU, time ready for one, how often it got one.
+fn parse(status: &str, schedstat: &str) -> Option<Thread> {
+    let value = |name: &str| {
+        let line = status.lines().rev().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some(Thread {
+        voluntary: value("voluntary_ctxt_switches:")?,
+        involuntary: value("nonvoluntary_ctxt_switches:")?,
+        wait_ns: schedstat.split_whitespace().nth(1).and_then(|field| field.parse().ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_thread_is_read() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        let expected = Thread { voluntary: 150, involuntary: 545, wait_ns: Some(82_193) };
+        assert_eq!(parse(status, "7 82193 1\n"), Some(expected));
+        assert_eq!(parse(status, "").map(|thread| thread.wait_ns), Some(None));
+        assert_eq!(parse("", "7 82193 1\n"), None);
+    }
+
+    #[test]
+    fn what_is_new_counts_from_nothing_and_what_ended_is_counted() {
+        let thread = |voluntary, wait| Thread { voluntary, involuntary: 1, wait_ns: Some(wait) };
+        let first = Threads::from([(1, thread(10, 1000)), (2, thread(5, 0))]);
+        let last = Threads::from([(1, thread(15, 4000)), (3, thread(2, 2500))]);
+        let expected =
+            Scheduled { count: 2, ended: 1, voluntary: 7, involuntary: 1, wait_us: Some(5) };
+        assert_eq!(between(&first, &last), expected);
+    }
+
+    /// Two threads that hand a token back and forth switch each time, and of their own accord.
+    #[test]
+    fn waiting_is_seen_as_voluntary_switches() {
+        const TURNS: u64 = 200;
+        let (to, from) = (mpsc::sync_channel::<()>(0), mpsc::sync_channel::<()>(0));
+        let first = read(&[std::process::id()]).expect("few threads");
+        let other = thread::spawn(move || {
+            for () in to.1 {
+                let _ = from.0.send(());
+            }
+        });
+        for _ in 0..TURNS {
+            to.0.send(()).expect("it listens");
+            from.1.recv().expect("it answers");
+        }
+        let last = read(&[std::process::id()]).expect("few threads");
+        drop(to.0);
+        other.join().expect("it does not panic");
+        let scheduled = between(&first, &last);
+        assert!(scheduled.voluntary + scheduled.involuntary >= TURNS / 4, "{scheduled:?}");
+        assert!(scheduled.count >= 2);
+    }
+}

@@ -1,0 +1,73 @@
+//! How much of a file is in memory (mincore(2)).
+
+use crate::call::{check, error};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Bytes of an open file's first `len` that are in memory, in whole pages. 0 for an empty file.
+/// Looking reads nothing.
+///
+/// # Errors
+/// For what cannot be mapped (directories, devices). Files that the user neither owns nor may
+/// write are said to be wholly in memory: the kernel keeps that to itself.
+pub fn resident_bytes(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
+    let len = usize::try_from(len).map_err(|_| error(libc::EFBIG))?;
+    if len == 0 {
+        return Ok(0);
+    }
+    let page = page_bytes();
+    let mut pages = vec![0_u8; len.div_ceil(page)];
+    // SAFETY: the kernel chooses where to map, so nothing of ours is replaced. The mapping is
+    // never read or written through: it is asked about, for its whole length and into a vector
+    // with a byte for each page, and then removed. The descriptor is open, for it is borrowed.
+    unsafe {
+        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+        let start = libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0);
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let asked = check(libc::mincore(start, len, pages.as_mut_ptr().cast()));
+        libc::munmap(start, len);
+        asked?;
+    }
+    Ok((pages.iter().filter(|page| **page & 1 == 1).count() * page) as u64)
+}
+
+/// The bytes of a page of memory.
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf takes a number and no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096) // it is known on every system
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::advise_dont_need;
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_was_written_is_in_memory_until_it_is_evicted() {
+        let path = std::env::current_exe().unwrap().with_extension("residency");
+        fs::write(&path, vec![1; 10 * page_bytes() + 1]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let len = file.metadata().unwrap().len();
+        let whole = resident_bytes(file.as_fd(), len).unwrap();
+        advise_dont_need(file.as_fd()).unwrap();
+        let evicted = resident_bytes(file.as_fd(), len).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(whole, 11 * page_bytes() as u64);
+        assert_eq!(evicted, 0, "the target directory is on a file system in memory");
+    }
+
+    #[test]
+    fn empty_files_have_nothing_and_directories_cannot_be_asked() {
+        let null = File::open("/dev/null").unwrap();
+        assert_eq!(resident_bytes(null.as_fd(), 0).unwrap(), 0);
+        let directory = File::open("/").unwrap();
+        assert!(resident_bytes(directory.as_fd(), 4096).is_err());
+    }
+}
