@@ -24,6 +24,7 @@ pub mod observe;
 mod peer;
 mod process;
 pub mod record;
+pub mod search;
 mod server;
 //mod server_spec;
 pub mod study;

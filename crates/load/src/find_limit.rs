@@ -5,24 +5,25 @@
 //! lower end and then the upper again, to say how sure the answer is. A rate at which the generator
 //! gives out ends the gap as one that breaks does. What a trial is, is the caller's business.
 
+mod bracket;
 mod conditions;
 #[cfg(test)]
 mod tests;
 
-pub use conditions::{Conditions, Violation};
+pub use bracket::{Bracket, Judged, Rules, Tally};
+pub use conditions::{Conditions, Kept, Violation};
 
 use crate::outcome::{EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
 const GAP: f64 = 0.05;
-/// How often each end is tried, the first time included.
+/// How often each end is tried, the first time included, if it does the same each time.
 const CONFIRMATIONS: u32 = 3;
-/// How often a rate is tried until the generator counts as giving out there: once may be chance.
-const VOID_TRIALS: u32 = 2;
 /// How often an end is tried at most, void trials included.
 const TRIALS_OF_END_MAX: u32 = 2 * CONFIRMATIONS;
 /// A search that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
+
 /// Where a search begins, and below what it does not go, in sessions per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
@@ -89,124 +90,61 @@ pub fn search(
     trial: &mut dyn FnMut(f64) -> Result<Option<Outcome>, String>,
     seen: &mut dyn FnMut(&Trial),
 ) -> Result<Limit, String> {
-    let mut search = Search { conditions, rate_min: rates.min, trials: Vec::new() };
-    let mut rate = Some(rates.first.max(rates.min));
-    while let Some(next) = rate.filter(|_| search.trials.len() < TRIALS_MAX) {
-        let Some(outcome) = trial(next)? else { return Ok(search.limit(true)) };
-        seen(search.add(next, &outcome));
-        rate = search.next_rate();
+    let rules = Rules {
+        first: rates.first,
+        min: rates.min,
+        growth: 2.0,
+        gap: GAP,
+        lead: CONFIRMATIONS,
+        end_trials_max: TRIALS_OF_END_MAX,
+        first_again: false,
+    };
+    let mut search = Search { conditions, bracket: Bracket::new(rules), trials: Vec::new() };
+    while let Some(rate) = search.bracket.next_rate().filter(|_| search.trials.len() < TRIALS_MAX) {
+        let Some(outcome) = trial(rate)? else { return Ok(search.limit(true)) };
+        seen(search.add(rate, &outcome));
     }
     Ok(search.limit(false))
 }
 
 struct Search<'a> {
     conditions: &'a Conditions,
-    rate_min: f64,
+    bracket: Bracket,
     trials: Vec<Trial>,
 }
 
 impl Search<'_> {
-    /// Where to look next; none once it is known. Also after an end has not stood its test.
-    fn next_rate(&self) -> Option<f64> {
-        if let Some(doubtful) = self.trials.last().filter(|last| self.is_doubtful(last.rate)) {
-            return Some(doubtful.rate);
-        }
-        let Some(low) = self.highest_held() else {
-            let lowest = self.trials.iter().map(|trial| trial.rate).reduce(f64::min)?;
-            return (lowest / 2.0 >= self.rate_min).then_some(lowest / 2.0);
-        };
-        let broken = self.lowest_broken();
-        match [broken, self.gave_out()].into_iter().flatten().reduce(f64::min) {
-            None => Some(low * 2.0),
-            Some(high) if high > low * (1.0 + GAP) => Some((low * high).sqrt()),
-            Some(_) => {
-                let mut ends = [Some(low), broken].into_iter().flatten();
-                ends.find(|rate| self.is_unsure(*rate))
-            }
-        }
-    }
-
-    /// Whether a rate has been void, but not yet often enough for that to say anything.
-    fn is_doubtful(&self, rate: f64) -> bool {
-        self.rung(rate).trials == 0 && self.trials_at(rate) < VOID_TRIALS
-    }
-
-    /// Whether an end is to be tried again.
-    fn is_unsure(&self, rate: f64) -> bool {
-        self.rung(rate).trials < CONFIRMATIONS && self.trials_at(rate) < TRIALS_OF_END_MAX
-    }
-
-    /// How many trials of a rate there were, void ones included.
-    fn trials_at(&self, rate: f64) -> u32 {
-        self.trials.iter().filter(|trial| trial.rate == rate).count() as u32
-    }
-
     fn add(&mut self, rate: f64, outcome: &Outcome) -> &Trial {
-        self.trials.push(Trial {
+        let trial = Trial {
             rate,
             replies_per_s: outcome.throughput(),
             p99_us: outcome.measures.times.corrected.value_at_quantile(0.99),
             served_share: outcome.served_share().min(outcome.kept_up_share()),
             violations: self.conditions.violations(outcome),
             void: outcome.void.clone(),
-        });
+        };
+        let judged = match (trial.void.is_empty(), trial.violations.is_empty()) {
+            (false, _) => Judged::Void,
+            (true, true) => Judged::Held,
+            (true, false) => Judged::Broke,
+        };
+        self.bracket.add(rate, judged);
+        self.trials.push(trial);
         &self.trials[self.trials.len() - 1]
     }
 
     fn rung(&self, rate: f64) -> Rung {
-        rung(&self.trials, rate)
-    }
-
-    /// The highest rate that held in most of its trials, with none below that did not.
-    fn highest_held(&self) -> Option<f64> {
-        let broken = self.lowest_broken().unwrap_or(f64::INFINITY);
-        let rates = self.judged().map(|trial| trial.rate);
-        rates.filter(|rate| *rate < broken && self.rung(*rate).holds()).reduce(f64::max)
-    }
-
-    fn lowest_broken(&self) -> Option<f64> {
-        let rates = self.judged().map(|trial| trial.rate);
-        rates.filter(|rate| !self.rung(*rate).holds()).reduce(f64::min)
-    }
-
-    /// Trials that say something about the server.
-    fn judged(&self) -> impl Iterator<Item = &Trial> {
-        self.trials.iter().filter(|trial| trial.void.is_empty())
-    }
-
-    /// The lowest rate, above what held and below what broke, that was void whenever tried.
-    fn gave_out(&self) -> Option<f64> {
-        let low = self.highest_held().unwrap_or(0.0);
-        let high = self.lowest_broken().unwrap_or(f64::INFINITY);
-        let rates = self.trials.iter().map(|trial| trial.rate);
-        let between = rates.filter(|rate| low < *rate && *rate < high);
-        let is_void = |rate: &f64| self.rung(*rate).trials == 0 && !self.is_doubtful(*rate);
-        between.filter(is_void).reduce(f64::min)
+        let same = |trial: &&Trial| trial.rate == rate && trial.void.is_empty();
+        let sum: f64 = self.trials.iter().filter(same).map(|trial| trial.replies_per_s).sum();
+        let Tally { held, trials } = self.bracket.tally(rate);
+        Rung { rate, replies_per_s: sum / f64::from(trials.max(1)), held, trials }
     }
 
     fn limit(self, interrupted: bool) -> Limit {
-        let held = self.highest_held().map(|rate| self.rung(rate));
-        let broke = self.lowest_broken().map(|rate| self.rung(rate));
-        Limit { held, broke, gave_out: self.gave_out(), interrupted, trials: self.trials }
-    }
-}
-
-/// The trials at exactly that rate.
-fn rung(trials: &[Trial], rate: f64) -> Rung {
-    let same = |trial: &&Trial| trial.rate == rate && trial.void.is_empty();
-    let (mut held, mut count, mut sum) = (0, 0, 0.0);
-    for trial in trials.iter().filter(same) {
-        held += u32::from(trial.violations.is_empty());
-        count += 1;
-        sum += trial.replies_per_s;
-    }
-    Rung { rate, replies_per_s: sum / f64::from(count.max(1)), held, trials: count }
-}
-
-impl Rung {
-    /// Whether most trials held.
-    fn holds(&self) -> bool {
-        2 * self.held > self.trials
+        let held = self.bracket.highest_held().map(|rate| self.rung(rate));
+        let broke = self.bracket.lowest_broken().map(|rate| self.rung(rate));
+        let gave_out = self.bracket.gave_out();
+        Limit { held, broke, gave_out, interrupted, trials: self.trials }
     }
 }
 

@@ -6,16 +6,28 @@
 
 #![forbid(unsafe_code)]
 
+mod anytime;
+mod beta;
 mod bootstrap;
 mod chi_square;
+mod equivalence;
 mod gamma;
+mod holm;
 mod kolmogorov_smirnov;
 mod quantile;
 mod random;
+mod student;
+mod warm_up;
 
+pub use anytime::anytime_interval;
+pub use beta::regularised_beta;
 pub use bootstrap::{Estimate, Interval, bootstrap_median, paired_ratio};
 pub use chi_square::{ChiSquare, chi_square_p_value, chi_square_test};
+pub use equivalence::{Verdict, equivalence_p_value, log_ratios, ratio_of_logs, verdict};
 pub use gamma::{regularised_gamma, regularised_gamma_above};
+pub use holm::holm;
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use quantile::{median, quantile};
 pub use random::Generator;
+pub use student::{Mean, Welch, student_above, student_quantile, welch_test};
+pub use warm_up::warm_up_end;

@@ -9,7 +9,7 @@ mod folder;
 pub use folder::{Folder, Opened};
 
 use crate::template::Values;
-use load::outcome::Outcome;
+use load::outcome::{Outcome, file_kind_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -213,6 +213,8 @@ pub struct Figures {
     pub times_us: BTreeMap<String, f64>,
     /// How far apart the timeouts of kinds of file lie, in percentage points.
     pub spread_points: Option<f64>,
+    /// Requests issued and good replies by kind of file, those kinds that were asked for.
+    pub served_by_kind: BTreeMap<String, (u64, u64)>,
     /// How late the generator itself was at the 99th percentile, in microseconds.
     pub lag_p99_us: f64,
     /// Processor time of the generator, microseconds a request served.
@@ -239,10 +241,16 @@ impl Figures {
             errors: errors.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
             times_us: quantiles(&times.corrected),
             spread_points: outcome.fairness_spread().map(|spread| spread.points),
+            served_by_kind: served_by_kind(outcome),
             lag_p99_us: times.lag.value_at_quantile(0.99) as f64,
             client_cpu_us_per_request: (user_us + system_us) as f64 / served,
         }
     }
+}
+
+fn served_by_kind(outcome: &Outcome) -> BTreeMap<String, (u64, u64)> {
+    let rows = outcome.measures.files.iter().enumerate().filter(|(_, row)| row.requests > 0);
+    rows.map(|(kind, row)| (file_kind_name(kind), (row.requests, row.replies))).collect()
 }
 
 fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {

@@ -36,24 +36,45 @@ pub struct Violation {
     pub excess: f64,
 }
 
+/// What is held against the conditions, wherever it comes from.
+pub struct Kept<'a> {
+    /// Replies, of what was due, and in time to keep up.
+    pub served_share: f64,
+    /// Failed requests, of those issued.
+    pub error_share: f64,
+    /// How differently kinds of file fared; none if too few were asked for.
+    pub spread: Option<f64>,
+    /// The quantile of corrected times, in microseconds; none if there are no times.
+    pub quantile_us: &'a dyn Fn(f64) -> Option<u64>,
+}
+
 impl Conditions {
     /// Those that `outcome` breaks, the worst first.
     #[must_use]
     pub fn violations(&self, outcome: &Outcome) -> Vec<Violation> {
+        let times = &outcome.measures.times.corrected;
+        self.broken(&Kept {
+            served_share: outcome.served_share().min(outcome.kept_up_share()),
+            error_share: outcome.error_share(),
+            spread: outcome.fairness_spread().map(|spread| spread.points / 100.0),
+            quantile_us: &|quantile| Some(times.value_at_quantile(quantile)),
+        })
+    }
+
+    /// Those that `kept` breaks, the worst first.
+    #[must_use]
+    pub fn broken(&self, kept: &Kept<'_>) -> Vec<Violation> {
         let mut violations: Vec<Violation> = [
-            self.served(outcome),
-            at_most("errors", outcome.error_share(), self.errors_max),
-            outcome
-                .fairness_spread()
-                .and_then(|spread| at_most("spread", spread.points / 100.0, self.spread_max)),
+            self.served(kept.served_share),
+            at_most("errors", kept.error_share, self.errors_max),
+            kept.spread.and_then(|spread| at_most("spread", spread, self.spread_max)),
         ]
         .into_iter()
         .flatten()
         .collect();
-        let times = &outcome.measures.times.corrected;
         for &(quantile, bound_us) in &self.quantiles {
-            let found_us = times.value_at_quantile(quantile);
-            if found_us > bound_us {
+            let found_us = (kept.quantile_us)(quantile);
+            if let Some(found_us) = found_us.filter(|found_us| *found_us > bound_us) {
                 violations.push(Violation {
                     condition: quantile_condition(quantile, bound_us),
                     found: Duration(found_us).to_string(),
@@ -65,8 +86,7 @@ impl Conditions {
         violations
     }
 
-    fn served(&self, outcome: &Outcome) -> Option<Violation> {
-        let share = outcome.served_share().min(outcome.kept_up_share());
+    fn served(&self, share: f64) -> Option<Violation> {
         (share < self.served_min).then(|| Violation {
             condition: format!("served={}", percent(self.served_min)),
             found: percent(share),

@@ -1,5 +1,6 @@
 //! The search against servers that are formulas.
 
+use super::bracket::VOID_TRIALS;
 use super::*;
 use crate::measures::Measures;
 use crate::outcome::Setting;

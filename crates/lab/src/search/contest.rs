@@ -1,0 +1,331 @@
+//! Candidates measured against each other in blocks.
+//!
+//! In a block every candidate's limit is found once, and the runs of all of them alternate, in a
+//! new random order: what slows the machine for a while slows all of them. So the estimates of a
+//! block are pairs, and two candidates are compared by their ratios. Who takes part in which
+//! block, and when there are enough of them, is decided in `tune`.
+
+use super::mat::{Climb, Found, Hunt};
+use super::{Candidate, Measure, ServedByKind, Stop, least_served};
+use crate::record::Figures;
+use load::find_limit::{Conditions, Judged, Rules};
+use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
+use std::collections::BTreeMap;
+
+/// A limit is not sought further below what was expected.
+const DEPTH: f64 = 32.0;
+
+/// What is known of a candidate.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Its estimated limit in each block it took part in, requests a second.
+    pub estimates_per_s: BTreeMap<u32, f64>,
+    /// Why it can no longer win.
+    pub out: Option<String>,
+    /// In some block the generator, not the server, was the limit.
+    pub generator_bound: bool,
+    /// Runs, void ones included.
+    pub runs: u32,
+    served_by_kind: ServedByKind,
+}
+
+/// How far it is, after each run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress<'a> {
+    /// What is being done.
+    pub stage: &'a str,
+    /// Runs so far, void ones included.
+    pub runs: u32,
+    /// Void ones.
+    pub void_runs: u32,
+    /// Seconds that these are reckoned to have taken.
+    pub spent_s: f64,
+    /// The candidate of the last run.
+    pub candidate: &'a str,
+    /// The rate of the last run.
+    pub rate: f64,
+    /// What it said.
+    pub judged: Judged,
+    /// The best candidate so far and its estimated limit.
+    pub best: Option<(&'a str, f64)>,
+}
+
+/// The candidates, and what is known of each.
+pub struct Contest<'m> {
+    measure: &'m mut dyn Measure,
+    watch: &'m mut dyn FnMut(&Progress<'_>),
+    /// What must hold.
+    conditions: Conditions,
+    /// How closely a limit is found, relative.
+    gap: f64,
+    /// Seconds that a run is reckoned to take, the server's start included.
+    run_s: f64,
+    seed: u64,
+    candidates: Vec<Candidate>,
+    standings: Vec<Standing>,
+    blocks: u32,
+    runs: u32,
+    void_runs: u32,
+}
+
+impl<'m> Contest<'m> {
+    /// Without candidates.
+    pub fn new(
+        measure: &'m mut dyn Measure,
+        watch: &'m mut dyn FnMut(&Progress<'_>),
+        conditions: Conditions,
+        (gap, run_s, seed): (f64, f64, u64),
+    ) -> Self {
+        Self {
+            measure,
+            watch,
+            conditions,
+            gap,
+            run_s,
+            seed,
+            candidates: Vec::new(),
+            standings: Vec::new(),
+            blocks: 0,
+            runs: 0,
+            void_runs: 0,
+        }
+    }
+
+    /// Adds a candidate; its number counts from 0.
+    pub fn add(&mut self, candidate: Candidate) -> usize {
+        self.candidates.push(candidate);
+        self.standings.push(Standing::default());
+        self.candidates.len() - 1
+    }
+
+    /// All candidates.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// What is known of each.
+    pub fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// Blocks so far.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Runs so far, and how many of them were void.
+    pub fn runs(&self) -> (u32, u32) {
+        (self.runs, self.void_runs)
+    }
+
+    /// Seconds that the runs so far are reckoned to have taken. Not what the clock says: a search
+    /// that is resumed must decide as it did before.
+    pub fn spent_s(&self) -> f64 {
+        f64::from(self.runs) * self.run_s
+    }
+
+    /// Finds the limits of all of `field` once, beginning near where they are expected: at their
+    /// own estimates so far, else at `level_per_s`.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    pub fn block(&mut self, field: &[usize], level_per_s: f64, stage: &str) -> Result<(), Stop> {
+        self.blocks += 1;
+        let mut generator = Generator::new(self.seed ^ u64::from(self.blocks));
+        let mut climbs: Vec<(usize, Climb)> = Vec::new();
+        for &candidate in field {
+            let level = self.mean_per_s(candidate).unwrap_or(level_per_s);
+            let rules = self.rules(level, &mut generator);
+            climbs.push((candidate, self.climb(rules, stage, generator.next_u64())));
+        }
+        let mut is_at_work = true;
+        while is_at_work {
+            is_at_work = false;
+            generator.shuffle(&mut climbs);
+            for (candidate, climb) in &mut climbs {
+                is_at_work |= self.step(*candidate, climb, stage)?;
+            }
+        }
+        climbs.sort_by_key(|(candidate, _)| *candidate);
+        climbs.iter().try_for_each(|(candidate, climb)| self.note(*candidate, &climb.found()))
+    }
+
+    /// Finds the limit of one candidate from far away.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    pub fn scout(&mut self, candidate: usize, first: f64, stage: &str) -> Result<Found, Stop> {
+        self.blocks += 1;
+        let rules = Rules { min: 1.0, growth: 2.0, gap: 0.1, ..self.rules_from(first) };
+        let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
+        let mut climb = self.climb(rules, stage, seed);
+        while self.step(candidate, &mut climb, stage)? {}
+        let found = climb.found();
+        self.measure.found(&self.candidates[candidate], &found)?;
+        Ok(found)
+    }
+
+    /// Decides with confidence which rate a candidate bears, from where it is expected.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    pub fn confirm(&mut self, candidate: usize, lead: u32, stage: &str) -> Result<Found, Stop> {
+        self.blocks += 1;
+        let first = self.mean_per_s(candidate).unwrap_or(1.0) / (1.0 + self.gap);
+        let rules = Rules { lead, end_trials_max: 3 * lead, ..self.rules_from(first) };
+        let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
+        let mut climb = self.climb(rules, stage, seed);
+        while self.step(candidate, &mut climb, stage)? {}
+        let found = climb.found();
+        self.measure.found(&self.candidates[candidate], &found)?;
+        Ok(found)
+    }
+
+    /// Looks once more at whether a candidate drops a kind of file, after further runs; if so it is
+    /// out.
+    pub fn is_fair(&mut self, candidate: usize) -> bool {
+        let standing = &mut self.standings[candidate];
+        if standing.out.is_none() {
+            standing.out = standing.unfairness(self.conditions.spread_max);
+        }
+        standing.out.is_none()
+    }
+
+    /// Those of `field` that can still win, the best first: by the geometric means of their
+    /// estimates in the blocks from `from_block` on in which all of them took part.
+    pub fn ranking(&self, field: &[usize], from_block: u32) -> Vec<usize> {
+        let mut ranked: Vec<usize> =
+            field.iter().copied().filter(|&one| self.standings[one].out.is_none()).collect();
+        let common = self.common_blocks(&ranked, from_block);
+        let score = |one: usize| {
+            let estimates = &self.standings[one].estimates_per_s;
+            common.iter().map(|block| estimates[block].ln()).sum::<f64>()
+        };
+        ranked.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+        ranked
+    }
+
+    /// By what factor `a` bears more than `b`, with that confidence however often one looks, from
+    /// the blocks from `from_block` on.
+    pub fn ratio(&self, a: usize, b: usize, from_block: u32, confidence: f64) -> Interval {
+        let logs = self.log_ratios(a, b, from_block);
+        ratio_of_logs(anytime_interval(&logs, confidence))
+    }
+
+    /// The logarithms of the ratios of two candidates, block by block.
+    pub fn log_ratios(&self, a: usize, b: usize, from_block: u32) -> Vec<f64> {
+        let (of_a, of_b) = (&self.standings[a].estimates_per_s, &self.standings[b].estimates_per_s);
+        let blocks = self.common_blocks(&[a, b], from_block);
+        blocks.iter().map(|block| (of_a[block] / of_b[block]).ln()).collect()
+    }
+
+    /// The geometric mean of a candidate's estimates.
+    pub fn mean_per_s(&self, candidate: usize) -> Option<f64> {
+        let estimates = &self.standings[candidate].estimates_per_s;
+        let sum: f64 = estimates.values().map(|estimate| estimate.ln()).sum();
+        (!estimates.is_empty()).then(|| (sum / estimates.len() as f64).exp())
+    }
+
+    fn common_blocks(&self, field: &[usize], from_block: u32) -> Vec<u32> {
+        let blocks = from_block..=self.blocks;
+        let took_part = |block: &u32| {
+            field.iter().all(|&one| self.standings[one].estimates_per_s.contains_key(block))
+        };
+        blocks.filter(took_part).collect()
+    }
+
+    /// One run of a climb; false once it is at its end.
+    fn step(&mut self, candidate: usize, climb: &mut Climb, stage: &str) -> Result<bool, Stop> {
+        let Some(asked) = climb.next() else { return Ok(false) };
+        let seen = self.measure.measure(&self.candidates[candidate], &asked)?;
+        let judged = climb.learn(asked.rate, &seen);
+        self.runs += 1;
+        self.void_runs += u32::from(judged == Judged::Void);
+        self.standings[candidate].runs += 1;
+        if let (Judged::Held, Some(figures)) = (judged, &seen.figures) {
+            self.standings[candidate].pool(figures);
+        }
+        let (best, spent_s) = (self.best(), self.spent_s());
+        (self.watch)(&Progress {
+            stage,
+            runs: self.runs,
+            void_runs: self.void_runs,
+            spent_s,
+            candidate: &self.candidates[candidate].name,
+            rate: asked.rate,
+            judged,
+            best: best.map(|(one, limit)| (&*self.candidates[one].name, limit)),
+        });
+        Ok(true)
+    }
+
+    /// The candidate with the highest mean of those with the most blocks: they were kept because
+    /// they were the best.
+    fn best(&self) -> Option<(usize, f64)> {
+        let able = (0..self.candidates.len()).filter(|&one| self.standings[one].out.is_none());
+        let known = able.filter_map(|one| Some((one, self.mean_per_s(one)?)));
+        let blocks = |one: usize| self.standings[one].estimates_per_s.len();
+        known.max_by(|a, b| (blocks(a.0), a.1).partial_cmp(&(blocks(b.0), b.1)).expect("numbers"))
+    }
+
+    fn note(&mut self, candidate: usize, found: &Found) -> Result<(), Stop> {
+        let spread_max = self.conditions.spread_max;
+        let standing = &mut self.standings[candidate];
+        standing.generator_bound |= found.generator_bound;
+        if let Some(estimate) = found.estimate_per_s() {
+            standing.estimates_per_s.insert(found.block, estimate);
+        } else if let Some(why) = &found.failed {
+            standing.out = Some(why.clone());
+        } else if standing.estimates_per_s.is_empty() {
+            let broken = found.broken.first().map_or("all runs were void", String::as_str);
+            standing.out = Some(format!("no rate holds: {broken}"));
+        }
+        if standing.out.is_none() {
+            standing.out = standing.unfairness(spread_max);
+        }
+        self.measure.found(&self.candidates[candidate], found)
+    }
+
+    fn climb(&self, rules: Rules, stage: &str, seed: u64) -> Climb {
+        let conditions = self.conditions.clone();
+        Climb::new(Hunt { rules, conditions, purpose: stage.to_owned(), block: self.blocks, seed })
+    }
+
+    /// Begins a little below the level, by a random part of the gap: where all candidates were
+    /// tried at the same rates, those that are nearly alike would look the same.
+    fn rules(&self, level_per_s: f64, generator: &mut Generator) -> Rules {
+        let gap = 1.0 + self.gap;
+        self.rules_from(level_per_s / gap * gap.powf(generator.unit() - 0.5))
+    }
+
+    fn rules_from(&self, first: f64) -> Rules {
+        Rules {
+            first,
+            min: (first / DEPTH).max(1.0),
+            growth: (1.0 + self.gap) * (1.0 + self.gap),
+            gap: self.gap,
+            lead: 1,
+            end_trials_max: 1,
+            first_again: true,
+        }
+    }
+}
+
+impl Standing {
+    /// In a short run few files of a rare kind are asked for; in all that held there are enough.
+    fn pool(&mut self, figures: &Figures) {
+        for (kind, (requests, replies)) in &figures.served_by_kind {
+            let sum = self.served_by_kind.entry(kind.clone()).or_default();
+            *sum = (sum.0 + requests, sum.1 + replies);
+        }
+    }
+
+    /// Whether a kind of file was dropped in the runs that held.
+    fn unfairness(&self, spread_max: f64) -> Option<String> {
+        let (kind, behind) = least_served(&self.served_by_kind)?;
+        let points = behind * 100.0;
+        (behind > spread_max).then(|| {
+            format!("unfair: {kind} is served {points:.1} percentage points less than all")
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Searching: the highest rate that a server bears (`mat`), and the configuration that bears the
+//! most (`grid`, `contest`, `tune`).
+//!
+//! Nothing here starts or measures a server: that is a [`Measure`]'s business, which may be a
+//! simulation. Given the same seed and the same answers, a search asks the same questions; so one
+//! that was broken off is resumed by answering again what was answered before ([`Recorder`]).
+
+mod contest;
+mod grid;
+mod mat;
+mod recorder;
+#[cfg(test)]
+mod simulated;
+mod tune;
+
+pub use contest::{Contest, Progress, Standing};
+pub use grid::{Dimension, Grid};
+pub use mat::{Climb, Found, Hunt, lead_for, mat};
+pub use recorder::{Context, Live, Measured, Recorder};
+pub use tune::{Method, Plan, Rival, Tuned, tune};
+
+use crate::record::Figures;
+use crate::template::Values;
+use load::find_limit::{Conditions, Judged, Kept, Violation};
+
+/// A kind of file says something about fairness once it was asked for so often.
+const KIND_REQUESTS_MIN: u64 = 100;
+
+/// The quantiles that [`Figures`] have, by name: others cannot be a condition here.
+const QUANTILES: [(f64, &str); 5] =
+    [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9")];
+
+/// A configuration that might be the best.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidate {
+    /// What reports call it.
+    pub name: String,
+    /// All its knobs.
+    pub knobs: Values,
+}
+
+/// One run that a search wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// Requests a second.
+    pub rate: f64,
+    /// Which search it is for.
+    pub purpose: String,
+    /// Which block: candidates in the same block are measured alternately.
+    pub block: u32,
+    /// How often this rate had been void before, in this search.
+    pub attempt: u32,
+    /// Seeds the arrivals.
+    pub seed: u64,
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// What clients saw; none if there was no load: the server did not start.
+    pub figures: Option<Figures>,
+    /// Why it says nothing, if so.
+    pub void: Vec<String>,
+}
+
+/// Why a search ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody wanted it.
+    Interrupted,
+    /// It cannot go on, and why.
+    Failed(String),
+}
+
+/// What a search measures with.
+pub trait Measure {
+    /// Makes one run of a candidate.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop>;
+
+    /// Hears what a search of a candidate's limit has found.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    fn found(&mut self, _candidate: &Candidate, _found: &Found) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+/// Whether a run held, and the conditions that it broke.
+pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
+    let Some(figures) = seen.figures.as_ref().filter(|_| seen.void.is_empty()) else {
+        return (Judged::Void, Vec::new());
+    };
+    let violations = violations(conditions, figures);
+    (if violations.is_empty() { Judged::Held } else { Judged::Broke }, violations)
+}
+
+/// The conditions that a run broke, the worst first. Its spread is the larger of two: how far
+/// apart the timeouts of kinds of file lie, and how far behind the rest the worst served kind is.
+pub fn violations(conditions: &Conditions, figures: &Figures) -> Vec<Violation> {
+    let behind = least_served(&figures.served_by_kind).map(|(_, behind)| behind);
+    let timeouts = figures.spread_points.map(|points| points / 100.0);
+    conditions.broken(&Kept {
+        served_share: figures.served_share.min(figures.kept_up_share),
+        error_share: figures.error_share,
+        spread: behind.into_iter().chain(timeouts).reduce(f64::max),
+        quantile_us: &|quantile| {
+            figures.times_us.get(quantile_name(quantile)?).map(|time| *time as u64)
+        },
+    })
+}
+
+/// Whether all conditions can be judged from [`Figures`].
+///
+/// # Errors
+/// Which cannot.
+pub fn check_conditions(conditions: &Conditions) -> Result<(), String> {
+    let unknown =
+        conditions.quantiles.iter().find(|(quantile, _)| quantile_name(*quantile).is_none());
+    match unknown {
+        None => Ok(()),
+        Some((quantile, _)) => {
+            let names = QUANTILES.map(|(_, name)| name).join(", ");
+            Err(format!("p{}: of the percentiles a run keeps {names}", quantile * 100.0))
+        }
+    }
+}
+
+fn quantile_name(quantile: f64) -> Option<&'static str> {
+    QUANTILES.iter().find(|(known, _)| (known - quantile).abs() < 1e-9).map(|(_, name)| *name)
+}
+
+/// Requests issued and good replies, by kind of file.
+type ServedByKind = std::collections::BTreeMap<String, (u64, u64)>;
+
+/// The kind of file that fared worst of those that were asked for often, and by how much its
+/// served share lies below that of all.
+fn least_served(kinds: &ServedByKind) -> Option<(&str, f64)> {
+    let (requests, replies) =
+        kinds.values().fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1));
+    let share = |requests: u64, replies: u64| replies as f64 / requests.max(1) as f64;
+    let all = share(requests, replies);
+    let common = kinds.iter().filter(|(_, kind)| kind.0 >= KIND_REQUESTS_MIN);
+    let behind = common.map(|(name, kind)| (name.as_str(), all - share(kind.0, kind.1)));
+    behind.max_by(|a, b| a.1.total_cmp(&b.1))
+}

@@ -1,0 +1,256 @@
+//! Writes down what a search measures, and answers again what was answered before.
+//!
+//! A search that was broken off is begun anew over the runs of its folder: as long as there are
+//! some, they are the answers; then it goes on measuring. Nothing else of its state is kept. If a
+//! question differs from the one on record, options or program have changed, and it ends.
+
+use super::{Asked, Candidate, Found, Measure, Seen, Stop};
+use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Rates are the same if they differ by less than this part: their text may have been rounded.
+const ROUNDING: f64 = 1e-9;
+
+/// What is measured in truth.
+pub trait Live {
+    /// Makes one run.
+    ///
+    /// # Errors
+    /// When the search is to end.
+    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop>;
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// What clients saw; none if there was no load.
+    pub figures: Option<Figures>,
+    /// Why it says nothing, if so.
+    pub void: Vec<String>,
+    /// What was observed beside it.
+    pub observed: BTreeMap<String, f64>,
+    /// What could not be observed.
+    pub not_available: Vec<String>,
+    /// When its window began, in microseconds since 1970.
+    pub started_unix_us: u64,
+    /// The whole outcome.
+    pub outcome_json: Option<String>,
+}
+
+/// What is the same for all runs.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The server's name.
+    pub server: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The domain's name.
+    pub domain: String,
+    /// Seconds of load before the window.
+    pub warm_up_s: f64,
+    /// Seconds of the window.
+    pub window_s: f64,
+}
+
+/// Measures with `live`, unless the folder knows the answer.
+pub struct Recorder<'f, L> {
+    folder: &'f Folder,
+    context: Context,
+    live: L,
+    past: VecDeque<Run>,
+    searches: VecDeque<Search>,
+    number: u64,
+}
+
+impl<'f, L: Live> Recorder<'f, L> {
+    /// Goes on with what the folder holds.
+    pub fn new(folder: &'f Folder, opened: &Opened, context: Context, live: L) -> Self {
+        let past: VecDeque<Run> = opened.runs.iter().cloned().collect();
+        let searches = opened.searches.iter().cloned().collect();
+        Self { folder, context, live, past, searches, number: 0 }
+    }
+
+    /// Whether what comes next is known already.
+    pub fn is_replaying(&self) -> bool {
+        !self.past.is_empty()
+    }
+
+    fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Seen, Stop> {
+        let is_same = run.point.setting == point.setting
+            && run.point.knobs == point.knobs
+            && (run.purpose.as_str(), run.block) == (asked.purpose.as_str(), asked.block)
+            && rate_of(run.point.offered).is_some_and(|rate| is_near(rate, asked.rate));
+        if is_same {
+            return Ok(Seen { figures: run.figures, void: run.void });
+        }
+        let (number, path) = (run.number, self.folder.path().display());
+        Err(Stop::Failed(format!(
+            "{path}: run {number} is of `{}`, where `{}` would be measured now: resume with the \
+             options and the program that began it, or choose another folder",
+            run.point.setting, point.setting
+        )))
+    }
+
+    fn record(&mut self, candidate: &Candidate, point: Point, asked: &Asked) -> Result<Seen, Stop> {
+        let measured = self.live.run(candidate, asked)?;
+        let run = Run {
+            number: self.number,
+            point,
+            block: asked.block,
+            attempt: asked.attempt,
+            purpose: asked.purpose.clone(),
+            seed: asked.seed,
+            started_unix_us: measured.started_unix_us,
+            warm_up_s: self.context.warm_up_s,
+            window_s: self.context.window_s,
+            void: measured.void,
+            figures: measured.figures,
+            observed: measured.observed,
+            not_available: measured.not_available,
+            outcome_file: String::new(),
+        };
+        let outcome = measured.outcome_json.as_deref();
+        let run = self.folder.add_run(&run, outcome).map_err(Stop::Failed)?;
+        // What is decided upon is what will be read again, to the last digit.
+        let text = serde_json::to_string(&run).expect("it was just written");
+        let run: Run = serde_json::from_str(&text).map_err(|why| Stop::Failed(why.to_string()))?;
+        Ok(Seen { figures: run.figures, void: run.void })
+    }
+}
+
+impl<L: Live> Measure for Recorder<'_, L> {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+        self.number += 1;
+        let point = Point {
+            server: self.context.server.clone(),
+            setting: candidate.name.clone(),
+            knobs: candidate.knobs.clone(),
+            workload: self.context.workload.clone(),
+            domain: self.context.domain.clone(),
+            offered: Offered::RequestsPerS(asked.rate),
+        };
+        match self.past.pop_front() {
+            Some(run) => self.replay(run, &point, asked),
+            None => self.record(candidate, point, asked),
+        }
+    }
+
+    fn found(&mut self, candidate: &Candidate, found: &Found) -> Result<(), Stop> {
+        // One for each search, in their order; a few of the last may not have been written.
+        if self.searches.pop_front().is_some() {
+            return Ok(());
+        }
+        let search = Search {
+            purpose: format!("{} {}", found.purpose, found.block),
+            server: self.context.server.clone(),
+            setting: candidate.name.clone(),
+            workload: self.context.workload.clone(),
+            domain: self.context.domain.clone(),
+            conditions: found.conditions.clone(),
+            held_per_s: found.held_per_s.unwrap_or(0.0),
+            broke_per_s: found.broke_per_s,
+            broken: found.broken.clone(),
+            throughputs_per_s: found.throughputs_per_s.clone(),
+            generator_bound: found.generator_bound,
+        };
+        self.folder.add_search(&search).map_err(Stop::Failed)
+    }
+}
+
+fn rate_of(offered: Offered) -> Option<f64> {
+    match offered {
+        Offered::RequestsPerS(rate) => Some(rate),
+        Offered::Connections(_) => None,
+    }
+}
+
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= ROUNDING * b.abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::{Simulated, World};
+    use super::super::{Hunt, lead_for, mat};
+    use super::*;
+    use crate::record::Header;
+    use load::find_limit::{Conditions, Rules};
+    use std::path::PathBuf;
+
+    impl Live for Simulated {
+        fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+            let Seen { figures, void } = self.measure(candidate, asked)?;
+            Ok(Measured { figures, void, ..Measured::default() })
+        }
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("recorder-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        path
+    }
+
+    fn hunt() -> Hunt {
+        let rules = Rules {
+            first: 100.0,
+            min: 1.0,
+            growth: 2.0,
+            gap: 0.05,
+            lead: lead_for(0.95),
+            end_trials_max: 9,
+            first_again: false,
+        };
+        let (conditions, purpose) = (Conditions::default(), "mat".to_owned());
+        Hunt { rules, conditions, purpose, block: 1, seed: 3 }
+    }
+
+    /// The noise of a simulated server depends on how many runs it has made, so those that were
+    /// made before the break are made again, unseen.
+    fn noisy(skip: u32) -> Simulated {
+        let mut server = Simulated::new(World::noisy(vec![1000.0], 0.03), 9);
+        for _ in 0..skip {
+            let asked = Asked { rate: 1.0, purpose: String::new(), block: 0, attempt: 0, seed: 0 };
+            server.measure(&Candidate::default(), &asked).expect("it is a formula");
+        }
+        server
+    }
+
+    #[test]
+    fn wherever_it_is_broken_off_the_answer_is_the_same() {
+        let whole = mat(&mut noisy(0), &Candidate::default(), &hunt()).expect("it ends");
+        for runs_max in [1, 4, whole.runs - 1] {
+            let path = scratch("resume");
+            let folder = Folder::create(&path, &Header::default()).expect("a new folder");
+            let mut server = noisy(0);
+            server.runs_max = runs_max;
+            let mut recorder =
+                Recorder::new(&folder, &Opened::default(), Context::default(), server);
+            let stopped = mat(&mut recorder, &Candidate::default(), &hunt());
+            assert_eq!(stopped, Err(Stop::Interrupted));
+            drop(folder);
+            let (folder, opened) = Folder::resume(&path).expect("it is whole");
+            assert_eq!(opened.runs.len() as u32, runs_max);
+            let mut recorder = Recorder::new(&folder, &opened, Context::default(), noisy(runs_max));
+            let resumed = mat(&mut recorder, &Candidate::default(), &hunt());
+            assert_eq!(resumed, Ok(whole.clone()));
+            let opened = Folder::read(&path).expect("it is whole");
+            assert_eq!((opened.runs.len() as u32, opened.searches.len()), (whole.runs, 1));
+            std::fs::remove_dir_all(&path).expect("it is ours");
+        }
+    }
+
+    #[test]
+    fn another_search_does_not_take_these_runs_for_its_own() {
+        let path = scratch("other");
+        let folder = Folder::create(&path, &Header::default()).expect("a new folder");
+        let context = Context::default();
+        let mut recorder = Recorder::new(&folder, &Opened::default(), context, noisy(0));
+        mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
+        let opened = Folder::read(&path).expect("it is whole");
+        let mut recorder = Recorder::new(&folder, &opened, Context::default(), noisy(0));
+        let other = Candidate { name: "b".into(), ..Candidate::default() };
+        let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &hunt()) else { panic!("another") };
+        assert!(why.contains("run 1 is of ``, where `b` would be measured now"), "{why}");
+        std::fs::remove_dir_all(&path).expect("it is ours");
+    }
+}

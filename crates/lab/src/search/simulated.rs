@@ -1,0 +1,112 @@
+//! Servers that are formulas, for the tests: known capacities behind the noise of real machines.
+
+use super::{Asked, Candidate, Measure, Seen, Stop};
+use crate::record::Figures;
+use statistics::Generator;
+use std::collections::BTreeMap;
+
+/// What is true.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    /// Requests a second that each candidate bears, by the number in its name.
+    pub(crate) capacities: Vec<f64>,
+    /// Standard deviation of a run's capacity, relative.
+    pub(crate) noise: f64,
+    /// How far the machine itself drifts up and down, relative, in [`DRIFT_RUNS`].
+    pub(crate) drift: f64,
+    /// Share of the runs in which something else takes half of the machine.
+    pub(crate) stalls: f64,
+    /// The generator cannot keep up above this rate.
+    pub(crate) generator: f64,
+    /// Candidates that bear twice as much by dropping a fifth of the large files.
+    pub(crate) unfair: Vec<usize>,
+    /// Candidates that do not start.
+    pub(crate) broken: Vec<usize>,
+    /// Seconds of a window.
+    pub(crate) window_s: f64,
+}
+
+/// Runs after which the drift is back where it was.
+const DRIFT_RUNS: f64 = 300.0;
+
+impl World {
+    /// Without any noise.
+    pub(crate) fn quiet(capacities: Vec<f64>) -> Self {
+        Self { capacities, generator: f64::INFINITY, window_s: 5.0, ..Self::default() }
+    }
+
+    /// As on a virtual machine with neighbours.
+    pub(crate) fn noisy(capacities: Vec<f64>, noise: f64) -> Self {
+        Self { noise, drift: 0.1, stalls: 0.02, ..Self::quiet(capacities) }
+    }
+}
+
+/// Measures a [`World`].
+pub(crate) struct Simulated {
+    pub(crate) world: World,
+    generator: Generator,
+    /// Runs made.
+    pub(crate) runs: u32,
+    /// Runs after which somebody presses Ctrl-C.
+    pub(crate) runs_max: u32,
+}
+
+impl Simulated {
+    pub(crate) fn new(world: World, seed: u64) -> Self {
+        Self { world, generator: Generator::new(seed ^ 0xD1CE), runs: 0, runs_max: u32::MAX }
+    }
+
+    /// The number that a candidate's name ends in; 0 if in none.
+    fn index(candidate: &Candidate) -> usize {
+        let digits = candidate.name.rsplit(|c: char| !c.is_ascii_digit()).next();
+        digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    }
+
+    fn normal(&mut self) -> f64 {
+        let (radius, angle) = (self.generator.unit(), self.generator.unit());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
+    fn capacity(&mut self, index: usize) -> f64 {
+        let drift = (std::f64::consts::TAU * f64::from(self.runs) / DRIFT_RUNS).sin();
+        let mut capacity = self.world.capacities[index] * (self.world.noise * self.normal()).exp();
+        capacity *= 1.0 + self.world.drift * drift;
+        if self.generator.unit() < self.world.stalls {
+            capacity *= 0.5;
+        }
+        if self.world.unfair.contains(&index) { 2.0 * capacity } else { capacity }
+    }
+}
+
+impl Measure for Simulated {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+        if self.runs >= self.runs_max {
+            return Err(Stop::Interrupted);
+        }
+        self.runs += 1;
+        let index = Self::index(candidate);
+        if self.world.broken.contains(&index) {
+            return Ok(Seen { figures: None, void: vec!["it does not start".into()] });
+        }
+        let served = (self.capacity(index) / asked.rate).min(1.0);
+        let unfair = self.world.unfair.contains(&index);
+        let due = (asked.rate * self.world.window_s) as u64;
+        let large = due / 100;
+        let large_served = if unfair { 0.8 } else { served };
+        let replies = |requests: u64, share: f64| (requests, (requests as f64 * share) as u64);
+        let figures = Figures {
+            requests_due: due,
+            offered_per_s: asked.rate,
+            throughput_per_s: asked.rate * served,
+            served_share: if unfair { served * 0.998 } else { served },
+            kept_up_share: 1.0,
+            served_by_kind: BTreeMap::from([
+                ("class0_1".to_owned(), replies(due - large, served)),
+                ("class3_1".to_owned(), replies(large, large_served)),
+            ]),
+            ..Figures::default()
+        };
+        let void = (asked.rate > self.world.generator).then(|| "the generator is late".to_owned());
+        Ok(Seen { figures: Some(figures), void: void.into_iter().collect() })
+    }
+}

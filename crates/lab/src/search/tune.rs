@@ -1,0 +1,380 @@
+//! The search for the best configuration of a server.
+//!
+//! *Halving*: all candidates for one block, the best third of them until they have two, the best
+//! third of those until they have four, down to three candidates (successive halving, Jamieson and
+//! Talwalkar 2016). *Grid*, as in the papers: all candidates for three blocks. Then those that are
+//! left race: blocks of their own until for each pair with the leader the interval of the ratio
+//! says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals hold
+//! at all looks at once). Where the candidates were a sample, the winner's neighbours then
+//! challenge it, one knob at a time.
+//!
+//! The base takes part to the end, so that what tuning gains is known.
+
+use super::contest::{Contest, Standing};
+use super::grid::Grid;
+use super::mat::{Found, lead_for};
+use super::{Candidate, Stop};
+use crate::template::Values;
+use statistics::{Interval, Verdict, verdict};
+
+/// Those who race.
+const FINALISTS: usize = 3;
+/// Of a rung's candidates so many part is kept.
+const KEPT_PART: usize = 3;
+/// Blocks of a grid.
+const GRID_BLOCKS: u32 = 3;
+/// Blocks of a race before anything is decided, and when it ends undecided.
+const RACE_BLOCKS: (u32, u32) = (3, 20);
+/// How often the neighbours of a winner are tried.
+const ROUNDS_MAX: u32 = 5;
+/// Runs that one limit takes, as reckoned in advance.
+const RUNS_PER_LIMIT: f64 = 4.5;
+/// Blocks that a race is reckoned to take.
+const RACE_BLOCKS_RECKONED: f64 = 8.0;
+/// Runs for the first limit, found from far away, and for the last, found with confidence.
+const RUNS_OF_ENDS: f64 = 24.0;
+/// The part of a budget that is left for neighbours, where not all configurations are candidates.
+const PART_FOR_NEIGHBOURS: f64 = 0.25;
+
+/// How candidates are thinned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Every combination, equally often.
+    Grid,
+    /// Few runs for many, many for few.
+    Halving,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How.
+    pub method: Method,
+    /// The configurations there are.
+    pub grid: Grid,
+    /// Configurations that are always candidates.
+    pub wanted: Vec<Values>,
+    /// Seconds that a run is reckoned to take.
+    pub run_s: f64,
+    /// Seconds that all may take; none: as long as it needs.
+    pub budget_s: Option<f64>,
+    /// With which the winner is to be right.
+    pub confidence: f64,
+    /// A difference smaller than this does not matter: 0.02 is 2 %.
+    pub margin: f64,
+    /// Where the first search begins, requests a second.
+    pub first_per_s: f64,
+    /// Seeds every choice.
+    pub seed: u64,
+}
+
+/// One of those the winner raced with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rival {
+    /// Its number among the candidates.
+    pub candidate: usize,
+    /// By what factor the winner bears more.
+    pub ratio: Interval,
+    /// What that says.
+    pub verdict: Verdict,
+}
+
+/// What has been found.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    /// All candidates, the base first.
+    pub candidates: Vec<Candidate>,
+    /// What is known of each.
+    pub standings: Vec<Standing>,
+    /// The winner's number.
+    pub winner: usize,
+    /// Those it raced with last, the best first.
+    pub rivals: Vec<Rival>,
+    /// By what factor it bears more than the base; none if it is the base.
+    pub gain: Option<Interval>,
+    /// What it bears, decided with confidence; none if the budget had run out.
+    pub confirmed: Option<Found>,
+    /// Runs, and how many of them were void.
+    pub runs: (u32, u32),
+    /// Whether the budget ended the search before its confidence did.
+    pub budget_ended: bool,
+}
+
+impl Plan {
+    /// The candidates to begin with: as many as the budget allows.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        match self.method {
+            Method::Grid => self.grid.all(),
+            Method::Halving => self.grid.sample(self.initial(), &self.wanted, self.seed),
+        }
+    }
+
+    /// Seconds that all is reckoned to take, the budget if that is less.
+    pub fn expected_s(&self) -> f64 {
+        let all = self.runs_reckoned(self.candidates().len()) * self.run_s;
+        self.budget_s.map_or(all, |budget| all.min(budget))
+    }
+
+    /// Runs that so many candidates are reckoned to take.
+    pub fn runs_reckoned(&self, candidates: usize) -> f64 {
+        let mut limits = 0.0;
+        let mut left = candidates;
+        match self.method {
+            Method::Grid => limits += left as f64 * f64::from(GRID_BLOCKS),
+            Method::Halving => {
+                for blocks in rungs() {
+                    if left <= FINALISTS {
+                        break;
+                    }
+                    limits += left as f64 * f64::from(blocks);
+                    left = kept(left);
+                }
+            }
+        }
+        limits += candidates.min(FINALISTS + 1) as f64 * RACE_BLOCKS_RECKONED;
+        limits * RUNS_PER_LIMIT + RUNS_OF_ENDS
+    }
+
+    fn initial(&self) -> usize {
+        let size = self.grid.size();
+        let Some(budget_s) = self.budget_s else { return size };
+        let runs = |part: f64| budget_s * part / self.run_s;
+        if self.runs_reckoned(size) <= runs(1.0) {
+            return size;
+        }
+        let least = size.min(FINALISTS + 1);
+        let fitting = |count: &usize| self.runs_reckoned(*count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
+        (least..size).rev().find(fitting).unwrap_or(least)
+    }
+}
+
+/// Blocks of each rung of a halving: 1, 2, 4 and 8 blocks in all, as the field shrinks to a third.
+/// What was measured in the rungs before counts.
+fn rungs() -> impl Iterator<Item = u32> {
+    [1, 1, 2, 4].into_iter().chain(std::iter::repeat(8))
+}
+
+fn kept(field: usize) -> usize {
+    field.div_ceil(KEPT_PART).max(FINALISTS)
+}
+
+/// Finds the best configuration. `contest` has no candidates yet.
+///
+/// # Errors
+/// When the search was broken off, or no candidate bears any rate.
+pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
+    let field: Vec<usize> =
+        plan.candidates().into_iter().map(|candidate| contest.add(candidate)).collect();
+    let mut search = Search { contest, plan, level_per_s: 0.0, budget_ended: false };
+    search.level(&field)?;
+    let finalists = match plan.method {
+        Method::Grid => search.grid(&field)?,
+        Method::Halving => search.halve(&field)?,
+    };
+    let mut race = search.race(&finalists, "race")?;
+    for round in 1..=ROUNDS_MAX {
+        let Some(better) = search.challenge(race.winner, round)? else { break };
+        race = better;
+    }
+    search.tuned(race)
+}
+
+/// The outcome of a race.
+struct Race {
+    winner: usize,
+    rivals: Vec<Rival>,
+}
+
+struct Search<'c, 'm> {
+    contest: &'c mut Contest<'m>,
+    plan: &'c Plan,
+    /// About what the base bears.
+    level_per_s: f64,
+    budget_ended: bool,
+}
+
+impl Search<'_, '_> {
+    /// About what candidates bear: the first that bears anything says so.
+    fn level(&mut self, field: &[usize]) -> Result<(), Stop> {
+        let mut why = String::new();
+        for &candidate in field {
+            let found = self.contest.scout(candidate, self.plan.first_per_s, "level")?;
+            if let Some(level) = found.estimate_per_s() {
+                self.level_per_s = level;
+                return Ok(());
+            }
+            why = found.failed.or(found.broken.first().cloned()).unwrap_or("void".into());
+        }
+        Err(Stop::Failed(format!("no configuration keeps the conditions at any rate: {why}")))
+    }
+
+    fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
+        for block in 0..GRID_BLOCKS {
+            let able = self.able(field);
+            if !self.affords(able.len()) && block > 0 {
+                break;
+            }
+            self.contest.block(&able, self.level_per_s, "grid")?;
+        }
+        self.finalists(field, FINALISTS)
+    }
+
+    fn halve(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
+        let mut field = field.to_vec();
+        for (rung, blocks) in rungs().enumerate() {
+            if field.len() <= FINALISTS + 1 {
+                break;
+            }
+            for _ in 0..blocks {
+                let able = self.able(&field);
+                // Without a first block nothing is known.
+                if rung > 0 && !self.affords(able.len()) {
+                    break;
+                }
+                self.contest.block(&able, self.level_per_s, &format!("rung {}", rung + 1))?;
+            }
+            field = self.finalists(&field, kept(field.len()))?;
+        }
+        Ok(field)
+    }
+
+    /// The best of a field, and the base.
+    fn finalists(&self, field: &[usize], count: usize) -> Result<Vec<usize>, Stop> {
+        let mut best = self.contest.ranking(field, 1);
+        best.truncate(count);
+        if best.is_empty() {
+            let why = self.contest.standings().iter().find_map(|standing| standing.out.clone());
+            let why = why.unwrap_or_default();
+            return Err(Stop::Failed(format!("every configuration is out, the first: {why}")));
+        }
+        if !best.contains(&0) && self.contest.standings()[0].out.is_none() {
+            best.push(0);
+        }
+        Ok(best)
+    }
+
+    /// Blocks until the leader is better than, or tied with, each of the others. Only these blocks
+    /// count: the earlier ones are what the finalists were chosen by.
+    fn race(&mut self, finalists: &[usize], stage: &str) -> Result<Race, Stop> {
+        let from = self.contest.blocks() + 1;
+        let mut racing = self.able(finalists);
+        let mut beaten: Vec<usize> = Vec::new();
+        // The true best is lost only if one of the others is found better than it.
+        let pairs = finalists.len().saturating_sub(1).max(1) as f64;
+        let confidence = 1.0 - (1.0 - self.plan.confidence) / pairs;
+        let mut blocks = 0;
+        while racing.len() > 1 && blocks < RACE_BLOCKS.1 {
+            if blocks > 0 && !self.affords(racing.len()) {
+                self.budget_ended = true;
+                break;
+            }
+            self.contest.block(&racing, self.level_per_s, stage)?;
+            blocks += 1;
+            racing = self.able(&racing);
+            if blocks >= RACE_BLOCKS.0 {
+                let leader = self.leader(&racing, from)?;
+                let (out, left): (Vec<usize>, Vec<usize>) = racing.iter().partition(|&&other| {
+                    self.rival(leader, other, from, confidence).verdict == Verdict::Higher
+                        && other != leader
+                });
+                beaten.extend(out);
+                racing = left;
+                let is_tied = |&&other: &&usize| {
+                    other != leader
+                        && self.rival(leader, other, from, confidence).verdict != Verdict::Tie
+                };
+                if racing.iter().find(is_tied).is_none() {
+                    break;
+                }
+            }
+        }
+        let winner = self.leader(&racing, from)?;
+        let others = self.contest.ranking(&racing, from).into_iter().chain(beaten);
+        let others = others.filter(|&other| other != winner);
+        let rivals = others.map(|other| self.rival(winner, other, from, confidence)).collect();
+        Ok(Race { winner, rivals })
+    }
+
+    fn leader(&self, racing: &[usize], from: u32) -> Result<usize, Stop> {
+        let first = self.contest.ranking(racing, from).first().copied();
+        first.ok_or_else(|| Stop::Failed("every configuration that raced is out".into()))
+    }
+
+    fn rival(&self, winner: usize, candidate: usize, from: u32, confidence: f64) -> Rival {
+        let ratio = self.contest.ratio(winner, candidate, from, confidence);
+        Rival { candidate, ratio, verdict: verdict(ratio, self.plan.margin) }
+    }
+
+    /// The neighbours of the winner that were not measured yet, against it: a block for all, then
+    /// a race of the best two. None once nobody is better or the budget has run out.
+    fn challenge(&mut self, winner: usize, round: u32) -> Result<Option<Race>, Stop> {
+        let known: Vec<Values> =
+            self.contest.candidates().iter().map(|candidate| candidate.knobs.clone()).collect();
+        let centre = self.contest.candidates()[winner].clone();
+        let mut neighbours = self.plan.grid.neighbours(&centre);
+        neighbours.retain(|neighbour| !known.contains(&neighbour.knobs));
+        let race = 3 * f64::from(RACE_BLOCKS.0) as usize;
+        if neighbours.is_empty() || !self.affords(neighbours.len() + 1 + race) {
+            return Ok(None);
+        }
+        let mut field = vec![winner];
+        field.extend(neighbours.into_iter().map(|neighbour| self.contest.add(neighbour)));
+        let from = self.contest.blocks() + 1;
+        self.contest.block(&field, self.level_per_s, &format!("neighbours {round}"))?;
+        let mut challengers = self.contest.ranking(&field, from);
+        challengers.retain(|&one| one != winner);
+        challengers.truncate(2);
+        challengers.push(winner);
+        let race = self.race(&challengers, &format!("challenge {round}"))?;
+        let over = race.rivals.iter().find(|rival| rival.candidate == winner);
+        let is_better = over.is_some_and(|rival| rival.verdict == Verdict::Higher);
+        Ok((race.winner != winner && is_better).then_some(race))
+    }
+
+    fn able(&self, field: &[usize]) -> Vec<usize> {
+        let standings = self.contest.standings();
+        field.iter().copied().filter(|&one| standings[one].out.is_none()).collect()
+    }
+
+    /// Whether there is time for so many limits, and for the last one.
+    fn affords(&self, limits: usize) -> bool {
+        let runs = (limits as f64) * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0;
+        let needed = self.contest.spent_s() + runs * self.plan.run_s;
+        self.plan.budget_s.is_none_or(|budget| needed <= budget)
+    }
+
+    /// Confirms the winner; should the further runs show that it is unfair, the next.
+    fn tuned(&mut self, race: Race) -> Result<Tuned, Stop> {
+        let lead = lead_for(self.plan.confidence);
+        let mut places = race.rivals.iter().map(|rival| rival.candidate);
+        let mut winner = race.winner;
+        let mut confirmed = None;
+        while self.affords(1) {
+            confirmed = Some(self.contest.confirm(winner, lead, "confirmation")?);
+            if self.contest.is_fair(winner) {
+                break;
+            }
+            winner =
+                places.next().ok_or_else(|| Stop::Failed("all finalists are unfair".into()))?;
+            confirmed = None;
+        }
+        let in_race = race.rivals.iter().find(|rival| rival.candidate == 0);
+        let gain = match in_race.filter(|_| winner == race.winner) {
+            Some(rival) => rival.ratio,
+            None => self.contest.ratio(winner, 0, 1, self.plan.confidence),
+        };
+        Ok(Tuned {
+            candidates: self.contest.candidates().to_vec(),
+            standings: self.contest.standings().to_vec(),
+            winner,
+            gain: (winner != 0).then_some(gain),
+            rivals: race.rivals,
+            confirmed,
+            runs: self.contest.runs(),
+            budget_ended: self.budget_ended,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
