@@ -1,4 +1,4 @@
-//! How much disk I/O a file set causes: the share of what is asked for that the page cache can hold.
+//! How much disk I/O a file set causes: what part of what is asked for the page cache can hold.
 //!
 //! A group's memory is bounded so that the page cache gets that share and a small constant amount
 //! is left for the server. A server that needs more takes it from the page cache: that is what the
