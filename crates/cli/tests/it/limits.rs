@@ -4,10 +4,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use testkit::Temporary;
+use testkit::{Temporary, at_a_time, side_by_side};
 
 use crate::machine::skip;
 use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
@@ -18,13 +19,14 @@ const LARGE_LEN: usize = 30_000_000;
 fn site() -> Temporary {
     let directory = Temporary::new();
     directory.file("index.html", "<h1>Rope</h1>");
-    let large: Vec<u8> = (0..LARGE_LEN).map(pattern).collect();
-    directory.file("large.bin", large);
+    directory.file("large.bin", large());
     directory
 }
 
-fn pattern(at: usize) -> u8 {
-    (at % 251) as u8
+/// What is in the large file.
+fn large() -> &'static [u8] {
+    static LARGE: OnceLock<Vec<u8>> = OnceLock::new();
+    LARGE.get_or_init(|| (0..LARGE_LEN).map(|at| (at % 251) as u8).collect())
 }
 
 /// By itself the server takes no more connections than descriptors allow. Told to take more, it
@@ -78,25 +80,27 @@ fn everybody_is_served_in_turn() {
     if os::limits::raise_descriptor_limit().is_ok_and(|limit| limit < CLIENTS as u64 + 100) {
         return skip("2000 clients", "more descriptors: raise ulimit -Hn");
     }
-    for spec in engines::ENGINES {
-        let check = |descriptors: usize, clients: usize| {
-            println!("{} with {descriptors}", spec.name); // shown if one of them waits in vain
-            let answered = survives_a_crowd(descriptors, clients, spec.name, AS_MANY_AS_FIT);
-            let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
-            assert!(all, "{}: {answered} of {clients} with {descriptors}", spec.name);
-        };
-        check(64, 300);
-        check(1024, CLIENTS);
-    }
+    let check = |descriptors: usize, clients: usize, engine: &str| {
+        println!("{engine} with {descriptors}"); // shown if one of them waits in vain
+        let answered = survives_a_crowd(descriptors, clients, engine, AS_MANY_AS_FIT);
+        let all = answered * 100 >= clients * 99; // some meet a worker that is busy closing
+        assert!(all, "{engine}: {answered} of {clients} with {descriptors}");
+    };
+    side_by_side(&names(), |engine| check(64, 300, engine));
+    names().into_iter().for_each(|engine| check(1024, CLIENTS, engine));
+}
+
+fn names() -> Vec<&'static str> {
+    engines::ENGINES.iter().map(|spec| spec.name).collect()
 }
 
 /// In that state a file may not be opened either, so an answer may be 503.
 #[test]
 fn the_limit_of_the_kernel_is_survived() {
-    for spec in engines::ENGINES {
-        let answered = survives_a_crowd(64, 90, spec.name, TOO_MANY);
-        assert!(answered >= 30, "{}: {answered} of 90", spec.name);
-    }
+    side_by_side(&names(), |engine| {
+        let answered = survives_a_crowd(64, 90, engine, TOO_MANY);
+        assert!(answered >= 30, "{engine}: {answered} of 90");
+    });
 }
 
 /// In an engine that consists of processes each has a limit of its own, so that seventy clients do
@@ -104,27 +108,30 @@ fn the_limit_of_the_kernel_is_survived() {
 #[test]
 fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();
-    let is_one_process = |spec: &&engines::EngineSpec| {
+    let is_one_process = |name: &&str| {
+        let spec = engines::find(name).unwrap();
         (spec.plan)(&engines::KnobValues::defaults(spec), 2).processes.is_none()
     };
-    for spec in engines::ENGINES.iter().filter(is_one_process) {
-        let mut server = start(64, &site, spec.name, TOO_MANY);
+    let names: Vec<&str> = names().into_iter().filter(is_one_process).collect();
+    // What each download has on its way is memory of the kernel.
+    at_a_time(2, &names, |engine| {
+        let mut server = start(64, &site, engine, TOO_MANY);
         // Whose helpers open files side by side would refuse some of those who come at once.
-        assert_eq!(server.status("/large.bin"), 200, "{}", spec.name);
+        assert_eq!(server.status("/large.bin"), 200, "{engine}");
         let mut downloads: Vec<Download> = (0..70).map(|_| Download::start(&server)).collect();
         thread::sleep(Duration::from_millis(500)); // until buffers are full
         let open = server.descriptors();
-        assert!(open >= 60, "{}: only {open} descriptors are in use", spec.name);
+        assert!(open >= 60, "{engine}: only {open} descriptors are in use");
         let before_ms = server.cpu_ms();
         thread::sleep(Duration::from_secs(1));
         let used_ms = server.cpu_ms() - before_ms;
-        assert!(used_ms < 300, "{}: {used_ms} ms of a second, with nothing to do", spec.name);
+        assert!(used_ms < 300, "{engine}: {used_ms} ms of a second, with nothing to do");
         // The first are among those that were accepted.
         for download in &mut downloads[..3] {
-            download.finish(spec.name);
+            download.finish(engine);
         }
         drop(downloads);
-        assert!(server.is_running(), "{}", spec.name);
+        assert!(server.is_running(), "{engine}");
         // Until those who serve them have seen that they are gone, others may be turned away.
         let is_served = (0..100).any(|_| {
             let status = server.status("/");
@@ -133,9 +140,9 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
             }
             status == 200
         });
-        assert!(is_served, "{}", spec.name);
+        assert!(is_served, "{engine}");
         server.stop();
-    }
+    });
 }
 
 /// A worker that nobody asks anything must let go of the files that others have pushed out of the
@@ -207,6 +214,6 @@ impl Download {
         let head = String::from_utf8_lossy(&response[..response.len().min(200)]);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{engine}: {head}");
         let body = &response[response.len() - LARGE_LEN..];
-        assert!(body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)));
+        assert!(body == large(), "{engine}: a wrong byte");
     }
 }

@@ -62,16 +62,14 @@ fn start(
 
 #[test]
 fn every_case_holds_for_every_engine() {
-    for spec in crate::engines() {
-        run(spec.name);
-    }
+    crate::for_each_engine(|spec| run(spec.name));
 }
 
 #[test]
 fn and_for_every_event_mechanism() {
     for spec in crate::engines().into_iter().filter(|spec| spec.name == "event-loop") {
-        for events in ["epoll-level", "poll", "select"] {
+        testkit::side_by_side(&["epoll-level", "poll", "select"], |events| {
             run_with(spec.name, &[&format!("engine.knobs.events={events}")], |_| true);
-        }
+        });
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
+use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
@@ -34,7 +35,7 @@ fn every_case_holds_however_fibers_are_scheduled() {
 
 #[test]
 fn bytes_are_right_however_fibers_are_scheduled() {
-    VARIANTS.iter().for_each(|knobs| with(knobs, &[], misbehave));
+    side_by_side(VARIANTS, |knobs| with(knobs, &[], misbehave));
 }
 
 #[test]
@@ -50,10 +51,13 @@ fn a_full_cluster_closes_the_connection_that_has_rested_longest() {
         assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
         assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
     };
-    let max = ["limits.connections_max=4"];
-    with(&["spawn_on_demand=0", "prespawned=4"], &[], full);
-    with(&["threads_per_cluster=2"], &max, full);
-    with(&["park_idle=1"], &max, full);
+    let max = &["limits.connections_max=4"][..];
+    let variants = [
+        (&["spawn_on_demand=0", "prespawned=4"][..], &[][..]),
+        (&["threads_per_cluster=2"], max),
+        (&["park_idle=1"], max),
+    ];
+    side_by_side(&variants, |(knobs, more)| with(knobs, more, full));
 }
 
 #[test]
@@ -70,7 +74,7 @@ fn deadlines_are_kept_by_threads_that_share_fibers() {
 
 #[test]
 fn responses_under_way_finish_wherever_their_fibers_are() {
-    for knobs in VARIANTS {
+    side_by_side(VARIANTS, |knobs| {
         with(knobs, &[], |server| {
             let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(server)).collect();
             for stream in &mut streams {
@@ -84,5 +88,5 @@ fn responses_under_way_finish_wherever_their_fibers_are() {
                 assert!(response.len() > 20_000_000, "{knobs:?}: {} bytes", response.len());
             }
         });
-    }
+    });
 }

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
+use engines::EngineSpec;
 use server::Server;
-use testkit::Temporary;
+use testkit::{Temporary, at_a_time};
 
 use crate::serving::{connect, get, start, try_get};
 
@@ -20,26 +21,29 @@ const SETTLED: Duration = Duration::from_millis(2300);
 /// this says whether a change is noticed and not how fast a busy machine is.
 const LOOKS: usize = 200;
 
-fn for_every_engine(test: impl Fn(&Temporary, &Server)) {
-    for spec in crate::engines() {
-        // Bodies in memory, and the same from open files.
-        for small_body_bytes_max in [65_536, 0] {
-            let directory = Temporary::new();
-            directory.file("site/a.txt", "first version");
-            directory.file("site/deep/er/b.txt", "first version");
-            let settings = [
-                format!("engine.name={}", spec.name),
-                format!("cache.revalidate_ms={REVALIDATE_MS}"),
-                format!("cache.small_body_bytes_max={small_body_bytes_max}"),
-            ];
-            let server = start(&directory, &settings.each_ref().map(String::as_str));
-            assert!(get(&server, "/a.txt").ends_with("first version"));
-            assert!(get(&server, "/deep/er/b.txt").ends_with("first version"));
-            assert!(get(&server, "/new.txt").starts_with("HTTP/1.1 404 "));
-            test(&directory, &server);
-            server.stop_gracefully(Duration::from_secs(10)).unwrap();
-        }
-    }
+/// How many servers are tested at a time: a test of one sleeps nearly all the time.
+const SLEEPERS: usize = 16;
+
+fn for_every_engine(test: impl Fn(&Temporary, &Server) + Sync) {
+    // Bodies in memory, and the same from open files.
+    let both = |spec: &EngineSpec| [65_536, 0].map(|bytes_max| (spec.name, bytes_max));
+    let variants: Vec<(&str, usize)> = crate::engines().into_iter().flat_map(both).collect();
+    at_a_time(SLEEPERS, &variants, |(engine, small_body_bytes_max)| {
+        let directory = Temporary::new();
+        directory.file("site/a.txt", "first version");
+        directory.file("site/deep/er/b.txt", "first version");
+        let settings = [
+            format!("engine.name={engine}"),
+            format!("cache.revalidate_ms={REVALIDATE_MS}"),
+            format!("cache.small_body_bytes_max={small_body_bytes_max}"),
+        ];
+        let server = start(&directory, &settings.each_ref().map(String::as_str));
+        assert!(get(&server, "/a.txt").ends_with("first version"));
+        assert!(get(&server, "/deep/er/b.txt").ends_with("first version"));
+        assert!(get(&server, "/new.txt").starts_with("HTTP/1.1 404 "));
+        test(&directory, &server);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
 }
 
 /// Asks until the response is as wanted.
@@ -118,7 +122,7 @@ fn a_dangling_link_is_served_once_its_target_exists() {
 
 #[test]
 fn a_root_that_is_a_link_follows_it_to_the_next_release() {
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         let directory = Temporary::new();
         directory.file("one/index.html", "release one");
         directory.file("two/index.html", "release two");
@@ -132,7 +136,7 @@ fn a_root_that_is_a_link_follows_it_to_the_next_release() {
         fs::rename(next, link).unwrap();
         wait_for(&server, "/", |response| response.ends_with("release two"));
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
-    }
+    });
 }
 
 #[test]

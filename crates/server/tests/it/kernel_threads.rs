@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
+use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
@@ -38,26 +39,24 @@ const NARROW: &[(&str, &[&str])] = &[
 
 #[test]
 fn every_case_holds_with_each_kind_of_threads() {
-    for (engine, knobs) in ROOMY.iter().chain(NARROW) {
-        every_case_holds(engine, &[knobs]);
-    }
+    let all: Vec<_> = ROOMY.iter().chain(NARROW).collect();
+    side_by_side(&all, |(engine, knobs)| every_case_holds(engine, &[knobs]));
 }
 
 #[test]
 fn bytes_are_right_with_each_kind_of_threads() {
-    ROOMY.iter().for_each(|(engine, knobs)| with_knobs(engine, knobs, &[], misbehave));
-    for knobs in [&[][..], &["park_idle=0", "threads=64"]] {
-        let engine = if knobs.is_empty() { "threads" } else { "thread-pool" };
+    side_by_side(ROOMY, |(engine, knobs)| with_knobs(engine, knobs, &[], misbehave));
+    let waiting = [("threads", &[][..]), ("thread-pool", &["park_idle=0", "threads=64"])];
+    side_by_side(&waiting, |(engine, knobs)| {
         with_knobs(engine, knobs, &[NONBLOCKING], misbehave);
-    }
+    });
 }
 
 /// Its sockets do not block, so that another call waits: for the client to ask, and to read.
 #[test]
 fn deadlines_are_kept_by_threads_that_wait_with_poll() {
-    for (engine, knobs) in
-        [("threads", &[][..]), ("thread-pool", &["park_idle=0"]), ("thread-pool", &[])]
-    {
+    let variants = [("threads", &[][..]), ("thread-pool", &["park_idle=0"]), ("thread-pool", &[])];
+    side_by_side(&variants, |(engine, knobs)| {
         let times = ["timeouts.idle_ms=300", "timeouts.write_ms=500", NONBLOCKING];
         with_knobs(engine, knobs, &times, |server| {
             let (mut idle, mut stalled) = (connect(server), connect(server));
@@ -68,7 +67,7 @@ fn deadlines_are_kept_by_threads_that_wait_with_poll() {
             wait_until("the end of both", || counter(server, |c| c.connections_expired.get()) == 2);
             assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
         });
-    }
+    });
 }
 
 /// In the worker model a thread that is needed is one whose connection rests.

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use server::Server;
+use testkit::side_by_side;
 
 use crate::overload::site;
 use crate::serving::start;
@@ -40,10 +41,13 @@ pub(crate) fn with_knobs(engine: &str, knobs: &[&str], more: &[&str], test: impl
 
 /// Runs the conformance suite with each of these settings.
 pub(crate) fn every_case_holds(engine: &str, variants: &[&[&str]]) {
-    for knobs in variants.iter().filter(|_| is_wanted(engine)) {
+    if !is_wanted(engine) {
+        return;
+    }
+    side_by_side(variants, |knobs| {
         let settings = settings(engine, knobs);
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let ran = crate::conformance::run_with(engine, &settings, |_| true);
         assert!(ran > 320, "only {ran} cases ran with {knobs:?}");
-    }
+    });
 }

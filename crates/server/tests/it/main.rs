@@ -21,4 +21,11 @@ mod stopping;
 mod tasks;
 mod under_test;
 
+use engines::EngineSpec;
 use under_test::{engines, knobs};
+
+/// Runs `test` for every engine under test, several at a time.
+fn for_each_engine(test: impl Fn(&'static EngineSpec) + Sync) {
+    let names: Vec<&str> = engines().iter().map(|spec| spec.name).collect();
+    testkit::side_by_side(&names, |name| test(engines::find(name).expect("it was just listed")));
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use server::Server;
 use server::config::{ListenerMode, SendfileChoice};
+use testkit::side_by_side;
 
 use crate::conformance::run_with;
 use crate::serving::{config, get, site, start};
@@ -16,11 +17,11 @@ fn conforms(engine: &str, set: &[&str]) {
 
 #[test]
 fn every_listener_mode_conforms() {
-    for mode in ["shared", "exclusive", "reuseport"] {
+    side_by_side(&["shared", "exclusive", "reuseport"], |mode| {
         let mode = format!("socket.listeners={mode}");
         conforms("event-loop-per-core", &[&mode]);
         conforms("event-loop-shared-listener", &[&mode, "engine.processes=2"]);
-    }
+    });
 }
 
 /// Steering needs the CPUs from 0 on, which a container may not give.
@@ -42,7 +43,7 @@ fn connections_may_be_dealt_by_cpu() {
 
 #[test]
 fn every_way_to_send_files_conforms_or_is_refused() {
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         for (word, mode) in [
             ("nonblocking", engines::SendfileMode::NonBlocking),
             ("blocking", engines::SendfileMode::Blocking),
@@ -59,7 +60,7 @@ fn every_way_to_send_files_conforms_or_is_refused() {
             let expected = format!("--set {set}: {} cannot send files by {word:?} (", spec.name);
             assert!(error.starts_with(&expected), "{error}");
         }
-    }
+    });
 }
 
 #[test]

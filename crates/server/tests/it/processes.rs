@@ -149,7 +149,7 @@ fn a_process_that_cannot_start_says_why() {
 
 #[test]
 fn every_engine_runs_in_processes_of_any_number() {
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         let directory = site();
         let name = format!("engine.name={}", spec.name);
         let server = start(&directory, &[&name, "engine.processes=2"]);
@@ -160,7 +160,7 @@ fn every_engine_runs_in_processes_of_any_number() {
         }
         let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert_eq!((summary.requests, summary.connections), (20, 20), "{}", spec.name);
-    }
+    });
 }
 
 #[test]

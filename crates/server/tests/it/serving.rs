@@ -60,7 +60,7 @@ pub(crate) fn site() -> Temporary {
 #[test]
 fn every_engine_serves_and_counts() {
     let directory = site();
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         assert!(server.description().contains(spec.name), "{}", server.description());
         let response = get(&server, "/");
@@ -69,7 +69,7 @@ fn every_engine_serves_and_counts() {
         assert!(get(&server, "/none").starts_with("HTTP/1.1 404 "));
         let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert_eq!((summary.requests, summary.connections, summary.aborted), (2, 2, false));
-    }
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use server::Server;
 use server::config::Arguments;
-use testkit::Temporary;
+use testkit::{Temporary, side_by_side};
 
 use crate::overload::{misbehave, site};
 use crate::serving::{connect, get, load};
@@ -29,10 +29,10 @@ fn is_wanted() -> bool {
 }
 
 /// Runs `test` with each of these settings, and no others, if the engine is under test.
-fn with_each(variants: &[&[&str]], test: impl Fn(&Server)) {
+fn with_each(variants: &[&[&str]], test: impl Fn(&Server) + Sync) {
     if is_wanted() {
         let directory = site();
-        variants.iter().for_each(|settings| with(&directory, settings, &test));
+        side_by_side(variants, |settings| with(&directory, settings, &test));
     }
 }
 
@@ -52,10 +52,10 @@ fn with(directory: &Temporary, settings: &[&str], test: impl Fn(&Server)) {
 
 #[test]
 fn every_case_holds_however_threads_are_pooled() {
-    for settings in VARIANTS.iter().filter(|_| is_wanted()) {
+    side_by_side(if is_wanted() { VARIANTS } else { &[] }, |settings| {
         let ran = crate::conformance::run_with("staged", settings, |name| name == "default");
         assert!(ran > 200, "only {ran} cases ran");
-    }
+    });
 }
 
 #[test]

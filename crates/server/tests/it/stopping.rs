@@ -34,7 +34,7 @@ fn rest(mut stream: TcpStream) -> std::io::Result<u64> {
 
 #[test]
 fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         let directory = large_site();
         // Accepted without a request: a deferred connection is the kernel's until its first byte.
         let engine = format!("engine.name={}", spec.name);
@@ -53,7 +53,7 @@ fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
         assert!(rest(busy).unwrap() >= LARGE_BYTES, "{}: it is finished", spec.name);
         let summary = stopping.join().unwrap().unwrap();
         assert!(!summary.aborted, "{}", spec.name);
-    }
+    });
 }
 
 /// Each worker closes its own listener, one a moment later than the other.
@@ -69,7 +69,7 @@ fn wait_until_refused(address: SocketAddr) {
 
 #[test]
 fn when_patience_ends_connections_are_cut_off() {
-    for spec in crate::engines() {
+    crate::for_each_engine(|spec| {
         let directory = large_site();
         let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
         let mut busy = connect(&server);
@@ -78,5 +78,5 @@ fn when_patience_ends_connections_are_cut_off() {
         assert!(summary.aborted, "{}", spec.name);
         let received = rest(busy).unwrap_or(0);
         assert!(received < LARGE_BYTES, "{}: {received} bytes came", spec.name);
-    }
+    });
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
+use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
@@ -32,7 +33,7 @@ fn every_case_holds_whoever_resumes_a_task() {
 
 #[test]
 fn bytes_are_right_whoever_resumes_a_task() {
-    VARIANTS.iter().for_each(|knobs| with(knobs, &[], misbehave));
+    side_by_side(VARIANTS, |knobs| with(knobs, &[], misbehave));
 }
 
 #[test]

@@ -31,7 +31,7 @@ const FILES_PER_SIZE: usize = 3;
 fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
     let _alone = crate::alone();
     os::limits::raise_descriptor_limit().unwrap();
-    let seconds = std::env::var("ROPEWALK_STORM_SECONDS").map_or(3, |s| s.parse().unwrap());
+    let seconds = std::env::var("ROPEWALK_STORM_SECONDS").map_or(1, |s| s.parse().unwrap());
     let (directory, files) = files();
     for (number, spec) in crate::under_test::engines().into_iter().enumerate() {
         let before = os::limits::open_descriptors();

@@ -1,0 +1,75 @@
+//! One test for many variants of what is tested, several of them at a time: most of what a test of
+//! a server does is to wait. The harness runs tests side by side, but not what is within one.
+
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// How many at a time: more than most machines have CPUs, so few that nobody waits long for one.
+const AT_A_TIME: usize = 6;
+
+/// Runs `test` with each of `variants`, in any order. One that fails does not keep the others from
+/// running.
+///
+/// # Panics
+/// If some have failed: with their names. Each has said before what was wrong.
+pub fn side_by_side<V: Debug + Sync>(variants: &[V], test: impl Fn(&V) + Sync) {
+    at_a_time(AT_A_TIME, variants, test);
+}
+
+/// The same with `count` at a time: more where each does hardly anything but wait, fewer where each
+/// needs much of the machine.
+///
+/// # Panics
+/// If some have failed: with their names. Each has said before what was wrong.
+pub fn at_a_time<V: Debug + Sync>(count: usize, variants: &[V], test: impl Fn(&V) + Sync) {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if catch_unwind(AssertUnwindSafe(|| test(variant))).is_err() {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.push(format!("{variant:?}"));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..count.min(variants.len())).for_each(|_| drop(scope.spawn(work)));
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (count, all) = (failed.len(), variants.len());
+    assert!(failed.is_empty(), "{count} of {all} failed: {}", failed.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_variant_is_tested_once_whatever_becomes_of_the_others() {
+        let times: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
+        let variants: Vec<usize> = (0..50).collect();
+        let outcome = catch_unwind(|| {
+            side_by_side(&variants, |variant| {
+                times[*variant].fetch_add(1, Ordering::Relaxed);
+                assert!(![7, 30].contains(variant), "(this message is expected)");
+            });
+        });
+        assert!(times.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+        let message = outcome.unwrap_err();
+        let message = message.downcast_ref::<String>().unwrap();
+        assert!(message.starts_with("2 of 50 failed: "), "{message}");
+        assert!(message.contains("30") && message.contains('7'), "{message}");
+    }
+
+    #[test]
+    fn they_are_tested_at_the_same_time() {
+        let barrier = std::sync::Barrier::new(AT_A_TIME);
+        side_by_side(&[(); AT_A_TIME], |()| {
+            barrier.wait();
+        });
+        side_by_side(&[0_u8; 0], |_| panic!("there is none"));
+    }
+}
