@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -23,7 +24,7 @@ pub(crate) struct ServerProcess {
     /// What it printed after its first line, once it has ended.
     lines: Option<JoinHandle<Vec<String>>>,
     /// Ends the server if the tests are killed.
-    _guard: Guard,
+    guard: Option<Guard>,
 }
 
 impl ServerProcess {
@@ -35,16 +36,16 @@ impl ServerProcess {
     /// Starts `command`, which must end up as `ropewalk serve` in the same process.
     pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.current_dir(REPOSITORY).spawn().unwrap();
-        let guard = Guard::new("kill -s KILL \"$1\"", [child.id().to_string()]);
-        let guard = guard.unwrap_or_else(|why| {
-            let _ = child.kill(); // fails only if it has ended already
-            panic!("no guard for the server: {why}");
-        });
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let address = address(&mut errors);
-        let lines = thread::spawn(move || errors.lines().map_while(Result::ok).collect());
-        Self { child, address, lines: Some(lines), _guard: guard }
+        let child = command.current_dir(REPOSITORY).spawn().unwrap();
+        // From here on it ends with its owner, whatever is missing yet.
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let mut server = Self { child, address: nowhere, lines: None, guard: None };
+        let guard = Guard::new("kill -s KILL \"$1\"", [server.child.id().to_string()]);
+        server.guard = Some(guard.unwrap_or_else(|why| panic!("no guard for the server: {why}")));
+        let mut errors = BufReader::new(server.child.stderr.take().unwrap());
+        server.address = address(&mut errors);
+        server.lines = Some(thread::spawn(|| errors.lines().map_while(Result::ok).collect()));
+        server
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -125,6 +126,7 @@ impl Drop for ServerProcess {
         // It has ended unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.guard = None; // only now: until then somebody must see to it if the tests are killed
     }
 }
 
@@ -172,4 +174,16 @@ pub(crate) fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
         Err(why) if why.kind() == ErrorKind::WouldBlock => panic!("no answer, no close"),
         Err(_) => None,
     }
+}
+
+#[test]
+fn what_does_not_become_a_server_is_not_left_behind() {
+    let directory = testkit::Temporary::new();
+    let pid = directory.path().join("pid");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo $$ >\"$1\"; exec sleep 60 2>/dev/null", "sh"]).arg(&pid);
+    let outcome = catch_unwind(AssertUnwindSafe(|| ServerProcess::start(&mut shell)));
+    assert!(outcome.is_err(), "it has printed nothing");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid}");
 }
