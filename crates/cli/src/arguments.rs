@@ -52,11 +52,16 @@ pub(crate) enum Command {
         #[arg(allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Say what this machine lacks and what it costs
+    /// Say what this machine lacks for measuring and serving, what it costs and what mends it
+    ///
+    /// Status 1 if anything is wrong. docs/doctor.md lists all checks.
     Doctor {
         /// The directory that would be served: its file system matters
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
+        /// For programs: all findings, and how many of which kind
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -2,6 +2,7 @@
 //! `server` crate.
 
 mod arguments;
+mod doctor_command;
 mod engines_table;
 mod fileset_arguments;
 mod fileset_command;
@@ -12,7 +13,6 @@ mod log_command;
 mod whole_file;
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -50,7 +50,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Load(arguments) => load_command::load(*arguments),
         Command::Engines => print(&engines_table::table()),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
-        Command::Doctor { directory } => doctor(&directory),
+        Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }
 }
 
@@ -63,11 +63,6 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(Failure::Usage)?;
     print(&server::check(&config).map_err(Failure::Usage)?)
-}
-
-fn doctor(directory: &Path) -> Result<(), Failure> {
-    let lines = server::doctor::examine(directory);
-    print(&lines.iter().map(|finding| format!("{finding}\n")).collect::<String>())
 }
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is no failure.

@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod compare;
+pub mod doctor;
 pub mod domain;
 mod environment;
 mod group;

@@ -1,8 +1,9 @@
-//! `ropewalk doctor`: what this machine lacks, and what that costs. A line for each thing asked.
+//! What only the server can find out about the machine: which system calls it may make, and what it
+//! does without. A part of `ropewalk doctor`, whose other checks, of files of the kernel, are the
+//! lab's.
 //!
 //! It reports and changes nothing. Everything missing here has a fallback in the server.
 
-use std::fmt;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -11,54 +12,136 @@ use os::files::NowaitRead;
 use os::socket::{self, ListenOptions};
 
 use crate::config::cpus;
-use crate::interrupts::{self, Interface};
 
-/// One line of the report.
+/// Something that is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub subject: &'static str,
+    /// What is good.
+    pub good: &'static str,
+    /// What its lack costs.
+    pub cost: &'static str,
+    /// What mends it.
+    pub mend: &'static str,
+}
+
+/// Everything that is asked.
+pub const CHECKS: &[Check] =
+    &[KERNEL, OPENAT2, NOWAIT_READS, IO_URING, DESCRIPTORS, PROCESSORS, REUSE_PORT, MEMORY, USER];
+
+const KERNEL: Check = Check {
+    subject: "kernel",
+    good: "5.6 or newer",
+    cost: "5.6 or newer resolves paths in one call",
+    mend: "install a newer kernel",
+};
+
+const OPENAT2: Check = Check {
+    subject: "openat2",
+    good: "available",
+    cost: "paths are opened step by step, some microseconds more for each new file",
+    mend: "a kernel since 5.6; in a container: let its filter allow openat2",
+};
+
+const NOWAIT_READS: Check = Check {
+    subject: "non-blocking reads",
+    good: "supported (RWF_NOWAIT)",
+    cost: "whether a file is in memory cannot be asked; a cold one may delay others",
+    mend: "serve from ext4, xfs, btrfs or tmpfs; in a container: let its filter allow preadv2",
+};
+
+const IO_URING: Check = Check {
+    subject: "io_uring",
+    good: "available, with all that --engine rings needs",
+    cost: "--engine rings cannot start; event-loop-per-core does without",
+    mend: "sysctl -w kernel.io_uring_disabled=0; in a container: let its filter allow io_uring_*",
+};
+
+const DESCRIPTORS: Check = Check {
+    subject: "descriptors",
+    good: "at least 8192: 4,000 connections and as many open files",
+    cost: "half are for cached files, the rest bounds the connections",
+    mend: "raise the hard limit: prlimit --pid $$ --nofile=1048576 (as root), LimitNOFILE=",
+};
+
+const PROCESSORS: Check = Check {
+    subject: "CPUs",
+    good: "time for all that may be used",
+    cost: "a quota is in force: workers are not pinned",
+    mend: "start it without one: no docker run --cpus, no CPUQuota=",
+};
+
+const REUSE_PORT: Check = Check {
+    subject: "SO_REUSEPORT",
+    good: "available",
+    cost: "only engines with one listener can run: --engine event-loop",
+    mend: "a kernel since 3.9; in a container: let its filter allow the option",
+};
+
+const MEMORY: Check = Check {
+    subject: "memory",
+    good: "at least 1 GiB",
+    cost: "small bodies are cached in up to `cache.bytes_max`: keep it well below this",
+    mend: "--set cache.bytes_max=64M, or a larger machine",
+};
+
+const USER: Check = Check {
+    subject: "user",
+    good: "an ordinary one; root is for measuring only",
+    cost: "nothing",
+    mend: "nothing to mend",
+};
+
+/// How good what was found is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Fine,
+    /// It costs what the check says.
+    Wrong,
+    /// It cannot be found out.
+    Unreadable,
+}
+
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
-    pub subject: &'static str,
+    /// What was asked.
+    pub check: &'static Check,
+    /// How good it is.
+    pub verdict: Verdict,
     /// What was found.
     pub found: String,
-    /// What its lack costs; nothing if all is well.
-    pub cost: Option<&'static str>,
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.cost.is_none() { "ok  " } else { "note" };
-        write!(f, "{mark} {:<18} {}", self.subject, self.found)?;
-        self.cost.map_or(Ok(()), |cost| write!(f, ": {cost}"))
-    }
-}
-
-/// Looks at everything, for a server of the directory `root`.
+/// Asks everything, for a server of the directory `root`.
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
-    let mut findings = vec![
-        kernel(),
-        openat2(),
+    vec![
+        kernel(&os::process::kernel_release()),
+        openat2(os::files::openat2_available()),
         nowait_reads(root),
         io_uring(),
-        descriptors(),
+        descriptors(os::limits::raise_descriptor_limit()),
         processors(),
         reuse_port(),
-        memory(),
-        backlog(),
-        user(),
-    ];
-    findings.extend(interrupts::interfaces().iter().map(network));
-    findings
+        memory(os::memory::physical_memory_bytes()),
+        user(os::process::is_root()),
+    ]
 }
 
-fn finding(subject: &'static str, found: impl Into<String>, cost: Option<&'static str>) -> Finding {
-    Finding { subject, found: found.into(), cost }
+fn finding(check: &'static Check, is_fine: bool, found: impl Into<String>) -> Finding {
+    let verdict = if is_fine { Verdict::Fine } else { Verdict::Wrong };
+    Finding { check, verdict, found: found.into() }
 }
 
-fn kernel() -> Finding {
-    let release = os::process::kernel_release();
-    let cost = is_older(&release, (5, 6)).then_some("5.6 or newer resolves paths in one call");
-    finding("kernel", release, cost)
+fn unreadable(check: &'static Check, why: impl Into<String>) -> Finding {
+    Finding { check, verdict: Verdict::Unreadable, found: why.into() }
+}
+
+fn kernel(release: &str) -> Finding {
+    finding(&KERNEL, !is_older(release, (5, 6)), release)
 }
 
 /// Whether a release like `6.1.0-18-amd64` is older; one that cannot be read is not.
@@ -70,28 +153,22 @@ fn is_older(release: &str, than: (u32, u32)) -> bool {
     }
 }
 
-fn openat2() -> Finding {
-    match os::files::openat2_available() {
-        true => finding("openat2", "available", None),
-        false => finding(
-            "openat2",
-            "not available (old kernel or container filter)",
-            Some("paths are opened step by step, some microseconds more for each new file"),
-        ),
+fn openat2(is_available: bool) -> Finding {
+    match is_available {
+        true => finding(&OPENAT2, true, "available"),
+        false => finding(&OPENAT2, false, "not available (old kernel or container filter)"),
     }
 }
 
 /// Whether the file system of the root can say that a read would have to wait for the disk.
 fn nowait_reads(root: &Path) -> Finding {
-    const SUBJECT: &str = "non-blocking reads";
-    let cost = "whether a file is in memory cannot be asked; a cold one may delay others";
     match ask_nowait(root) {
-        None => finding(SUBJECT, format!("not tried: no readable file in {root:?}"), None),
+        None => unreadable(&NOWAIT_READS, format!("not tried: no readable file in {root:?}")),
         Some(Ok(NowaitRead::Unsupported)) => {
-            finding(SUBJECT, "not supported by this file system", Some(cost))
+            finding(&NOWAIT_READS, false, "not supported by this file system")
         }
-        Some(Ok(_)) => finding(SUBJECT, "supported (RWF_NOWAIT)", None),
-        Some(Err(why)) => finding(SUBJECT, format!("not available: {why}"), Some(cost)),
+        Some(Ok(_)) => finding(&NOWAIT_READS, true, "supported (RWF_NOWAIT)"),
+        Some(Err(why)) => finding(&NOWAIT_READS, false, format!("not available: {why}")),
     }
 }
 
@@ -115,28 +192,17 @@ fn some_file(root: &Path) -> Option<OwnedFd> {
 
 fn io_uring() -> Finding {
     match os::ring::check(os::ring::Sizes::LEAST) {
-        Ok(()) => finding("io_uring", "available, with all that --engine rings needs", None),
-        Err(why) => finding(
-            "io_uring",
-            format!("not available: {why}"),
-            Some("--engine rings cannot start; event-loop-per-core does without"),
-        ),
+        Ok(()) => finding(&IO_URING, true, "available, with all that --engine rings needs"),
+        Err(why) => finding(&IO_URING, false, format!("not available: {why}")),
     }
 }
 
-fn descriptors() -> Finding {
+fn descriptors(limit: std::io::Result<u64>) -> Finding {
     /// Below this a busy site runs out: 4,000 connections and as many open files.
     const ENOUGH: u64 = 8192;
-    match os::limits::raise_descriptor_limit() {
-        Ok(limit) => finding(
-            "descriptors",
-            limit.to_string(),
-            (limit < ENOUGH).then_some(
-                "half are for cached files, the rest bounds the connections; raise the hard limit \
-                 (ulimit -Hn, LimitNOFILE=)",
-            ),
-        ),
-        Err(why) => finding("descriptors", why.to_string(), Some("the limit cannot be read")),
+    match limit {
+        Ok(limit) => finding(&DESCRIPTORS, limit >= ENOUGH, limit.to_string()),
+        Err(why) => unreadable(&DESCRIPTORS, why.to_string()),
     }
 }
 
@@ -145,64 +211,28 @@ fn processors() -> Finding {
     let share = std::thread::available_parallelism().map_or(allowed.len(), Into::into);
     let found = format!("{} ({})", allowed.len(), cpus::show(&allowed));
     match share < allowed.len() {
-        false => finding("CPUs", found, None),
-        true => finding(
-            "CPUs",
-            format!("{found}, time for {share}"),
-            Some("a quota is in force: workers are not pinned"),
-        ),
+        false => finding(&PROCESSORS, true, found),
+        true => finding(&PROCESSORS, false, format!("{found}, time for {share}")),
     }
 }
 
 fn reuse_port() -> Finding {
     let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
     match socket::listen(([127, 0, 0, 1], 0).into(), &options) {
-        Ok(_) => finding("SO_REUSEPORT", "available", None),
-        Err(why) => finding(
-            "SO_REUSEPORT",
-            format!("not available: {why}"),
-            Some("only engines with one listener can run: --engine event-loop"),
-        ),
+        Ok(_) => finding(&REUSE_PORT, true, "available"),
+        Err(why) => finding(&REUSE_PORT, false, format!("not available: {why}")),
     }
 }
 
-fn memory() -> Finding {
-    let cost = "small bodies are cached in up to `cache.bytes_max`: keep it well below this";
-    match os::memory::physical_memory_bytes() {
-        Ok(bytes) => {
-            finding("memory", format!("{} MiB", bytes >> 20), (bytes < 1 << 30).then_some(cost))
-        }
-        Err(why) => finding("memory", format!("unknown: {why}"), None),
+fn memory(bytes: std::io::Result<u64>) -> Finding {
+    match bytes {
+        Ok(bytes) => finding(&MEMORY, bytes >= 1 << 30, format!("{} MiB", bytes >> 20)),
+        Err(why) => unreadable(&MEMORY, why.to_string()),
     }
 }
 
-fn backlog() -> Finding {
-    const ENOUGH: u64 = 4096;
-    let limit = fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
-    match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) => finding(
-            "somaxconn",
-            limit.to_string(),
-            (limit < ENOUGH)
-                .then_some("bursts of connections are turned away: sysctl net.core.somaxconn=4096"),
-        ),
-        None => finding("somaxconn", "unknown: /proc is not readable", None),
-    }
-}
-
-fn network(interface: &Interface) -> Finding {
-    let cost = "its packets arrive at one CPU at a time: neither reuseport-cpu nor addresses for \
-                each partition gain anything";
-    let has_others = os::affinity::allowed_cpus().len() > 1;
-    let cost = (interface.is_single() && has_others).then_some(cost);
-    finding("network", interface.describe(), cost)
-}
-
-fn user() -> Finding {
-    match os::process::is_root() {
-        false => finding("user", "not root", None),
-        true => finding("user", "root", Some("not needed: run as an ordinary user")),
-    }
+fn user(is_root: bool) -> Finding {
+    finding(&USER, true, if is_root { "root: not needed for serving" } else { "not root" })
 }
 
 #[cfg(test)]
@@ -218,14 +248,31 @@ mod tests {
         check("5.5.19", true);
         check("4.18.0-553.el8", true);
         check("", false);
+        assert_eq!(kernel("5.5.19").verdict, Verdict::Wrong);
     }
 
     #[test]
-    fn lines() {
+    fn good_and_bad() {
+        let check =
+            |finding: Finding, expected| assert_eq!(finding.verdict, expected, "{finding:?}");
+        check(openat2(true), Verdict::Fine);
+        check(openat2(false), Verdict::Wrong);
+        check(descriptors(Ok(8192)), Verdict::Fine);
+        check(descriptors(Ok(8191)), Verdict::Wrong);
+        check(descriptors(Err(std::io::ErrorKind::Other.into())), Verdict::Unreadable);
+        check(memory(Ok(1 << 30)), Verdict::Fine);
+        check(memory(Ok(1 << 29)), Verdict::Wrong);
+        check(memory(Err(std::io::ErrorKind::Other.into())), Verdict::Unreadable);
+        check(user(true), Verdict::Fine);
+    }
+
+    /// Each check is asked once, in the order of the table, and answered in one line.
+    #[test]
+    fn everything_is_asked() {
         let all = examine(Path::new("/proc/self/no-such"));
-        assert!(all.len() >= 10);
-        assert!(all.iter().all(|finding| !finding.to_string().contains('\n')));
-        let line = finding("thing", "absent", Some("it costs")).to_string();
-        assert_eq!(line, "note thing              absent: it costs");
+        let asked: Vec<&str> = all.iter().map(|finding| finding.check.subject).collect();
+        let expected: Vec<&str> = CHECKS.iter().map(|check| check.subject).collect();
+        assert_eq!(asked, expected);
+        assert!(all.iter().all(|finding| !finding.found.contains('\n')));
     }
 }

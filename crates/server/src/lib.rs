@@ -13,7 +13,6 @@ pub mod config;
 pub mod doctor;
 mod engine_choice;
 mod helper_process;
-mod interrupts;
 mod layout;
 mod listeners;
 mod local;

@@ -74,10 +74,29 @@ fn engines_are_listed_with_their_knobs() {
 
 #[test]
 fn doctor_has_a_line_for_each_thing() {
-    let (status, out, _) = run(&["doctor", "examples/site"]);
-    assert_eq!(status, 0);
-    for subject in ["kernel", "openat2", "non-blocking reads", "descriptors", "somaxconn"] {
-        let count = out.lines().filter(|line| line[5..].starts_with(subject)).count();
-        assert_eq!(count, 1, "{subject}: {out}");
+    let (status, out, error) = run(&["doctor", "examples/site"]);
+    assert_eq!(error, "");
+    let subjects =
+        ["kernel", "openat2", "non-blocking reads", "descriptors ", "somaxconn", "turbo"];
+    for subject in subjects {
+        let is_it = |line: &&str| line.get(5..).is_some_and(|line| line.starts_with(subject));
+        assert_eq!(out.lines().filter(is_it).count(), 1, "{subject}: {out}");
     }
+    let wrong = out.lines().filter(|line| line.starts_with("note ")).count();
+    assert_eq!(out.matches("\n     mend:  ").count(), wrong, "each has a remedy: {out}");
+    assert_eq!(status, i32::from(wrong > 0), "{out}");
+    let last = out.lines().last().unwrap();
+    assert!(last.contains(&format!(" looked at: {wrong} wrong, ")), "{last}");
+}
+
+#[test]
+fn doctor_speaks_to_programs() {
+    let (status, out, error) = run(&["doctor", "examples/site", "--json"]);
+    assert_eq!(error, "");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let wrong = findings.iter().filter(|finding| finding["verdict"] == "wrong").count();
+    assert_eq!(report["tally"]["wrong"], wrong);
+    assert_eq!(status, i32::from(wrong > 0));
+    assert!(findings.iter().any(|finding| finding["subject"] == "openat2"), "{out}");
 }

@@ -7,21 +7,21 @@ use std::path::Path;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
-    pub(crate) name: String,
+pub(super) struct Interface {
+    pub(super) name: String,
     /// Receive queues.
-    pub(crate) queues: usize,
+    pub(super) queues: usize,
     /// Whether there is a device behind it, as opposed to one that the kernel makes up.
-    pub(crate) is_device: bool,
+    pub(super) is_device: bool,
     /// Where each of its interrupts may be taken: CPU lists as the kernel writes them.
-    pub(crate) interrupts: Vec<String>,
+    pub(super) interrupts: Vec<String>,
     /// Whether the kernel spreads received packets over other CPUs (RPS).
-    pub(crate) is_spread: bool,
+    pub(super) is_spread: bool,
 }
 
 impl Interface {
     /// One line.
-    pub(crate) fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let name = &self.name;
         if name == "lo" {
             return "lo: no interrupts, whoever sends receives".into();
@@ -45,13 +45,13 @@ impl Interface {
     }
 
     /// Whether all its packets are received by one CPU, or nobody says by which.
-    pub(crate) fn is_single(&self) -> bool {
+    pub(super) fn is_single(&self) -> bool {
         self.is_device && self.queues <= 1 && !self.is_spread
     }
 }
 
 /// The interfaces of this machine.
-pub(crate) fn interfaces() -> Vec<Interface> {
+pub(super) fn interfaces() -> Vec<Interface> {
     read(Path::new("/sys/class/net"), Path::new("/proc"))
 }
 

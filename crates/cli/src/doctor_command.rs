@@ -1,0 +1,95 @@
+//! `ropewalk doctor`: the lab's checks of the machine and the server's of itself, as one list. What
+//! is checked is theirs.
+
+use std::path::Path;
+
+use lab::doctor::{self, Finding, Section, Tally, Verdict};
+
+use crate::{Failure, print};
+
+/// Who says so, of what the server asks.
+const SOURCE: &str = "Ropewalk itself: tried, not read";
+
+/// Status 1 if anything is wrong.
+pub(crate) fn execute(directory: &Path, is_json: bool) -> Result<(), Failure> {
+    let mut findings = doctor::examine_for(directory);
+    findings.extend(server::doctor::examine(directory).into_iter().map(of_server));
+    print(&if is_json { doctor::json(&findings) } else { doctor::show(&findings) })?;
+    match Tally::of(&findings).wrong {
+        0 => Ok(()),
+        _ => Err(Failure::Reported(1)),
+    }
+}
+
+fn of_server(finding: server::doctor::Finding) -> Finding {
+    let check = finding.check;
+    let verdict = match finding.verdict {
+        server::doctor::Verdict::Fine => Verdict::Fine,
+        server::doctor::Verdict::Wrong => Verdict::Wrong,
+        server::doctor::Verdict::Unreadable => Verdict::Unreadable,
+    };
+    let told = |text: &str| (verdict == Verdict::Wrong).then(|| text.to_owned());
+    Finding {
+        section: Section::Serving,
+        subject: check.subject.into(),
+        verdict,
+        found: finding.found,
+        good: check.good.into(),
+        cost: told(check.cost),
+        mend: told(check.mend),
+        source: SOURCE.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCS: &str = include_str!("../../../docs/doctor.md");
+
+    /// A row of the tables in docs/doctor.md.
+    fn row(of: [&str; 5]) -> String {
+        format!("| {} |\n", of.join(" | "))
+    }
+
+    fn table(section: Section) -> String {
+        let heading = row(["subject", "good", "what it costs", "what mends it", "source"]);
+        let of_lab = doctor::checks().into_iter().filter(|check| check.section == section);
+        let of_lab = of_lab
+            .map(|check| row([check.subject, check.good, check.cost, check.mend, check.source]));
+        let of_server = server::doctor::CHECKS.iter().filter(|_| section == Section::Serving);
+        let of_server =
+            of_server.map(|check| row([check.subject, check.good, check.cost, check.mend, SOURCE]));
+        heading + "|---|---|---|---|---|\n" + &of_lab.chain(of_server).collect::<String>()
+    }
+
+    /// The tables of the documentation are those of the checks, word for word.
+    #[test]
+    fn the_documentation_has_every_check() {
+        for section in [Section::Measuring, Section::Serving] {
+            let table = table(section);
+            assert!(DOCS.contains(&table), "docs/doctor.md should have:\n{table}");
+        }
+        let rows = DOCS.lines().filter(|line| line.starts_with("| ")).count();
+        let checks = doctor::checks().len() + server::doctor::CHECKS.len();
+        assert_eq!(rows, checks + 2, "two tables with a heading each, and no other rows");
+    }
+
+    #[test]
+    fn no_subject_is_in_both_lists() {
+        for check in server::doctor::CHECKS {
+            assert!(doctor::checks().iter().all(|other| other.subject != check.subject));
+        }
+    }
+
+    #[test]
+    fn what_the_server_found_tells_costs_only_where_it_is_wrong() {
+        let check = &server::doctor::CHECKS[0];
+        let of = |verdict| server::doctor::Finding { check, verdict, found: "5.4".into() };
+        let wrong = of_server(of(server::doctor::Verdict::Wrong));
+        assert_eq!(wrong.cost.as_deref(), Some(check.cost));
+        assert_eq!(wrong.mend.as_deref(), Some(check.mend));
+        let fine = of_server(of(server::doctor::Verdict::Fine));
+        assert_eq!((fine.cost, fine.mend, fine.found), (None, None, "5.4".to_owned()));
+    }
+}

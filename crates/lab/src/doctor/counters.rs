@@ -1,0 +1,84 @@
+//! Hardware counters: whether the machine has them, and whether we may read them.
+
+use super::finding::Section::Measuring;
+use super::machine::Machine;
+use super::rule::{Check, Look, Rule};
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+const UNITS: &str = "/sys/bus/event_source/devices/*/type";
+const USER: &str = "/proc/self/status";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        section: Measuring,
+        subject: "hardware counters",
+        source: "Genevès 2012, IV-B (CPI, stalls) and IV-C (bus)",
+        good: "a unit of the processor's own: cpu, cpu_core, armv8_pmuv3",
+        cost: "no cycles per instruction, no causes of stalls: that memory is the limit can be \
+               guessed from `ropewalk membench` only",
+        mend: "measure on a machine of your own, or have the host pass them on (KVM: pmu=on)",
+        rule: Rule::Of(&[UNITS], units),
+    },
+    Check {
+        section: Measuring,
+        subject: "perf_event_paranoid",
+        source: "kernel: sysctl/kernel",
+        good: "at most 0, or root: whole CPUs may be counted, and the kernel's share",
+        cost: "counters tell of our own programs in user mode at best; most of a static server's \
+               time is the kernel's",
+        mend: "sysctl -w kernel.perf_event_paranoid=0",
+        rule: Rule::Of(&[PARANOID, USER], paranoid),
+    },
+];
+
+fn units(machine: &Machine) -> Look {
+    let names: Vec<&str> =
+        machine.all(UNITS).filter_map(|(path, _)| path.rsplit('/').nth(1)).collect();
+    let is_core = |name: &&&str| {
+        matches!(**name, "cpu" | "cpu_core" | "cpu_atom") || name.starts_with("armv")
+    };
+    let of_cores: Vec<&str> = names.iter().filter(is_core).copied().collect();
+    match (names.is_empty(), of_cores.is_empty()) {
+        (true, _) => Look::unreadable(UNITS),
+        (false, true) => Look::wrong(format!("none, only {}", names.join(", "))),
+        (false, false) => Look::fine(of_cores.join(", ")),
+    }
+}
+
+fn paranoid(machine: &Machine) -> Look {
+    let level = machine.text(PARANOID).and_then(|text| text.parse::<i32>().ok());
+    let Some(level) = level else { return Look::unreadable(PARANOID) };
+    let status = machine.text(USER).unwrap_or_default();
+    let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    // Real, effective, saved, file system.
+    let is_root = user.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"));
+    match is_root {
+        true => Look::fine(format!("{level}, and this is root")),
+        false => Look::fine_if(level <= 0, level.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict::{Fine, Unreadable, Wrong};
+    use super::super::rule::tests::check;
+    use super::*;
+
+    #[test]
+    fn counters_of_the_processor_are_told_from_the_kernels() {
+        let software = ("/sys/bus/event_source/devices/software/type", "1");
+        let cpu = ("/sys/bus/event_source/devices/cpu/type", "4");
+        check("hardware counters", &[software, cpu], Fine);
+        assert_eq!(check("hardware counters", &[software], Wrong).found, "none, only software");
+        check("hardware counters", &[], Unreadable);
+    }
+
+    #[test]
+    fn root_may_count_everything() {
+        let user = (USER, "Name: x\nUid:\t1000\t1000\t1000\t1000\n");
+        check("perf_event_paranoid", &[(PARANOID, "-1"), user], Fine);
+        check("perf_event_paranoid", &[(PARANOID, "2"), user], Wrong);
+        check("perf_event_paranoid", &[(PARANOID, "4"), (USER, "Uid:\t0\t0\t0\t0\n")], Fine);
+        check("perf_event_paranoid", &[user], Unreadable);
+    }
+}

@@ -1,0 +1,197 @@
+//! What a check found, and how findings are shown. Nothing here looks at the machine.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What a finding matters for, first of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// Numbers that can be trusted, repeated and compared.
+    Measuring,
+    /// Many clients, quickly.
+    Serving,
+}
+
+/// How good what was found is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Fine,
+    /// It costs something, and there is a command that mends it.
+    Wrong,
+    /// Advice of the literature that today's kernels make void.
+    Obsolete,
+    /// The machine does not tell.
+    Unreadable,
+}
+
+impl Verdict {
+    /// The beginning of its line, always four columns.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Fine => "ok  ",
+            Self::Wrong => "note",
+            Self::Obsolete => "old ",
+            Self::Unreadable => "?   ",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it matters for.
+    pub section: Section,
+    /// What was looked at.
+    pub subject: String,
+    /// How good it is.
+    pub verdict: Verdict,
+    /// What was found, or why nothing was.
+    pub found: String,
+    /// What would be good.
+    pub good: String,
+    /// What it costs; only of what is wrong.
+    pub cost: Option<String>,
+    /// The command that mends it; only of what is wrong.
+    pub mend: Option<String>,
+    /// Who says so: a paper and the place in it, or the kernel's documentation.
+    pub source: String,
+}
+
+/// How many findings there are of each verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// As they should be.
+    pub fine: usize,
+    /// To be mended.
+    pub wrong: usize,
+    /// About nothing that matters any more.
+    pub obsolete: usize,
+    /// Not told by the machine.
+    pub unreadable: usize,
+}
+
+impl Tally {
+    /// Counts.
+    #[must_use]
+    pub fn of(findings: &[Finding]) -> Self {
+        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+        Self {
+            fine: count(Verdict::Fine),
+            wrong: count(Verdict::Wrong),
+            obsolete: count(Verdict::Obsolete),
+            unreadable: count(Verdict::Unreadable),
+        }
+    }
+}
+
+/// A line for each finding, under the heading of its section; three for what is wrong; and a last
+/// line that counts.
+#[must_use]
+pub fn show(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for (section, heading) in
+        [(Section::Measuring, "For measuring"), (Section::Serving, "For serving")]
+    {
+        text += &format!("{heading}\n");
+        for finding in findings.iter().filter(|finding| finding.section == section) {
+            show_one(&mut text, finding);
+        }
+        text.push('\n');
+    }
+    let Tally { fine, wrong, obsolete, unreadable } = Tally::of(findings);
+    let all = findings.len();
+    text + &format!(
+        "{all} looked at: {wrong} wrong, {fine} fine, {obsolete} obsolete, {unreadable} not \
+         readable here\n"
+    )
+}
+
+fn show_one(text: &mut String, finding: &Finding) {
+    let Finding { subject, verdict, found, .. } = finding;
+    let note = match verdict {
+        Verdict::Unreadable => "not readable here: ",
+        Verdict::Obsolete => "obsolete: ",
+        Verdict::Wrong | Verdict::Fine => "",
+    };
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        writeln!(text, "{line}").expect("a string takes everything");
+    };
+    line(format_args!("{} {subject:<20} {note}{found}", verdict.mark()));
+    if *verdict == Verdict::Wrong {
+        line(format_args!("     good:  {}", finding.good));
+    }
+    for (label, told) in [("costs:", &finding.cost), ("mend: ", &finding.mend)] {
+        if let Some(told) = told {
+            line(format_args!("     {label} {told}"));
+        }
+    }
+}
+
+/// The findings for programs: an object with their counts and all of them.
+#[must_use]
+pub fn json(findings: &[Finding]) -> String {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        tally: Tally,
+        findings: &'a [Finding],
+    }
+    let report = Report { tally: Tally::of(findings), findings };
+    serde_json::to_string_pretty(&report).expect("names and strings are always JSON") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(section: Section, verdict: Verdict) -> Finding {
+        let told = |text: &str| (verdict == Verdict::Wrong).then(|| text.to_owned());
+        Finding {
+            section,
+            subject: "somaxconn".into(),
+            verdict,
+            found: "128".into(),
+            good: "at least 4096".into(),
+            cost: told("it costs"),
+            mend: told("sysctl"),
+            source: "a paper".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_takes_four_lines_and_the_rest_one() {
+        let all = [
+            finding(Section::Serving, Verdict::Wrong),
+            finding(Section::Measuring, Verdict::Fine),
+            finding(Section::Measuring, Verdict::Obsolete),
+            finding(Section::Measuring, Verdict::Unreadable),
+        ];
+        let expected = "\
+For measuring
+ok   somaxconn            128
+old  somaxconn            obsolete: 128
+?    somaxconn            not readable here: 128
+
+For serving
+note somaxconn            128
+     good:  at least 4096
+     costs: it costs
+     mend:  sysctl
+
+4 looked at: 1 wrong, 1 fine, 1 obsolete, 1 not readable here
+";
+        assert_eq!(show(&all), expected);
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let text = json(&[finding(Section::Serving, Verdict::Wrong)]);
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(value["tally"]["wrong"], 1);
+        assert_eq!(value["findings"][0]["section"], "serving");
+        assert_eq!(value["findings"][0]["verdict"], "wrong");
+        assert_eq!(value["findings"][0]["mend"], "sysctl");
+    }
+}

@@ -1,0 +1,242 @@
+//! Network interfaces: which CPUs take their packets, who moves that about, and how packets wait on
+//! their way in. Not what TCP makes of them: see `network.rs` and `queues.rs`.
+
+use super::finding::Section::{Measuring, Serving};
+use super::interrupts::Interface;
+use super::machine::Machine;
+use super::rule::{Check, Look, Rule};
+
+const PROGRAMS: &str = "/proc/*/comm";
+const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
+const SOFTNET: &str = "/proc/net/softnet_stat";
+const LOOPBACK_MTU: &str = "/sys/class/net/lo/mtu";
+const ROUTES: &str = "/proc/net/route";
+const ARP_FILTERS: &str = "/proc/sys/net/ipv4/conf/*/arp_filter";
+const ARP_FILTER_ALL: &str = "/proc/sys/net/ipv4/conf/all/arp_filter";
+const PRESENT: &str = "/sys/devices/system/cpu/present";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        section: Serving,
+        subject: "interrupts",
+        source: "Genevès 2012, III-B; Hashemian 2013 (a queue for each core); Radhakrishnan 2019, \
+                 3.1",
+        good: "several receive queues on several CPUs, or RPS",
+        cost: "all packets of the interface arrive at one CPU, which is full before the others: \
+               neither reuseport-cpu nor addresses for each partition gain anything (Hashemian: \
+               spreading interrupts, affinity and workers together gave up to 69 % more)",
+        mend: "ethtool -L IFACE combined N; where there is one queue: echo MASK > \
+               /sys/class/net/IFACE/queues/rx-0/rps_cpus",
+        rule: Rule::Of(&[PRESENT], interrupts),
+    },
+    Check {
+        section: Measuring,
+        subject: "irqbalance",
+        source: "Hashemian 2013 (interrupts bound to cores); Radhakrishnan 2019, 3.1",
+        good: "not running",
+        cost: "interrupts move from CPU to CPU in the middle of a run: two runs of the same thing \
+               differ",
+        mend: "systemctl stop irqbalance",
+        rule: Rule::Of(&[PROGRAMS], irqbalance),
+    },
+    Check {
+        section: Measuring,
+        subject: "netdev_max_backlog",
+        source: "Genevès 2012, Table I: net.core.netdev_max_backlog = 400000",
+        good: "none dropped since the start; at least 1000",
+        cost: "packets on loopback, veth or RPS are dropped when a CPU falls behind, and sent \
+               again 200 ms later: it looks like a slow server",
+        mend: "sysctl -w net.core.netdev_max_backlog=400000",
+        rule: Rule::Of(&[BACKLOG, SOFTNET], netdev_backlog),
+    },
+    Check {
+        section: Measuring,
+        subject: "loopback MTU",
+        source: "kernel: drivers/net/loopback.c (64 KiB)",
+        good: "at least 65536",
+        cost: "measurements on loopback pay for more packets than is usual there",
+        mend: "ip link set lo mtu 65536",
+        rule: Rule::AtLeast(LOOPBACK_MTU, 65_536),
+    },
+    Check {
+        section: Serving,
+        subject: "arp_filter",
+        source: "Genevès 2012, Table I: net.ipv4.conf.all.arp_filter = 1",
+        good: "1 where two interfaces are in one network",
+        cost: "any interface answers for any of our addresses: what was to be spread over several \
+               arrives at one",
+        mend: "sysctl -w net.ipv4.conf.all.arp_filter=1",
+        rule: Rule::Of(&[ROUTES, ARP_FILTERS], arp_filter),
+    },
+    Check {
+        section: Serving,
+        subject: "arp_filter of each",
+        source: "Genevès 2012, Table I: net.ipv4.conf.ethX.arp_filter = 1",
+        good: "whatever it is: 1 for all is enough, as the kernel takes the greater of the two",
+        cost: "nothing",
+        mend: "nothing to mend",
+        rule: Rule::Of(&[ARP_FILTERS], arp_filter_of_each),
+    },
+];
+
+fn interrupts(machine: &Machine) -> Look {
+    let devices: Vec<&Interface> =
+        machine.interfaces.iter().filter(|interface| interface.is_device).collect();
+    let is_alone = machine.text(PRESENT).is_some_and(|cpus| cpus == "0");
+    let single: Vec<&&Interface> =
+        devices.iter().filter(|interface| interface.is_single() && !is_alone).collect();
+    let describe = |all: &[&Interface]| {
+        all.iter().map(|interface| interface.describe()).collect::<Vec<_>>().join("; ")
+    };
+    match (devices.first(), single.first()) {
+        (None, _) => Look::fine("no interface with a device; on loopback whoever sends receives"),
+        (Some(_), None) => Look::fine(describe(&devices)),
+        (Some(_), Some(first)) => Look {
+            mend: Some(format!(
+                "ethtool -L {name} combined N; where there is one queue: \
+                 echo f > /sys/class/net/{name}/queues/rx-0/rps_cpus (a bit for each CPU)",
+                name = first.name
+            )),
+            ..Look::wrong(describe(&devices))
+        },
+    }
+}
+
+fn irqbalance(machine: &Machine) -> Look {
+    let mut names = machine.all(PROGRAMS).map(|(_, name)| name).peekable();
+    if names.peek().is_none() {
+        return Look::unreadable("/proc");
+    }
+    match names.any(|name| name == "irqbalance") {
+        true => Look::wrong("running"),
+        false => Look::fine("not running"),
+    }
+}
+
+fn netdev_backlog(machine: &Machine) -> Look {
+    let Some(backlog) = machine.number(BACKLOG) else { return Look::unreadable(BACKLOG) };
+    let dropped = machine.text(SOFTNET).map(|table| {
+        // A line for each CPU, in hexadecimal: received, dropped, squeezed, …
+        let second = |line: &str| u64::from_str_radix(line.split(' ').nth(1)?, 16).ok();
+        table.lines().filter_map(second).sum::<u64>()
+    });
+    let found = match dropped {
+        None => format!("{backlog}, drops not told"),
+        Some(dropped) => format!("{backlog}, {dropped} dropped since the start"),
+    };
+    // The counter stays until the next start; a queue as long as the paper's is the remedy.
+    let is_mended = backlog >= 400_000;
+    Look::fine_if(is_mended || (backlog >= 1000 && dropped.unwrap_or(0) == 0), found)
+}
+
+fn arp_filter(machine: &Machine) -> Look {
+    let Some(routes) = machine.text(ROUTES) else { return Look::unreadable(ROUTES) };
+    let Some(all) = machine.number(ARP_FILTER_ALL) else { return Look::unreadable(ARP_FILTER_ALL) };
+    let Some((one, other)) = in_one_network(routes) else {
+        return Look::fine(format!("{all}; no two interfaces in one network"));
+    };
+    let is_set = |name: &str| {
+        machine.number(&format!("/proc/sys/net/ipv4/conf/{name}/arp_filter")).is_some_and(|n| n > 0)
+    };
+    let found = format!("{all}, with {one} and {other} in one network");
+    Look::fine_if(all > 0 || (is_set(one) && is_set(other)), found)
+}
+
+/// Two interfaces that lead to the same network without a gateway.
+fn in_one_network(routes: &str) -> Option<(&str, &str)> {
+    let fields = |line| str::split_whitespace(line).collect::<Vec<&str>>();
+    let rows: Vec<Vec<&str>> = routes.lines().skip(1).map(fields).collect();
+    // Columns: interface, destination, gateway, flags, …, mask (the eighth).
+    let direct = rows.iter().filter(|row| row.len() >= 8 && row[2] == "00000000");
+    let direct: Vec<&Vec<&str>> = direct.filter(|row| row[1] != "00000000").collect();
+    direct.iter().enumerate().find_map(|(index, row)| {
+        let same = |other: &&&Vec<&str>| other[1] == row[1] && other[7] == row[7];
+        let other = direct[..index].iter().filter(same).find(|other| other[0] != row[0])?;
+        Some((other[0], row[0]))
+    })
+}
+
+fn arp_filter_of_each(machine: &Machine) -> Look {
+    let shown: Vec<String> = machine
+        .all(ARP_FILTERS)
+        .filter_map(|(path, value)| Some(format!("{} {value}", path.split('/').nth(6)?)))
+        .collect();
+    match shown.is_empty() {
+        true => Look::unreadable(ARP_FILTERS),
+        false => Look::obsolete(format!("{}: arp_filter of all is enough", shown.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict::{Fine, Obsolete, Unreadable, Wrong};
+    use super::super::rule::tests::{check, check_machine, check_setting};
+    use super::*;
+
+    fn interface(name: &str, queues: usize, is_device: bool) -> Interface {
+        let interrupts = vec!["0".into(); queues];
+        Interface { name: name.into(), queues, is_device, interrupts, is_spread: false }
+    }
+
+    #[test]
+    fn an_interface_with_one_queue_is_found() {
+        let of = |cpus, interfaces| Machine { interfaces, ..Machine::of(&[(PRESENT, cpus)]) };
+        let single = || vec![interface("eth0", 1, true), interface("lo", 1, false)];
+        let look = check_machine("interrupts", &of("0-3", single()), Wrong);
+        assert!(look.mend.is_some_and(|mend| mend.contains("ethtool -L eth0 ")));
+        check_machine("interrupts", &of("0", single()), Fine);
+        check_machine("interrupts", &of("0-3", vec![interface("eth0", 4, true)]), Fine);
+        check_machine("interrupts", &of("0-3", vec![interface("lo", 1, false)]), Fine);
+    }
+
+    #[test]
+    fn a_program_that_moves_interrupts_is_found() {
+        check("irqbalance", &[("/proc/1/comm", "systemd\n")], Fine);
+        let both = [("/proc/1/comm", "systemd\n"), ("/proc/7/comm", "irqbalance\n")];
+        check("irqbalance", &both, Wrong);
+        check("irqbalance", &[], Unreadable);
+    }
+
+    #[test]
+    fn packets_dropped_before_tcp_are_counted() {
+        let table = |dropped: &str| format!("00ff 0000 01\n00aa {dropped} 00\n");
+        check("netdev_max_backlog", &[(BACKLOG, "1000"), (SOFTNET, &table("0000"))], Fine);
+        check("netdev_max_backlog", &[(BACKLOG, "300"), (SOFTNET, &table("0000"))], Wrong);
+        let look =
+            check("netdev_max_backlog", &[(BACKLOG, "1000"), (SOFTNET, &table("0010"))], Wrong);
+        assert_eq!(look.found, "1000, 16 dropped since the start");
+        check("netdev_max_backlog", &[(BACKLOG, "400000"), (SOFTNET, &table("0010"))], Fine);
+        check("netdev_max_backlog", &[(SOFTNET, "")], Unreadable);
+    }
+
+    #[test]
+    fn settings() {
+        check_setting("loopback MTU", LOOPBACK_MTU, "65536\n", "16436\n");
+    }
+
+    const ROUTE: &str = "\
+        Iface Destination Gateway  Flags RefCnt Use Metric Mask MTU Window IRTT\n\
+        eth0 00000000 010200C0 0003 0 0 0 00000000 0 0 0\n\
+        eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n";
+
+    #[test]
+    fn two_interfaces_in_one_network_need_the_filter() {
+        let two = format!("{ROUTE}eth1 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n");
+        let other = format!("{ROUTE}eth1 000300C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n");
+        let of = |routes: &str, value: &str, verdict| {
+            check("arp_filter", &[(ROUTES, routes), (ARP_FILTER_ALL, value)], verdict)
+        };
+        of(ROUTE, "0", Fine);
+        of(&other, "0", Fine);
+        of(&two, "1", Fine);
+        assert_eq!(of(&two, "0", Wrong).found, "0, with eth0 and eth1 in one network");
+        let each = [
+            (ROUTES, &*two),
+            (ARP_FILTER_ALL, "0"),
+            ("/proc/sys/net/ipv4/conf/eth0/arp_filter", "1"),
+            ("/proc/sys/net/ipv4/conf/eth1/arp_filter", "1"),
+        ];
+        check("arp_filter", &each, Fine);
+        check("arp_filter of each", &each, Obsolete);
+    }
+}

@@ -1,0 +1,199 @@
+//! The files of `/proc` and `/sys` that the checks look at, read once. It judges nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::checks;
+use super::interrupts::{self, Interface};
+
+/// What a machine says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    pub(super) files: BTreeMap<String, String>,
+    /// Network interfaces and who takes their interrupts.
+    pub(super) interfaces: Vec<Interface>,
+    /// The directory that files are served from, without links.
+    pub(super) directory: PathBuf,
+}
+
+impl Machine {
+    /// Reads this machine; files are served from `directory`.
+    #[must_use]
+    pub fn read(directory: &Path) -> Self {
+        let patterns = checks().into_iter().flat_map(|check| check.reads().iter().copied());
+        let paths = patterns.flat_map(expand).chain(group_files());
+        let read = |path: String| fs::read_to_string(&path).ok().map(|text| (path, text));
+        Self {
+            files: paths.filter_map(read).collect(),
+            interfaces: interrupts::interfaces(),
+            directory: fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()),
+        }
+    }
+
+    /// A machine that has these files and no others.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+        Self { files: files.collect(), ..Self::default() }
+    }
+
+    /// What is in a file, without the white space around it. An empty one tells nothing.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(|text| text.trim()).filter(|text| !text.is_empty())
+    }
+
+    /// The number that a file holds.
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The path and contents of all files that fit, in order.
+    pub(super) fn all<'m>(&'m self, pattern: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
+        let files = self.files.iter().filter(move |(path, _)| fits(pattern, path));
+        files.map(|(path, text)| (path.as_str(), text.trim()))
+    }
+
+    /// The limits called `name` of the control groups we are in, the outer ones included.
+    pub(super) fn of_groups<'m>(
+        &'m self,
+        name: &'m str,
+    ) -> impl Iterator<Item = (&'m str, &'m str)> {
+        self.files.iter().filter_map(move |(path, text)| {
+            let folder = path.strip_suffix(name)?.strip_suffix('/')?;
+            Some((folder, text.trim()))
+        })
+    }
+}
+
+/// The limits of control groups, of both versions.
+const GROUP_FILES: &[&str] = &[
+    "cpu.max",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "memory.max",
+    "memory.limit_in_bytes",
+    "pids.max",
+];
+
+/// The files that may hold a limit of ours: those of our own groups, and of those around them.
+fn group_files() -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let folders = group_folders(&mounts, &own);
+    let files = folders.iter().flat_map(|folder| {
+        GROUP_FILES.iter().map(move |name| folder.join(name).display().to_string())
+    });
+    files.collect()
+}
+
+/// From every hierarchy's mount point down to our own group in it. In a container its path may be
+/// one that is not visible; what is there is looked at.
+fn group_folders(mounts: &str, own: &str) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, mount, kind @ ("cgroup" | "cgroup2"), options, ..] = fields[..] else { continue };
+        let path = own.lines().find_map(|line| {
+            let (_, line) = line.split_once(':')?;
+            let (controllers, path) = line.split_once(':')?;
+            let is_ours = match kind {
+                "cgroup2" => controllers.is_empty(),
+                _ => {
+                    let of = |controller| options.split(',').any(|option| option == controller);
+                    controllers.split(',').all(of)
+                }
+            };
+            is_ours.then_some(path)
+        });
+        let below = Path::new(path.unwrap_or("/").trim_start_matches('/'));
+        folders.extend(below.ancestors().map(|below| Path::new(mount).join(below)));
+    }
+    folders
+}
+
+/// The files that fit a path in which a `*` may stand for anything within a name.
+fn expand(pattern: &str) -> Vec<String> {
+    let mut paths = vec![String::new()];
+    for part in pattern.split('/').skip(1) {
+        paths = paths.iter().flat_map(|path| below(path, part)).collect();
+    }
+    paths
+}
+
+fn below(folder: &str, part: &str) -> Vec<String> {
+    if !part.contains('*') {
+        return vec![format!("{folder}/{part}")];
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| fits_part(part, name)).map(|name| format!("{folder}/{name}")).collect()
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    pattern.split('/').count() == path.split('/').count()
+        && pattern.split('/').zip(path.split('/')).all(|(part, name)| fits_part(part, name))
+}
+
+fn fits_part(part: &str, name: &str) -> bool {
+    match part.split_once('*') {
+        None => part == name,
+        Some((start, end)) => {
+            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Temporary;
+
+    #[test]
+    fn patterns_stay_within_a_name() {
+        let check = |pattern, path, expected| assert_eq!(fits(pattern, path), expected, "{path}");
+        check("/sys/cpu*/online", "/sys/cpu12/online", true);
+        check("/sys/cpu*/online", "/sys/cpu/online", true);
+        check("/sys/cpu*/online", "/sys/cp/online", false);
+        check("/sys/cpu*/online", "/sys/cpu1/cpu2/online", false);
+        check("/sys/online", "/sys/online", true);
+    }
+
+    #[test]
+    fn patterns_find_files() {
+        let root = Temporary::new();
+        for name in ["cpu0/governor", "cpu1/governor", "idle/governor"] {
+            root.file(name, "x");
+        }
+        let root = root.path().display().to_string();
+        let mut found = expand(&format!("{root}/cpu*/governor"));
+        found.sort_unstable();
+        assert_eq!(found, ["cpu0", "cpu1"].map(|cpu| format!("{root}/{cpu}/governor")));
+        assert!(expand("/no/such/*/file").is_empty());
+    }
+
+    #[test]
+    fn groups_of_both_versions_are_looked_at_to_the_top() {
+        let mounts = "proc /proc proc rw 0 0\n\
+            cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\n\
+            cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let own = "3:cpu,cpuacct:/a/b\n2:pids:/c\n0::/user.slice\n";
+        let folders = group_folders(mounts, own);
+        let shown: Vec<String> =
+            folders.iter().map(|folder| folder.display().to_string()).collect();
+        let expected = [
+            "/sys/fs/cgroup/cpu/a/b",
+            "/sys/fs/cgroup/cpu/a",
+            "/sys/fs/cgroup/cpu/",
+            "/sys/fs/cgroup/unified/user.slice",
+            "/sys/fs/cgroup/unified/",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn limits_are_found_with_their_groups() {
+        let machine = Machine::of(&[("/g/cpu.max", "max 100000\n"), ("/g/xcpu.max", "1 1")]);
+        assert_eq!(machine.of_groups("cpu.max").collect::<Vec<_>>(), [("/g", "max 100000")]);
+    }
+}

@@ -1,0 +1,145 @@
+//! What the kernel does with memory behind a server's back. Not limits on it: see
+//! `control_groups.rs`.
+
+use super::finding::Section::{Measuring, Serving};
+use super::machine::Machine;
+use super::rule::{Check, Look, Rule};
+
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const SWAPS: &str = "/proc/swaps";
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const NODES: &str = "/sys/devices/system/node/online";
+const RANDOMISE: &str = "/proc/sys/kernel/randomize_va_space";
+const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        section: Serving,
+        subject: "huge pages",
+        source: "kernel: admin-guide/mm/transhuge",
+        good: "madvise or never",
+        cost: "stacks and small caches grow to 2 MiB each where a page would do, and the kernel \
+               copies memory together while requests wait",
+        mend: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        rule: Rule::Of(&[HUGE_PAGES], huge_pages),
+    },
+    Check {
+        section: Measuring,
+        subject: "swap",
+        source: "Radhakrishnan 2019, 3.1 (memory pressure by the file cache alone)",
+        good: "none",
+        cost: "under memory pressure servers themselves are written to the disk: what was to be \
+               measured is the file cache",
+        mend: "swapoff -a",
+        rule: Rule::Of(&[SWAPS], swap),
+    },
+    Check {
+        section: Measuring,
+        subject: "NUMA balancing",
+        source: "Genevès 2012, IV-C (memory on the own node); kernel: sysctl/kernel",
+        good: "off, or one node only",
+        cost: "the kernel unmaps pages to see who uses them, and moves them: bursts of faults in \
+               the middle of a run",
+        mend: "sysctl -w kernel.numa_balancing=0",
+        rule: Rule::Of(&[BALANCING, NODES], balancing),
+    },
+    Check {
+        section: Measuring,
+        subject: "randomize_va_space",
+        source: "Genevès 2012, Table I: kernel.randomize_va_space = 0",
+        good: "whatever it is: repetitions that start the server anew average over layouts",
+        cost: "nothing",
+        mend: "nothing to mend",
+        rule: Rule::Of(&[RANDOMISE], randomisation),
+    },
+    Check {
+        section: Serving,
+        subject: "overcommit_memory",
+        source: "kernel: mm/overcommit-accounting",
+        good: "0 or 1",
+        cost: "each thread's stack counts in full: a thread for each connection runs out of memory \
+               that nobody uses (8 MiB each)",
+        mend: "sysctl -w vm.overcommit_memory=0",
+        rule: Rule::AtMost(OVERCOMMIT, 1),
+    },
+];
+
+fn huge_pages(machine: &Machine) -> Look {
+    let Some(text) = machine.text(HUGE_PAGES) else { return Look::unreadable(HUGE_PAGES) };
+    // All choices, the one in force in brackets.
+    match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+        None => Look::unreadable(HUGE_PAGES),
+        Some((chosen, _)) => Look::fine_if(chosen != "always", chosen),
+    }
+}
+
+fn swap(machine: &Machine) -> Look {
+    let Some(text) = machine.text(SWAPS) else { return Look::unreadable(SWAPS) };
+    let places: Vec<&str> =
+        text.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    match places.is_empty() {
+        true => Look::fine("none"),
+        false => Look::wrong(places.join(", ")),
+    }
+}
+
+fn balancing(machine: &Machine) -> Look {
+    let is_one_node = machine.text(NODES).is_none_or(|nodes| nodes == "0");
+    match machine.number(BALANCING) {
+        // Kernels without memory nodes have no such setting.
+        None if is_one_node => Look::fine("one node"),
+        None => Look::unreadable(BALANCING),
+        Some(0) => Look::fine("off"),
+        Some(_) => Look::fine_if(is_one_node, "on"),
+    }
+}
+
+fn randomisation(machine: &Machine) -> Look {
+    match machine.number(RANDOMISE) {
+        None => Look::unreadable(RANDOMISE),
+        Some(0) => Look::obsolete("0: one layout, which is safe for nobody else"),
+        Some(value) => Look::obsolete(format!("{value}, leave it so")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict::{Fine, Obsolete, Unreadable, Wrong};
+    use super::super::rule::tests::{check, check_setting};
+    use super::*;
+
+    #[test]
+    fn settings() {
+        check_setting("overcommit_memory", OVERCOMMIT, "0\n", "2\n");
+    }
+
+    #[test]
+    fn the_choice_in_force_is_in_brackets() {
+        check("huge pages", &[(HUGE_PAGES, "always [madvise] never\n")], Fine);
+        check("huge pages", &[(HUGE_PAGES, "[always] madvise never\n")], Wrong);
+        check("huge pages", &[(HUGE_PAGES, "always\n")], Unreadable);
+    }
+
+    #[test]
+    fn swap_is_a_table_with_a_heading() {
+        let heading = "Filename Type Size Used Priority\n";
+        check("swap", &[(SWAPS, heading)], Fine);
+        let look =
+            check("swap", &[(SWAPS, &format!("{heading}/dev/sda2 partition 1 0 -2\n"))], Wrong);
+        assert_eq!(look.found, "/dev/sda2");
+    }
+
+    #[test]
+    fn one_node_has_nothing_to_balance() {
+        check("NUMA balancing", &[(BALANCING, "1"), (NODES, "0-1")], Wrong);
+        check("NUMA balancing", &[(BALANCING, "0"), (NODES, "0-1")], Fine);
+        check("NUMA balancing", &[(BALANCING, "1"), (NODES, "0")], Fine);
+        check("NUMA balancing", &[(NODES, "0-1")], Unreadable);
+    }
+
+    #[test]
+    fn layouts_are_a_matter_of_repetition() {
+        check("randomize_va_space", &[(RANDOMISE, "2")], Obsolete);
+        check("randomize_va_space", &[(RANDOMISE, "0")], Obsolete);
+    }
+}

@@ -1,0 +1,241 @@
+//! What bends or blurs measurements of processors: frequencies, shared cores, a host that takes
+//! time, other programs. Not how many processors we may use: see `control_groups.rs`.
+
+use super::finding::Section::Measuring;
+use super::machine::Machine;
+use super::rule::{Check, Look, Rule};
+
+const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
+const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+const SMT: &str = "/sys/devices/system/cpu/smt/active";
+const CPU_INFO: &str = "/proc/cpuinfo";
+const STAT: &str = "/proc/stat";
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const LOAD: &str = "/proc/loadavg";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        section: Measuring,
+        subject: "frequency governor",
+        source: "kernel: admin-guide/pm/cpufreq",
+        good: "performance, on every CPU",
+        cost: "the clock follows the load, late: a server that is half idle looks slower per \
+               request than a busy one",
+        mend: "cpupower frequency-set -g performance",
+        rule: Rule::Of(&[GOVERNORS], governor),
+    },
+    Check {
+        section: Measuring,
+        subject: "turbo",
+        source: "kernel: admin-guide/pm/intel_pstate, cpufreq (boost)",
+        good: "off",
+        cost: "few busy cores are clocked higher than many: scaling by cores looks worse than it \
+               is, and results depend on the temperature",
+        mend: "echo 0 > /sys/devices/system/cpu/cpufreq/boost (intel_pstate: echo 1 > \
+               /sys/devices/system/cpu/intel_pstate/no_turbo)",
+        rule: Rule::Of(&[NO_TURBO, BOOST], turbo),
+    },
+    Check {
+        section: Measuring,
+        subject: "SMT",
+        source: "Radhakrishnan 2019, 2.1 (sharing within a core)",
+        good: "off, or one CPU of each core used",
+        cost: "two CPUs share a core: the second adds a part of what the first can do, and \
+               the generator slows the server down",
+        mend: "echo off > /sys/devices/system/cpu/smt/control",
+        rule: Rule::Of(&[SMT], smt),
+    },
+    Check {
+        section: Measuring,
+        subject: "virtualisation",
+        source: "Genevès 2012, III-B; Hashemian 2013: bare machines",
+        good: "none",
+        cost: "other guests share caches, memory bandwidth and time, and system calls and \
+               interrupts cost more: numbers hold for this guest at this hour",
+        mend: "measure on a machine of your own; else repeat, interleave and look at the intervals",
+        rule: Rule::Of(&[CPU_INFO], virtualisation),
+    },
+    Check {
+        section: Measuring,
+        subject: "steal time",
+        source: "proc(5), /proc/stat",
+        good: "at most 1 % of the busy time since the start",
+        cost: "the host gave our time to others: what a server did not do in it is counted \
+               against the server",
+        mend: "measure at another hour or on another host, and repeat",
+        rule: Rule::Of(&[STAT], steal),
+    },
+    Check {
+        section: Measuring,
+        subject: "clock source",
+        source: "kernel: timers/timekeeping",
+        good: "one that is read without a system call: tsc, kvm-clock, arch_sys_counter",
+        cost: "every look at the clock is a system call or slower, a microsecond each: generators \
+               and logs look at it twice per request",
+        mend: "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        rule: Rule::Of(&[CLOCK_SOURCE], clock_source),
+    },
+    Check {
+        section: Measuring,
+        subject: "other load",
+        source: "Genevès 2012, III-B (a machine for the server alone)",
+        good: "less than a tenth of the CPUs busy in the last minute",
+        cost: "other programs take time from server and generator, and push both out of the caches",
+        mend: "stop what runs (see top) and wait for a minute",
+        rule: Rule::Of(&[LOAD, STAT], load),
+    },
+];
+
+fn governor(machine: &Machine) -> Look {
+    let mut names: Vec<&str> = machine.all(GOVERNORS).map(|(_, name)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names[..] {
+        [] => Look::unreadable("no frequency scaling is shown, as in most virtual machines"),
+        _ => Look::fine_if(names == ["performance"], names.join(", ")),
+    }
+}
+
+fn turbo(machine: &Machine) -> Look {
+    const OFF: &str = "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo";
+    match (machine.number(NO_TURBO), machine.number(BOOST)) {
+        (Some(0), _) => Look { mend: Some(OFF.into()), ..Look::wrong("on (intel_pstate)") },
+        (None, Some(1)) => Look {
+            mend: Some("echo 0 > /sys/devices/system/cpu/cpufreq/boost".into()),
+            ..Look::wrong("on (boost)")
+        },
+        (None, None) => Look::unreadable("no switch is shown, as in most virtual machines"),
+        _ => Look::fine("off"),
+    }
+}
+
+fn smt(machine: &Machine) -> Look {
+    match machine.number(SMT) {
+        None => Look::unreadable(SMT),
+        Some(0) => Look::fine("off"),
+        Some(_) => Look::wrong("on: two CPUs or more are one core"),
+    }
+}
+
+fn virtualisation(machine: &Machine) -> Look {
+    let Some(info) = machine.text(CPU_INFO) else { return Look::unreadable(CPU_INFO) };
+    let flags = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
+    match flags {
+        None => Look::unreadable("the flags in /proc/cpuinfo"),
+        Some(flags) if flags.split_whitespace().any(|flag| flag == "hypervisor") => {
+            Look::wrong("a virtual machine")
+        }
+        Some(_) => Look::fine("no hypervisor is shown"),
+    }
+}
+
+fn steal(machine: &Machine) -> Look {
+    let Some((busy, stolen)) = machine.text(STAT).and_then(busy_and_stolen) else {
+        return Look::unreadable(STAT);
+    };
+    let share = 100.0 * stolen as f64 / ((busy + stolen) as f64).max(1.0);
+    Look::fine_if(share <= 1.0, format!("{share:.1} % of the busy time since the start"))
+}
+
+/// Ticks in which all CPUs worked, and in which they would have worked, since the start.
+fn busy_and_stolen(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    // proc(5): user, nice, system, idle, iowait, irq, softirq, steal, …
+    let [user, nice, system, _, _, irq, softirq, stolen, ..] = ticks[..] else { return None };
+    Some((user + nice + system + irq + softirq, stolen))
+}
+
+fn clock_source(machine: &Machine) -> Look {
+    const QUICK: [&str; 5] = [
+        "tsc",
+        "kvm-clock",
+        "arch_sys_counter",
+        "hyperv_clocksource_tsc_page",
+        "riscv_clocksource",
+    ];
+    match machine.text(CLOCK_SOURCE) {
+        None => Look::unreadable(CLOCK_SOURCE),
+        Some(name) => Look::fine_if(QUICK.contains(&name), name),
+    }
+}
+
+fn load(machine: &Machine) -> Look {
+    let average = machine.text(LOAD).and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+    let cpus = machine.text(STAT).map_or(0, |stat| stat.lines().filter(is_cpu).count());
+    match average {
+        None => Look::unreadable(LOAD),
+        Some(_) if cpus == 0 => Look::unreadable(STAT),
+        Some(average) => {
+            let found = format!("{average} runnable on average of a minute, for {cpus} CPUs");
+            Look::fine_if(average <= 0.1 * cpus as f64, found)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict::{Fine, Unreadable, Wrong};
+    use super::super::rule::tests::check;
+    use super::*;
+
+    #[test]
+    fn every_cpu_must_have_the_governor() {
+        let path = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        let (first, second) = (path(0), path(1));
+        let both = [(&*first, "performance\n"), (&*second, "performance\n")];
+        check("frequency governor", &both, Fine);
+        let one = [(&*first, "performance\n"), (&*second, "schedutil\n")];
+        assert_eq!(check("frequency governor", &one, Wrong).found, "performance, schedutil");
+        check("frequency governor", &[], Unreadable);
+    }
+
+    #[test]
+    fn turbo_has_two_switches_that_mean_the_opposite() {
+        check("turbo", &[(NO_TURBO, "1")], Fine);
+        check("turbo", &[(NO_TURBO, "0")], Wrong);
+        check("turbo", &[(BOOST, "0")], Fine);
+        let look = check("turbo", &[(BOOST, "1")], Wrong);
+        assert_eq!(look.mend.as_deref(), Some("echo 0 > /sys/devices/system/cpu/cpufreq/boost"));
+    }
+
+    #[test]
+    fn cores_are_shared_or_not() {
+        check("SMT", &[(SMT, "0\n")], Fine);
+        check("SMT", &[(SMT, "1\n")], Wrong);
+    }
+
+    #[test]
+    fn a_guest_shows_in_the_flags() {
+        check("virtualisation", &[(CPU_INFO, "flags\t\t: fpu sse2\n")], Fine);
+        check("virtualisation", &[(CPU_INFO, "flags\t\t: fpu hypervisor sse2\n")], Wrong);
+        check("virtualisation", &[(CPU_INFO, "model name: x\n")], Unreadable);
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_the_busy_time() {
+        let look = |stolen| format!("cpu  600 100 200 50000 9 0 100 {stolen} 0 0\n");
+        check("steal time", &[(STAT, &look(10))], Fine);
+        assert_eq!(
+            check("steal time", &[(STAT, &look(250))], Wrong).found,
+            "20.0 % of the busy time since the start"
+        );
+        check("steal time", &[(STAT, "cpu 1 2\n")], Unreadable);
+    }
+
+    #[test]
+    fn clocks() {
+        check("clock source", &[(CLOCK_SOURCE, "tsc\n")], Fine);
+        check("clock source", &[(CLOCK_SOURCE, "hpet\n")], Wrong);
+    }
+
+    #[test]
+    fn load_is_judged_by_the_number_of_cpus() {
+        let stat = "cpu  1 1\ncpu0 1\ncpu1 1\nintr 5\n";
+        check("other load", &[(LOAD, "0.15 0.2 0.3 1/99 7\n"), (STAT, stat)], Fine);
+        check("other load", &[(LOAD, "0.40 0.2 0.3 1/99 7\n"), (STAT, stat)], Wrong);
+        check("other load", &[(LOAD, "0.40 0.2 0.3 1/99 7\n")], Unreadable);
+    }
+}
