@@ -5,6 +5,7 @@
 
 mod dependencies;
 mod engine_imports;
+mod experiments;
 mod file_size;
 mod forbid_unsafe;
 mod forbidden_calls;
@@ -38,6 +39,7 @@ type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 const RULES: &[Rule] = &[
     ("dependencies", dependencies::check),
     ("engine-imports", engine_imports::check),
+    ("experiments", experiments::check),
     ("file-size", file_size::check),
     ("forbid-unsafe", forbid_unsafe::check),
     ("forbidden-calls", forbidden_calls::check),
