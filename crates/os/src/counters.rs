@@ -23,6 +23,14 @@ pub enum Event {
     StalledBackend,
     /// Cycles of the bus.
     BusCycles,
+    /// An event of a unit beside the cores, as `/sys/bus/event_source/devices` numbers them. Its
+    /// counter is opened on a CPU of the unit's `cpumask`.
+    Unit {
+        /// The unit's `type`.
+        kind: u32,
+        /// The event, in the unit's own format.
+        config: u64,
+    },
     /// A tracepoint of the kernel, by the number in its `id` file.
     Tracepoint(u64),
     /// Nanoseconds that the CPU was used, by the kernel's own clock; always there.
@@ -45,6 +53,7 @@ impl Event {
             Self::StalledBackend => (HARDWARE, 8),
             Self::CpuClock => (SOFTWARE, 0),
             Self::Tracepoint(id) => (TRACEPOINT, id),
+            Self::Unit { kind, config } => (kind, config),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Observed {
     }
 }
 
-fn of_hardware(hardware: &Hardware) -> [Named; 7] {
+fn of_hardware(hardware: &Hardware) -> [Named; 9] {
     [
         ("cycles", hardware.cycles),
         ("instructions", hardware.instructions),
@@ -64,6 +64,8 @@ fn of_hardware(hardware: &Hardware) -> [Named; 7] {
         ("cache_references", hardware.cache_references),
         ("cache_misses", hardware.cache_misses),
         ("bus_cycles", hardware.bus_cycles),
+        ("memory_read_bytes", hardware.memory_read_bytes),
+        ("memory_written_bytes", hardware.memory_written_bytes),
     ]
     .map(|(name, value)| (name, value.map(|value| value as f64)))
 }

@@ -5,6 +5,7 @@
 //! studies of multi-core servers counted, and it costs nothing while servers run. It is meant for
 //! CPUs that the servers have to themselves.
 
+use super::traffic::{Bytes, Traffic};
 use os::counters::{Counter, Event, Reading};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -29,6 +30,10 @@ pub struct Hardware {
     pub cache_misses: Option<u64>,
     /// Cycles of the bus.
     pub bus_cycles: Option<u64>,
+    /// Bytes that memory controllers read, of the whole machine.
+    pub memory_read_bytes: Option<u64>,
+    /// Bytes that they wrote.
+    pub memory_written_bytes: Option<u64>,
 }
 
 /// What is counted, and what a reader knows it as.
@@ -46,6 +51,7 @@ const EVENTS: [(Event, &str); 7] = [
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     events: [Vec<Counter>; EVENTS.len()],
+    traffic: Traffic,
     system_calls: Vec<Counter>,
 }
 
@@ -53,6 +59,7 @@ pub(super) struct Counters {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Readings {
     events: [Vec<Reading>; EVENTS.len()],
+    traffic: Bytes,
     system_calls: Vec<Reading>,
 }
 
@@ -72,6 +79,10 @@ impl Counters {
                 Err(why) => absent.push((*name, reason(&why))),
             }
         }
+        match Traffic::open() {
+            Ok(traffic) => counters.traffic = traffic,
+            Err(why) => absent.push(("bytes between memory and processors", reason(&why))),
+        }
         missing.extend(gathered(&absent));
         if system_calls {
             match of_system_calls(cpus, unified) {
@@ -86,13 +97,18 @@ impl Counters {
         let all = |counters: &Vec<Counter>| -> Vec<Reading> {
             counters.iter().map(|counter| counter.read().unwrap_or_default()).collect()
         };
-        Readings { events: self.events.each_ref().map(all), system_calls: all(&self.system_calls) }
+        Readings {
+            events: self.events.each_ref().map(all),
+            traffic: self.traffic.read(),
+            system_calls: all(&self.system_calls),
+        }
     }
 }
 
 pub(super) fn between(first: &Readings, last: &Readings) -> Hardware {
     let mut counts = first.events.iter().zip(&last.events).map(|(first, last)| sum(first, last));
     let mut next = || counts.next().flatten();
+    let [memory_read_bytes, memory_written_bytes] = last.traffic.since(&first.traffic);
     Hardware {
         cycles: next(),
         instructions: next(),
@@ -101,6 +117,8 @@ pub(super) fn between(first: &Readings, last: &Readings) -> Hardware {
         cache_references: next(),
         cache_misses: next(),
         bus_cycles: next(),
+        memory_read_bytes,
+        memory_written_bytes,
     }
 }
 

@@ -1,11 +1,11 @@
 //! What is observed beside a run: the difference of two looks, one before and one after it.
 //!
-//! A look reads files of the kernel and counters that are open already; it takes some hundred
-//! microseconds and some twenty more for each thread of the server ([`Observed::look_us`] says how
-//! long it took). Nothing is
-//! attached to the server and nothing is sampled. Counting system calls is the one thing that costs
-//! the server time while it runs, so it is done only if asked for. What a machine does not offer is
-//! named with the reason. Figures per request are the caller's.
+//! A look reads files of the kernel and counters that are open already. It takes about a
+//! millisecond, of which each thread of the server is some 50 microseconds ([`Observed::look_us`]
+//! says how long it took). Nothing is attached to the server and nothing is sampled. Counting
+//! system calls is the one thing that costs time while servers run, so it is done only if asked
+//! for. What a machine does not offer is named with the reason. Figures per request are the
+//! caller's.
 
 mod block;
 mod cpu;
@@ -13,6 +13,7 @@ mod figures;
 mod hardware;
 mod pressure;
 mod threads;
+mod traffic;
 
 use crate::domain::{Device, Enclosure};
 use crate::group::Group;

@@ -11,10 +11,7 @@ use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::{order, progress};
 use crate::bench::stage::Stage;
 use lab::RunningServer;
-use std::fs::{self, File};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::process::Command;
+use lab::domain::Accessed;
 use std::time::Duration;
 
 /// Directories of the set: about 600 MB, of which the load asks for the smaller classes, 60 MB.
@@ -35,8 +32,7 @@ pub(super) fn run(
 ) -> Result<(Vec<Entrant>, Vec<String>), String> {
     let root = stage.root();
     stage.prepare(&["fileset", &root.display().to_string(), "--directories", DIRECTORIES])?;
-    // What is not on the disk yet cannot be evicted.
-    Command::new("sync").status().map_err(|why| format!("sync: {why}"))?;
+    let files = Accessed::of_folder(&root)?;
     let work = Work::with_log(CONNECTIONS, log(stage, DIRECTORIES, CLASSES)?);
     let contestants = field.of(super::Subject::Cold);
     let mut entrants: Vec<Entrant> =
@@ -45,7 +41,7 @@ pub(super) fn run(
         progress(&format!("cold: round {}", round + 1));
         for index in order(round, entrants.len()) {
             let sample = match contestants[index].start(stage, Some(MEMORY_BYTES)) {
-                Ok(server) => measure(stage, &server, &work, &root)?,
+                Ok(server) => measure(stage, &server, &work, &files)?,
                 Err(why) => Sample::void(why),
             };
             entrants[index].samples.push(sample);
@@ -60,9 +56,10 @@ fn measure(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
-    root: &Path,
+    files: &Accessed,
 ) -> Result<Sample, String> {
-    evict(root).map_err(|why| format!("{}: {why}", root.display()))?;
+    // Again each time: what was read is in memory.
+    files.evict()?;
     let window = if stage.options.quick { QUICK_WINDOW } else { WINDOW };
     let arguments =
         format!("{} --verify bytes --duration {}ms", work.arguments(server), window.as_millis());
@@ -81,17 +78,4 @@ fn measure(
             void: None,
         },
     })
-}
-
-/// Has the kernel drop what it keeps of the files below a folder.
-fn evict(folder: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            evict(&entry.path())?;
-        } else {
-            os::files::advise_dont_need(File::open(entry.path())?.as_fd())?;
-        }
-    }
-    Ok(())
 }
