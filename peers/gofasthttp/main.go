@@ -15,6 +15,8 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "address to listen at")
 	root := flag.String("root", ".", "folder to serve")
+	maxConns := flag.Int("max-conns", 16384, "connections open at once")
+	reduceMemory := flag.Bool("reduce-memory", false, "give buffers back after each request")
 	version := flag.Bool("version", false, "print the library's version")
 	flag.Parse()
 	if *version {
@@ -29,9 +31,10 @@ func main() {
 		CacheDuration: 600 * time.Millisecond,
 	}
 	server := &fasthttp.Server{
-		Handler:     files.NewRequestHandler(),
-		Concurrency: 16384,
-		IdleTimeout: 10 * time.Minute,
+		Handler:           files.NewRequestHandler(),
+		Concurrency:       *maxConns,
+		ReduceMemoryUsage: *reduceMemory,
+		IdleTimeout:       10 * time.Minute,
 	}
 	log.Fatal(server.ListenAndServe(*listen))
 }

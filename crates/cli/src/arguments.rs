@@ -9,6 +9,7 @@ use server::config::Arguments;
 use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
 use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
+use crate::peers_command::{PEERS_HELP, PeersArguments};
 
 /// A web server for static files.
 ///
@@ -45,7 +46,14 @@ pub(crate) enum Command {
     #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
     Load(Box<LoadArguments>),
     /// List the engines and their knobs
-    Engines,
+    Engines {
+        /// For programs: an array of objects
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the servers that can be compared, and how to install those that are not here
+    #[command(after_help = PEERS_HELP)]
+    Peers(PeersArguments),
     /// What a server starts as a worker process; not for people
     #[command(hide = true)]
     Worker {

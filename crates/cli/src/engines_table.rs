@@ -1,6 +1,7 @@
-//! `ropewalk engines`: the table of engines for people.
+//! `ropewalk engines`: the table of engines, for people and for programs.
 
-use engines::{ENGINES, EngineSpec, Knob};
+use engines::{ENGINES, EngineSpec, Knob, SendfileMode};
+use serde_json::{Value, json};
 
 /// A paragraph for each engine, the default first.
 pub(crate) fn table() -> String {
@@ -18,4 +19,43 @@ fn paragraph(spec: &EngineSpec) -> String {
 fn knob_line(knob: &Knob) -> String {
     let Knob { name, about, default, .. } = knob;
     format!("    {name} = {}  ({})  {about}\n", knob.show(*default), knob.range())
+}
+
+/// The same for programs: an array in the same order.
+pub(crate) fn json() -> String {
+    let engines: Vec<Value> = ENGINES.iter().map(engine_json).collect();
+    format!("{:#}\n", Value::from(engines))
+}
+
+fn engine_json(spec: &EngineSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "family": spec.family,
+        "paper": spec.paper,
+        "about": spec.about,
+        "unavailable": engines::obstacle(spec),
+        "sendfile": spec.sendfile.iter().map(|mode| sendfile_name(*mode)).collect::<Vec<_>>(),
+        "knobs": spec.knobs.iter().map(knob_json).collect::<Vec<_>>(),
+    })
+}
+
+/// As it is typed for `socket.sendfile`.
+fn sendfile_name(mode: SendfileMode) -> &'static str {
+    match mode {
+        SendfileMode::NonBlocking => "nonblocking",
+        SendfileMode::Blocking => "blocking",
+        SendfileMode::Probe => "probe",
+    }
+}
+
+/// A knob has either names to choose from, or a range. Its default is as it is typed.
+fn knob_json(knob: &Knob) -> Value {
+    let Knob { name, about, min, max, default } = knob;
+    let default = knob.show(*default);
+    match knob.choices() {
+        [] => json!({
+            "name": name, "about": about, "default": default, "from": min, "to": max,
+        }),
+        values => json!({ "name": name, "about": about, "default": default, "values": values }),
+    }
 }

@@ -10,6 +10,7 @@ mod load_arguments;
 mod load_command;
 mod log_arguments;
 mod log_command;
+mod peers_command;
 mod whole_file;
 
 use std::io::{self, Write};
@@ -48,7 +49,9 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Log(command) => log_command::execute(command),
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
         Command::Load(arguments) => load_command::load(*arguments),
-        Command::Engines => print(&engines_table::table()),
+        Command::Engines { json: false } => print(&engines_table::table()),
+        Command::Engines { json: true } => print(&engines_table::json()),
+        Command::Peers(arguments) => peers_command::execute(&arguments),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }

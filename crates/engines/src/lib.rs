@@ -79,6 +79,12 @@ pub fn find(name: &str) -> Option<&'static EngineSpec> {
     ENGINES.iter().find(|spec| spec.name == name)
 }
 
+/// Why an engine cannot run on this machine, in one line, if it cannot.
+#[must_use]
+pub fn obstacle(spec: &EngineSpec) -> Option<String> {
+    (spec.name == rings::SPEC.name).then(rings::obstacle).flatten()
+}
+
 /// How the bytes of files that are not in the cache's memory are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendfileMode {

@@ -39,7 +39,7 @@ impl Client {
     /// # Errors
     /// When it cannot be started.
     pub fn start(cpu: usize, command: &[String]) -> Result<Self, String> {
-        let pinned = process::pinned(cpu, command);
+        let pinned = process::pinned(&[cpu], command);
         let mut started = Command::new(&pinned[0]);
         started.args(&pinned[1..]).stdin(Stdio::null());
         started.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,34 +1,50 @@
-//! Finding a peer on this machine, and building it where it comes as source.
+//! Finding peers on this machine, and building those that come as source.
 //!
 //! Nothing is installed by itself: a peer that is absent is reported with the command for it.
 
 use crate::peer::Peer;
 use crate::process;
 use crate::template::{self, Values};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the repository and what is built from it lie.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
-    /// The root of the source tree.
-    pub repository: PathBuf,
+    /// The root of the source tree; none where only the program is installed.
+    pub repository: Option<PathBuf>,
     /// Cargo's target directory.
-    pub target_dir: PathBuf,
+    pub target_dir: Option<PathBuf>,
     /// Whether peers that come as source are built anew, or taken as they are.
     pub build: bool,
 }
 
 impl Surroundings {
-    /// The placeholders that are the same for every launch.
-    pub(crate) fn values(&self) -> Values {
-        let peers_dir = self.repository.join("peers");
-        [
-            ("repository", self.repository.display().to_string()),
-            ("peers_dir", peers_dir.display().to_string()),
-            ("target_dir", self.target_dir.display().to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+    /// Looks for the repository around the current folder, then around the program that runs.
+    pub fn find(build: bool) -> Self {
+        let program = std::env::current_exe().ok();
+        let around = [std::env::current_dir().ok(), program.clone()];
+        let mut above = around.iter().flatten().flat_map(|path| path.ancestors());
+        let is_repository = |folder: &&Path| folder.join("peers/floor/Cargo.toml").is_file();
+        let repository = above.find(is_repository).map(Path::to_owned);
+        // Cargo marks its target directory, wherever it lies.
+        let is_target = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
+        let built_in = program.iter().flat_map(|path| path.ancestors()).find(is_target);
+        let target_dir = built_in.map(Path::to_owned);
+        let target_dir = target_dir.or_else(|| Some(repository.as_ref()?.join("target")));
+        Self { repository, target_dir, build }
+    }
+
+    /// The placeholders that are the same for every launch of a peer, as far as there is something
+    /// for them to stand for.
+    pub(crate) fn values(&self, peer: &Peer) -> Values {
+        let shipped = || Some(self.repository.as_ref()?.join("peers"));
+        let places = [
+            ("repository", self.repository.clone()),
+            ("peers_dir", peer.folder.clone().or_else(shipped)),
+            ("target_dir", self.target_dir.clone().filter(|_| self.repository.is_some())),
+        ];
+        let there = places.into_iter().filter_map(|(name, path)| Some((name, path?)));
+        there.map(|(name, path)| (name.to_owned(), path.display().to_string())).collect()
     }
 }
 
@@ -41,25 +57,99 @@ pub struct Installed {
     pub version: String,
 }
 
+/// A peer that is not there, or cannot run here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its name.
+    pub name: String,
+    /// Why, in one line.
+    pub reason: String,
+    /// The command that installs it, or what else helps.
+    pub command: String,
+}
+
+/// Peers that were looked for.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Those that are there.
+    pub installed: Vec<Installed>,
+    /// The others.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Found {
+    /// Looks for the peers of these names, in this order; for all, if none is given. Those that
+    /// come as source are built first if the surroundings say so.
+    ///
+    /// # Errors
+    /// One line: there is no peer of a name.
+    pub fn look(
+        peers: &[Peer],
+        names: &[String],
+        surroundings: &Surroundings,
+    ) -> Result<Self, String> {
+        let mut found = Self::default();
+        for peer in choose(peers, names)? {
+            match peer.install(surroundings) {
+                Ok(installed) => found.installed.push(installed),
+                Err(why) => found.skipped.push(peer.skipped(&why)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn choose<'p>(peers: &'p [Peer], names: &[String]) -> Result<Vec<&'p Peer>, String> {
+    if names.is_empty() {
+        return Ok(peers.iter().collect());
+    }
+    let find = |name: &String| {
+        peers.iter().find(|peer| peer.name == *name).ok_or_else(|| {
+            let known: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+            format!("there is no server {name:?}, but {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
 impl Peer {
     /// Builds the peer if it is built here, and asks for its version.
     ///
     /// # Errors
     /// Why it cannot be used: it is not there, or cannot be built.
     pub fn install(&self, surroundings: &Surroundings) -> Result<Installed, String> {
-        let version = self.find(surroundings)?;
+        if let Some(why) = &self.obstacle {
+            return Err(why.clone());
+        }
+        let version = self.look(surroundings)?;
         Ok(Installed { peer: self.clone(), version })
     }
 
-    fn find(&self, surroundings: &Surroundings) -> Result<String, String> {
-        let values = surroundings.values();
-        if let Some(build) = self.build.as_ref().filter(|_| surroundings.build) {
-            let folder = fill(&build.folder, &values)?;
-            process::output(&fill_all(&build.command, &values)?, Some(&folder))?;
+    fn look(&self, surroundings: &Surroundings) -> Result<String, String> {
+        let values = surroundings.values(self);
+        let command = |texts: &[String]| fill_all(texts, &values).map_err(no_source);
+        if let Some(build) = &self.build {
+            let (built, folder) = (command(&build.command)?, fill(&build.folder, &values)?);
+            if surroundings.build {
+                process::output(&built, Some(&folder))?;
+            }
         }
-        let said = process::output(&fill_all(&self.detect.command, &values)?, None)?;
+        let said = process::output(&command(&self.detect.command)?, None)?;
         Ok(word_after(&said, &self.detect.version_after))
     }
+
+    /// The report of its absence.
+    fn skipped(&self, why: &str) -> Skipped {
+        let lines: Vec<&str> = why.lines().map(str::trim).collect();
+        let (name, command) = (self.name.clone(), self.package.clone());
+        Skipped { name, reason: lines.join("; "), command }
+    }
+}
+
+/// What is built from source has placeholders that stand for nothing where there is none.
+fn no_source(_: String) -> String {
+    "it comes as source, and neither the current folder nor the program lies in the repository"
+        .into()
 }
 
 pub(crate) fn fill(text: &str, values: &Values) -> Result<String, String> {
@@ -78,6 +168,56 @@ fn word_after(text: &str, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
+
+    fn peer(name: &str, detect: &str) -> Peer {
+        let text = format!(
+            "name = '{name}'\ndescription = 'd'\npackage = 'install {name}'\n\
+             settings = [{{ name = 'usual', about = 'a' }}]\nstop = {{ signal = 'TERM' }}\n\
+             start = {{ command = ['{name}'] }}\n\
+             detect = {{ command = [{detect}], version_after = 'v' }}\n"
+        );
+        Peer::parse(&text).expect("it is right")
+    }
+
+    #[test]
+    fn what_is_absent_is_named_with_the_command_that_installs_it() {
+        let there = peer("there", "'echo', 'v1.2'");
+        let absent = peer("absent", "'/nonexistent/server', '-v'");
+        let broken = peer("broken", "'sh', '-c', 'echo one; echo two; false'");
+        let found = Found::look(&[there, absent, broken], &[], &NOWHERE).expect("all are known");
+        assert_eq!(found.installed.len(), 1);
+        assert_eq!(found.installed[0].version, "1.2");
+        let [absent, broken] = &found.skipped[..] else { panic!("{:?}", found.skipped) };
+        assert!(absent.reason.starts_with("/nonexistent/server: No such file"), "{absent:?}");
+        assert_eq!(absent.command, "install absent");
+        assert_eq!(broken.reason, "sh failed: one; two");
+    }
+
+    #[test]
+    fn names_choose_and_must_be_known() {
+        let peers = ["a", "b", "c"].map(|name| peer(name, "'echo', 'v1'"));
+        let names = ["c".to_owned(), "a".to_owned()];
+        let found = Found::look(&peers, &names, &NOWHERE).expect("both are known");
+        let found: Vec<&str> = found.installed.iter().map(|i| i.peer.name.as_str()).collect();
+        assert_eq!(found, ["c", "a"]);
+        let why = Found::look(&peers, &["d".to_owned()], &NOWHERE).expect_err("it is unknown");
+        assert_eq!(why, "there is no server \"d\", but a, b, c");
+    }
+
+    #[test]
+    fn source_needs_a_repository() {
+        let peer = peer("own", "'{target_dir}/own'");
+        let why = peer.install(&NOWHERE).expect_err("there is none");
+        assert!(why.starts_with("it comes as source"), "{why}");
+    }
+
+    #[test]
+    fn an_obstacle_is_a_reason() {
+        let peer = Peer { obstacle: Some("no".into()), ..peer("a", "'echo', 'v1'") };
+        assert_eq!(peer.install(&NOWHERE).expect_err("it is in the way"), "no");
+    }
 
     #[test]
     fn a_version_is_the_word_after_a_text() {

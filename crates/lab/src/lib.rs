@@ -1,16 +1,17 @@
 //! Foreign web servers described by files, started and measured.
 //!
-//! A [`Peer`] is read from a file (`peers/NAME.toml`), found on the machine ([`Peer::install`]),
-//! and started under one of its settings ([`RunningServer`]) in a control group ([`Group`]) of its
-//! own, so that the processor time of all its processes counts, those included that live for a
-//! moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and observed from
-//! outside ([`memory`]): nothing here is linked with a server, ours included.
+//! A [`Peer`] is read from a file (`peers/NAME.toml`, [`catalogue()`]), found on the machine
+//! ([`Found::look`]), and started under one of its settings ([`RunningServer`]) in a control group
+//! ([`Group`]) of its own, so that the processor time of all its processes counts, those included
+//! that live for a moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and
+//! observed from outside ([`memory`]): nothing here is linked with a server, ours included.
 //!
 //! Which servers to compare, and how often, is decided by the callers. Errors are sentences for
 //! the person at the terminal; there is nothing a program could do about them.
 
 #![forbid(unsafe_code)]
 
+mod catalogue;
 pub mod client;
 pub mod compare;
 pub mod doctor;
@@ -20,11 +21,13 @@ mod group;
 mod guard;
 pub mod http;
 mod install;
+mod knob;
 pub mod memory;
 pub mod observe;
 mod peer;
 mod process;
 pub mod record;
+mod ropewalk;
 pub mod search;
 mod server;
 //mod server_spec;
@@ -34,11 +37,14 @@ pub mod trial;
 pub mod workload;
 pub mod wrk;
 
+pub use catalogue::catalogue;
 pub use environment::Environment;
 pub use group::{Accounting, Group};
 pub use guard::Guard;
-pub use install::{Installed, Surroundings};
-pub use peer::{Build, ConfigurationFile, Detect, Knob, Peer, Ready, Setting, Start, Stop};
+pub use install::{Found, Installed, Skipped, Surroundings};
+pub use knob::Knob;
+pub use peer::{Build, ConfigurationFile, Detect, Peer, Ready, Setting, Start, Stop};
+pub use ropewalk::ropewalk_peers;
 pub use server::{Launch, RunningServer};
 //pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;

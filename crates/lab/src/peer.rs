@@ -2,11 +2,12 @@
 //!
 //! Reading and checking only: nothing is looked for or started here.
 
+use crate::knob::Knob;
 use crate::template::{self, Values};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Placeholders that every launch fills in; a peer's knobs come on top.
 pub(crate) const PLACES: [&str; 10] = [
@@ -53,6 +54,12 @@ pub struct Peer {
     pub ready: Ready,
     /// How to stop it.
     pub stop: Stop,
+    /// The folder its file lies in; none if it came with this program.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
+    /// Why it cannot run on this machine although it is installed, where that is known.
+    #[serde(skip)]
+    pub obstacle: Option<String>,
 }
 
 /// A command that makes the server from its source; quick when there is nothing to do.
@@ -73,19 +80,6 @@ pub struct Detect {
     pub command: Vec<String>,
     /// The version is the word that follows this text in the output.
     pub version_after: String,
-}
-
-/// One thing that can be varied.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Knob {
-    /// What it does.
-    pub about: String,
-    /// Its value where a setting says nothing.
-    pub default: String,
-    /// The values it may take; any, if empty.
-    #[serde(default)]
-    pub values: Vec<String>,
 }
 
 /// A named choice of knob values.
@@ -152,13 +146,18 @@ fn stop_within_ms() -> u64 {
 }
 
 impl Peer {
-    /// Reads one peer.
+    /// Reads one peer. Its file is named like it.
     ///
     /// # Errors
-    /// When the file cannot be read, or says something that makes no sense.
+    /// One line: the file cannot be read, or says something that makes no sense.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
-        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+        let explain = |why: String| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;
+        let peer = Self::parse(&text).map_err(explain)?;
+        if path.file_stem().is_none_or(|stem| *stem != *peer.name) {
+            return Err(explain(format!("it is named {:?}: so must the file be", peer.name)));
+        }
+        Ok(Self { folder: path.parent().map(Path::to_owned), ..peer })
     }
 
     /// Reads all peers of a folder, in the order of their names.
@@ -178,9 +177,9 @@ impl Peer {
     /// Reads the text of a peer's file and checks it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// One line: what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let peer: Self = toml::from_str(text).map_err(|why| why.to_string())?;
+        let peer: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
         peer.check()?;
         Ok(peer)
     }
@@ -193,24 +192,32 @@ impl Peer {
     }
 
     fn check(&self) -> Result<(), String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || !self.name.chars().all(is_plain) {
+            return Err(format!("its name {:?} has more than letters, digits, -_.", self.name));
+        }
         if self.settings.is_empty() {
             return Err("it has no [[settings]]".into());
         }
+        self.knobs.iter().try_for_each(|(name, knob)| self.check_knob(name, knob))?;
         self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
         for name in self.templates().flat_map(template::names) {
             if !PLACES.contains(&name) && !self.knobs.contains_key(name) {
                 return Err(format!("nothing is known to stand for {{{name}}}"));
             }
         }
-        for name in self.knobs.keys() {
-            if PLACES.contains(&name.as_str()) {
-                return Err(format!("the knob {name:?} has a name that is taken"));
-            }
-            if !self.templates().flat_map(template::names).any(|used| used == name) {
-                return Err(format!("the knob {name:?} is used nowhere"));
-            }
-        }
         Ok(())
+    }
+
+    fn check_knob(&self, name: &str, knob: &Knob) -> Result<(), String> {
+        if PLACES.contains(&name) {
+            return Err(format!("the knob {name:?} has a name that is taken"));
+        }
+        if !self.templates().flat_map(template::names).any(|used| used == name) {
+            return Err(format!("the knob {name:?} is used nowhere"));
+        }
+        check_value(&knob.default).map_err(|why| format!("the knob {name:?}: {why}"))?;
+        knob.check().map_err(|why| format!("the knob {name:?}: {why}"))
     }
 
     fn check_setting(&self, setting: &Setting) -> Result<(), String> {
@@ -218,8 +225,10 @@ impl Peer {
             let of = &setting.name;
             let knob = self.knobs.get(name);
             let knob = knob.ok_or(format!("setting {of:?} turns {name:?}, which is no knob"))?;
-            if !knob.values.is_empty() && !knob.values.contains(value) {
-                return Err(format!("setting {of:?}: {name:?} cannot be {value:?}"));
+            check_value(value).map_err(|why| format!("setting {of:?}: {why}"))?;
+            if !knob.allows(value) {
+                let allowed = knob.allowed();
+                return Err(format!("setting {of:?}: {name:?} cannot be {value:?}: {allowed}"));
             }
         }
         Ok(())
@@ -234,6 +243,24 @@ impl Peer {
             .chain(self.start.environment.values())
             .chain(self.files.iter().map(|file| &file.text))
             .map(String::as_str)
+    }
+}
+
+/// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
+fn check_value(value: &str) -> Result<(), String> {
+    match template::names(value).find(|name| !PLACES.contains(name)) {
+        Some(name) => Err(format!("nothing is known to stand for {{{name}}}")),
+        None => Ok(()),
+    }
+}
+
+/// What a reader of TOML has to say, without the picture it draws.
+fn one_line(text: &str, why: &toml::de::Error) -> String {
+    let message = why.message().lines().collect::<Vec<_>>().join(", ");
+    let before = why.span().and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
     }
 }
 
@@ -259,17 +286,26 @@ mod tests {
     fn check(from: &str, to: &str, expected: &str) {
         assert!(SMALL.contains(from), "{from:?} is not in the example");
         let why = Peer::parse(&SMALL.replace(from, to)).expect_err("it is wrong");
-        assert!(why.contains(expected), "{why}");
+        assert!(why.contains(expected) && !why.contains('\n'), "{why}");
     }
 
     #[test]
     fn mistakes_are_named() {
-        check("name = \"small\"", "nmae = \"small\"", "unknown field `nmae`");
+        check("name = \"small\"", "nmae = \"small\"", "line 2: unknown field `nmae`");
+        check("name = \"small\"", "name = \"s/m\"", "its name \"s/m\" has more than letters");
         check("{port}", "{prot}", "stand for {prot}");
-        check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\"");
+        check("mode = \"y\"", "mode = \"z\"", "\"mode\" cannot be \"z\": x, y");
+        check("mode = \"y\"", "mode = \"{mode}\"", "nothing is known to stand for {mode}");
         check("mode = \"y\"", "mood = \"y\"", "\"mood\", which is no knob");
         check("\"{mode}\"", "\"mode\"", "\"mode\" is used nowhere");
-        check("knobs.mode", "knobs.port", "is no knob");
+        check("knobs.mode", "knobs.port", "the knob \"port\" has a name that is taken");
+        check(
+            "default = \"x\"",
+            "default = \"w\"",
+            "\"mode\": its default \"w\" is not among x, y",
+        );
+        check("values = [", "valeus = [", "line 12: unknown field `valeus`");
+        check("description = \"d\"", "", "missing field `description`");
     }
 
     #[test]
@@ -279,14 +315,23 @@ mod tests {
         assert_eq!(peer.knob_values(&peer.settings[1])["mode"], "y");
     }
 
-    /// The peers that are shipped are right, and named like their files.
+    /// What `peers/README.md` gives as an example can be copied.
+    #[test]
+    fn the_documented_peer_is_read() {
+        let text = include_str!("../../../peers/README.md");
+        let example = text.split("```").find_map(|block| block.strip_prefix("toml\n"));
+        let peer = Peer::parse(example.expect("there is one")).expect("it is right");
+        let grid = |knob: &str| peer.knobs[knob].grid().join(" ");
+        assert_eq!(grid("processes"), "1 2 4 8 16 32 64");
+        assert_eq!(grid("cached_files"), "0 1000 2000 3000 4000 5000");
+    }
+
+    /// The peers that are shipped are right.
     #[test]
     fn the_shipped_peers_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
         let peers = Peer::read_all(&folder).expect("all are right");
         assert!(peers.len() >= 9, "{}", peers.len());
-        for peer in peers {
-            assert!(folder.join(&peer.name).with_extension("toml").exists(), "{}", peer.name);
-        }
+        assert!(peers.iter().all(|peer| peer.folder.as_ref() == Some(&folder)));
     }
 }

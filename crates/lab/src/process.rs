@@ -1,13 +1,17 @@
-//! Running other programs: pinned to a processor, signalled, looked up in `/proc`.
+//! Running other programs: pinned to processors, signalled, looked up in `/proc`.
 //!
 //! Signals are sent by the shell's `kill`, since this crate holds no unsafe code and sends few.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-/// `program` with its arguments, to be run on one processor only.
-pub(crate) fn pinned(cpu: usize, command: &[String]) -> Vec<String> {
-    let prefix = ["taskset".to_owned(), "-c".to_owned(), cpu.to_string()];
+/// `program` with its arguments, to be run on these processors only; on any, if none is named.
+pub(crate) fn pinned(cpus: &[usize], command: &[String]) -> Vec<String> {
+    if cpus.is_empty() {
+        return command.to_vec();
+    }
+    let list = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let prefix = ["taskset".to_owned(), "-c".to_owned(), list];
     prefix.into_iter().chain(command.iter().cloned()).collect()
 }
 

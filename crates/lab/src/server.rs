@@ -10,6 +10,7 @@ use crate::process;
 use crate::template::Values;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -24,10 +25,10 @@ pub struct Launch {
     pub root: PathBuf,
     /// A folder that exists and in which the server gets one of its own.
     pub scratch: PathBuf,
-    /// How many threads or processes it shall serve with.
+    /// How many threads or processes it shall serve with; usually as many as it has processors.
     pub workers: usize,
-    /// The processor it may use.
-    pub cpu: usize,
+    /// The processors it may use; all that we may use ourselves, if none is named.
+    pub cpus: Vec<usize>,
     /// Bound on its memory and on the pages of files that it is the first to read; none: no bound.
     pub memory_bytes_max: Option<u64>,
     /// A path that is there, asked for until it is answered.
@@ -62,14 +63,14 @@ impl RunningServer {
         let peer = &installed.peer;
         let port = free_port()?;
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
-        let values = values(peer, setting, launch, port, &work_dir);
+        let values = values(peer, setting, launch, port, &work_dir)?;
         prepare(peer, &values, &work_dir)?;
         let mut group = Group::create();
         if let Some(bytes) = launch.memory_bytes_max {
             group.limit_memory(bytes)?;
         }
         let started_us = os::clock::now();
-        let child = spawn(peer, &values, &work_dir, launch.cpu, &group)?;
+        let child = spawn(peer, &values, &work_dir, &launch.cpus, &group)?;
         group.set_root(child.id());
         let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -171,17 +172,27 @@ impl Drop for RunningServer {
     }
 }
 
-fn values(peer: &Peer, setting: &Setting, launch: &Launch, port: u16, work_dir: &Path) -> Values {
+fn values(
+    peer: &Peer,
+    setting: &Setting,
+    launch: &Launch,
+    port: u16,
+    work_dir: &Path,
+) -> Result<Values, String> {
     // What this launch has nothing to say about is empty, not an error.
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
-    values.extend(launch.surroundings.values());
+    values.extend(launch.surroundings.values(peer));
     values.extend(launch.workload.clone());
-    values.extend(peer.knob_values(setting));
     values.insert("port".into(), port.to_string());
     values.insert("root".into(), launch.root.display().to_string());
     values.insert("work_dir".into(), work_dir.display().to_string());
     values.insert("workers".into(), launch.workers.to_string());
-    values
+    let mut knobs = peer.knob_values(setting);
+    for value in knobs.values_mut() {
+        *value = install::fill(value, &values)?;
+    }
+    values.extend(knobs);
+    Ok(values)
 }
 
 /// Writes the configuration into a fresh working directory.
@@ -201,7 +212,7 @@ fn spawn(
     peer: &Peer,
     values: &Values,
     work_dir: &Path,
-    cpu: usize,
+    cpus: &[usize],
     group: &Group,
 ) -> Result<Child, String> {
     // Servers that keep files open need more descriptors than files; all get as many as may be.
@@ -210,7 +221,7 @@ fn spawn(
         ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
         shift
         exec "$@""#;
-    let command = process::pinned(cpu, &install::fill_all(&peer.start.command, values)?);
+    let command = process::pinned(cpus, &install::fill_all(&peer.start.command, values)?);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
@@ -220,6 +231,8 @@ fn spawn(
         shell.env(name, install::fill(value, values)?);
     }
     shell.current_dir(work_dir).stdin(Stdio::null()).stdout(log).stderr(error_log);
+    // Apache's prefork ends by a signal to its whole process group, which must not be ours.
+    shell.process_group(0);
     shell.spawn().map_err(|why| format!("sh: {why}"))
 }
 

@@ -1,7 +1,8 @@
 //! Placeholders in a peer's commands and configuration files: `{name}`.
 //!
-//! Not a template language. A brace that does not enclose a plain lower-case name is itself, so
-//! the configuration languages that use braces for blocks need no escapes.
+//! Not a template language. A brace that does not enclose a plain lower-case name (or several with
+//! dots between them) is itself, so the configuration languages that use braces for blocks need no
+//! escapes.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +39,8 @@ pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
 /// The name, if `text` begins with a placeholder.
 fn placeholder(text: &str) -> Option<&str> {
     let (name, _) = text.strip_prefix('{')?.split_once('}')?;
-    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-    plain.then_some(name)
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || b"_.".contains(&byte);
+    (!name.is_empty() && name.bytes().all(is_plain)).then_some(name)
 }
 
 #[cfg(test)]

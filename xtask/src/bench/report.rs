@@ -4,7 +4,7 @@ use super::idle::IdleResult;
 use super::row::Row;
 use super::serve::{FLOOR, OURS};
 use super::table::{CONFIDENCE, SEED, estimate, markdown, verdict};
-use lab::Installed;
+use lab::{Installed, Skipped};
 use serde_json::{Value, json};
 use statistics::{Estimate, bootstrap_median, median, paired_ratio};
 use std::fs;
@@ -56,8 +56,7 @@ pub(crate) struct RowResult {
 /// The whole run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Name, reason and the command that installs it.
-    pub(crate) skipped: Vec<(String, String, String)>,
+    pub(crate) skipped: Vec<Skipped>,
     pub(crate) rows: Vec<RowResult>,
     pub(crate) idle: Vec<IdleResult>,
 }
@@ -93,8 +92,8 @@ impl RowResult {
 pub(crate) fn print_start(report: &Report, servers: &[Installed]) {
     let names = servers.iter().map(|server| format!("{} {}", server.peer.name, server.version));
     println!("Servers: {}.", names.collect::<Vec<_>>().join(", "));
-    for (name, why, package) in &report.skipped {
-        println!("Skipped: {name} ({}). Install it with: {package}", first_line(why));
+    for Skipped { name, reason, command } in &report.skipped {
+        println!("Skipped: {name} ({reason}). Install it with: {command}");
     }
     println!("Kernel {}. Intervals are of 95 %.", os::process::kernel_release());
 }
@@ -184,10 +183,9 @@ pub(crate) fn print_end(report: &Report) {
 
 /// Writes every sample.
 pub(crate) fn write_json(report: &Report, path: &Path) -> Result<(), String> {
-    let skipped = report
-        .skipped
-        .iter()
-        .map(|(name, why, package)| json!({ "name": name, "why": why, "package": package }));
+    let skipped = report.skipped.iter().map(|Skipped { name, reason, command }| {
+        json!({ "name": name, "why": reason, "package": command })
+    });
     let rows = report.rows.iter().map(|result| {
         let contestants: Vec<Value> = result.contestants.iter().map(contestant_json).collect();
         json!({ "row": result.row.name, "servers": contestants, "notes": result.notes })
@@ -219,10 +217,6 @@ fn contestant_json(contestant: &Contestant) -> Value {
         "cpu_us": contestant.cpu_us(),
         "requests_per_s": contestant.samples.iter().map(|s| s.requests_per_s).collect::<Vec<_>>(),
     })
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or("")
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::options::Options;
 use super::report::{self, Report};
 use super::rounds::progress;
 use super::row::{Row, Subject};
-use lab::{Installed, Launch, Peer, Surroundings};
-use std::path::{Path, PathBuf};
+use lab::{Found, Installed, Launch, Peer, Surroundings};
+use std::path::Path;
 
 /// The processor of the server that is measured.
 pub(crate) const SERVER_CPU: usize = 0;
@@ -16,6 +16,10 @@ pub(crate) const SERVER_CPU: usize = 0;
 /// The servers that no choice leaves out: the others are compared with them.
 pub(crate) const OURS: &str = "ropewalk";
 pub(crate) const FLOOR: &str = "floor";
+
+/// Servers that take part only where they are named. Others stand for their architectures in every
+/// row, which keeps a run short; and prefork has a process for each of thousands of connections.
+const ON_DEMAND: [&str; 4] = ["apache-prefork", "apache-worker", "goserver", "yaws"];
 
 /// What every row needs.
 pub(crate) struct Bench<'a> {
@@ -67,7 +71,7 @@ impl Bench<'_> {
             root: self.corpus.root(),
             scratch: self.corpus.scratch().path().to_owned(),
             workers: 1,
-            cpu: SERVER_CPU,
+            cpus: vec![SERVER_CPU],
             memory_bytes_max: None,
             ready_path: ready_path.to_owned(),
             workload,
@@ -81,25 +85,28 @@ fn find(
     options: &Options<Row>,
     report: &mut Report,
 ) -> Result<Vec<Installed>, String> {
-    let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
+    let peers = peers()?;
     if let Some(name) = options.only.iter().find(|name| !peers.iter().any(|p| p.name == **name)) {
         return Err(format!("there is no peers/{name}.toml"));
     }
-    let mut found = Vec::new();
-    for peer in peers.into_iter().filter(|peer| is_wanted(peer, options)) {
-        progress(&format!("looking for {}", peer.name));
-        match peer.install(surroundings) {
-            Ok(installed) => found.push(installed),
-            Err(why) => report.skipped.push((peer.name, why, peer.package)),
-        }
-    }
+    progress("looking for servers");
+    let wanted: Vec<Peer> = peers.into_iter().filter(|peer| is_wanted(peer, options)).collect();
+    let mut found = Found::look(&wanted, &[], surroundings)?;
+    report.skipped.extend(found.skipped);
     // Ours first: the floor's head is made like its.
-    found.sort_by_key(|installed| (installed.peer.name != OURS, installed.peer.name != FLOOR));
-    Ok(found)
+    found.installed.sort_by_key(|one| (one.peer.name != OURS, one.peer.name != FLOOR));
+    Ok(found.installed)
 }
 
 fn is_wanted(peer: &Peer, options: &Options<Row>) -> bool {
-    [OURS, FLOOR].contains(&peer.name.as_str()) || options.wants(&peer.name)
+    let name = peer.name.as_str();
+    let usual = !options.only.is_empty() || !ON_DEMAND.contains(&name);
+    [OURS, FLOOR].contains(&name) || usual && options.wants(name)
+}
+
+/// Every peer of the repository that this was compiled in.
+pub(crate) fn peers() -> Result<Vec<Peer>, String> {
+    Peer::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers"))
 }
 
 /// The processor of the load: another one than the server's, where there is one.
@@ -107,13 +114,11 @@ pub(crate) fn client_cpu() -> usize {
     usize::from(os::affinity::allowed_cpus().len() > 1)
 }
 
-/// The repository is where this was compiled; Cargo's target directory is where it lies.
+/// Where things are built from and to.
 pub(crate) fn surroundings(build: bool) -> Result<Surroundings, String> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned);
-    let executable = std::env::current_exe().map_err(|why| why.to_string())?;
-    let target_dir: Option<PathBuf> = executable.ancestors().nth(2).map(Path::to_owned);
-    match (repository, target_dir) {
-        (Some(repository), Some(target_dir)) => Ok(Surroundings { repository, target_dir, build }),
+    let found = Surroundings::find(build);
+    match (&found.repository, &found.target_dir) {
+        (Some(_), Some(_)) => Ok(found),
         _ => Err("cannot tell where the repository lies".into()),
     }
 }

@@ -4,10 +4,10 @@
 use super::options::{Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
-use super::serve::{OURS, SERVER_CPU, client_cpu, surroundings};
+use super::serve::{OURS, SERVER_CPU, client_cpu, peers, surroundings};
 use crate::tools::Tool;
 use lab::client::Client;
-use lab::{Installed, Launch, Peer, RunningServer, Setting, Surroundings, Values};
+use lab::{Installed, Launch, RunningServer, Setting, Surroundings, Values};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,7 +81,8 @@ impl<'a, R: Named> Stage<'a, R> {
 
     /// The words of a command of Ropewalk.
     pub(crate) fn command(&self, arguments: &[&str]) -> Vec<String> {
-        let program = self.surroundings.target_dir.join("release/ropewalk").display().to_string();
+        let program = self.surroundings.target_dir.as_deref().unwrap_or("target".as_ref());
+        let program = program.join("release/ropewalk").display().to_string();
         [program].into_iter().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
@@ -113,7 +114,7 @@ impl<'a, R: Named> Stage<'a, R> {
         knobs: &Values,
         memory_bytes_max: Option<u64>,
     ) -> Result<RunningServer, String> {
-        let mut values = Values::from([("connections_max".into(), "65536".into())]);
+        let mut values = Values::from([("limits.connections_max".into(), "65536".into())]);
         values.extend(knobs.clone());
         let setting =
             Setting { name: "many connections".into(), about: String::new(), knobs: values };
@@ -137,7 +138,7 @@ impl<'a, R: Named> Stage<'a, R> {
             root: self.scratch.root(),
             scratch: self.scratch.path().to_owned(),
             workers: 1,
-            cpu: SERVER_CPU,
+            cpus: vec![SERVER_CPU],
             memory_bytes_max,
             ready_path: FILE.into(),
             workload: Values::new(),
@@ -152,8 +153,7 @@ impl<'a, R: Named> Stage<'a, R> {
 }
 
 fn peer(name: &str, surroundings: &Surroundings) -> Result<Installed, String> {
-    let peers = Peer::read_all(&surroundings.repository.join("peers"))?;
-    let found = peers.into_iter().find(|peer| peer.name == name);
+    let found = peers()?.into_iter().find(|peer| peer.name == name);
     found.ok_or_else(|| format!("there is no peers/{name}.toml"))?.install(surroundings)
 }
 

@@ -11,7 +11,6 @@ use testkit::case::Case;
 use testkit::differential::{Explanations, Participant, Row, compare, explanations, verify};
 use testkit::{Client, DocumentRoot, Suite, Temporary};
 
-use crate::REPOSITORY;
 use crate::machine::{in_ci, skip};
 use crate::server_process::ServerProcess;
 
@@ -89,14 +88,12 @@ impl Peers {
 }
 
 fn launch(root: &Path, scratch: &Path) -> Launch {
-    let repository = Path::new(REPOSITORY).to_owned();
-    let target_dir = repository.join("target");
     Launch {
-        surroundings: Surroundings { repository, target_dir, build: false },
+        surroundings: Surroundings::find(false),
         root: root.to_owned(),
         scratch: scratch.to_owned(),
         workers: 1,
-        cpu: os::affinity::allowed_cpus()[0],
+        cpus: vec![os::affinity::allowed_cpus()[0]],
         memory_bytes_max: None,
         ready_path: "/probe.txt".into(),
         workload: Values::new(),

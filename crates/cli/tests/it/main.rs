@@ -9,6 +9,7 @@ mod limits;
 mod load;
 mod log;
 mod machine;
+mod peers;
 mod printing;
 mod processes;
 mod server_process;

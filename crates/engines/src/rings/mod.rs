@@ -95,6 +95,12 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     Ok(Box::new(Loops::start(SPEC.name, start, RingLoop::make)?))
 }
 
+/// Why rings cannot run on this machine, if they cannot.
+pub(crate) fn obstacle() -> Option<String> {
+    let refused = os::ring::check(sizes(&KnobValues::defaults(&SPEC))).err();
+    refused.map(|why| why.to_string())
+}
+
 /// What an operator is told where rings cannot run.
 fn refusal(why: &io::Error) -> io::Error {
     let text = format!("{why}; event-loop-per-core serves instead: --engine event-loop-per-core");

@@ -32,10 +32,10 @@ pub(super) struct Contestant {
 
 #[derive(Debug)]
 enum Kind {
-    /// An engine, with lines for its configuration.
+    /// An engine, with values for knobs of `peers/ropewalk.toml`.
     Engine {
         name: String,
-        more: String,
+        knobs: Values,
     },
     Peer(Box<Installed>, Setting),
 }
@@ -55,17 +55,18 @@ impl Field {
     pub(super) fn find(stage: &Stage<'_, Row>) -> Result<Self, String> {
         let names = engines(stage)?;
         let wanted = |name: &&String| stage.options.wants(name);
-        let plain = |name: &String, more: &str| Contestant {
+        let plain = |name: &String, turned: &[(&str, &str)]| Contestant {
             label: name.clone(),
-            kind: Kind::Engine { name: name.clone(), more: more.into() },
+            kind: Kind::Engine { name: name.clone(), knobs: knobs(turned) },
         };
         let engines = names.iter().filter(wanted).map(|name| {
             let is_forking = name == PROCESSES;
-            plain(name, if is_forking { "[engine.knobs]\nprocesses_max = 10000" } else { "" })
+            let more = [("more", "[engine.knobs]\nprocesses_max = 10000")];
+            plain(name, if is_forking { &more } else { &[] })
         });
         let engines = engines.collect();
         let sharded = names.iter().filter(wanted).filter(|name| *name != PROCESSES);
-        let sharded = sharded.map(|name| plain(name, "[engine]\nprocesses = 4"));
+        let sharded = sharded.map(|name| plain(name, &[("engine.processes", "4")]));
         let helped = WITH_HELPERS.iter().filter(|(name, _)| {
             names.iter().any(|there| there == name) && stage.options.wants(name)
         });
@@ -73,7 +74,10 @@ impl Field {
             label: format!("{name}, {knob}"),
             kind: Kind::Engine {
                 name: (*name).into(),
-                more: format!("[engine.knobs]\n{knob}\n[socket]\nsendfile = \"probe\""),
+                knobs: knobs(&[
+                    ("more", &format!("[engine.knobs]\n{knob}")),
+                    ("socket.sendfile", "probe"),
+                ]),
             },
         });
         let (sharded, helped) = (sharded.collect(), helped.collect());
@@ -110,6 +114,10 @@ fn engines(stage: &Stage<'_, Row>) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+fn knobs(turned: &[(&str, &str)]) -> Values {
+    turned.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
 /// A peer under each of its settings: the best of them is what counts.
 fn settings(installed: &Installed) -> Vec<Contestant> {
     let contestant = |setting: &Setting| Contestant {
@@ -127,10 +135,9 @@ impl Contestant {
         memory_bytes_max: Option<u64>,
     ) -> Result<RunningServer, String> {
         match &self.kind {
-            Kind::Engine { name, more } => {
-                let knobs = [("engine", name), ("more", more)];
-                let knobs: Values =
-                    knobs.map(|(knob, value)| (knob.to_owned(), value.clone())).into();
+            Kind::Engine { name, knobs } => {
+                let mut knobs = knobs.clone();
+                knobs.insert("engine".into(), name.clone());
                 stage.server_with(&knobs, memory_bytes_max)
             }
             Kind::Peer(installed, setting) => {

@@ -1,0 +1,120 @@
+//! `ropewalk peers`: which servers the lab can compare, which of them are here, and what can be
+//! turned on them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lab::{Found, Installed, Knob, Peer, Setting, Skipped, Surroundings};
+use serde_json::{Value, json};
+
+use crate::{Failure, print};
+
+pub(crate) const PEERS_HELP: &str = "\
+With names, their settings and knobs are listed too, each knob with the values that a tuner tries.
+A server of your own is one file: see peers/README.md.
+
+Examples:
+  ropewalk peers
+  ropewalk peers nginx ropewalk:staged
+  ropewalk peers --peers my-servers --json";
+
+#[derive(Args)]
+pub(crate) struct PeersArguments {
+    /// Only these; all, if none is named
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// A folder with files that describe servers of your own
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
+    /// First build those that come as source
+    #[arg(long)]
+    build: bool,
+    /// For programs: an array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn execute(arguments: &PeersArguments) -> Result<(), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|why| Failure::Operation(format!("cannot tell where this program is: {why}")))?;
+    let peers = lab::catalogue(&program, arguments.peers.as_deref()).map_err(Failure::Usage)?;
+    let surroundings = Surroundings::find(arguments.build);
+    let found = Found::look(&peers, &arguments.names, &surroundings).map_err(Failure::Usage)?;
+    let lines: Vec<Line<'_>> = peers.iter().filter_map(|peer| Line::of(peer, &found)).collect();
+    if arguments.json {
+        let objects: Vec<Value> = lines.iter().map(Line::json).collect();
+        return print(&format!("{:#}\n", Value::from(objects)));
+    }
+    let is_detailed = !arguments.names.is_empty();
+    print(&lines.iter().map(|line| line.paragraph(is_detailed)).collect::<Vec<_>>().join("\n"))
+}
+
+/// A peer that was looked for.
+struct Line<'f> {
+    peer: &'f Peer,
+    state: Result<&'f Installed, &'f Skipped>,
+}
+
+impl<'f> Line<'f> {
+    fn of(peer: &'f Peer, found: &'f Found) -> Option<Self> {
+        let installed = found.installed.iter().find(|there| there.peer.name == peer.name);
+        let skipped = || found.skipped.iter().find(|skipped| skipped.name == peer.name);
+        let state = installed.map_or_else(|| skipped().map(Err), |there| Some(Ok(there)))?;
+        Some(Self { peer, state })
+    }
+
+    fn paragraph(&self, is_detailed: bool) -> String {
+        let Peer { name, description, notes, .. } = self.peer;
+        let head = match self.state {
+            Ok(Installed { version, .. }) => format!("{name} {version}\n  {description}\n"),
+            Err(Skipped { reason, command, .. }) => {
+                format!("{name}: not here: {reason}\n  {description}\n  what helps: {command}\n")
+            }
+        };
+        let notes = notes.iter().map(|notes| format!("  {notes}\n"));
+        if !is_detailed {
+            return head;
+        }
+        let settings = self.peer.settings.iter().map(setting_line);
+        let knobs = self.peer.knobs.iter().map(|(name, knob)| knob_line(name, knob));
+        head + &notes.chain(settings).chain(knobs).collect::<String>()
+    }
+
+    fn json(&self) -> Value {
+        let peer = self.peer;
+        let setting =
+            |one: &Setting| json!({ "name": one.name, "about": one.about, "knobs": one.knobs });
+        let knob = |(name, knob): (&String, &Knob)| {
+            let grid = knob.grid();
+            json!({ "name": name, "about": knob.about, "default": knob.default, "grid": grid })
+        };
+        let mut object = json!({
+            "name": peer.name,
+            "description": peer.description,
+            "notes": peer.notes,
+            "settings": peer.settings.iter().map(setting).collect::<Vec<_>>(),
+            "knobs": peer.knobs.iter().map(knob).collect::<Vec<_>>(),
+        });
+        match self.state {
+            Ok(there) => object["version"] = json!(there.version),
+            Err(Skipped { reason, command, .. }) => {
+                object["skipped"] = json!({ "reason": reason, "command": command });
+            }
+        }
+        object
+    }
+}
+
+fn setting_line(setting: &Setting) -> String {
+    let Setting { name, about, knobs } = setting;
+    let turned: Vec<String> =
+        knobs.iter().map(|(name, value)| format!("{name} = {value:?}")).collect();
+    let turned =
+        if turned.is_empty() { String::new() } else { format!("  ({})", turned.join(", ")) };
+    format!("    setting {name}: {about}{turned}\n")
+}
+
+fn knob_line(name: &str, knob: &Knob) -> String {
+    let Knob { about, default, .. } = knob;
+    format!("    {name} = {default:?}  ({})  {about}\n", knob.grid().join(", "))
+}

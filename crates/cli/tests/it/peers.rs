@@ -1,0 +1,287 @@
+//! The peers that are shipped, each once: it starts, serves what is there, and stops without
+//! leaving a process behind; under bounds too.
+//!
+//! How well they conform is not asked here: `differential.rs` compares that.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+
+use lab::http::{self, Connection};
+use lab::{Found, Installed, Launch, Peer, RunningServer, Surroundings, Values};
+use serde_json::Value;
+use testkit::Temporary;
+
+use crate::machine::skip;
+use crate::server_process::ROPEWALK;
+use crate::{REPOSITORY, run};
+
+/// What is served. The floor tells files by the numbers in their names.
+const FILES: [(&str, usize); 4] =
+    [("0.txt", 0), ("1.txt", 1 << 20), ("folder/2.txt", 5000), ("folder/3.txt", 70_000)];
+
+/// Debian lacks the first, which takes minutes to build, and what the second is built from.
+const NOT_IN_DEBIAN: [&str; 2] = ["static-web-server", "gofasthttp"];
+
+/// Starting is mostly waiting.
+const THREADS: usize = 4;
+
+#[test]
+fn every_peer_serves_what_is_there_and_stops() {
+    let stage = Stage::set();
+    // Ropewalk and its engines have a test of their own.
+    let peers: Vec<Peer> = shipped().into_iter().filter(|peer| peer.name != "ropewalk").collect();
+    let found = Found::look(&peers, &[], &Surroundings::find(true)).unwrap();
+    for absent in found.skipped {
+        let needs = format!("{} ({})", absent.command, absent.reason);
+        let name = absent.name.as_str();
+        if NOT_IN_DEBIAN.contains(&name) {
+            say(&format!("not tested: {name}: needs {needs}"));
+        } else {
+            skip(name, &needs);
+        }
+    }
+    stage.try_all(&found.installed);
+}
+
+#[test]
+fn every_engine_is_a_peer() {
+    let (status, said, _) = run(&["engines", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let said = said.as_array().unwrap();
+    let named: Vec<&str> = said.iter().map(|engine| engine["name"].as_str().unwrap()).collect();
+    let known: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
+    assert_eq!((status, named), (0, known.clone()));
+    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let ours: Vec<Peer> =
+        peers.into_iter().filter(|peer| peer.name.starts_with("ropewalk")).collect();
+    let expected = known.iter().map(|name| format!("ropewalk:{name}"));
+    let expected: Vec<String> = std::iter::once("ropewalk".to_owned()).chain(expected).collect();
+    assert_eq!(ours.iter().map(|peer| peer.name.clone()).collect::<Vec<_>>(), expected);
+    for (peer, spec) in ours[1..].iter().zip(engines::ENGINES) {
+        for knob in spec.knobs {
+            let turned = &peer.knobs[&format!("engine.knobs.{}", knob.name)];
+            let grid = turned.grid();
+            assert!((2..=12).contains(&grid.len()), "{}: {turned:?}: {grid:?}", peer.name);
+        }
+    }
+    let found = Found::look(&ours, &[], &Surroundings::find(false)).unwrap();
+    for absent in found.skipped {
+        // Where the kernel does not permit rings, that is said; nothing else may be absent.
+        assert_eq!(absent.name, "ropewalk:rings", "{absent:?}");
+        assert!(!absent.reason.is_empty() && absent.command == "ropewalk doctor", "{absent:?}");
+    }
+    Stage::set().try_all(&found.installed);
+}
+
+#[test]
+fn peers_are_listed_with_what_is_missing() {
+    let own = Temporary::new();
+    own.file("example.toml", EXAMPLE);
+    let folder = own.path().display().to_string();
+    let (status, out, error) = run(&["peers", "--peers", &folder, "--json"]);
+    assert_eq!((status, error.as_str()), (0, ""));
+    let peers: Value = serde_json::from_str(&out).unwrap();
+    let peers = peers.as_array().unwrap();
+    assert!(peers.len() > 12 + engines::ENGINES.len(), "{out}");
+    for peer in peers {
+        let is_known = peer["version"].is_string();
+        let helps = peer["skipped"]["command"].as_str().is_some_and(|command| command.len() > 5);
+        assert!(is_known != helps, "{peer}");
+        let grids = peer["knobs"].as_array().unwrap().iter().map(|knob| &knob["grid"]);
+        assert!(grids.into_iter().all(|grid| !grid.as_array().unwrap().is_empty()), "{peer}");
+    }
+    let (status, out, _) = run(&["peers", "example", "--peers", &folder]);
+    assert_eq!(status, 0);
+    assert!(out.starts_with("example: not here: /nonexistent/example: No such file"), "{out}");
+    assert!(out.contains("\n  what helps: make example\n"), "{out}");
+    assert!(out.ends_with("\n    threads = \"{workers}\"  (1, 2, 3)  threads\n"), "{out}");
+    own.file("broken.toml", EXAMPLE);
+    let (status, _, error) = run(&["peers", "--peers", &folder]);
+    let expected = "broken.toml: it is named \"example\": so must the file be\n";
+    assert!(status == 2 && error.ends_with(expected), "{error}");
+    let (status, _, error) = run(&["peers", "ngnix"]);
+    let expected = "ropewalk: there is no server \"ngnix\", but apache-event, ";
+    assert!(status == 2 && error.starts_with(expected), "{error}");
+}
+
+/// A server that nobody has.
+const EXAMPLE: &str = r#"
+    name = "example"
+    description = "nothing at all"
+    package = "make example"
+    detect = { command = ["/nonexistent/example"], version_after = "" }
+    settings = [{ name = "usual", about = "as it is" }]
+    knobs = { threads = { about = "threads", default = "{workers}", from = 1, to = 3, step = 1 } }
+    start = { command = ["/nonexistent/example", "{port}", "{threads}"] }
+    stop = { signal = "TERM" }
+"#;
+
+#[test]
+fn a_server_keeps_to_its_processors_and_its_memory() {
+    const BYTES_MAX: u64 = 300 << 20;
+    let stage = Stage::set();
+    let nginx = shipped().into_iter().find(|peer| peer.name == "nginx").unwrap();
+    let Ok(installed) = nginx.install(&Surroundings::find(false)) else {
+        return skip("bounds of a server", &nginx.package);
+    };
+    let cpus = os::affinity::allowed_cpus();
+    for cpus in [&cpus[..1], &cpus[..]] {
+        let launch = Launch {
+            cpus: cpus.to_vec(),
+            workers: cpus.len() + 1,
+            memory_bytes_max: Some(BYTES_MAX),
+            ..stage.launch()
+        };
+        let server = match RunningServer::start(&installed, &nginx.settings[0], &launch) {
+            Err(why) if why.contains("try as root") => return skip("a bound on memory", &why),
+            started => started.unwrap(),
+        };
+        let processes = server.group().processes();
+        assert_eq!(processes.len(), 1 + launch.workers, "a process watches the others");
+        for pid in processes {
+            assert_eq!(allowed(pid), cpus.iter().copied().collect(), "of process {pid}");
+            let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+            let memory = groups.lines().find(|line| line.contains(":memory:"));
+            let memory = memory.or_else(|| groups.lines().find(|line| line.starts_with("0::")));
+            assert!(memory.unwrap().contains("/ropewalk-lab-"), "{groups}");
+        }
+    }
+}
+
+/// Peers as they lie in the repository.
+fn shipped() -> Vec<Peer> {
+    Peer::read_all(&Path::new(REPOSITORY).join("peers")).unwrap()
+}
+
+/// Files to serve, and where servers may work.
+struct Stage {
+    root: Temporary,
+    scratch: Temporary,
+}
+
+impl Stage {
+    fn set() -> Self {
+        let stage = Self { root: Temporary::new(), scratch: Temporary::new() };
+        for (name, len) in FILES {
+            stage.root.file(name, content(len));
+        }
+        let paths = FILES.map(|(name, _)| format!("/{name}")).join("\n");
+        stage.scratch.file("paths", paths);
+        stage.scratch.file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        stage
+    }
+
+    fn launch(&self) -> Launch {
+        let scratch = self.scratch.path();
+        let path = |name: &str| scratch.join(name).display().to_string();
+        let cpus = os::affinity::allowed_cpus();
+        Launch {
+            surroundings: Surroundings::find(false),
+            root: self.root.path().to_owned(),
+            scratch: scratch.to_owned(),
+            workers: cpus.len(),
+            cpus,
+            memory_bytes_max: None,
+            ready_path: format!("/{}", FILES[0].0),
+            workload: Values::from([
+                ("path_list".to_owned(), path("paths")),
+                ("head_file".to_owned(), path("head")),
+                ("connection".to_owned(), "keep-alive".to_owned()),
+            ]),
+        }
+    }
+
+    fn try_all(&self, peers: &[Installed]) {
+        let waiting = Mutex::new(peers.iter());
+        let failures = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    loop {
+                        let next = waiting.lock().unwrap().next();
+                        let Some(installed) = next else { return };
+                        if let Err(why) = self.try_one(installed) {
+                            let name = &installed.peer.name;
+                            failures.lock().unwrap().push(format!("{name}: {why}"));
+                        }
+                    }
+                });
+            }
+        });
+        let failures = failures.into_inner().unwrap();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    fn try_one(&self, installed: &Installed) -> Result<(), String> {
+        let server = RunningServer::start(installed, &installed.peer.settings[0], &self.launch())?;
+        for connection in [Connection::KeepAlive, Connection::Close] {
+            self.compare(&server, connection)?;
+        }
+        if installed.peer.name != "floor" {
+            let mut stream = http::connect(server.address()).map_err(|why| why.to_string())?;
+            http::send_get(&mut stream, "/absent.txt", Connection::Close)
+                .map_err(|why| why.to_string())?;
+            let mut head = [0; 12];
+            std::io::Read::read_exact(&mut stream, &mut head).map_err(|why| why.to_string())?;
+            if &head != b"HTTP/1.1 404" {
+                return Err(format!("no 404: {}", String::from_utf8_lossy(&head)));
+            }
+        }
+        let processes = server.group().processes();
+        let printed = server.stop();
+        let left: Vec<&u32> = processes.iter().filter(|pid| runs(**pid)).collect();
+        if processes.is_empty() || !left.is_empty() {
+            return Err(format!("of {processes:?} it leaves {left:?}: {printed}"));
+        }
+        Ok(())
+    }
+
+    /// Whether every file comes back as it is.
+    fn compare(&self, server: &RunningServer, connection: Connection) -> Result<(), String> {
+        let mut kept = None;
+        for (name, len) in FILES {
+            let explain = |why: std::io::Error| format!("{name}, {connection:?}: {why}");
+            let mut stream = match kept.take() {
+                Some(stream) => stream,
+                None => http::connect(server.address()).map_err(explain)?,
+            };
+            let path = format!("/{name}");
+            let response = http::get(&mut stream, &path, connection).map_err(explain)?;
+            if response.status != 200 || response.body != content(len) {
+                let (status, found) = (response.status, response.body.len());
+                return Err(format!("{name}: status {status}, {found} bytes for {len}"));
+            }
+            kept = (connection == Connection::KeepAlive).then_some(stream);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that do not repeat with any power of two.
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+/// Whether a process is there and has not ended; an orphan waits for the system to take note.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// The processors that a process may run on.
+fn allowed(pid: u32) -> BTreeSet<usize> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let ranges =
+        line.trim().split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    let number = |text: &str| text.parse::<usize>().unwrap();
+    ranges.flat_map(|(first, last)| number(first)..=number(last)).collect()
+}
+
+/// Prints around the capture of the test harness.
+fn say(line: &str) {
+    std::io::stderr().write_all(format!("\n{line}\n").as_bytes()).unwrap();
+}

@@ -1,0 +1,3 @@
+module ropewalk/goserver
+
+go 1.19
