@@ -10,6 +10,7 @@ use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
 use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
 use crate::peers_command::{PEERS_HELP, PeersArguments};
+use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
 
 /// A web server for static files.
 ///
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Drive a web server and say how it bore it
     #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
     Load(Box<LoadArguments>),
+    /// Make a page of what a study, a tuning or a comparison has measured
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArguments),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects

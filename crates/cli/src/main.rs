@@ -11,6 +11,7 @@ mod load_command;
 mod log_arguments;
 mod log_command;
 mod peers_command;
+mod report_command;
 mod whole_file;
 
 use std::io::{self, Write};
@@ -52,6 +53,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Peers(arguments) => peers_command::execute(&arguments),
+        Command::Report(arguments) => report_command::execute(&arguments),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }

@@ -27,6 +27,7 @@ pub mod observe;
 mod peer;
 mod process;
 pub mod record;
+pub mod report;
 mod ropewalk;
 pub mod search;
 mod server;

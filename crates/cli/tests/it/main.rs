@@ -12,6 +12,7 @@ mod machine;
 mod peers;
 mod printing;
 mod processes;
+mod report;
 mod server_process;
 mod serving;
 mod where_it_runs;

@@ -1,0 +1,107 @@
+//! `ropewalk report`: what was measured, as a page, as text, or as numbers for other programs.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use lab::report::Report;
+
+use crate::{Failure, print, whole_file};
+
+pub(crate) const REPORT_EXAMPLES: &str = "\
+The page needs no network and no other file. See docs/report.md.
+
+Examples:
+  ropewalk report results/zipf                      writes results/zipf/report.html
+  ropewalk report results/zipf -o zipf.md           words and tables as Markdown
+  ropewalk report results/zipf --format csv -o -    a line for each run, to standard output
+  ropewalk report results/zipf -o zipf.png          all figures on one sheet (needs Chromium)";
+
+#[derive(Args)]
+pub(crate) struct ReportArguments {
+    /// The folder that `study`, `tune` or `compare` wrote, finished or not
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Where to write to, - for standard output; else report.* in the folder
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The form; else what the output's name ends in, else html
+    #[arg(long, value_name = "FORM")]
+    format: Option<Form>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// One self-contained page
+    Html,
+    /// Words and tables
+    Markdown,
+    /// A line for each run
+    Csv,
+    /// A line for each point: medians and intervals
+    CsvPoints,
+    /// All figures on one sheet
+    Svg,
+    /// The same as a picture
+    Png,
+}
+
+impl Form {
+    fn of_name(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "html" | "htm" => Some(Self::Html),
+            "md" | "markdown" => Some(Self::Markdown),
+            "csv" => Some(Self::Csv),
+            "svg" => Some(Self::Svg),
+            "png" => Some(Self::Png),
+            _ => None,
+        }
+    }
+
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Html => "report.html",
+            Self::Markdown => "report.md",
+            Self::Csv => "report-runs.csv",
+            Self::CsvPoints => "report-points.csv",
+            Self::Svg => "report.svg",
+            Self::Png => "report.png",
+        }
+    }
+}
+
+/// Writes the report and says where it is.
+pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
+    let named = arguments.output.as_deref().and_then(Form::of_name);
+    let form = arguments.format.or(named).unwrap_or(Form::Html);
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => arguments.folder.join(form.file_name()),
+    };
+    let to_stdout = path == Path::new("-");
+    if to_stdout && form == Form::Png {
+        return Err(Failure::Usage("-o -: a PNG needs a file".into()));
+    }
+    let report = Report::read(&arguments.folder).map_err(Failure::Usage)?;
+    let text = match form {
+        Form::Html => report.html(),
+        Form::Markdown => report.markdown(),
+        Form::Csv => report.csv_runs(),
+        Form::CsvPoints => report.csv_points(),
+        Form::Svg => report.svg(),
+        Form::Png => {
+            report.png(&path).map_err(Failure::Operation)?;
+            return written(&path);
+        }
+    };
+    if to_stdout {
+        return print(&text);
+    }
+    whole_file::write(&path, |file| file.write_all(text.as_bytes()))
+        .map_err(|why: io::Error| Failure::Operation(format!("{}: {why}", path.display())))?;
+    written(&path)
+}
+
+fn written(path: &Path) -> Result<(), Failure> {
+    print(&format!("written: {}\n", path.display()))
+}

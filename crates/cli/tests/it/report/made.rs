@@ -1,0 +1,331 @@
+//! Folders of records as the lab would write them, made from a queue that nobody ran: servers of
+//! a known capacity, noise of a known size, and whatever else a report has to show.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lab::Values;
+use lab::record::{
+    Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Run, Search, Server, Skipped,
+};
+use load::error_kind::ErrorCounts;
+use load::measures::{
+    Counts, FILE_KINDS, FileRow, LengthRow, Measures, SESSION_LENGTH_MAX, Times, histogram,
+};
+use load::outcome::{Outcome, Setting};
+
+/// A small seeded generator of numbers between 0 and 1 (SplitMix64).
+pub(super) struct Noise(u64);
+
+impl Noise {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// About 1, give or take `size`.
+    fn about(&mut self, size: f64) -> f64 {
+        1.0 + size * (self.unit() + self.unit() - 1.0)
+    }
+}
+
+/// A server that is not there.
+#[derive(Clone, Copy)]
+pub(super) struct Pretended {
+    pub(super) name: &'static str,
+    /// Requests a second that it can do.
+    pub(super) capacity: f64,
+    pub(super) cpu_us: f64,
+    /// What it loses of its capacity for each part offered beyond it.
+    pub(super) collapse: f64,
+}
+
+pub(super) const SERVERS: [Pretended; 4] = [
+    Pretended { name: "floor", capacity: 26_000.0, cpu_us: 31.0, collapse: 0.0 },
+    Pretended { name: "event-loop", capacity: 21_000.0, cpu_us: 42.0, collapse: 0.02 },
+    Pretended { name: "nginx", capacity: 18_000.0, cpu_us: 55.0, collapse: 0.1 },
+    Pretended { name: "apache-<prefork>", capacity: 9_000.0, cpu_us: 130.0, collapse: 0.6 },
+];
+
+pub(super) const WINDOW_S: f64 = 10.0;
+
+/// A folder that is being filled.
+pub(super) struct Maker {
+    folder: Folder,
+    noise: Noise,
+    number: u64,
+}
+
+pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
+    let numbers = |pairs: &[(&str, f64)]| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    };
+    let domain = |cpus: f64| Described {
+        name: format!("{cpus} CPU"),
+        about: format!("{cpus} core of the first socket, no limit of memory"),
+        numbers: numbers(&[("cpus", cpus)]),
+    };
+    let server = |server: &Pretended| Server {
+        name: server.name.into(),
+        description: "events, one loop per core".into(),
+        version: "1.2.3".into(),
+        configurations: BTreeMap::from([("default".into(), "listen 80; # <&>".into())]),
+    };
+    Header {
+        kind,
+        name: "zipf".into(),
+        title: "All servers, Zipf in memory & beyond".into(),
+        source: "Radhakrishnan 2019, figure 4.2".into(),
+        question: "Which server does most on one core, and what becomes of it beyond?".into(),
+        expected: "µServer and WatPipe serve most, Apache least.".into(),
+        definition: "name = \"zipf\"\n".into(),
+        servers: SERVERS.iter().map(server).collect(),
+        skipped: vec![Skipped {
+            server: "yaws".into(),
+            reason: "not installed".into(),
+            command: "apt-get install yaws".into(),
+        }],
+        workloads: vec![Described {
+            name: "zipf".into(),
+            about: "SPECweb99's files, Zipf with alpha 1".into(),
+            numbers: numbers(&[("files", 24_480.0), ("mean_body_bytes", 14_000.0)]),
+        }],
+        domains: vec![domain(1.0), domain(2.0), domain(4.0)],
+        repetitions,
+        confidence: 0.95,
+        estimated_s: 3600.0,
+        floor: "floor".into(),
+        started_unix_us: 1_795_341_357_000_000,
+        ..Header::default()
+    }
+}
+
+impl Maker {
+    pub(super) fn new(path: &Path, header: &Header) -> Self {
+        let folder = Folder::create(path, header).unwrap();
+        Self { folder, noise: Noise(7), number: 0 }
+    }
+
+    /// Two environments, ceilings for all domains.
+    pub(super) fn surroundings(&self) {
+        for kernel in ["6.1.0", "6.1.1"] {
+            let environment = serde_json::json!({
+                "kernel": kernel, "cpu": { "model": "<Xeon>", "cores": 4 },
+                "sysctl": { "net.core.somaxconn": 4096 }, "time": kernel,
+            });
+            self.folder.add_environment(&environment).unwrap();
+        }
+        for (domain, requests_per_s) in [("1 CPU", 33_000.0), ("2 CPU", 60_000.0)] {
+            self.folder.add_ceiling(domain, Ceiling { bytes_per_s: 2e9, requests_per_s }).unwrap();
+        }
+    }
+
+    /// One run of a server, as a queue with one server would fare.
+    pub(super) fn run(&mut self, server: &Pretended, point: Point, block: u32, purpose: &str) {
+        let Offered::RequestsPerS(offered) = point.offered else {
+            panic!("no queue for closed clients");
+        };
+        let capacity = server.capacity * self.noise.about(0.03);
+        let over = (offered / capacity - 1.0).max(0.0);
+        let throughput = offered.min(capacity * (1.0 - server.collapse * over).max(0.2));
+        let used = (throughput / capacity).min(0.995);
+        let mean_us = 2.0 * server.cpu_us / (1.0 - used) * (1.0 + 30.0 * over);
+        let outcome = self.outcome(throughput, offered, mean_us);
+        let mut figures = Figures::of(&outcome);
+        figures.offered_per_s = offered;
+        figures.throughput_per_s = throughput;
+        figures.kept_up_share = (throughput / offered).min(1.0);
+        figures.error_share = over.min(0.5) * 0.6;
+        figures.spread_points = Some(over.min(0.5));
+        let cpu_us = server.cpu_us * self.noise.about(0.04);
+        self.number += 1;
+        let run = Run {
+            number: self.number,
+            point,
+            block,
+            purpose: purpose.into(),
+            warm_up_s: 2.0,
+            window_s: WINDOW_S,
+            figures: Some(figures),
+            observed: BTreeMap::from([
+                ("cpu_us_per_request".into(), cpu_us),
+                ("cpu_utilisation".into(), (cpu_us * throughput / 1e6).min(1.0)),
+                ("proportional_bytes".into(), server.cpu_us * 100_000.0),
+            ]),
+            not_available: vec!["hardware counters: no PMU in this virtual machine".into()],
+            ..Run::default()
+        };
+        self.folder.add_run(&run, Some(&load::report::json::write(&outcome))).unwrap();
+    }
+
+    pub(super) fn void_run(&mut self, point: Point, reason: &str) {
+        self.number += 1;
+        let (number, void) = (self.number, vec![reason.to_owned()]);
+        let run = Run { number, point, void, attempt: 0, ..Run::default() };
+        self.folder.add_run(&run, None).unwrap();
+    }
+
+    pub(super) fn search(&self, search: &Search) {
+        self.folder.add_search(search).unwrap();
+    }
+
+    /// Exponential times of the mean.
+    fn outcome(&mut self, throughput: f64, offered: f64, mean_us: f64) -> Outcome {
+        let mut corrected = histogram();
+        for _ in 0..2000 {
+            let us = -mean_us * (1.0 - self.noise.unit()).ln();
+            corrected.record((us as u64).max(1)).unwrap();
+        }
+        let empty = histogram;
+        let times = Times {
+            corrected,
+            uncorrected: empty(),
+            first_byte: empty(),
+            connect: empty(),
+            connection: empty(),
+            lag: empty(),
+            session: empty(),
+            session_failed: empty(),
+        };
+        let replies = (throughput * WINDOW_S) as u64;
+        let requests = (offered * WINDOW_S) as u64;
+        let counts = Counts { requests, replies, replies_in_window: replies, ..Counts::default() };
+        Outcome {
+            setting: Setting::default(),
+            window_us: (WINDOW_S * 1e6) as u64,
+            started_unix_us: 0,
+            interval_us: 1_000_000,
+            cpu_us: (0, 0),
+            measures: Measures {
+                counts,
+                errors: ErrorCounts::default(),
+                times,
+                files: vec![FileRow::default(); FILE_KINDS],
+                lengths: vec![LengthRow::default(); SESSION_LENGTH_MAX + 1],
+                replies_per_session: vec![0; SESSION_LENGTH_MAX + 1],
+                series: Vec::new(),
+            },
+            void: Vec::new(),
+            first_bad: None,
+            interrupted: false,
+        }
+    }
+}
+
+pub(super) fn point(server: &str, domain: &str, rate: f64) -> Point {
+    Point {
+        server: server.into(),
+        setting: "default".into(),
+        knobs: Values::new(),
+        workload: "zipf".into(),
+        domain: domain.into(),
+        offered: Offered::RequestsPerS(rate),
+    }
+}
+
+/// Curves of four servers on one and two processors, with all that can be missing.
+pub(super) fn study(path: &Path, blocks: u32) {
+    let mut maker = Maker::new(path, &header(Kind::Study, blocks));
+    maker.surroundings();
+    for (domain, factor) in [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)] {
+        for block in 0..blocks {
+            for rate in [4_000.0, 8_000.0, 12_000.0, 16_000.0, 20_000.0, 24_000.0, 28_000.0] {
+                for server in SERVERS {
+                    let server = Pretended { capacity: server.capacity * factor, ..server };
+                    maker.run(&server, point(server.name, domain, rate * factor), block, "");
+                }
+            }
+        }
+    }
+    let late = "the generator was late: 99th percentile of its lag 12.3 ms, bound 10 ms";
+    maker.void_run(point("nginx", "1 CPU", 8_000.0), late);
+    maker.void_run(point("nginx", "1 CPU", 32_000.0), "<b>reads from disk</b>");
+}
+
+/// A server with three knobs; the best setting is known.
+pub(super) fn tuning(path: &Path) {
+    let mut maker = Maker::new(path, &header(Kind::Tune, 6));
+    maker.surroundings();
+    for block in 0..6 {
+        for workers in [1.0, 2.0, 4.0, 8.0_f64] {
+            for (backlog, gain) in [("128", 0.8), ("1024", 1.0), ("4096", 0.97)] {
+                for (sendfile, loss) in [("on", 1.0), ("off", 0.7)] {
+                    let capacity =
+                        18_000.0 * gain * loss * (1.0 - 0.2 * (workers.log2() - 1.0).abs());
+                    let server = Pretended { capacity, ..SERVERS[2] };
+                    let point = Point {
+                        setting: format!("w{workers} b{backlog} {sendfile}"),
+                        knobs: Values::from([
+                            ("workers".into(), workers.to_string()),
+                            ("backlog".into(), backlog.into()),
+                            ("sendfile".into(), sendfile.into()),
+                        ]),
+                        ..point("nginx", "1 CPU", 30_000.0)
+                    };
+                    maker.run(&server, point, block, "");
+                }
+            }
+        }
+    }
+}
+
+/// A server with one knob.
+pub(super) fn one_knob(path: &Path) {
+    let mut maker = Maker::new(path, &header(Kind::Tune, 6));
+    for block in 0..6 {
+        for workers in [1.0, 2.0, 4.0, 8.0_f64] {
+            let capacity = 18_000.0 * (1.0 - 0.2 * (workers.log2() - 1.0).abs());
+            let point = Point {
+                setting: format!("w{workers}"),
+                knobs: Values::from([("workers".into(), workers.to_string())]),
+                ..point("nginx", "1 CPU", 30_000.0)
+            };
+            maker.run(&Pretended { capacity, ..SERVERS[2] }, point, block, "");
+        }
+    }
+}
+
+/// Two servers that keep up; one needs less for it.
+pub(super) fn comparison(path: &Path, blocks: u32) {
+    let mut header = header(Kind::Compare, blocks);
+    header.servers.retain(|server| ["event-loop", "nginx"].contains(&&*server.name));
+    header.floor = String::new();
+    let mut maker = Maker::new(path, &header);
+    for block in 0..blocks {
+        for server in &SERVERS[1..3] {
+            maker.run(server, point(server.name, "1 CPU", 8_000.0), block, "");
+        }
+    }
+}
+
+/// Searches in place of sweeps.
+pub(super) fn searched(path: &Path) {
+    let mut maker = Maker::new(path, &header(Kind::Study, 3));
+    maker.surroundings();
+    for server in SERVERS {
+        let purpose = format!("mat {}", server.name);
+        let held = server.capacity * 0.95;
+        for rate in [0.25, 0.5, 0.95, 1.1] {
+            for block in 0..3 {
+                let point = point(server.name, "1 CPU", server.capacity * rate);
+                maker.run(&server, point, block, &purpose);
+            }
+        }
+        maker.search(&Search {
+            purpose,
+            server: server.name.into(),
+            setting: "default".into(),
+            workload: "zipf".into(),
+            domain: "1 CPU".into(),
+            conditions: "served=0.99 errors=0.001".into(),
+            held_per_s: held,
+            broke_per_s: Some(held * 1.04),
+            broken: vec!["served 0.971 < 0.99".into()],
+            throughputs_per_s: vec![held, held * 1.001, held * 0.999],
+            generator_bound: false,
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! `ropewalk report` from the outside: every form of it, and the page in a real browser.
+
+mod browser;
+mod made;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use testkit::Temporary;
+
+use crate::run;
+use browser::Browser;
+
+/// Makes a form of the report of a folder: its text.
+#[track_caller]
+fn report(folder: &Path, form: &str) -> String {
+    let (status, text, errors) =
+        run(&["report", folder.to_str().unwrap(), "--format", form, "-o", "-"]);
+    assert_eq!((status, &*errors), (0, ""), "{text}");
+    text
+}
+
+/// Writes the page into its folder.
+#[track_caller]
+fn page(folder: &Path) -> PathBuf {
+    let (status, printed, errors) = run(&["report", folder.to_str().unwrap()]);
+    let path = folder.join("report.html");
+    assert_eq!((status, &*errors), (0, ""));
+    assert_eq!(printed, format!("written: {}\n", path.display()));
+    path
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_study_in_words_and_tables() {
+    let scratch = Temporary::new();
+    made::study(scratch.path(), 6);
+    let text = report(scratch.path(), "markdown");
+    has(
+        &text,
+        &[
+            "# All servers, Zipf in memory & beyond",
+            "zipf, 1 CPU: event-loop reaches the highest throughput, ",
+            "times the requests of nginx at its peak",
+            "of 3 pairs of servers 3 differ at their peaks, 0 seem to, none ties.",
+            "beyond the peak throughput falls: apache-\\<prefork\\> to ",
+            "2 of 506 runs were void and take no part",
+            "No run counts of nginx at 32,000 (zipf, 1 CPU).",
+            "yaws took no part: not installed. Mend it with `apt-get install yaws`.",
+            "Not observed: hardware counters: no PMU in this virtual machine.",
+            "The study was resumed 1 time; the machine was not the same: kernel changed.",
+            "## Summary: zipf, 1 CPU",
+            "## Scaling: zipf",
+            "## Response times: zipf, 1 CPU, at 8,000 requests/s",
+            "| sysctl.net.core.somaxconn | 4096 | 4096 |",
+        ],
+    );
+}
+
+#[test]
+fn few_blocks_support_no_difference() {
+    let scratch = Temporary::new();
+    made::study(scratch.path(), 3);
+    let text = report(scratch.path(), "markdown");
+    has(
+        &text,
+        &[
+            "but 3 pairs are too few: as many agree by chance once in 4 times",
+            "Points rest on at most 3 blocks.",
+            "of 3 pairs of servers 0 differ at their peaks, 3 seem to",
+        ],
+    );
+}
+
+#[test]
+fn a_tuning_names_its_best_setting() {
+    let scratch = Temporary::new();
+    made::tuning(scratch.path());
+    let text = report(scratch.path(), "markdown");
+    has(&text, &["the best of 24 settings is nginx w", "sendfile = on, workers = ", "## Verdict"]);
+    let drawing = report(scratch.path(), "svg");
+    has(&drawing, &["Tuning of nginx: zipf, 1 CPU, sendfile = on", "★"]);
+}
+
+#[test]
+fn a_comparison_begins_with_its_verdict() {
+    let scratch = Temporary::new();
+    made::comparison(scratch.path(), 8);
+    let text = report(scratch.path(), "markdown");
+    let verdict = text.find("## Verdict").expect("there is one");
+    assert!(verdict < text.find("## What").unwrap(), "{text}");
+    has(
+        &text,
+        &[
+            "both event-loop and nginx keep up. event-loop is better in CPU time per request (0.7",
+            "Ratios are event-loop to nginx.",
+        ],
+    );
+}
+
+#[test]
+fn searches_are_brackets() {
+    let scratch = Temporary::new();
+    made::searched(scratch.path());
+    let text = report(scratch.path(), "markdown");
+    has(
+        &text,
+        &["has the highest maximum achievable throughput, between ", "(MAT)", "## Searches"],
+    );
+}
+
+#[test]
+fn lines_for_programs() {
+    let scratch = Temporary::new();
+    made::comparison(scratch.path(), 2);
+    let runs = report(scratch.path(), "csv");
+    let heads = "number,server,setting,workload,domain,load,offered,block,attempt,purpose,void,";
+    assert!(runs.starts_with(heads), "{runs}");
+    assert_eq!(runs.lines().count(), 5);
+    let points = report(scratch.path(), "csv-points");
+    assert_eq!(points.lines().count(), 3);
+    let fields: Vec<usize> = points.lines().map(|line| line.split(',').count()).collect();
+    assert!(fields.iter().all(|count| *count == fields[0]), "{points}");
+}
+
+#[test]
+fn a_picture_is_made_by_the_browser() {
+    let scratch = Temporary::new();
+    made::one_knob(scratch.path());
+    let png = scratch.path().join("all.png");
+    let folder = scratch.path().to_str().unwrap();
+    let (status, _, errors) = run(&["report", folder, "-o", png.to_str().unwrap()]);
+    assert_eq!((status, &*errors), (0, ""));
+    assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+    let partial = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains("partial");
+    assert!(!fs::read_dir(scratch.path()).unwrap().any(|entry| partial(entry.unwrap())));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_line() {
+    let scratch = Temporary::new();
+    let folder = scratch.path().to_str().unwrap();
+    let (status, _, errors) = run(&["report", folder]);
+    assert_eq!((status, errors.lines().count()), (2, 1), "{errors}");
+    has(&errors, &["study.json: No such file"]);
+    let (status, _, errors) = run(&["report", folder, "--format", "png", "-o", "-"]);
+    assert_eq!((status, &*errors), (2, "ropewalk: -o -: a PNG needs a file\n"));
+}
+
+/// Where a chart's plotting area is in the window: its middle.
+const MIDDLE: &str = "(() => {
+    const over = document.querySelector('.u-over');
+    over.scrollIntoView({ block: 'center' });
+    const box = over.getBoundingClientRect();
+    return [box.left + box.width / 2, box.top + box.height / 2];
+})()";
+/// Where the legend's first curve is.
+const LEGEND: &str = "(() => {
+    const row = document.querySelectorAll('.u-legend .u-series')[1].querySelector('th');
+    row.scrollIntoView({ block: 'center' });
+    const box = row.getBoundingClientRect();
+    return [box.left + box.width / 2, box.top + box.height / 2];
+})()";
+const VALUE: &str = "document.querySelectorAll('.u-legend .u-series')[1].innerText";
+const FIRST_SHOWN: &str = "[...window.ropewalkReport.built.values()][0].series[1].show";
+/// The colours of the first chart, so that two states of it can be told apart.
+const PIXELS: &str = "document.querySelector('canvas').toDataURL()";
+
+#[test]
+fn the_page_in_a_browser() {
+    let scratch = Temporary::new();
+    made::study(scratch.path(), 6);
+    let path = page(scratch.path());
+    let mut browser = Browser::start();
+    for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {
+        browser.shape(width, 900, scheme);
+        browser.open(&path);
+        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(22));
+        assert_eq!(browser.ask("matchMedia('print').matches"), json!(false));
+        // Nothing is wider than the window, or it would have to be moved sideways to be read.
+        let wide = browser.ask("document.documentElement.scrollWidth");
+        assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
+        responds(&mut browser);
+        let own = format!("file://{}", path.display());
+        assert_eq!(browser.requests(), [own]);
+        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+    }
+    // What came from outside is text.
+    assert_eq!(browser.ask("document.querySelectorAll('prefork, xeon, main b').length"), json!(0));
+    prints(&mut browser);
+}
+
+/// Pointing shows values, the legend hides curves.
+fn responds(browser: &mut Browser) {
+    browser.point_at(MIDDLE, false);
+    let pointed = browser.ask(VALUE);
+    let digits = |text: &serde_json::Value| {
+        text.as_str().unwrap().chars().filter(char::is_ascii_digit).count()
+    };
+    assert!(digits(&pointed) > 3, "{pointed}");
+    let before = browser.ask(PIXELS);
+    assert_eq!(browser.ask(FIRST_SHOWN), json!(true));
+    browser.point_at(LEGEND, true);
+    let hit = browser.ask(&format!(
+        "(() => {{ const [x, y] = {LEGEND}; return document.elementFromPoint(x, y).outerHTML; }})()"
+    ));
+    assert_eq!(browser.ask(FIRST_SHOWN), json!(false), "{hit}");
+    assert_ne!(browser.ask(PIXELS), before);
+    let key = "document.querySelectorAll('.u-legend .u-series')[1]
+        .dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))";
+    browser.ask(key);
+    assert_eq!(browser.ask(FIRST_SHOWN), json!(true));
+}
+
+/// On paper there are drawings, and all that was folded.
+fn prints(browser: &mut Browser) {
+    browser.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
+    let shown =
+        |selector: &str| format!("getComputedStyle(document.querySelector('{selector}')).display");
+    assert_eq!(browser.ask(&shown(".live")), json!("none"));
+    assert_eq!(browser.ask(&shown(".still")), json!("block"));
+    let folded = "document.querySelector('figure details table').getBoundingClientRect().height";
+    assert!(browser.ask(folded).as_f64().unwrap() > 20.0);
+}
+
+#[test]
+fn a_heat_map_in_a_browser() {
+    let scratch = Temporary::new();
+    made::tuning(scratch.path());
+    let path = page(scratch.path());
+    let mut browser = Browser::start();
+    browser.shape(1000, 900, "light");
+    browser.open(&path);
+    let cell = "(() => {
+        const cell = document.querySelector('.cell rect');
+        cell.scrollIntoView({ block: 'center' });
+        const box = cell.getBoundingClientRect();
+        return [box.left + 4, box.top + 4];
+    })()";
+    browser.point_at(cell, false);
+    let told = browser.ask("document.querySelector('.pointed').innerText");
+    assert!(told.as_str().unwrap().contains("good replies/s"), "{told}");
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}

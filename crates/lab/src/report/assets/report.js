@@ -1,0 +1,187 @@
+// Puts an interactive chart in the place of each drawing. Without it the page is whole, too.
+"use strict";
+(() => {
+  const { looks, charts } = JSON.parse(document.getElementById("figures").textContent);
+  const built = new Map();
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const format = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4 });
+  const show = (value) => (value == null ? "–" : format.format(value));
+
+  const ink = (curve) =>
+    colour(curve.form === "reference" ? "--reference" : `--s${curve.style % looks.colours}`);
+  const dashes = (curve) =>
+    curve.form === "reference" ? [4, 4] : looks.dashes[curve.style % looks.dashes.length].split(" ").map(Number).filter(Boolean);
+
+  // A marker of one of seven forms about a point; sizes are those of the drawings.
+  const MARKERS = [
+    (p, x, y, r) => { p.moveTo(x + r, y); p.arc(x, y, r, 0, 7); },
+    (p, x, y, r) => p.rect(x - r * 0.85, y - r * 0.85, r * 1.7, r * 1.7),
+    (p, x, y, r) => polygon(p, [[x, y - r * 1.2], [x + r * 1.1, y + r * 0.8], [x - r * 1.1, y + r * 0.8]]),
+    (p, x, y, r) => polygon(p, [[x, y - r * 1.2], [x + r * 1.2, y], [x, y + r * 1.2], [x - r * 1.2, y]]),
+    (p, x, y, r) => polygon(p, [[x, y + r * 1.2], [x + r * 1.1, y - r * 0.8], [x - r * 1.1, y - r * 0.8]]),
+    (p, x, y, r) => { p.rect(x - r, y - r * 0.4, r * 2, r * 0.8); p.rect(x - r * 0.4, y - r, r * 0.8, r * 2); },
+    (p, x, y, r) => p.rect(x - r * 1.2, y - r * 0.6, r * 2.4, r * 1.2),
+  ];
+  function polygon(path, points) {
+    points.forEach(([x, y], index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
+    path.closePath();
+  }
+
+  // The points of a curve at which it was measured, in pixels of the canvas.
+  function places(plot, chart, curve) {
+    const at = (value, scale) => plot.valToPos(value, scale, true);
+    const bottom = plot.bbox.top + plot.bbox.height;
+    return chart.places.flatMap((x, i) => curve.y[i] == null ? [] : [{
+      x: at(x, "x"), y: at(curve.y[i], "y"),
+      high: curve.high[i] == null ? at(curve.y[i], "y") : at(curve.high[i], "y"),
+      low: curve.low[i] == null ? bottom : at(curve.low[i], "y"),
+    }]);
+  }
+
+  function drawBandAndMarkers(chart) {
+    return (plot, index) => {
+      const curve = chart.curves[index - 1];
+      if (!curve || curve.form !== "measured" || !plot.series[index].show) return;
+      const { ctx, bbox } = plot;
+      const points = places(plot, chart, curve);
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left - 8, bbox.top - 8, bbox.width + 16, bbox.height + 16);
+      ctx.clip();
+      ctx.fillStyle = ctx.strokeStyle = ink(curve);
+      ctx.setLineDash([]);
+      ctx.lineWidth = devicePixelRatio;
+      ctx.globalAlpha = 0.15;
+      ctx.beginPath();
+      polygon(ctx, points.map((p) => [p.x, p.high]).concat(points.map((p) => [p.x, p.low]).reverse()));
+      ctx.fill();
+      ctx.globalAlpha = 1;
+      ctx.beginPath();
+      points.forEach((p) => { ctx.moveTo(p.x, p.high); ctx.lineTo(p.x, p.low); });
+      ctx.stroke();
+      ctx.beginPath();
+      points.forEach((p) => MARKERS[curve.style % looks.markers](ctx, p.x, p.y, 4 * devicePixelRatio));
+      ctx.fill();
+      ctx.restore();
+    };
+  }
+
+  function legendValue(curve) {
+    return (plot, value, index, place) => {
+      if (place == null || value == null) return "";
+      if (curve.form !== "measured" || curve.low[place] === curve.high[place]) return show(value);
+      return `${show(value)} [${show(curve.low[place])}, ${show(curve.high[place])}]`;
+    };
+  }
+
+  // Beyond the ends of what was measured an axis shows nothing; while a part is looked at, the
+  // vertical one follows.
+  function axis(spec, side, size) {
+    return {
+      label: spec.label, side, size, labelSize: 22, labelFont: "12px system-ui", font: "12px system-ui",
+      stroke: () => colour("--faint"), grid: { stroke: () => colour("--rule"), width: 1 },
+      ticks: { show: false },
+      values: spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
+        : (plot, values) => values.map(show),
+    };
+  }
+
+  const height = (width) => Math.round(Math.min(400, Math.max(260, width * 0.55)));
+
+  function options(chart, width) {
+    const series = chart.curves.map((curve) => ({
+      label: curve.label, stroke: ink(curve), width: curve.form === "reference" ? 1.5 : 2, dash: dashes(curve),
+      spanGaps: true, points: { show: false }, value: legendValue(curve),
+    }));
+    return {
+      width, height: height(width),
+      scales: {
+        x: { time: false, distr: chart.x.log ? 3 : 1, range: (plot, low, high) =>
+          low <= chart.places[0] && high >= chart.places.at(-1) ? chart.x.range : [low, high] },
+        y: { distr: chart.y.log ? 3 : 1, range: fixedRange(chart) },
+      },
+      axes: [axis(chart.x, 2, 34), axis(chart.y, 3, 58)],
+      series: [{ label: chart.x.label, value: (plot, value) => show(value) }, ...series],
+      cursor: { points: { size: 8 }, drag: { x: true, y: false }, dataIdx: nearest(chart) },
+      legend: { live: true },
+      hooks: { drawSeries: [drawBandAndMarkers(chart)], ready: [keyboard] },
+    };
+  }
+
+  // With all curves shown the ends are those of the drawing; with some hidden, theirs.
+  function fixedRange(chart) {
+    return (plot, low, high) => {
+      if (low == null || plot.series.slice(1).every((series) => series.show)) return chart.y.range;
+      return chart.y.log ? [low / 1.2, high * 1.2] : [Math.min(0, low), high * 1.08 || 1];
+    };
+  }
+
+  // Curves that have no point at the place pointed at show their nearest.
+  function nearest(chart) {
+    return (plot, index, place) => {
+      if (index === 0) return place;
+      const values = chart.curves[index - 1].y;
+      for (let step = 0; step < values.length; step++) {
+        if (values[place - step] != null) return place - step;
+        if (values[place + step] != null) return place + step;
+      }
+      return place;
+    };
+  }
+
+  // The legend is a row of switches, which keys reach as well as the pointer.
+  function keyboard(plot) {
+    plot.root.querySelectorAll(".u-legend .u-series").forEach((row, index) => {
+      if (index === 0) return;
+      const pressed = () => row.setAttribute("aria-pressed", String(plot.series[index].show));
+      row.tabIndex = 0;
+      row.setAttribute("role", "button");
+      pressed();
+      row.addEventListener("click", () => setTimeout(pressed));
+      row.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        plot.setSeries(index, { show: !plot.series[index].show });
+        pressed();
+      });
+    });
+  }
+
+  function build(chart) {
+    const place = document.querySelector(`.live[data-figure="${CSS.escape(chart.id)}"]`);
+    const figure = place.closest("figure");
+    figure.classList.add("is-live");
+    built.get(chart.id)?.destroy();
+    const data = [chart.places, ...chart.curves.map((curve) => curve.y)];
+    const plot = new uPlot(options(chart, place.clientWidth), data, place);
+    plot.over.closest(".u-wrap").setAttribute("role", "img");
+    plot.over.closest(".u-wrap").setAttribute("aria-label", chart.title + ". The values are in the table below.");
+    built.set(chart.id, plot);
+    return place;
+  }
+
+  function fit(entries) {
+    for (const { target } of entries) {
+      const plot = built.get(target.dataset.figure);
+      const width = target.clientWidth;
+      if (width > 0 && width !== plot.width) plot.setSize({ width, height: height(width) });
+    }
+  }
+
+  const watcher = new ResizeObserver(fit);
+  charts.forEach((chart) => watcher.observe(build(chart)));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach(build));
+
+  document.querySelectorAll("figure .cell").forEach((cell) => {
+    const figure = cell.closest("figure");
+    figure.classList.add("is-live", "heat");
+    const tell = () => { figure.querySelector(".pointed").textContent = cell.dataset.about; };
+    cell.setAttribute("tabindex", "0");
+    cell.addEventListener("pointerenter", tell);
+    cell.addEventListener("focus", tell);
+  });
+
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  // Tests read the charts through this.
+  window.ropewalkReport = { built };
+})();

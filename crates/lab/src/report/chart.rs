@@ -1,0 +1,214 @@
+//! Figures as data: what is drawn, by whatever draws it, and the table that says the same.
+//!
+//! Nothing is drawn here; see `svg.rs` and the script of the page.
+
+/// A figure with its words.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    /// Unique in a report: an anchor in the page.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// What it shows and how to read it, in a sentence or two.
+    pub(crate) about: String,
+    pub(crate) drawing: Drawing,
+    /// All that is drawn, as text.
+    pub(crate) table: Table,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Drawing {
+    Lines(Chart),
+    Heat(Heat),
+}
+
+/// Curves over a common axis.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Chart {
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) curves: Vec<Curve>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    pub(crate) log: bool,
+    /// The ends, if the data should not choose them.
+    pub(crate) range: Option<(f64, f64)>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Curve {
+    pub(crate) label: String,
+    pub(crate) form: Form,
+    /// Decides colour, dashes and marker; the same server has the same in all figures.
+    pub(crate) style: usize,
+    pub(crate) dots: Vec<Dot>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Points that were measured, with markers and error bands.
+    #[default]
+    Measured,
+    /// So many points that markers would hide the curve.
+    Dense,
+    /// A bound that holds everywhere, or what would be ideal.
+    Reference,
+}
+
+/// A point, with the ends of its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Dot {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Dot {
+    /// Without an interval.
+    pub(crate) fn exact(x: f64, y: f64) -> Self {
+        Self { x, y, low: y, high: y }
+    }
+}
+
+/// Values over two axes of names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heat {
+    pub(crate) x_label: String,
+    pub(crate) y_label: String,
+    /// What the values are, with their unit.
+    pub(crate) value_label: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<String>,
+    /// By row, then column; none: not measured.
+    pub(crate) cells: Vec<Vec<Option<HeatCell>>>,
+    /// The lowest and the highest value of the scale, which figures beside it share.
+    pub(crate) range: (f64, f64),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct HeatCell {
+    pub(crate) value: f64,
+    /// As it is written into the cell.
+    pub(crate) text: String,
+    /// All that is known of it.
+    pub(crate) about: String,
+    /// Whether it is the best of the surface.
+    pub(crate) best: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) heads: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(heads: &[&str]) -> Self {
+        Self { heads: heads.iter().map(|&head| head.to_owned()).collect(), rows: Vec::new() }
+    }
+}
+
+impl Chart {
+    /// The ends of the horizontal axis.
+    pub(crate) fn x_range(&self) -> (f64, f64) {
+        let values = self.curves.iter().flat_map(|curve| curve.dots.iter().map(|dot| dot.x));
+        self.x.ends(values)
+    }
+
+    /// The ends of the vertical axis, with room for the bands.
+    pub(crate) fn y_range(&self) -> (f64, f64) {
+        let dots = self.curves.iter().flat_map(|curve| &curve.dots);
+        self.y.ends(dots.flat_map(|dot| [dot.low, dot.y, dot.high]))
+    }
+}
+
+impl Axis {
+    pub(crate) fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn log(label: &str) -> Self {
+        Self { label: label.to_owned(), log: true, ..Self::default() }
+    }
+
+    /// From 0 and a little beyond the largest; of a logarithmic axis only what it can show.
+    fn ends(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
+        if let Some(range) = self.range {
+            return range;
+        }
+        let shown = values.filter(|value| value.is_finite() && (!self.log || *value > 0.0));
+        let (low, high) = shown
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        match (self.log, low.is_finite() && high > 0.0) {
+            (false, true) => (low.min(0.0), high * 1.05),
+            (false, false) => (0.0, 1.0),
+            (true, true) => (low / 1.1, high * 1.1),
+            (true, false) => (0.1, 10.0),
+        }
+    }
+
+    /// Where lines of the grid go between two ends.
+    pub(crate) fn ticks(&self, (low, high): (f64, f64)) -> Vec<f64> {
+        if self.log { log_ticks(low, high) } else { linear_ticks(low, high) }
+    }
+
+    /// From 0 to 1 between the ends.
+    pub(crate) fn place(&self, value: f64, (low, high): (f64, f64)) -> f64 {
+        if self.log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
+    }
+}
+
+/// About six at multiples of 1, 2 or 5.
+fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
+    let raw = (high - low) / 6.0;
+    let power = 10_f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= raw);
+    let step = step.unwrap_or(raw);
+    let first = (low / step).ceil() as i64;
+    let last = (high / step).floor() as i64;
+    (first..=last.min(first + 20)).map(|n| n as f64 * step).collect()
+}
+
+/// Decades; with 2 and 5 between them if there are few.
+fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let between: &[f64] = if last - first <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let decades = (first..=last.min(first + 40)).map(|power| 10_f64.powi(power));
+    let ticks = decades.flat_map(|decade| between.iter().map(move |part| part * decade));
+    ticks.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        let axis = Axis::linear("x");
+        assert_eq!(axis.ticks((0.0, 10.0)), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(axis.ticks((0.0, 52_000.0)).last(), Some(&50_000.0));
+        let axis = Axis::log("x");
+        assert_eq!(axis.ticks((0.5, 30.0)), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
+        assert_eq!(axis.ticks((0.001, 1000.0)).len(), 7);
+    }
+
+    #[test]
+    fn no_data_has_ends_all_the_same() {
+        for axis in [Axis::linear("x"), Axis::log("x")] {
+            for values in [vec![], vec![0.0], vec![f64::NAN], vec![3.0]] {
+                let (low, high) = axis.ends(values.iter().copied());
+                assert!(low < high, "{axis:?} {values:?}: {low} {high}");
+                assert!(!axis.ticks((low, high)).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn places_lie_between_0_and_1() {
+        assert_eq!(Axis::linear("x").place(5.0, (0.0, 10.0)), 0.5);
+        assert!((Axis::log("x").place(10.0, (1.0, 100.0)) - 0.5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,132 @@
+//! Two series against each other: how much more one serves, and whether that can be said. Pure.
+
+use statistics::Estimate;
+
+use super::measure::Measure;
+use super::number;
+use super::summary::{Found, Measured, Panel, Peak, Series};
+
+/// The interval of a median of fewer values is their whole range, and holds the true one less
+/// often than 95 times in 100: six coins fall on the same side once in 32 times.
+pub(crate) const PAIRS_MIN: usize = 6;
+
+/// What can be said of two series.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) first: String,
+    pub(crate) second: String,
+    /// The first by the second.
+    pub(crate) ratio: Estimate,
+    /// Blocks in which both were measured; none: brackets of two searches were compared.
+    pub(crate) pairs: Option<usize>,
+    pub(crate) verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The interval holds 1.
+    Tie,
+    /// It does not.
+    Differ,
+    /// It does not, but there are too few pairs to rely on it.
+    Indicated,
+    /// Neither was driven to its peak.
+    NotReached,
+}
+
+impl Verdict {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tie => "tie",
+            Self::Differ => "differ",
+            Self::Indicated => "indicated",
+            Self::NotReached => "peaks not reached",
+        }
+    }
+
+    fn of(ratio: &Estimate, pairs: usize) -> Self {
+        match (ratio.interval.contains(1.0), pairs < PAIRS_MIN) {
+            (true, _) => Self::Tie,
+            (false, true) => Self::Indicated,
+            (false, false) => Self::Differ,
+        }
+    }
+}
+
+impl Comparison {
+    /// At the peaks of two series; none if they cannot be compared.
+    pub(crate) fn of_peaks(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
+        let (own, others) = (first.peak()?, second.peak()?);
+        let mut comparison = match (own.found, others.found) {
+            (Found::Swept | Found::NotReached, Found::Swept | Found::NotReached) => {
+                let (own, others) = (first.best()?, second.best()?);
+                Self::of_points((&first.name, own), (&second.name, others), MOST, confidence)?
+            }
+            _ => Self {
+                first: first.name.clone(),
+                second: second.name.clone(),
+                ratio: bracket_ratio(&own, &others)?,
+                pairs: None,
+                verdict: Verdict::Tie,
+            },
+        };
+        if comparison.pairs.is_none() && !comparison.ratio.interval.contains(1.0) {
+            comparison.verdict = Verdict::Differ;
+        }
+        if own.found.is_lower_bound() && others.found.is_lower_bound() {
+            comparison.verdict = Verdict::NotReached;
+        }
+        Some(comparison)
+    }
+
+    /// Two points, block by block.
+    pub(crate) fn of_points(
+        (first, own): (&str, &Measured),
+        (second, others): (&str, &Measured),
+        measure: Measure,
+        confidence: f64,
+    ) -> Option<Self> {
+        let (ratio, pairs) = own.ratio(others, measure, confidence)?;
+        Some(Self {
+            first: first.to_owned(),
+            second: second.to_owned(),
+            ratio,
+            pairs: Some(pairs),
+            verdict: Verdict::of(&ratio, pairs),
+        })
+    }
+
+    /// The ratio with its interval.
+    pub(crate) fn shown(&self) -> String {
+        number::estimate(&self.ratio, number::ratio)
+    }
+}
+
+const MOST: Measure = Measure::Throughput;
+
+/// All pairs of a panel but those with the floor, which is no competitor.
+pub(crate) fn pairs(panel: &Panel, confidence: f64) -> Vec<Comparison> {
+    let ranked = ranked(panel);
+    let pairs = ranked.iter().enumerate().flat_map(|(index, (first, _))| {
+        ranked[index + 1..].iter().map(move |(second, _)| (*first, *second))
+    });
+    pairs.filter_map(|(a, b)| Comparison::of_peaks(a, b, confidence)).collect()
+}
+
+/// The series with a peak, highest first, without the floor.
+pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
+    let others = panel.series.iter().filter(|series| Some(&series.name) != panel.floor.as_ref());
+    let mut ranked: Vec<(&Series, Peak)> =
+        others.filter_map(|series| Some((series, series.peak()?))).collect();
+    ranked.sort_by(|(_, a), (_, b)| b.per_s.total_cmp(&a.per_s));
+    ranked
+}
+
+/// Brackets are no samples: the ratio lies somewhere between those of their opposite ends.
+fn bracket_ratio(own: &Peak, others: &Peak) -> Option<Estimate> {
+    if own.per_s <= 0.0 || others.per_s <= 0.0 {
+        return None;
+    }
+    let interval = statistics::Interval { low: own.low / others.high, high: own.high / others.low };
+    Some(Estimate { median: own.per_s / others.per_s, interval })
+}

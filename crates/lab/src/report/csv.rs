@@ -1,0 +1,116 @@
+//! What programs read: a line for each run, and a line for each point. Units are in the heads;
+//! nothing is rounded. RFC 4180, with line feeds.
+
+use super::measure::Measure;
+use super::summary::{Summary, number_of, offered};
+use crate::record::{Offered, Opened};
+
+/// A line for each run, void ones included.
+pub(crate) fn runs(opened: &Opened) -> String {
+    let mut heads = vec![
+        "number",
+        "server",
+        "setting",
+        "workload",
+        "domain",
+        "load",
+        "offered",
+        "block",
+        "attempt",
+        "purpose",
+        "void",
+        "requests_due",
+        "offered_per_s",
+    ];
+    heads.extend(Measure::ALL.map(Measure::key));
+    let mut text = line(heads.into_iter().map(str::to_owned));
+    for run in &opened.runs {
+        let point = &run.point;
+        let cpus = number_of(&opened.header.domains, &point.domain, "cpus");
+        let figures = run.figures.as_ref();
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let head = [
+            run.number.to_string(),
+            point.server.clone(),
+            point.setting.clone(),
+            point.workload.clone(),
+            point.domain.clone(),
+            form(matches!(point.offered, Offered::Connections(_))).to_owned(),
+            offered(point).to_string(),
+            run.block.to_string(),
+            run.attempt.to_string(),
+            run.purpose.clone(),
+            run.void.join("; "),
+            number(figures.map(|figures| figures.requests_due as f64)),
+            number(figures.map(|figures| figures.offered_per_s)),
+        ];
+        let values = Measure::ALL.map(|measure| number(measure.of(run, cpus)));
+        text.push_str(&line(head.into_iter().chain(values)));
+    }
+    text
+}
+
+/// A line for each point: medians and the ends of their intervals.
+pub(crate) fn points(summary: &Summary) -> String {
+    let mut heads: Vec<String> =
+        ["server", "setting", "workload", "domain", "load", "offered", "purpose", "blocks"]
+            .map(str::to_owned)
+            .to_vec();
+    for measure in Measure::ALL {
+        let key = measure.key();
+        heads.extend([key.to_owned(), format!("{key}_low"), format!("{key}_high")]);
+    }
+    let mut text = line(heads.into_iter());
+    for panel in &summary.panels {
+        for series in &panel.series {
+            for point in series.points.iter().chain(&series.trials) {
+                let head = [
+                    series.server.clone(),
+                    series.setting.clone(),
+                    panel.workload.clone(),
+                    panel.domain.clone(),
+                    form(panel.closed).to_owned(),
+                    point.offered.to_string(),
+                    point.purpose.clone(),
+                    point.blocks.len().to_string(),
+                ];
+                let values = Measure::ALL.into_iter().flat_map(|measure| {
+                    point.estimates.get(&measure).map_or_else(Default::default, |estimate| {
+                        [estimate.median, estimate.interval.low, estimate.interval.high]
+                            .map(|value| value.to_string())
+                    })
+                });
+                text.push_str(&line(head.into_iter().chain(values)));
+            }
+        }
+    }
+    text
+}
+
+fn form(closed: bool) -> &'static str {
+    if closed { "connections" } else { "requests_per_s" }
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let mut text = fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",");
+    text.push('\n');
+    text
+}
+
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_quotes_has_them() {
+        let fields = ["a", "b,c", "d\"e", "f\ng"].map(str::to_owned);
+        assert_eq!(line(fields.into_iter()), "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
+    }
+}

@@ -1,0 +1,213 @@
+//! Response times as distributions: the raw histograms of a point's runs, added up bucket by
+//! bucket, which is exact, and the curves that are drawn of them.
+//!
+//! Reads the outcome files of the folder; what cannot be read is told and left out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use load::measures::histogram;
+
+use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
+use super::figures::{Styles, shown};
+use super::measure::Measure;
+use super::number;
+use super::summary::{KEPT_UP_SHARE, Measured, Panel};
+
+/// Points of a curve: enough for the eye.
+const POINTS: usize = 160;
+const SHARES: [(&str, f64); 9] = [
+    ("10 %", 0.1),
+    ("25 %", 0.25),
+    ("50 %", 0.5),
+    ("75 %", 0.75),
+    ("90 %", 0.9),
+    ("95 %", 0.95),
+    ("99 %", 0.99),
+    ("99.9 %", 0.999),
+    ("99.99 %", 0.9999),
+];
+
+/// What is shown in one pair of figures: who, and the runs.
+struct Group<'s> {
+    /// The end of the title: at which rate.
+    at: String,
+    members: Vec<(String, usize, &'s Measured)>,
+}
+
+/// The distributions of a panel: at a rate that all bear, and at those that were fixed by other
+/// means. `damage` gets what could not be read.
+pub(crate) fn of_panel(
+    folder: &Path,
+    panel: &Panel,
+    index: usize,
+    styles: &Styles,
+    damage: &mut Vec<String>,
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (number, group) in groups(panel, styles).into_iter().enumerate() {
+        let mut merged = Vec::new();
+        for (label, style, point) in group.members {
+            match merge(folder, point, damage) {
+                times if times.is_empty() => (),
+                times => merged.push((label, style, times)),
+            }
+        }
+        if !merged.is_empty() {
+            let title = format!("{}, {}", panel.title(), group.at);
+            figures.extend(pair(&merged, &title, &format!("{index}-{number}")));
+        }
+    }
+    figures
+}
+
+fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
+    let (series, _) = shown(panel);
+    let mut groups = Vec::new();
+    if let Some(offered) = common(panel) {
+        let members = series.iter().filter_map(|series| {
+            Some((series.name.clone(), styles.style(&series.name), series.at(offered)?))
+        });
+        let at = format!("at {} {}", number::plain(offered), panel.unit());
+        groups.push(Group { at, members: members.collect() });
+    } else {
+        let members = series.iter().filter_map(|series| {
+            Some((series.name.clone(), styles.style(&series.name), series.at_peak()?))
+        });
+        let at = "each at the highest rate it held".into();
+        groups.push(Group { at, members: members.collect() });
+    }
+    // Runs for a purpose that is no search for the peak: a rate fixed by the server's load.
+    let mut fixed: BTreeMap<String, Group<'s>> = BTreeMap::new();
+    for series in &series {
+        let searched = series.search.as_ref().map(|search| &*search.purpose);
+        for trial in series.trials.iter().filter(|trial| Some(&*trial.purpose) != searched) {
+            let at = trial.purpose.replace(&series.name, "").replace(&series.server, "");
+            let at = at.trim_matches([' ', '/', ':', '-', ',']).to_owned();
+            let group = fixed.entry(at.clone()).or_insert(Group { at, members: Vec::new() });
+            let rate = number::plain(trial.offered);
+            let label = format!("{} at {rate}", series.name);
+            group.members.push((label, styles.style(&series.name), trial));
+        }
+    }
+    // Many points of one purpose are a search's, of which nothing was written down (yet).
+    groups.extend(fixed.into_values().filter(|group| group.members.len() <= 2 * series.len()));
+    groups
+}
+
+/// The highest rate at which all series were measured and kept up; if there is none, the lowest
+/// at which most were measured.
+fn common(panel: &Panel) -> Option<f64> {
+    let with_points: Vec<_> =
+        panel.series.iter().filter(|series| !series.points.is_empty()).collect();
+    let mut offered: Vec<f64> =
+        with_points.iter().flat_map(|series| series.points.iter().map(|p| p.offered)).collect();
+    offered.sort_by(f64::total_cmp);
+    offered.dedup();
+    let kept_up = |point: &Measured| {
+        point.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
+    };
+    let by_all = |rate: &&f64| {
+        with_points
+            .iter()
+            .all(|series| series.at(**rate).is_some_and(|p| panel.closed || kept_up(p)))
+    };
+    let measured = |rate: f64| with_points.iter().filter(|s| s.at(rate).is_some()).count();
+    let most = offered.iter().map(|rate| measured(*rate)).max()?;
+    offered
+        .iter()
+        .rev()
+        .find(by_all)
+        .or_else(|| offered.iter().find(|rate| measured(**rate) == most))
+        .copied()
+}
+
+/// The corrected times of all runs of a point.
+fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Histogram<u64> {
+    let mut sum = histogram();
+    for name in &point.outcome_files {
+        match read(folder, name) {
+            Ok(times) => {
+                let added = sum.add(times);
+                added.expect("all histograms of outcomes have the bounds of `histogram`");
+            }
+            Err(why) => damage.push(format!("{name}: {why}; its response times are left out")),
+        }
+    }
+    sum
+}
+
+fn read(folder: &Path, name: &str) -> Result<Histogram<u64>, String> {
+    if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {
+        return Err("not a file of this folder".into());
+    }
+    let text = fs::read_to_string(folder.join(name)).map_err(|why| why.to_string())?;
+    Ok(load::report::json::parse(&text)?.measures.times.corrected)
+}
+
+type Merged = (String, usize, Histogram<u64>);
+
+/// The distribution, and its complement on a logarithmic axis, where the tail shows.
+fn pair(merged: &[Merged], title: &str, id: &str) -> [Figure; 2] {
+    let curves = |complement| {
+        let curve = |(label, style, times): &Merged| Curve {
+            label: label.clone(),
+            form: Form::Dense,
+            style: *style,
+            dots: dots(times, merged, complement),
+        };
+        merged.iter().map(curve).collect()
+    };
+    let x = Axis::log("response time, ms");
+    let cdf = Chart {
+        x: x.clone(),
+        y: Axis { range: Some((0.0, 1.0)), ..Axis::linear("share of replies within") },
+        curves: curves(false),
+    };
+    let ccdf = Chart { x, y: Axis::log("share of replies beyond"), curves: curves(true) };
+    let about = "Of all replies of the runs that count, from when a request should have been sent; \
+         histograms are added exactly.";
+    let figure = |kind: &str, name: &str, more: &str, chart| Figure {
+        id: format!("{kind}-{id}"),
+        title: format!("{name}: {title}"),
+        about: format!("{about}{more}"),
+        drawing: Drawing::Lines(chart),
+        table: table(merged),
+    };
+    [
+        figure("cdf", "Response times", "", cdf),
+        figure("ccdf", "Slow replies", " Both axes are logarithmic: this is the tail.", ccdf),
+    ]
+}
+
+/// At the same times for all curves of a figure, in milliseconds.
+fn dots(times: &Histogram<u64>, all: &[Merged], complement: bool) -> Vec<Dot> {
+    let low = all.iter().map(|(_, _, times)| times.min()).min().unwrap_or(1).max(1) as f64;
+    let high = all.iter().map(|(_, _, times)| times.max()).max().unwrap_or(1) as f64;
+    let (low, high) = (low.ln(), high.max(low * 1.01).ln());
+    let total = times.len() as f64;
+    let at = |n: usize| (low + (high - low) * n as f64 / (POINTS - 1) as f64).exp();
+    let dots = (0..POINTS).map(at).map(|us| {
+        let within = times.count_between(0, us.ceil() as u64) as f64 / total;
+        Dot::exact(us / 1e3, if complement { 1.0 - within } else { within })
+    });
+    // Less than one reply is nothing, whatever the rounding says.
+    dots.filter(|dot| !complement || dot.y * total > 0.5).collect()
+}
+
+fn table(merged: &[Merged]) -> Table {
+    let mut table = Table::new(&["Times in ms", "Replies", "Mean"]);
+    table.heads.extend(SHARES.iter().map(|(name, _)| (*name).to_owned()));
+    table.heads.push("Largest".into());
+    for (label, _, times) in merged {
+        let ms = |us: f64| number::figure(us / 1e3);
+        let mut row = vec![label.clone(), number::plain(times.len() as f64), ms(times.mean())];
+        let shares = SHARES.iter().map(|(_, part)| ms(times.value_at_quantile(*part) as f64));
+        row.extend(shares);
+        row.push(ms(times.max() as f64));
+        table.rows.push(row);
+    }
+    table
+}

@@ -1,0 +1,244 @@
+//! From the summary to the figures of a panel: curves over what was offered. Surfaces, scaling and
+//! response times have files of their own. Pure.
+
+use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
+use super::measure::Measure;
+use super::number;
+use super::summary::{Measured, Panel, Series, Summary};
+
+/// More curves than this cannot be told apart; the others are in the table.
+pub(crate) const CURVES_MAX: usize = 16;
+
+/// Gives each series the same looks in all figures.
+pub(crate) struct Styles(Vec<String>);
+
+impl Styles {
+    pub(crate) fn of(summary: &Summary) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for series in summary.panels.iter().flat_map(|panel| &panel.series) {
+            if !names.contains(&series.name) {
+                names.push(series.name.clone());
+            }
+        }
+        Self(names)
+    }
+
+    pub(crate) fn style(&self, name: &str) -> usize {
+        self.0.iter().position(|known| known == name).unwrap_or(0)
+    }
+}
+
+/// A figure over what was offered.
+struct Kind {
+    id: &'static str,
+    title: &'static str,
+    y: &'static str,
+    about: &'static str,
+    measure: Measure,
+    /// What its values are multiplied with to be in the unit of the label.
+    factor: f64,
+    log: bool,
+    with_limit: bool,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        id: "throughput",
+        title: "Throughput",
+        y: "good replies/s",
+        about: "Good replies a second against what was offered.",
+        measure: Measure::Throughput,
+        factor: 1.0,
+        log: false,
+        with_limit: true,
+    },
+    Kind {
+        id: "errors",
+        title: "Timeouts and errors",
+        y: "% of the requests due",
+        about: "The part of the requests due that failed: timeouts, refusals, wrong replies.",
+        measure: Measure::ErrorShare,
+        factor: 100.0,
+        log: false,
+        with_limit: false,
+    },
+    Kind {
+        id: "cpu",
+        title: "CPU time per request",
+        y: "CPU, us per request",
+        about: "Processor time of the server for each request it served. Lower is better.",
+        measure: Measure::CpuPerRequest,
+        factor: 1.0,
+        log: false,
+        with_limit: false,
+    },
+    Kind {
+        id: "utilisation",
+        title: "CPU utilisation",
+        y: "% of the domain's CPUs",
+        about: "How much of the processors it was given the server used.",
+        measure: Measure::Utilisation,
+        factor: 100.0,
+        log: false,
+        with_limit: false,
+    },
+    Kind {
+        id: "p99",
+        title: "Response time, 99th percentile",
+        y: "ms",
+        about: "From when a request should have been sent; the axis is logarithmic.",
+        measure: Measure::P99,
+        factor: 1e-3,
+        log: true,
+        with_limit: false,
+    },
+];
+
+/// The figures of a panel over what was offered.
+pub(crate) fn of_panel(panel: &Panel, index: usize, styles: &Styles, share: f64) -> Vec<Figure> {
+    KINDS.iter().filter_map(|kind| figure(panel, index, kind, styles, share)).collect()
+}
+
+fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64) -> Option<Figure> {
+    let (shown, left_out) = shown(panel);
+    let mut curves: Vec<Curve> =
+        shown.iter().map(|series| curve(series, kind, styles.style(&series.name))).collect();
+    curves.retain(|curve| !curve.dots.is_empty());
+    if curves.is_empty() || curves.iter().all(|curve| curve.dots.len() < 2) {
+        return None;
+    }
+    let mut about = format!(
+        "{} Points are medians over blocks, bands {:.0} % intervals.",
+        kind.about,
+        share * 100.0
+    );
+    let mut y = if kind.log { Axis::log(kind.y) } else { Axis::linear(kind.y) };
+    if kind.with_limit {
+        about.push_str(&with_limit(panel, &mut curves, &mut y));
+    }
+    if kind.measure == Measure::ErrorShare && curves.iter().all(|c| c.dots.iter().all(no_height)) {
+        about.push_str(" Nothing failed.");
+    }
+    if left_out > 0 {
+        about.push_str(&format!(
+            " The {CURVES_MAX} series with the highest peaks are drawn, {left_out} more are in \
+             the table."
+        ));
+    }
+    let x = format!("offered {}", panel.unit());
+    let chart = Chart { x: Axis::linear(&x), y, curves };
+    Some(Figure {
+        id: format!("{}-{index}", kind.id),
+        title: format!("{}: {}", kind.title, panel.title()),
+        about,
+        drawing: Drawing::Lines(chart),
+        table: table(panel, kind),
+    })
+}
+
+fn no_height(dot: &Dot) -> bool {
+    dot.high == 0.0
+}
+
+/// Those that are drawn, and how many are not.
+pub(crate) fn shown(panel: &Panel) -> (Vec<&Series>, usize) {
+    if panel.series.len() <= CURVES_MAX {
+        return (panel.series.iter().collect(), 0);
+    }
+    let peak = |series: &&Series| series.peak().map_or(0.0, |peak| peak.per_s);
+    let mut ranked: Vec<&Series> = panel.series.iter().collect();
+    ranked.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
+    let best: Vec<&str> = ranked[..CURVES_MAX].iter().map(|series| &*series.name).collect();
+    let drawn = panel.series.iter().filter(|series| best.contains(&&*series.name)).collect();
+    (drawn, panel.series.len() - CURVES_MAX)
+}
+
+fn curve(series: &Series, kind: &Kind, style: usize) -> Curve {
+    let dots = series.curve().into_iter().filter_map(|point| {
+        let estimate = point.estimates.get(&kind.measure)?;
+        Some(Dot {
+            x: point.offered,
+            y: estimate.median * kind.factor,
+            low: estimate.interval.low * kind.factor,
+            high: estimate.interval.high * kind.factor,
+        })
+    });
+    Curve { label: series.name.clone(), form: Form::Measured, style, dots: dots.collect() }
+}
+
+/// Draws the line at which all that is offered is served, and the path's own limit; where that is
+/// so high that it would flatten the curves, it is told instead.
+fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
+    let dots = || curves.iter().flat_map(|curve| &curve.dots);
+    let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
+    let (left, right) = dots()
+        .fold((f64::INFINITY, 0.0_f64), |(left, right), dot| (left.min(dot.x), right.max(dot.x)));
+    let reference = |label: String, dots: Vec<Dot>| Curve {
+        label,
+        form: Form::Reference,
+        dots,
+        ..Curve::default()
+    };
+    y.range = Some((0.0, top * 1.08));
+    let ideal = reference(
+        "all that is offered".into(),
+        vec![Dot::exact(left, left), Dot::exact(right.min(top * 1.08), right.min(top * 1.08))],
+    );
+    let Some(limit) = panel.limit_per_s else {
+        curves.extend((!panel.closed).then_some(ideal));
+        return " The path's own limit was not measured.".into();
+    };
+    let told = format!("network limit {}/s", number::figure(limit));
+    let is_drawn = limit <= 2.0 * top;
+    if is_drawn {
+        y.range = Some((0.0, f64::max(limit, top) * 1.08));
+        curves.push(reference(told, vec![Dot::exact(left, limit), Dot::exact(right, limit)]));
+    }
+    curves.extend((!panel.closed).then_some(ideal));
+    match is_drawn {
+        true => " The path between the hosts ends at the network limit.".into(),
+        false => format!(
+            " The path between the hosts ends at {} requests/s, above this figure.",
+            number::figure(limit)
+        ),
+    }
+}
+
+fn table(panel: &Panel, kind: &Kind) -> Table {
+    let mut offered: Vec<f64> =
+        panel.series.iter().flat_map(Series::curve).map(|point| point.offered).collect();
+    offered.sort_by(f64::total_cmp);
+    offered.dedup();
+    let mut table = Table::new(&[&format!("Offered {}", panel.unit())]);
+    table.heads.extend(panel.series.iter().map(|series| series.name.clone()));
+    for rate in offered {
+        let cells = panel.series.iter().map(|series| {
+            let point = series.curve().into_iter().find(|point| point.offered == rate);
+            point.map_or_else(String::new, |point| cell(point, kind.measure))
+        });
+        table.rows.push([number::plain(rate)].into_iter().chain(cells).collect());
+    }
+    if matches!(kind.measure, Measure::P99) {
+        table.heads[0].push_str("; times in ms");
+    }
+    table
+}
+
+/// A median with its interval; empty if it was not measured. A unit stands once, at the end.
+pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
+    let Some(estimate) = point.estimates.get(&measure) else { return String::new() };
+    let interval = estimate.interval;
+    let [value, low, high] =
+        [estimate.median, interval.low, interval.high].map(|value| measure.show(value));
+    if low == value && high == value {
+        return value;
+    }
+    let parts = [&value, &low, &high].map(|text| text.split_once(' '));
+    if let [Some((value, unit)), Some((low, second)), Some((high, third))] = parts
+        && unit == second
+        && unit == third
+    {
+        return format!("{value} [{low}, {high}] {unit}");
+    }
+    format!("{value} [{low}, {high}]")
+}

@@ -1,0 +1,93 @@
+//! What the figures support and what they do not, in words. Pure: the same records give the same
+//! words. Nothing is said here that no figure or table shows.
+
+mod compared;
+mod peaks;
+mod records;
+
+use super::summary::Summary;
+use crate::record::{Kind, Opened};
+
+/// A sentence or two, and under which head they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) head: Head,
+    pub(crate) text: String,
+}
+
+/// In the order in which they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Head {
+    Verdict,
+    Supported,
+    NotSupported,
+    NotSeen,
+}
+
+impl Head {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Verdict, Self::Supported, Self::NotSupported, Self::NotSeen];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Verdict => "Verdict",
+            Self::Supported => "What the figures support",
+            Self::NotSupported => "What they do not support",
+            Self::NotSeen => "What was not seen",
+        }
+    }
+}
+
+/// Gathers findings.
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, head: Head, text: impl Into<String>) {
+        self.0.push(Finding { head, text: text.into() });
+    }
+}
+
+/// All that can be said, in the order of reading.
+pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    match opened.header.kind {
+        Kind::Compare => compared::verdicts(&mut findings, opened, summary),
+        Kind::Tune => peaks::winners(&mut findings, summary),
+        Kind::Study => (),
+    }
+    for panel in &summary.panels {
+        if opened.header.kind == Kind::Study {
+            peaks::compare(&mut findings, panel, summary.confidence);
+        }
+        if opened.header.kind != Kind::Tune {
+            peaks::beyond(&mut findings, panel);
+        }
+        peaks::doubts(&mut findings, panel);
+    }
+    records::gaps(&mut findings, opened, summary);
+    findings.0.sort_by_key(|finding| finding.head);
+    findings.0
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// At most `max` of them, and how many more there are.
+fn listed_at_most(names: &[String], max: usize) -> String {
+    match names.len().checked_sub(max) {
+        None | Some(0) => listed(names),
+        Some(more) => format!("{} and {more} more", names[..max].join(", ")),
+    }
+}
+
+/// `1 run`, `2 runs`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,99 @@
+//! The verdict on two servers or two settings that were measured in pairs.
+
+use super::super::comparison::{Comparison, Verdict};
+use super::super::measure::Measure;
+use super::super::number;
+use super::super::summary::{KEPT_UP_SHARE, Measured, Panel, Series, Summary};
+use super::{Findings, Head, listed};
+use crate::record::Opened;
+
+/// What is compared, and what it is called. Of all but the first, less is better.
+const COMPARED: [(Measure, &str); 4] = [
+    (Measure::Throughput, "throughput"),
+    (Measure::CpuPerRequest, "CPU time per request"),
+    (Measure::P50, "median response time"),
+    (Measure::P99, "99th percentile of response times"),
+];
+
+pub(super) fn verdicts(findings: &mut Findings, opened: &Opened, summary: &Summary) {
+    for panel in &summary.panels {
+        let competing: Vec<&Series> =
+            panel.series.iter().filter(|series| series.server != opened.header.floor).collect();
+        let [first, second, ..] = competing[..] else {
+            findings.add(Head::NotSupported, format!("{}: only one took part.", panel.title()));
+            continue;
+        };
+        verdict(findings, panel, (first, second), summary.confidence);
+    }
+}
+
+fn verdict(
+    findings: &mut Findings,
+    panel: &Panel,
+    (first, second): (&Series, &Series),
+    confidence: f64,
+) {
+    let title = panel.title();
+    let Some((own, others)) = common(first, second) else {
+        let text = format!("{title}: {} and {} have no point in common.", first.name, second.name);
+        findings.add(Head::NotSupported, text);
+        return;
+    };
+    let at = format!("{} {}", number::plain(own.offered), panel.unit());
+    let served_all = !panel.closed && [own, others].into_iter().all(kept_up);
+    let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+    let (mut ties, mut weak) = (Vec::new(), Vec::new());
+    for (measure, name) in COMPARED {
+        // What is served of what is offered by those who keep up is what was offered.
+        if measure == Measure::Throughput && served_all {
+            continue;
+        }
+        let points = ((&*first.name, own), (&*second.name, others));
+        let pair = Comparison::of_points(points.0, points.1, measure, confidence);
+        let Some(pair) = pair else { continue };
+        let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
+        let text = format!("{name} ({} times)", pair.shown());
+        match pair.verdict {
+            Verdict::Differ => better[usize::from(!first_is_better)].push(text),
+            Verdict::Indicated => {
+                let who = if first_is_better { &first.name } else { &second.name };
+                weak.push(format!("{who} in {text}"));
+            }
+            Verdict::Tie | Verdict::NotReached => ties.push(text),
+        }
+    }
+    let mut text = format!("{title}, at {at}:");
+    if served_all {
+        text.push_str(&format!(" both {} and {} keep up.", first.name, second.name));
+    }
+    for (series, better) in [first, second].into_iter().zip(&better) {
+        if !better.is_empty() {
+            text.push_str(&format!(" {} is better in {}.", series.name, listed(better)));
+        }
+    }
+    if !ties.is_empty() {
+        let all = better.iter().all(Vec::is_empty) && weak.is_empty();
+        let head = if all { "A tie in all that was compared:" } else { "A tie:" };
+        text.push_str(&format!(" {head} {}.", listed(&ties)));
+    }
+    text.push_str(&format!(" Ratios are {} to {}.", first.name, second.name));
+    findings.add(Head::Verdict, text);
+    if !weak.is_empty() {
+        findings.add(
+            Head::NotSupported,
+            format!(
+                "{title}, at {at}: indicated by too few pairs to be sure: {}. Repeat to decide.",
+                listed(&weak)
+            ),
+        );
+    }
+}
+
+fn kept_up(point: &Measured) -> bool {
+    point.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
+}
+
+/// The highest point that both have.
+fn common<'s>(first: &'s Series, second: &'s Series) -> Option<(&'s Measured, &'s Measured)> {
+    first.points.iter().rev().find_map(|point| Some((point, second.at(point.offered)?)))
+}

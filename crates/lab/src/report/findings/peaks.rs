@@ -1,0 +1,314 @@
+//! Words about the highest throughputs: who serves more, who ties, what became of them beyond the
+//! peak, and what makes a peak doubtful.
+
+use super::super::comparison::{Comparison, Verdict, pairs, ranked};
+use super::super::measure::Measure;
+use super::super::number;
+use super::super::summary::{Found, Panel, Peak, Series, Summary};
+use super::{Finding, Findings, Head, counted, listed, listed_at_most};
+
+/// Below this part of its peak a server is said to have collapsed.
+const COLLAPSE_SHARE: f64 = 0.8;
+/// This close to the path's limit a figure tells of the path.
+const LIMIT_SHARE: f64 = 0.9;
+/// Timeouts of kinds of file further apart than this, in percentage points, are unfair.
+const SPREAD_POINTS: f64 = 2.0;
+/// More failures than this at a peak are told.
+const ERROR_SHARE: f64 = 0.01;
+/// Of a list in a sentence.
+const LISTED_MAX: usize = 8;
+
+/// Who serves more than whom.
+pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
+    let ranked = ranked(panel);
+    let Some((best, peak)) = ranked.first() else { return };
+    let title = panel.title();
+    if ranked.len() == 1 {
+        findings.add(Head::Supported, format!("{title}: {}.", sentence(best, peak, panel)));
+        return;
+    }
+    let pairs = pairs(panel, confidence);
+    if !pairs.is_empty() && pairs.iter().all(|pair| pair.verdict == Verdict::NotReached) {
+        findings.add(
+            Head::NotSupported,
+            format!(
+                "{title}: no ranking by throughput. All servers kept up with the highest rate \
+                 offered, so no peak was seen; CPU time per request and response times can be \
+                 compared."
+            ),
+        );
+        return;
+    }
+    let mut text = format!("{title}: {}.", sentence(best, peak, panel));
+    let against: Vec<&Comparison> = pairs.iter().filter(|pair| pair.first == best.name).collect();
+    for pair in against.iter().filter(|pair| pair.verdict == Verdict::Differ).take(LISTED_MAX) {
+        text.push_str(&format!(
+            " {} serves {} times the requests of {} at its peak.",
+            pair.first,
+            pair.shown(),
+            pair.second
+        ));
+    }
+    let ties = named(&against, Verdict::Tie);
+    if !ties.is_empty() {
+        let ties = listed_at_most(&ties, LISTED_MAX);
+        text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
+    }
+    findings.add(Head::Supported, text);
+    indicated(findings, &title, &against);
+    tally(findings, &title, &pairs, confidence);
+}
+
+fn named(pairs: &[&Comparison], verdict: Verdict) -> Vec<String> {
+    let chosen = pairs.iter().filter(|pair| pair.verdict == verdict);
+    chosen.map(|pair| pair.second.clone()).collect()
+}
+
+/// `nginx reaches the highest throughput, 12,300 [12,100, 12,500] requests/s at 14,000 offered`.
+fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
+    let Peak { per_s, low, high, offered, found } = peak;
+    let shown = number::interval(*per_s, *low, *high, number::figure);
+    let name = &series.name;
+    let (offered, unit) = (number::plain(*offered), panel.unit());
+    match found {
+        Found::Swept => {
+            format!(
+                "{name} reaches the highest throughput, {shown} requests/s (offered {offered} \
+             {unit})"
+            )
+        }
+        Found::NotReached => format!(
+            "{name} serves most, {shown} requests/s, which is all that was offered: its peak lies \
+             higher"
+        ),
+        Found::Searched => format!(
+            "{name} has the highest maximum achievable throughput, between {} and {} requests/s",
+            number::figure(*low),
+            number::figure(*high)
+        ),
+        Found::AtLeast => format!(
+            "{name} has the highest maximum achievable throughput seen, at least {} requests/s",
+            number::figure(*per_s)
+        ),
+    }
+}
+
+fn indicated(findings: &mut Findings, title: &str, against: &[&Comparison]) {
+    let weak: Vec<&&Comparison> =
+        against.iter().filter(|pair| pair.verdict == Verdict::Indicated).collect();
+    let Some(first) = weak.first() else { return };
+    let pairs = weak.iter().filter_map(|pair| pair.pairs).max().unwrap_or(0);
+    let shown = weak
+        .iter()
+        .take(LISTED_MAX)
+        .map(|pair| format!("{} times the requests of {}", pair.shown(), pair.second));
+    let shown = listed(&shown.collect::<Vec<_>>());
+    findings.add(
+        Head::NotSupported,
+        format!(
+            "{title}: {} seems to serve {shown} at its peak, but {} {} too few: as many agree by \
+             chance once in {} times. Repeat the runs to be sure.",
+            first.first,
+            counted(pairs, "pair"),
+            if pairs == 1 { "is" } else { "are" },
+            1_u64 << pairs.saturating_sub(1).min(30)
+        ),
+    );
+}
+
+/// How many pairs differ, and which tie.
+fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence: f64) {
+    let count = |verdict| pairs.iter().filter(|pair| pair.verdict == verdict).count();
+    let ties = pairs.iter().filter(|pair| pair.verdict == Verdict::Tie);
+    let ties: Vec<String> =
+        ties.map(|pair| format!("{} with {}", pair.first, pair.second)).collect();
+    if pairs.len() < 2 {
+        return;
+    }
+    let mut text = format!(
+        "{title}: of {} of servers {} differ at their peaks, {} seem to, {}",
+        counted(pairs.len(), "pair"),
+        count(Verdict::Differ),
+        count(Verdict::Indicated),
+        match ties.len() {
+            0 => "none ties.".to_owned(),
+            1 => format!("1 is a tie: {}.", ties[0]),
+            n => format!("{n} are ties: {}.", listed_at_most(&ties, LISTED_MAX)),
+        }
+    );
+    let by_chance = (1.0 - confidence) * pairs.len() as f64;
+    if by_chance >= 0.5 && count(Verdict::Differ) > 0 {
+        text.push_str(&format!(
+            " At {:.0} % confidence about {} of so many pairs would differ by chance alone.",
+            confidence * 100.0,
+            by_chance.round().max(1.0)
+        ));
+    }
+    findings.add(Head::Supported, text);
+}
+
+/// What became of servers that were offered more than they can do.
+pub(super) fn beyond(findings: &mut Findings, panel: &Panel) {
+    let fallen = panel.series.iter().filter_map(|series| {
+        let (best, last) = (series.best()?, series.points.last()?);
+        let peak = best.median(Measure::Throughput).filter(|peak| *peak > 0.0)?;
+        let share = last.median(Measure::Throughput)? / peak;
+        (share < COLLAPSE_SHARE).then(|| {
+            let offered = number::plain(last.offered);
+            format!("{} to {:.0} % of its peak at {offered}", series.name, share * 100.0)
+        })
+    });
+    let fallen: Vec<String> = fallen.collect();
+    if !fallen.is_empty() {
+        let text = format!(
+            "{}: beyond the peak throughput falls: {}.",
+            panel.title(),
+            listed_at_most(&fallen, LISTED_MAX)
+        );
+        findings.add(Head::Supported, text);
+    }
+}
+
+/// What makes the peaks of a panel doubtful.
+pub(super) fn doubts(findings: &mut Findings, panel: &Panel) {
+    let title = panel.title();
+    let mut told = |names: Vec<String>, what: &str| {
+        if !names.is_empty() {
+            let names = listed_at_most(&names, LISTED_MAX);
+            findings.0.push(Finding {
+                head: Head::NotSupported,
+                text: format!("{title}: {}", what.replace("{}", &names)),
+            });
+        }
+    };
+    told(
+        unfair(panel),
+        "{}: kinds of file were not served alike, so that throughput was bought \
+        by neglect and cannot be compared.",
+    );
+    told(failing(panel), "the highest throughput was reached while requests failed: {}.");
+    told(at_limit(panel), "{}: a figure this close to the path's own limit tells of the path.");
+    told(bound(panel), "the generator, not the server, was the limit of {}.");
+    told(
+        unreached(panel),
+        "the peak of {} lies beyond the highest rate offered; what is shown is \
+        a lower bound.",
+    );
+    told(nothing_held(panel), "no rate was held by {}.");
+}
+
+fn at_peaks(panel: &Panel, say: impl Fn(&Series) -> Option<String>) -> Vec<String> {
+    panel.series.iter().filter_map(say).collect()
+}
+
+fn unfair(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let spread = series.at_peak()?.median(Measure::Spread)?;
+        let points = number::figure(spread);
+        (spread > SPREAD_POINTS).then(|| format!("{} (spread {points} points)", series.name))
+    })
+}
+
+fn failing(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let share = series.at_peak()?.median(Measure::ErrorShare)?;
+        let percent = number::percent(share);
+        (share > ERROR_SHARE).then(|| format!("{percent} at {}", series.name))
+    })
+}
+
+fn at_limit(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let share = series.peak()?.per_s / panel.limit_per_s?;
+        (share >= LIMIT_SHARE).then(|| format!("{} at {:.0} %", series.name, share * 100.0))
+    })
+}
+
+fn bound(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let bound = series.search.as_ref()?.generator_bound;
+        bound.then(|| series.name.clone())
+    })
+}
+
+fn unreached(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let peak = series.peak()?;
+        (peak.found == Found::NotReached && !panel.closed).then(|| series.name.clone())
+    })
+}
+
+fn nothing_held(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| {
+        let search = series.search.as_ref().filter(|search| search.held_per_s <= 0.0)?;
+        let broken = search.broken.first().map(|why| format!(" ({why})")).unwrap_or_default();
+        Some(format!("{}{broken}", series.name))
+    })
+}
+
+/// Of a tuning: the best setting, and those that may be as good.
+pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
+    for panel in &summary.panels {
+        let unfair = |series: &Series| {
+            let spread = series.at_peak().and_then(|point| point.median(Measure::Spread));
+            spread.is_some_and(|spread| spread > SPREAD_POINTS)
+        };
+        let ranked = ranked(panel);
+        let refused = ranked.iter().take_while(|(series, _)| unfair(series));
+        let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
+        let fair = ranked.iter().filter(|(series, _)| !unfair(series)).collect::<Vec<_>>();
+        if !refused.is_empty() {
+            let refused = listed_at_most(&refused, LISTED_MAX);
+            let text = match fair.is_empty() {
+                true => format!("no setting is crowned: {refused} did not serve"),
+                false => format!("{refused} served more than the winner, but not"),
+            };
+            let text = format!("{}: {text} all kinds of file alike.", panel.title());
+            findings.add(Head::NotSupported, text);
+        }
+        let Some((best, peak)) = fair.first() else { continue };
+        findings.add(Head::Verdict, winner(panel, best, peak, &fair, summary.confidence));
+    }
+}
+
+fn winner(
+    panel: &Panel,
+    best: &Series,
+    peak: &Peak,
+    fair: &[&(&Series, Peak)],
+    confidence: f64,
+) -> String {
+    let Peak { per_s, low, high, .. } = peak;
+    let shown = number::interval(*per_s, *low, *high, number::figure);
+    let knobs: Vec<String> = best.knobs.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    let mut text = format!(
+        "{}: the best of {} is {} ({}): {shown} requests/s.",
+        panel.title(),
+        counted(fair.len(), "setting"),
+        best.name,
+        if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") }
+    );
+    let others = fair[1..].iter();
+    let compared: Vec<Comparison> =
+        others.filter_map(|(series, _)| Comparison::of_peaks(best, series, confidence)).collect();
+    let with = |verdict: Verdict| -> Vec<String> {
+        let chosen = compared.iter().filter(|pair| pair.verdict == verdict);
+        chosen.map(|pair| pair.second.clone()).collect()
+    };
+    let (ties, weak) = (with(Verdict::Tie), with(Verdict::Indicated));
+    if !ties.is_empty() {
+        let ties = listed_at_most(&ties, LISTED_MAX);
+        text.push_str(&format!(" A tie with {ties}: any of these may be the best."));
+    }
+    if !weak.is_empty() {
+        text.push_str(&format!(
+            " It seems better than {}, on too few pairs to be sure.",
+            counted(weak.len(), "other")
+        ));
+    }
+    let differ = with(Verdict::Differ).len();
+    if differ > 0 {
+        text.push_str(&format!(" It is better than {}.", counted(differ, "other")));
+    }
+    text
+}

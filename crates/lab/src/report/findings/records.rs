@@ -1,0 +1,180 @@
+//! Words about the records themselves: what is void, missing, too little, or could not be seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::comparison::PAIRS_MIN;
+use super::super::measure::Measure;
+use super::super::summary::{Measured, Series, Summary};
+use super::{Findings, Head, counted, listed_at_most};
+use crate::record::Opened;
+
+const LISTED_MAX: usize = 6;
+
+pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) {
+    blocks(findings, opened, summary);
+    precision(findings, summary);
+    voided(findings, opened);
+    machines(findings, opened);
+    skipped(findings, opened);
+    not_available(findings, opened);
+    for line in &opened.damage {
+        findings.add(Head::NotSeen, format!("The records are damaged: {line}."));
+    }
+    if opened.ceilings.is_empty() && !opened.runs.is_empty() {
+        let text = "The path's own limit was not measured: a figure may tell of the path.";
+        findings.add(Head::NotSeen, text);
+    }
+}
+
+fn points(summary: &Summary) -> impl Iterator<Item = &Measured> {
+    summary.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
+}
+
+/// Points with fewer blocks than were asked for, or than an interval needs.
+fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
+    let asked = opened.header.repetitions as usize;
+    let all = points(summary).count();
+    let missing = points(summary).filter(|point| point.blocks.len() < asked).count();
+    if missing > 0 {
+        let text = format!(
+            "{missing} of {} have fewer valid runs than the {asked} that were asked for.",
+            counted(all, "point")
+        );
+        findings.add(Head::NotSupported, text);
+    }
+    let few = points(summary).map(|point| point.blocks.len()).max().unwrap_or(0);
+    if all > 0 && few < PAIRS_MIN {
+        let text = format!(
+            "Points rest on at most {}. Below {PAIRS_MIN} an interval is the whole range, and \
+             still too narrow for 95 %: no difference between servers is called certain.",
+            counted(few, "block")
+        );
+        findings.add(Head::NotSupported, text);
+    }
+}
+
+/// How small a difference these runs could have shown.
+fn precision(findings: &mut Findings, summary: &Summary) {
+    // Below the peak throughput is what was offered, and known to the generator's precision.
+    let peaks = summary.panels.iter().flat_map(|panel| &panel.series).filter_map(Series::best);
+    let widths = peaks.filter_map(|point| {
+        let estimate = point.estimates.get(&Measure::Throughput)?;
+        let width = estimate.interval.high - estimate.interval.low;
+        (estimate.median > 0.0 && point.blocks.len() > 1).then(|| width / 2.0 / estimate.median)
+    });
+    let widths: Vec<f64> = widths.collect();
+    let (Some(typical), Some(widest)) =
+        (statistics::median(&widths), statistics::quantile(&widths, 1.0))
+    else {
+        return;
+    };
+    let text = format!(
+        "The highest throughputs are known to about ±{:.1} % (at worst ±{:.1} %): smaller \
+         differences are not seen.",
+        typical * 100.0,
+        widest * 100.0
+    );
+    findings.add(Head::NotSupported, text);
+}
+
+fn voided(findings: &mut Findings, opened: &Opened) {
+    let mut reasons: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    let mut count = 0;
+    for run in opened.runs.iter().filter(|run| !run.void.is_empty()) {
+        count += 1;
+        for reason in &run.void {
+            let entry = reasons.entry(without_numbers(reason)).or_insert((0, reason));
+            entry.0 += 1;
+        }
+    }
+    if count == 0 {
+        return;
+    }
+    let mut ranked: Vec<(usize, &str)> = reasons.into_values().collect();
+    ranked.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+    let reasons: Vec<String> =
+        ranked.iter().map(|(times, reason)| format!("{reason} ({times})")).collect();
+    let text = format!(
+        "{count} of {} were void and take no part: {}.",
+        counted(opened.runs.len(), "run"),
+        listed_at_most(&reasons, LISTED_MAX)
+    );
+    findings.add(Head::NotSeen, text);
+    lost(findings, opened);
+}
+
+/// Reasons that differ in their numbers are the same reason.
+fn without_numbers(reason: &str) -> String {
+    let digits = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
+    reason.split(digits).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
+}
+
+/// Points of which no run counts.
+fn lost(findings: &mut Findings, opened: &Opened) {
+    let name = |run: &crate::record::Run| {
+        let point = &run.point;
+        let offered = super::super::number::plain(super::super::summary::offered(point));
+        format!("{} at {offered} ({}, {})", point.server, point.workload, point.domain)
+    };
+    let valid: BTreeSet<String> =
+        opened.runs.iter().filter(|run| run.void.is_empty()).map(name).collect();
+    let void: BTreeSet<String> =
+        opened.runs.iter().filter(|run| !run.void.is_empty()).map(name).collect();
+    let lost: Vec<String> = void.difference(&valid).cloned().collect();
+    if !lost.is_empty() {
+        let text = format!("No run counts of {}.", listed_at_most(&lost, LISTED_MAX));
+        findings.add(Head::NotSeen, text);
+    }
+}
+
+fn machines(findings: &mut Findings, opened: &Opened) {
+    let differing = differences(opened);
+    if opened.environments.len() > 1 {
+        let times = counted(opened.environments.len() - 1, "time");
+        let changed = match differing.len() {
+            0 => "the machine was the same each time.".to_owned(),
+            _ => format!(
+                "the machine was not the same: {} changed.",
+                listed_at_most(&differing, LISTED_MAX)
+            ),
+        };
+        let head = if differing.is_empty() { Head::Supported } else { Head::NotSupported };
+        findings.add(head, format!("The study was resumed {times}; {changed}"));
+    }
+}
+
+/// The names of what differs between environments, but for what always does.
+fn differences(opened: &Opened) -> Vec<String> {
+    const ALWAYS: [&str; 5] = ["time", "date", "uptime", "unix_us", "load"];
+    let Some(first) = opened.environments.first().and_then(|value| value.as_object()) else {
+        return Vec::new();
+    };
+    let changed = first.iter().filter(|(name, value)| {
+        opened.environments.iter().any(|other| other.get(name) != Some(value))
+    });
+    let lasting = changed.filter(|(name, _)| !ALWAYS.iter().any(|always| name.contains(always)));
+    lasting.map(|(name, _)| name.clone()).collect()
+}
+
+fn skipped(findings: &mut Findings, opened: &Opened) {
+    for skipped in &opened.header.skipped {
+        let mend = match &*skipped.command {
+            "" => String::new(),
+            command => format!(" Mend it with `{command}`."),
+        };
+        let reason = skipped.reason.trim_end_matches('.');
+        findings.add(Head::NotSeen, format!("{} took no part: {reason}.{mend}", skipped.server));
+    }
+}
+
+fn not_available(findings: &mut Findings, opened: &Opened) {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in opened.runs.iter().flat_map(|run| &run.not_available) {
+        if !lines.contains(&&**line) {
+            lines.push(line);
+        }
+    }
+    for line in lines {
+        findings.add(Head::NotSeen, format!("Not observed: {}.", line.trim_end_matches('.')));
+    }
+}

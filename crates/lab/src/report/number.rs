@@ -1,0 +1,148 @@
+//! Numbers as a report shows them. No form that a program reads uses these.
+
+use statistics::Estimate;
+
+/// Three significant digits from one on upwards, and no fewer than all digits before the point:
+/// more would be noise.
+pub(super) fn figure(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "-".into(),
+        _ if size >= 99.95 => grouped(value.round()),
+        _ if size >= 9.995 => format!("{value:.1}"),
+        _ if size >= 0.995 || size == 0.0 => trimmed(format!("{value:.2}")),
+        _ => significant(value),
+    }
+}
+
+/// Without zeros that say nothing, for the labels of axes and for what was chosen, not measured.
+pub(super) fn plain(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 { grouped(value) } else { figure(value) }
+}
+
+/// A part of one. What is not all is never shown as 100 %, what is some never as 0 %.
+pub(super) fn percent(part: f64) -> String {
+    let percent = part * 100.0;
+    match percent {
+        _ if percent > 0.0 && percent < 0.005 => "<0.01 %".into(),
+        _ if (99.995..100.0).contains(&percent) => ">99.99 %".into(),
+        _ => format!("{} %", trimmed(format!("{percent:.2}"))),
+    }
+}
+
+/// Bytes in binary units, as memory is measured.
+pub(super) fn memory(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return format!("{} {unit}", figure(value));
+        }
+        value /= 1024.0;
+    }
+    format!("{} TiB", figure(value))
+}
+
+/// A median with its interval.
+pub(super) fn estimate(estimate: &Estimate, show: fn(f64) -> String) -> String {
+    interval(estimate.median, estimate.interval.low, estimate.interval.high, show)
+}
+
+/// A value with the ends of its interval; the value alone if they are the same.
+pub(super) fn interval(value: f64, low: f64, high: f64, show: fn(f64) -> String) -> String {
+    match (show(value), show(low), show(high)) {
+        (value, low, high) if low == value && high == value => value,
+        (value, low, high) => format!("{value} [{low}, {high}]"),
+    }
+}
+
+/// A ratio: always two decimals, because it is compared with 1.
+pub(super) fn ratio(value: f64) -> String {
+    if value < 0.095 { significant(value) } else { format!("{value:.2}") }
+}
+
+/// A duration in words for people.
+pub(super) fn duration(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+/// The date and time of a moment, in UTC: `2026-11-22 09:55`. The calendar is computed after
+/// Howard Hinnant's `civil_from_days`.
+pub(super) fn moment(unix_us: u64) -> String {
+    let minutes = unix_us / 60_000_000;
+    let (days, minute) = ((minutes / 1440) as i64, minutes % 1440);
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+}
+
+/// Below one: three digits after the zeros.
+fn significant(value: f64) -> String {
+    let decimals = (2.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    trimmed(format!("{value:.decimals$}"))
+}
+
+fn trimmed(text: String) -> String {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// With a comma between each three digits.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        let shown = [0.0, 0.001_234, 0.5, 1.0, 9.876, 12.34, 123.4, 1_234_567.0].map(figure);
+        assert_eq!(shown, ["0", "0.00123", "0.5", "1", "9.88", "12.3", "123", "1,234,567"]);
+        assert_eq!([2000.0, 2.5, 0.25].map(plain), ["2,000", "2.5", "0.25"]);
+        assert_eq!(
+            [0.0, 1e-6, 0.5, 0.99999, 1.0].map(percent),
+            ["0 %", "<0.01 %", "50 %", ">99.99 %", "100 %"]
+        );
+        assert_eq!([512.0, 3.0 * 1024.0 * 1024.0].map(memory), ["512 B", "3 MiB"]);
+        assert_eq!([0.004, 0.5, 1.118].map(ratio), ["0.004", "0.50", "1.12"]);
+        assert_eq!([5.0, 600.0, 9000.0].map(duration), ["5 s", "10 min", "2.5 h"]);
+        assert_eq!(figure(f64::NAN), "-");
+    }
+
+    #[test]
+    fn an_interval_without_width_is_not_shown() {
+        assert_eq!(interval(3.0, 3.0, 3.0, figure), "3");
+        assert_eq!(interval(3.0, 2.0, 3.0, figure), "3 [2, 3]");
+    }
+
+    /// As `date --utc` has them.
+    #[test]
+    fn moments() {
+        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
+        assert_eq!(moment(951_782_400_000_000), "2000-02-29 00:00 UTC");
+        assert_eq!(moment(1_795_341_357_000_000), "2026-11-22 09:55 UTC");
+    }
+}

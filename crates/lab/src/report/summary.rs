@@ -1,0 +1,350 @@
+//! The records of a folder, put together: runs of the same point, points of the same curve, curves
+//! of the same panel. Void runs are counted and take no part. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use statistics::{Estimate, bootstrap_median, paired_ratio};
+
+use super::measure::Measure;
+use crate::record::{Described, Offered, Opened, Point, Run, Search};
+use crate::template::Values;
+
+/// With this part of the requests a server has kept up with what was asked.
+pub(crate) const KEPT_UP_SHARE: f64 = 0.99;
+
+/// All that figures, tables and words are made of.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    /// One for each workload, domain and form of load, in the order of the records.
+    pub(crate) panels: Vec<Panel>,
+    /// Of intervals.
+    pub(crate) confidence: f64,
+}
+
+/// What is compared with each other: the same workload in the same domain.
+#[derive(Debug, Default)]
+pub(crate) struct Panel {
+    pub(crate) workload: String,
+    pub(crate) domain: String,
+    /// Clients wait for their replies, and what is offered is their number.
+    pub(crate) closed: bool,
+    pub(crate) series: Vec<Series>,
+    /// The rate at which the path itself ends, requests a second.
+    pub(crate) limit_per_s: Option<f64>,
+    /// The name of the floor's series, if it ran.
+    pub(crate) floor: Option<String>,
+}
+
+/// One setting of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    /// The server's name, and the setting's where there are several.
+    pub(crate) name: String,
+    pub(crate) server: String,
+    pub(crate) setting: String,
+    pub(crate) knobs: Values,
+    /// By what was offered, ascending.
+    pub(crate) points: Vec<Measured>,
+    /// The runs that searches are made of, by purpose and what was offered.
+    pub(crate) trials: Vec<Measured>,
+    /// The search for the highest rate, the last if there are several.
+    pub(crate) search: Option<Search>,
+}
+
+/// All valid runs of one point.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measured {
+    pub(crate) offered: f64,
+    /// Empty for a point of a sweep.
+    pub(crate) purpose: String,
+    /// By block; a repetition of the same block stands for the one before.
+    pub(crate) blocks: BTreeMap<u32, BTreeMap<Measure, f64>>,
+    pub(crate) estimates: BTreeMap<Measure, Estimate>,
+    /// The files with the whole outcomes.
+    pub(crate) outcome_files: Vec<String>,
+}
+
+/// The most a series does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Peak {
+    /// Requests a second: the median over blocks, or the highest rate held.
+    pub(crate) per_s: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// What was offered there.
+    pub(crate) offered: f64,
+    pub(crate) found: Found,
+}
+
+/// How a peak was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The best of the points swept.
+    Swept,
+    /// The same, and the server still kept up with the highest rate: its peak may be higher.
+    NotReached,
+    /// Between the highest rate held and the lowest that was not.
+    Searched,
+    /// All rates were held, or the generator was the limit: it may be higher.
+    AtLeast,
+}
+
+impl Found {
+    /// Whether the peak may be higher than what was seen.
+    pub(crate) fn is_lower_bound(self) -> bool {
+        matches!(self, Self::NotReached | Self::AtLeast)
+    }
+}
+
+impl Summary {
+    /// Puts the records together.
+    pub(crate) fn of(opened: &Opened) -> Self {
+        let confidence = match opened.header.confidence {
+            share if share > 0.0 && share < 1.0 => share,
+            _ => 0.95,
+        };
+        let mut keys: Vec<(&str, &str, bool)> = Vec::new();
+        for run in &opened.runs {
+            let key = (&*run.point.workload, &*run.point.domain, is_closed(&run.point));
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let place = |named: &[Described], name: &str| named.iter().position(|d| d.name == name);
+        keys.sort_by_key(|(workload, domain, closed)| {
+            let header = &opened.header;
+            (place(&header.workloads, workload), place(&header.domains, domain), *closed)
+        });
+        let panels = keys.into_iter().map(|key| Panel::of(opened, key, confidence)).collect();
+        Self { panels, confidence }
+    }
+}
+
+impl Panel {
+    fn of(opened: &Opened, key: (&str, &str, bool), confidence: f64) -> Self {
+        let (workload, domain, closed) = key;
+        let belongs = |point: &Point| {
+            point.workload == workload && point.domain == domain && is_closed(point) == closed
+        };
+        let runs: Vec<&Run> = opened.runs.iter().filter(|run| belongs(&run.point)).collect();
+        let cpus = number_of(&opened.header.domains, domain, "cpus");
+        let mut names: Vec<(&str, &str)> = Vec::new();
+        for run in &runs {
+            let name = (&*run.point.server, &*run.point.setting);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let servers: Vec<&str> = opened.header.servers.iter().map(|s| &*s.name).collect();
+        names.sort_by_key(|(server, _)| servers.iter().position(|name| name == server));
+        let many: BTreeSet<&str> = names
+            .iter()
+            .filter(|(server, _)| names.iter().filter(|(other, _)| other == server).count() > 1)
+            .map(|(server, _)| *server)
+            .collect();
+        let series = names.iter().map(|(server, setting)| {
+            let own = runs
+                .iter()
+                .copied()
+                .filter(|run| (&*run.point.server, &*run.point.setting) == (*server, *setting));
+            let own: Vec<&Run> = own.collect();
+            let search = opened.searches.iter().rfind(|search| {
+                (&*search.server, &*search.setting) == (*server, *setting)
+                    && (&*search.workload, &*search.domain) == (workload, domain)
+            });
+            let name = match many.contains(server) {
+                true => format!("{server} {setting}"),
+                false => (*server).to_owned(),
+            };
+            Series {
+                name,
+                server: (*server).to_owned(),
+                setting: (*setting).to_owned(),
+                knobs: own.first().map(|run| run.point.knobs.clone()).unwrap_or_default(),
+                points: measured(&own, true, cpus, confidence, opened.header.seed),
+                trials: measured(&own, false, cpus, confidence, opened.header.seed),
+                search: search.filter(|_| !closed).cloned(),
+            }
+        });
+        let series: Vec<Series> = series.collect();
+        let floor = series.iter().find(|series| series.server == opened.header.floor);
+        Self {
+            workload: workload.to_owned(),
+            domain: domain.to_owned(),
+            closed,
+            floor: floor.map(|series| series.name.clone()),
+            limit_per_s: limit_per_s(opened, workload, domain),
+            series,
+        }
+    }
+
+    /// What stands above a figure of this panel.
+    pub(crate) fn title(&self) -> String {
+        let parts: Vec<&str> =
+            [&*self.workload, &*self.domain].into_iter().filter(|part| !part.is_empty()).collect();
+        let form = if self.closed { ", closed" } else { "" };
+        format!("{}{form}", parts.join(", "))
+    }
+
+    /// The series of the floor.
+    pub(crate) fn floor(&self) -> Option<&Series> {
+        self.series.iter().find(|series| Some(&series.name) == self.floor.as_ref())
+    }
+
+    /// Whether any run of it counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.series.iter().all(|series| series.points.is_empty() && series.trials.is_empty())
+    }
+
+    /// The unit of what is offered.
+    pub(crate) fn unit(&self) -> &'static str {
+        if self.closed { "connections" } else { "requests/s" }
+    }
+}
+
+impl Series {
+    /// The points of its curve: those swept, or else the trials of its search.
+    pub(crate) fn curve(&self) -> Vec<&Measured> {
+        if !self.points.is_empty() {
+            return self.points.iter().collect();
+        }
+        let Some(search) = &self.search else { return Vec::new() };
+        let mut trials: Vec<&Measured> =
+            self.trials.iter().filter(|trial| trial.purpose == search.purpose).collect();
+        trials.sort_by(|a, b| a.offered.total_cmp(&b.offered));
+        trials
+    }
+
+    /// The point with the highest throughput that was swept.
+    pub(crate) fn best(&self) -> Option<&Measured> {
+        let throughput = |point: &&Measured| point.median(Measure::Throughput).unwrap_or(0.0);
+        self.points.iter().max_by(|a, b| throughput(a).total_cmp(&throughput(b)))
+    }
+
+    /// Where the peak was measured: the best point, or the trial at the rate that was held.
+    pub(crate) fn at_peak(&self) -> Option<&Measured> {
+        if let Some(search) = self.search.as_ref().filter(|search| search.held_per_s > 0.0) {
+            let distance = |trial: &&Measured| (trial.offered - search.held_per_s).abs();
+            let trials = self.trials.iter().filter(|trial| trial.purpose == search.purpose);
+            let near = trials.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+            if let Some(near) = near.filter(|near| distance(near) < 0.05 * search.held_per_s) {
+                return Some(near);
+            }
+        }
+        self.best()
+    }
+
+    /// The most it does: what a search has found, or else the best point of its sweep.
+    pub(crate) fn peak(&self) -> Option<Peak> {
+        if let Some(search) = &self.search {
+            let high = search.broke_per_s.unwrap_or(search.held_per_s);
+            let found = match search.broke_per_s {
+                Some(_) if !search.generator_bound => Found::Searched,
+                _ => Found::AtLeast,
+            };
+            let (per_s, low, offered) = (search.held_per_s, search.held_per_s, search.held_per_s);
+            return Some(Peak { per_s, low, high, offered, found });
+        }
+        let best = self.best()?;
+        let throughput = best.estimates.get(&Measure::Throughput)?;
+        let is_last = self.points.last().is_some_and(|last| last.offered == best.offered);
+        let kept_up = best.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE);
+        Some(Peak {
+            per_s: throughput.median,
+            low: throughput.interval.low,
+            high: throughput.interval.high,
+            offered: best.offered,
+            found: if is_last && kept_up { Found::NotReached } else { Found::Swept },
+        })
+    }
+
+    /// Its point at exactly what was offered.
+    pub(crate) fn at(&self, offered: f64) -> Option<&Measured> {
+        self.points.iter().find(|point| point.offered == offered)
+    }
+}
+
+impl Measured {
+    pub(crate) fn median(&self, measure: Measure) -> Option<f64> {
+        Some(self.estimates.get(&measure)?.median)
+    }
+
+    /// The median of the ratios, block by block, of this to `other`, and how many pairs there are.
+    pub(crate) fn ratio(
+        &self,
+        other: &Self,
+        measure: Measure,
+        confidence: f64,
+    ) -> Option<(Estimate, usize)> {
+        let pairs = self.blocks.iter().filter_map(|(block, values)| {
+            let (own, others) = (values.get(&measure)?, other.blocks.get(block)?.get(&measure)?);
+            (*others != 0.0).then_some((*own, *others))
+        });
+        let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        Some((paired_ratio(&own, &others, confidence, SEED)?, own.len()))
+    }
+}
+
+/// Resampling of ratios is the same in every report.
+const SEED: u64 = 1;
+
+pub(crate) fn offered(point: &Point) -> f64 {
+    match point.offered {
+        Offered::RequestsPerS(rate) => rate,
+        Offered::Connections(clients) => clients as f64,
+    }
+}
+
+/// A number that describes a workload or a domain.
+pub(crate) fn number_of(described: &[Described], name: &str, number: &str) -> Option<f64> {
+    described.iter().find(|one| one.name == name)?.numbers.get(number).copied()
+}
+
+fn is_closed(point: &Point) -> bool {
+    matches!(point.offered, Offered::Connections(_))
+}
+
+/// The lower of the two: the path's requests, and its bytes in bodies of this workload.
+fn limit_per_s(opened: &Opened, workload: &str, domain: &str) -> Option<f64> {
+    let (_, ceiling) = opened.ceilings.iter().rfind(|(name, _)| name == domain)?;
+    let body = number_of(&opened.header.workloads, workload, "mean_body_bytes");
+    let by_bytes = body.filter(|bytes| *bytes > 0.0).map(|bytes| ceiling.bytes_per_s / bytes);
+    let limits = [Some(ceiling.requests_per_s), by_bytes].into_iter().flatten();
+    limits.filter(|limit| *limit > 0.0).min_by(f64::total_cmp)
+}
+
+/// The valid runs by purpose and by what was offered.
+fn measured(
+    runs: &[&Run],
+    swept: bool,
+    cpus: Option<f64>,
+    confidence: f64,
+    seed: u64,
+) -> Vec<Measured> {
+    let mut points: Vec<Measured> = Vec::new();
+    let valid = runs.iter().filter(|run| run.void.is_empty() && run.figures.is_some());
+    for run in valid.filter(|run| run.purpose.is_empty() == swept) {
+        let offered = offered(&run.point);
+        let same = |point: &Measured| point.offered == offered && point.purpose == run.purpose;
+        let index = points.iter().position(same).unwrap_or_else(|| {
+            let purpose = run.purpose.clone();
+            points.push(Measured { offered, purpose, ..Measured::default() });
+            points.len() - 1
+        });
+        let values = Measure::ALL.into_iter().filter_map(|m| Some((m, m.of(run, cpus)?)));
+        points[index].blocks.insert(run.block, values.collect());
+        if !run.outcome_file.is_empty() {
+            points[index].outcome_files.push(run.outcome_file.clone());
+        }
+    }
+    points.sort_by(|a, b| a.purpose.cmp(&b.purpose).then(a.offered.total_cmp(&b.offered)));
+    for point in &mut points {
+        for measure in Measure::ALL {
+            let sample: Vec<f64> =
+                point.blocks.values().filter_map(|values| values.get(&measure).copied()).collect();
+            let estimate = bootstrap_median(&sample, confidence, seed);
+            point.estimates.extend(estimate.map(|estimate| (measure, estimate)));
+        }
+    }
+    points
+}

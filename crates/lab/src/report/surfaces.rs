@@ -1,0 +1,278 @@
+//! What becomes of a server when its knobs are turned: a heat map for two knobs, a curve for one,
+//! a heat map for each choice of the others for more. And what becomes of servers when they are
+//! given more processors. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Table};
+use super::figures::Styles;
+use super::number;
+use super::summary::{Panel, Peak, Series, Summary};
+use crate::record::Header;
+
+/// More small figures than this are not looked at; the others are in the table.
+const SMALL_MAX: usize = 12;
+
+/// The tuning surfaces of a panel: one for each server that ran with several settings.
+pub(crate) fn of_panel(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
+    let servers: BTreeSet<&str> = panel.series.iter().map(|series| &*series.server).collect();
+    let surface = |(number, server): (usize, &str)| {
+        let own: Vec<&Series> = panel.series.iter().filter(|s| s.server == server).collect();
+        surface(panel, &own, &format!("surface-{index}-{number}"), share)
+    };
+    servers.into_iter().enumerate().flat_map(surface).collect()
+}
+
+/// A setting that was measured.
+struct Cell<'s> {
+    series: &'s Series,
+    peak: Peak,
+}
+
+fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figure> {
+    let cells: Vec<Cell<'_>> =
+        series.iter().filter_map(|s| Some(Cell { series: s, peak: s.peak()? })).collect();
+    let mut knobs: Vec<(String, Vec<String>)> = levels(&cells);
+    knobs.retain(|(_, levels)| levels.len() > 1);
+    if cells.len() < 2 || knobs.is_empty() {
+        return Vec::new();
+    }
+    // The knobs with most levels become the axes.
+    knobs.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.len()));
+    let table = table(&cells, &knobs);
+    let title = format!("{}: {}", series[0].server, panel.title());
+    let drawn = if knobs.len() == 1 {
+        vec![(String::new(), Drawing::Lines(line(&cells, &knobs[0], share)))]
+    } else {
+        heats(&cells, &knobs)
+    };
+    let left_out = drawn.len().saturating_sub(SMALL_MAX);
+    let more = match left_out {
+        0 => String::new(),
+        _ => format!(" {left_out} more small figures are left out; the table has them."),
+    };
+    let last = drawn.len().min(SMALL_MAX).saturating_sub(1);
+    let figures = drawn.into_iter().take(SMALL_MAX).enumerate().map(|(number, (facet, drawing))| {
+        let suffix = if facet.is_empty() { String::new() } else { format!(", {facet}") };
+        Figure {
+            id: format!("{id}-{number}"),
+            title: format!("Tuning of {title}{suffix}"),
+            about: format!(
+                "The highest throughput of each setting; darker is more, the best has a star.{more}"
+            ),
+            drawing,
+            // The whole table once, below the last.
+            table: if number == last { table.clone() } else { Table::default() },
+        }
+    });
+    figures.collect()
+}
+
+/// The values of each knob, numbers by size and words as they came.
+fn levels(cells: &[Cell<'_>]) -> Vec<(String, Vec<String>)> {
+    let mut knobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (knob, value) in cells.iter().flat_map(|cell| &cell.series.knobs) {
+        let values = knobs.entry(knob).or_default();
+        if !values.contains(value) {
+            values.push(value.clone());
+        }
+    }
+    for values in knobs.values_mut() {
+        if values.iter().all(|value| value.parse::<f64>().is_ok()) {
+            let number = |value: &String| value.parse::<f64>().unwrap_or(0.0);
+            values.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        }
+    }
+    knobs.into_iter().map(|(knob, values)| (knob.to_owned(), values)).collect()
+}
+
+fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) -> Chart {
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
+    let place = |value: &String| match &numbers {
+        Some(_) => value.parse().unwrap_or(0.0),
+        None => values.iter().position(|known| known == value).unwrap_or(0) as f64 + 1.0,
+    };
+    let mut dots: Vec<Dot> = cells
+        .iter()
+        .filter_map(|cell| {
+            let Peak { per_s, low, high, .. } = cell.peak;
+            Some(Dot { x: place(cell.series.knobs.get(knob)?), y: per_s, low, high })
+        })
+        .collect();
+    dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let label = match &numbers {
+        Some(_) => knob.clone(),
+        None => format!("{knob}: {}", numbered(values)),
+    };
+    // Over more than two decades only a logarithmic axis shows the small ones.
+    let log = numbers.as_ref().is_some_and(|n| n[0] > 0.0 && n[n.len() - 1] / n[0] > 50.0);
+    let x = if log { Axis::log(&label) } else { Axis::linear(&label) };
+    let curve = Curve {
+        label: format!("highest throughput, {:.0} % interval", share * 100.0),
+        form: Form::Measured,
+        style: 0,
+        dots,
+    };
+    Chart { x, y: Axis::linear("good replies/s"), curves: vec![curve] }
+}
+
+fn numbered(values: &[String]) -> String {
+    let named = values.iter().enumerate().map(|(n, value)| format!("{} = {value}", n + 1));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// One for each choice of the knobs after the first two.
+fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Drawing)> {
+    let ((x, columns), (y, rows), others) = (&knobs[0], &knobs[1], &knobs[2..]);
+    let low = cells.iter().map(|cell| cell.peak.per_s).fold(f64::INFINITY, f64::min);
+    let high = cells.iter().map(|cell| cell.peak.per_s).fold(0.0, f64::max);
+    let mut facets: BTreeMap<Vec<usize>, Heat> = BTreeMap::new();
+    for cell in cells {
+        let knob = |name: &str| cell.series.knobs.get(name);
+        let index = |name: &str, values: &[String]| {
+            values.iter().position(|value| Some(value) == knob(name))
+        };
+        let (Some(column), Some(row)) = (index(x, columns), index(y, rows)) else { continue };
+        let facet = others.iter().map(|(name, values)| index(name, values).unwrap_or(usize::MAX));
+        let heat = facets.entry(facet.collect()).or_insert_with(|| Heat {
+            x_label: x.clone(),
+            y_label: y.clone(),
+            value_label: "good replies/s".into(),
+            columns: columns.clone(),
+            rows: rows.clone(),
+            cells: vec![vec![None; columns.len()]; rows.len()],
+            range: (low, high),
+        });
+        heat.cells[row][column] = Some(heat_cell(cell, high));
+    }
+    let named = facets.into_iter().map(|(facet, heat)| {
+        let parts = others.iter().zip(&facet).map(|((name, values), index)| {
+            format!("{name} = {}", values.get(*index).map_or("?", String::as_str))
+        });
+        (parts.collect::<Vec<_>>().join(", "), Drawing::Heat(heat))
+    });
+    named.collect()
+}
+
+fn heat_cell(cell: &Cell<'_>, highest: f64) -> HeatCell {
+    let Peak { per_s, low, high, .. } = cell.peak;
+    let knobs = cell.series.knobs.iter().map(|(name, value)| format!("{name} = {value}"));
+    HeatCell {
+        value: per_s,
+        text: number::figure(per_s),
+        about: format!(
+            "{}: {} good replies/s",
+            knobs.collect::<Vec<_>>().join(", "),
+            number::interval(per_s, low, high, number::figure)
+        ),
+        best: per_s == highest,
+    }
+}
+
+fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
+    let mut table = Table::new(&["Setting"]);
+    table.heads.extend(knobs.iter().map(|(name, _)| name.clone()));
+    table.heads.push("Good replies/s".into());
+    let mut ranked: Vec<&Cell<'_>> = cells.iter().collect();
+    ranked.sort_by(|a, b| b.peak.per_s.total_cmp(&a.peak.per_s));
+    for cell in ranked {
+        let mut row = vec![cell.series.setting.clone()];
+        let values = knobs.iter().map(|(name, _)| cell.series.knobs.get(name).cloned());
+        row.extend(values.map(Option::unwrap_or_default));
+        let Peak { per_s, low, high, .. } = cell.peak;
+        row.push(number::interval(per_s, low, high, number::figure));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// A workload, whether it is closed, and all numbers of the domain but that of processors.
+type Family = (String, bool, String);
+
+/// Throughput against the number of processors, for each workload and for domains that differ in
+/// nothing else.
+pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Vec<Figure> {
+    let mut groups: BTreeMap<Family, Vec<(f64, &Panel)>> = BTreeMap::new();
+    for panel in &summary.panels {
+        let domain = header.domains.iter().find(|domain| domain.name == panel.domain);
+        let Some(domain) = domain else { continue };
+        let Some(cpus) = domain.numbers.get("cpus").copied() else { continue };
+        let others = domain.numbers.iter().filter(|(name, _)| *name != "cpus");
+        let others: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
+        let key = (panel.workload.clone(), panel.closed, others.join(", "));
+        groups.entry(key).or_default().push((cpus, panel));
+    }
+    let figure = |(index, ((workload, _, others), mut panels)): (usize, (_, Vec<_>))| {
+        panels.sort_by(|(a, _): &(f64, &Panel), (b, _)| a.total_cmp(b));
+        panels.dedup_by(|(a, _), (b, _)| a == b);
+        let others: String = others;
+        scaling_figure(index, &workload, &others, &panels, styles)
+    };
+    groups.into_iter().enumerate().filter_map(figure).collect()
+}
+
+fn scaling_figure(
+    index: usize,
+    workload: &String,
+    others: &str,
+    panels: &[(f64, &Panel)],
+    styles: &Styles,
+) -> Option<Figure> {
+    let mut names: Vec<&str> = Vec::new();
+    for series in panels.iter().flat_map(|(_, panel)| &panel.series) {
+        if !names.contains(&&*series.name) {
+            names.push(&series.name);
+        }
+    }
+    let curves = names.iter().map(|name| {
+        let dots = panels.iter().filter_map(|(cpus, panel)| {
+            let series = panel.series.iter().find(|series| series.name == *name)?;
+            let Peak { per_s, low, high, .. } = series.peak()?;
+            Some(Dot { x: *cpus, y: per_s, low, high })
+        });
+        let (label, style) = ((*name).to_owned(), styles.style(name));
+        Curve { label, form: Form::Measured, style, dots: dots.collect() }
+    });
+    let mut curves: Vec<Curve> = curves.filter(|curve| !curve.dots.is_empty()).collect();
+    if panels.len() < 2 || curves.is_empty() {
+        return None;
+    }
+    let table = scaling_table(&curves, panels);
+    let top = curves.iter().flat_map(|c| &c.dots).map(|dot| dot.high).fold(0.0, f64::max);
+    let first = curves.iter().filter_map(|curve| curve.dots.first());
+    if let Some(first) = first.max_by(|a, b| (a.y / a.x).total_cmp(&(b.y / b.x))) {
+        let ideal = panels.iter().map(|(cpus, _)| Dot::exact(*cpus, first.y / first.x * cpus));
+        let dots = ideal.filter(|dot| dot.y <= top * 1.3).collect();
+        let label = "linear from the best".into();
+        curves.push(Curve { label, form: Form::Reference, style: 0, dots });
+    }
+    let among = if others.is_empty() { String::new() } else { format!(" ({others})") };
+    Some(Figure {
+        id: format!("scaling-{index}"),
+        title: format!("Scaling: {workload}"),
+        about: format!(
+            "The highest throughput against the number of processors the server was given{among}."
+        ),
+        drawing: Drawing::Lines(Chart {
+            x: Axis::linear("CPUs"),
+            y: Axis::linear("good replies/s"),
+            curves,
+        }),
+        table,
+    })
+}
+
+fn scaling_table(curves: &[Curve], panels: &[(f64, &Panel)]) -> Table {
+    let mut table = Table::new(&["CPUs"]);
+    table.heads.extend(curves.iter().map(|curve| curve.label.clone()));
+    for (cpus, _) in panels {
+        let cells = curves.iter().map(|curve| {
+            let dot = curve.dots.iter().find(|dot| dot.x == *cpus);
+            dot.map_or_else(String::new, |dot| {
+                number::interval(dot.y, dot.low, dot.high, number::figure)
+            })
+        });
+        table.rows.push([number::plain(*cpus)].into_iter().chain(cells).collect());
+    }
+    table
+}

@@ -1,0 +1,386 @@
+//! Figures drawn as SVG: for print, for pages without scripts, and for pictures. Colours stand in
+//! attributes, so that a picture needs no style sheet; in a page its classes change them.
+
+use std::fmt::Write as _;
+
+use super::chart::{Chart, Curve, Dot, Drawing, Figure, Form, Heat};
+use super::html::escape;
+use super::number;
+
+/// Units of the drawing; a page scales them.
+pub(crate) const WIDTH: f64 = 720.0;
+const PLOT_HEIGHT: f64 = 300.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 18.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 48.0;
+const LEGEND_LINE: f64 = 20.0;
+/// Of a letter of the legend, about.
+const LETTER: f64 = 7.0;
+const CELL_HEIGHT: f64 = 34.0;
+const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
+
+/// Colours that differ for those who do not see all of them, on white; the page's style sheet has
+/// their likes on black.
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0067a5", "#c84f00", "#00805e", "#a6408f", "#8a6d00", "#4b8fd6", "#555555", "#7a1f3d"];
+/// Dashes; their number has no divisor in common with that of colours and markers, so that series
+/// differ in more than one of them.
+pub(crate) const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
+pub(crate) const MARKERS: usize = 7;
+
+/// A document of its own, with the figure's title as its name.
+pub(crate) fn draw(figure: &Figure) -> String {
+    let height = height(figure);
+    let (title, about) = (escape(&figure.title), escape(&figure.about));
+    let id = escape(&figure.id);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawn\" role=\"img\" \
+         viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" \
+         aria-labelledby=\"{id}-t {id}-d\"><title id=\"{id}-t\">{title}</title>\
+         <desc id=\"{id}-d\">{about}</desc>{}</svg>\n",
+        body(&figure.drawing)
+    )
+}
+
+/// All figures below each other in as many columns as keep the sheet within `height_max`, and
+/// the sheet's width and height.
+pub(crate) fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, f64) {
+    const HEAD: f64 = 34.0;
+    const GAP: f64 = 16.0;
+    let total: f64 = figures.iter().map(|figure| height(figure) + HEAD).sum();
+    let tallest = figures.iter().map(|f| height(f) + HEAD).fold(0.0, f64::max);
+    let columns = if figures.len() < 3 { 1.0 } else { (total / height_max).ceil().max(2.0) };
+    let column_max = (total / columns).max(tallest).ceil() + 1.0;
+    let (mut x, mut y, mut bottom) = (GAP, HEAD, HEAD);
+    let mut text = String::new();
+    for figure in figures {
+        let needed = height(figure) + HEAD;
+        if y > HEAD && y - HEAD + needed / 2.0 > column_max {
+            (x, y) = (x + WIDTH + GAP, HEAD);
+        }
+        let title = escape(&figure.title);
+        let _ = write!(
+            text,
+            "<text x=\"{x}\" y=\"{}\" font-size=\"15\" font-weight=\"600\">{title}</text>\
+             <g transform=\"translate({x} {})\">{}</g>",
+            y + 20.0,
+            y + HEAD - 4.0,
+            body(&figure.drawing)
+        );
+        y += needed;
+        bottom = f64::max(bottom, y);
+    }
+    let (width, height) = (x + WIDTH + GAP, bottom + GAP);
+    let title = escape(title);
+    let document = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" font-size=\"12\" fill=\"#111111\" \
+         font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\
+         <title>{title}</title><rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\
+         <text x=\"{GAP}\" y=\"24\" font-size=\"18\" font-weight=\"700\">{title}</text>\
+         {text}</svg>\n"
+    );
+    (document, width, height)
+}
+
+fn height(figure: &Figure) -> f64 {
+    match &figure.drawing {
+        Drawing::Lines(chart) => {
+            TOP + PLOT_HEIGHT + BOTTOM + legend_lines(&chart.curves).len() as f64 * LEGEND_LINE
+        }
+        Drawing::Heat(heat) => TOP + heat.rows.len() as f64 * CELL_HEIGHT + BOTTOM + 12.0,
+    }
+}
+
+fn body(drawing: &Drawing) -> String {
+    match drawing {
+        Drawing::Lines(chart) => lines(chart),
+        Drawing::Heat(heat) => heat_map(heat),
+    }
+}
+
+fn lines(chart: &Chart) -> String {
+    let mut text = String::new();
+    let frame = Frame { chart, x: chart.x_range(), y: chart.y_range() };
+    frame.grid(&mut text);
+    for curve in &chart.curves {
+        frame.curve(&mut text, curve);
+    }
+    legend(&mut text, &chart.curves);
+    text
+}
+
+/// A chart between its ends.
+struct Frame<'c> {
+    chart: &'c Chart,
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Frame<'_> {
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let across = self.chart.x.place(x, self.x);
+        let up = self.chart.y.place(y, self.y).clamp(-0.01, 1.01);
+        (LEFT + across * PLOT_WIDTH, TOP + (1.0 - up) * PLOT_HEIGHT)
+    }
+
+    fn is_shown(&self, dot: &Dot) -> bool {
+        let finite = dot.x.is_finite() && dot.y.is_finite();
+        finite && (!self.chart.x.log || dot.x > 0.0) && (!self.chart.y.log || dot.y > 0.0)
+    }
+
+    fn grid(&self, text: &mut String) {
+        // Writing to a string does not fail, here and below.
+        for tick in self.chart.x.ticks(self.x) {
+            let (x, _) = self.at(tick, self.y.1);
+            let (bottom, label) = (TOP + PLOT_HEIGHT, number::plain(tick));
+            let _ = write!(
+                text,
+                "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{x:.1} {TOP}V{bottom}\"/>\
+                 <text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
+                bottom + 16.0
+            );
+        }
+        for tick in self.chart.y.ticks(self.y) {
+            let (_, y) = self.at(self.x.0, tick);
+            let (right, label) = (WIDTH - RIGHT, number::plain(tick));
+            let _ = write!(
+                text,
+                "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+                 <text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+                LEFT - 6.0,
+                y + 4.0
+            );
+        }
+        axis_labels(text, &self.chart.x.label, &self.chart.y.label, PLOT_HEIGHT);
+    }
+
+    fn curve(&self, text: &mut String, curve: &Curve) {
+        let dots: Vec<&Dot> = curve.dots.iter().filter(|dot| self.is_shown(dot)).collect();
+        let ink = Ink::of(curve);
+        if curve.form == Form::Measured {
+            self.band(text, &dots, &ink);
+        }
+        let mut path = String::new();
+        for (index, dot) in dots.iter().enumerate() {
+            let (x, y) = self.at(dot.x, dot.y);
+            let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
+        }
+        let Ink { class, colour, dashes, width } = ink;
+        let _ = write!(
+            text,
+            "<path class=\"{class}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"{dashes}\" d=\"{path}\"/>"
+        );
+        if curve.form == Form::Measured {
+            for dot in dots {
+                let (x, y) = self.at(dot.x, dot.y);
+                marker(text, curve.style, x, y);
+            }
+        }
+    }
+
+    /// The interval as an area, and as a bar where a point stands alone.
+    fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink) {
+        if dots.iter().all(|dot| dot.low == dot.high) {
+            return;
+        }
+        let floor = if self.chart.y.log { self.y.0 } else { f64::NEG_INFINITY };
+        let mut area = String::new();
+        let mut bars = String::new();
+        for dot in dots {
+            let (x, y) = self.at(dot.x, dot.high);
+            let _ = write!(area, "{}{x:.1} {y:.1}", if area.is_empty() { "M" } else { "L" });
+            let (_, low) = self.at(dot.x, dot.low.max(floor));
+            let _ = write!(bars, "M{x:.1} {y:.1}V{low:.1}");
+        }
+        for dot in dots.iter().rev() {
+            let (x, y) = self.at(dot.x, dot.low.max(floor));
+            let _ = write!(area, "L{x:.1} {y:.1}");
+        }
+        let Ink { class, colour, .. } = ink;
+        let _ = write!(
+            text,
+            "<path class=\"band {class}\" fill=\"{colour}\" fill-opacity=\"0.15\" d=\"{area}Z\"/>\
+             <path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"1\" d=\"{bars}\"/>"
+        );
+    }
+}
+
+/// How a curve is drawn.
+struct Ink {
+    class: String,
+    colour: &'static str,
+    dashes: &'static str,
+    width: f64,
+}
+
+impl Ink {
+    fn of(curve: &Curve) -> Self {
+        if curve.form == Form::Reference {
+            return Self {
+                class: "reference".into(),
+                colour: "#777777",
+                dashes: "4 4",
+                width: 1.5,
+            };
+        }
+        let index = curve.style % COLOURS.len();
+        Self {
+            class: format!("s{index}"),
+            colour: COLOURS[index],
+            dashes: DASHES[curve.style % DASHES.len()],
+            width: 2.0,
+        }
+    }
+}
+
+/// One of seven forms about a point.
+fn marker(text: &mut String, style: usize, x: f64, y: f64) {
+    let index = style % COLOURS.len();
+    let (class, colour) = (format!("s{index}"), COLOURS[index]);
+    let d = match style % MARKERS {
+        0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+        1 => "m-3.5-3.5h7v7h-7z",
+        2 => "m0-5l4.5 8h-9z",
+        3 => "m0-5l5 5l-5 5l-5-5z",
+        4 => "m0 5l4.5-8h-9z",
+        5 => "m-4-1.5h2.5v-2.5h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5z",
+        _ => "m-5-2.5h10v5h-10z",
+    };
+    let _ =
+        write!(text, "<path class=\"marker {class}\" fill=\"{colour}\" d=\"M{x:.1} {y:.1}{d}\"/>");
+}
+
+fn axis_labels(text: &mut String, x: &str, y: &str, plot_height: f64) {
+    let middle = TOP + plot_height / 2.0;
+    let _ = write!(
+        text,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+         <text x=\"14\" y=\"{middle}\" text-anchor=\"middle\" \
+         transform=\"rotate(-90 14 {middle})\">{}</text>",
+        LEFT + PLOT_WIDTH / 2.0,
+        TOP + plot_height + 36.0,
+        escape(x),
+        escape(y)
+    );
+}
+
+/// The curves of each line of the legend, with where their entries begin.
+fn legend_lines(curves: &[Curve]) -> Vec<Vec<(f64, &Curve)>> {
+    let mut lines: Vec<Vec<(f64, &Curve)>> = Vec::new();
+    let mut x = f64::INFINITY;
+    for curve in curves {
+        let width = 46.0 + curve.label.chars().count() as f64 * LETTER;
+        if x + width > WIDTH {
+            lines.push(Vec::new());
+            x = LEFT;
+        }
+        lines.last_mut().expect("one was begun, the first x is beyond all").push((x, curve));
+        x += width;
+    }
+    lines
+}
+
+fn legend(text: &mut String, curves: &[Curve]) {
+    for (index, line) in legend_lines(curves).into_iter().enumerate() {
+        let y = TOP + PLOT_HEIGHT + BOTTOM + (index as f64 + 0.5) * LEGEND_LINE;
+        for (x, curve) in line {
+            let Ink { class, colour, dashes, .. } = Ink::of(curve);
+            let _ = write!(
+                text,
+                "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"2\" \
+                 stroke-dasharray=\"{dashes}\" d=\"M{x:.1} {y:.1}h28\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                x + 34.0,
+                y + 4.0,
+                escape(&curve.label)
+            );
+            if curve.form == Form::Measured {
+                marker(text, curve.style, x + 14.0, y);
+            }
+        }
+    }
+}
+
+fn heat_map(heat: &Heat) -> String {
+    let mut text = String::new();
+    let labels = heat.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0) as f64;
+    let left = (LEFT + 20.0).max(38.0 + labels * LETTER).min(WIDTH / 2.0);
+    let cell_width = ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
+    for (row, (name, cells)) in heat.rows.iter().zip(&heat.cells).enumerate() {
+        let y = TOP + row as f64 * CELL_HEIGHT;
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 8.0,
+            y + CELL_HEIGHT / 2.0 + 4.0,
+            escape(name)
+        );
+        for (column, cell) in cells.iter().enumerate() {
+            let x = left + column as f64 * cell_width;
+            heat_cell(&mut text, cell.as_ref(), heat.range, (x, y, cell_width));
+        }
+    }
+    let bottom = TOP + heat.rows.len() as f64 * CELL_HEIGHT;
+    for (column, name) in heat.columns.iter().enumerate() {
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            left + (column as f64 + 0.5) * cell_width,
+            bottom + 16.0,
+            escape(name)
+        );
+    }
+    let x_label = format!("{} (cells: {})", heat.x_label, heat.value_label);
+    axis_labels(&mut text, &x_label, &heat.y_label, heat.rows.len() as f64 * CELL_HEIGHT);
+    text
+}
+
+fn heat_cell(
+    text: &mut String,
+    cell: Option<&super::chart::HeatCell>,
+    (low, high): (f64, f64),
+    (x, y, width): (f64, f64, f64),
+) {
+    let Some(cell) = cell else {
+        let _ = write!(
+            text,
+            "<rect class=\"gap\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" \
+             fill=\"none\" stroke=\"#bbbbbb\" stroke-dasharray=\"2 2\"/>",
+            width - 2.0,
+            CELL_HEIGHT - 2.0
+        );
+        return;
+    };
+    let part = if high > low { (cell.value - low) / (high - low) } else { 1.0 };
+    let (colour, ink) = shade(part.clamp(0.0, 1.0));
+    let star = if cell.best { " ★" } else { "" };
+    let _ = write!(
+        text,
+        "<g class=\"cell\" data-about=\"{about}\"><title>{about}</title>\
+         <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{ink}\" \
+         fill=\"{ink}\">{}{star}</text></g>",
+        width - 2.0,
+        CELL_HEIGHT - 2.0,
+        x + width / 2.0 - 1.0,
+        y + CELL_HEIGHT / 2.0 + 3.0,
+        escape(&cell.text),
+        about = escape(&cell.about),
+    );
+}
+
+/// From light to dark, so that it can be told without colours; and what to write on it with.
+fn shade(part: f64) -> (String, &'static str) {
+    const STOPS: [[f64; 3]; 3] = [[237.0, 243.0, 250.0], [94.0, 152.0, 200.0], [8.0, 48.0, 107.0]];
+    let (from, to, within) = match part < 0.5 {
+        true => (STOPS[0], STOPS[1], part * 2.0),
+        false => (STOPS[1], STOPS[2], part * 2.0 - 1.0),
+    };
+    let mix = |i: usize| (from[i] + (to[i] - from[i]) * within).round() as u8;
+    let colour = format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2));
+    (colour, if part < 0.55 { "#111111" } else { "#ffffff" })
+}

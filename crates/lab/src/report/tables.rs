@@ -1,0 +1,297 @@
+//! The tables of a report that belong to no figure. Pure; their texts are not escaped.
+
+use serde_json::Value;
+
+use super::chart::Table;
+use super::comparison::{Comparison, pairs};
+use super::figures::cell;
+use super::measure::Measure;
+use super::number;
+use super::summary::{Found, Measured, Panel, Series, offered};
+use crate::record::{Offered, Opened};
+
+/// The highest throughput of each series, what it costs, and how far it is from the floor.
+pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
+    let mut table = Table::new(&[
+        "Server",
+        "Highest throughput, requests/s",
+        &format!("at {}", panel.unit()),
+        "of the floor's",
+        "CPU, us/request",
+        "times the floor's",
+        "Memory",
+        "p99, ms",
+        "Failed",
+        "Fairness spread, points",
+    ]);
+    let floor = panel.floor();
+    let mut ranked: Vec<&Series> = panel.series.iter().collect();
+    let peak = |series: &Series| series.peak().map_or(-1.0, |peak| peak.per_s);
+    ranked.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
+    for series in ranked {
+        let (per_s, at) = peak_cells(series);
+        let point = series.at_peak();
+        let of = |measure| point.map_or_else(String::new, |point| cell(point, measure));
+        table.rows.push(vec![
+            series.name.clone(),
+            per_s,
+            at,
+            floor.map_or_else(String::new, |floor| by_floor(series, floor, confidence)),
+            of(Measure::CpuPerRequest),
+            floor.map_or_else(String::new, |floor| cpu_by_floor(series, floor, confidence)),
+            of(Measure::Memory),
+            of(Measure::P99),
+            of(Measure::ErrorShare),
+            of(Measure::Spread),
+        ]);
+    }
+    without_empty_columns(&table)
+}
+
+fn peak_cells(series: &Series) -> (String, String) {
+    let Some(peak) = series.peak() else {
+        return ("no valid run".into(), String::new());
+    };
+    let shown = number::interval(peak.per_s, peak.low, peak.high, number::figure);
+    let shown = match peak.found {
+        Found::Swept => shown,
+        Found::NotReached | Found::AtLeast => format!("≥ {shown}"),
+        Found::Searched => {
+            format!("{} to {} (MAT)", number::figure(peak.low), number::figure(peak.high))
+        }
+    };
+    (shown, number::plain(peak.offered))
+}
+
+fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
+    let pair = Comparison::of_peaks(series, floor, confidence);
+    pair.map_or_else(String::new, |pair| pair.shown())
+}
+
+/// At the same point if both have one, block by block; else at each one's peak.
+fn cpu_by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
+    let Some(point) = series.at_peak() else { return String::new() };
+    let Some(other) = floor.at(point.offered).or_else(|| floor.at_peak()) else {
+        return String::new();
+    };
+    let paired = point.ratio(other, Measure::CpuPerRequest, confidence);
+    let by_medians = || {
+        let medians =
+            (point.median(Measure::CpuPerRequest)?, other.median(Measure::CpuPerRequest)?);
+        (medians.1 > 0.0).then(|| number::ratio(medians.0 / medians.1))
+    };
+    match paired {
+        Some((ratio, _)) => number::estimate(&ratio, number::ratio),
+        None => by_medians().unwrap_or_default(),
+    }
+}
+
+fn without_empty_columns(table: &Table) -> Table {
+    let filled = |column: &usize| table.rows.iter().any(|row| !row[*column].is_empty());
+    let kept: Vec<usize> = (0..table.heads.len()).filter(filled).collect();
+    let chosen = |row: &Vec<String>| kept.iter().map(|&column| row[column].clone()).collect();
+    Table { heads: chosen(&table.heads), rows: table.rows.iter().map(chosen).collect() }
+}
+
+/// Each pair of servers at their peaks.
+pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
+    let mut table =
+        Table::new(&["Server", "Other", "Times the other's throughput", "Pairs", "Verdict"]);
+    for pair in pairs(panel, confidence) {
+        table.rows.push(vec![
+            pair.first.clone(),
+            pair.second.clone(),
+            pair.shown(),
+            pair.pairs.map_or_else(|| "brackets".to_owned(), |count| count.to_string()),
+            pair.verdict.name().to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Every point with all that was measured there.
+pub(crate) fn points(panel: &Panel) -> Table {
+    let mut table = Table::new(&["Server", &format!("Offered {}", panel.unit()), "Blocks"]);
+    table.heads.extend(
+        [
+            "Throughput/s",
+            "Goodput/s",
+            "Failed",
+            "Kept up with",
+            "CPU, us/request",
+            "CPU used",
+            "Memory",
+            "Mean, ms",
+            "p50, ms",
+            "p99, ms",
+            "p99.9, ms",
+            "Spread, points",
+        ]
+        .map(str::to_owned),
+    );
+    for series in &panel.series {
+        for point in series.points.iter().chain(&series.trials) {
+            table.rows.push(point_row(series, point));
+        }
+    }
+    without_empty_columns(&table)
+}
+
+fn point_row(series: &Series, point: &Measured) -> Vec<String> {
+    let name = match &*point.purpose {
+        "" => series.name.clone(),
+        purpose => format!("{} ({purpose})", series.name),
+    };
+    let head = [name, number::plain(point.offered), point.blocks.len().to_string()];
+    head.into_iter().chain(Measure::ALL.map(|measure| cell(point, measure))).collect()
+}
+
+/// Runs that say nothing about a server.
+pub(crate) fn voided(opened: &Opened) -> Table {
+    let mut table = Table::new(&["Run", "Server", "Point", "Offered", "Block", "Attempt", "Why"]);
+    for run in opened.runs.iter().filter(|run| !run.void.is_empty()) {
+        let point = &run.point;
+        let unit = match point.offered {
+            Offered::RequestsPerS(_) => "requests/s",
+            Offered::Connections(_) => "connections",
+        };
+        table.rows.push(vec![
+            run.number.to_string(),
+            [&*point.server, &*point.setting].join(" ").trim().to_owned(),
+            [&*point.workload, &*point.domain].join(", "),
+            format!("{} {unit}", number::plain(offered(point))),
+            run.block.to_string(),
+            run.attempt.to_string(),
+            run.void.join("; "),
+        ]);
+    }
+    table
+}
+
+/// Servers that took no part.
+pub(crate) fn skipped(opened: &Opened) -> Table {
+    let mut table = Table::new(&["Server", "Why", "What mends it"]);
+    for skipped in &opened.header.skipped {
+        let cells = [&skipped.server, &skipped.reason, &skipped.command];
+        table.rows.push(cells.map(Clone::clone).to_vec());
+    }
+    table
+}
+
+/// What searches have found.
+pub(crate) fn searches(opened: &Opened) -> Table {
+    let mut table = Table::new(&[
+        "Server",
+        "Point",
+        "Conditions",
+        "Held, requests/s",
+        "Broke at",
+        "What broke",
+        "Throughput at the held rate",
+    ]);
+    for search in &opened.searches {
+        let throughputs: Vec<String> =
+            search.throughputs_per_s.iter().map(|value| number::figure(*value)).collect();
+        table.rows.push(vec![
+            [&*search.server, &*search.setting].join(" ").trim().to_owned(),
+            [&*search.workload, &*search.domain].join(", "),
+            search.conditions.clone(),
+            number::figure(search.held_per_s),
+            search.broke_per_s.map_or_else(|| "nothing broke".into(), number::figure),
+            search.broken.join("; "),
+            throughputs.join(", "),
+        ]);
+    }
+    table
+}
+
+/// The machine: a row for each value, a column for each time the study was begun or resumed.
+pub(crate) fn environment(opened: &Opened) -> Table {
+    let mut table = Table::new(&["What"]);
+    let flat: Vec<Vec<(String, String)>> = opened.environments.iter().map(flattened).collect();
+    table.heads.extend((0..flat.len()).map(|n| match n {
+        0 => "When begun".to_owned(),
+        n => format!("Resumed {n}"),
+    }));
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in flat.iter().flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let values = flat.iter().map(|values| {
+            let value = values.iter().find(|(known, _)| known == name);
+            value.map(|(_, value)| value.clone()).unwrap_or_default()
+        });
+        table.rows.push([name.clone()].into_iter().chain(values).collect());
+    }
+    table
+}
+
+fn flattened(value: &Value) -> Vec<(String, String)> {
+    let mut flat = Vec::new();
+    flatten(String::new(), value, &mut flat);
+    flat
+}
+
+fn flatten(name: String, value: &Value, flat: &mut Vec<(String, String)>) {
+    let below = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| flatten(below(key), value, flat));
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            let numbered = items.iter().zip(1..);
+            numbered.for_each(|(value, n): (_, usize)| flatten(below(&n.to_string()), value, flat));
+        }
+        Value::Array(items) => {
+            flat.push((name, items.iter().map(text).collect::<Vec<_>>().join(", ")));
+        }
+        value => flat.push((name, text(value))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".into(),
+        value => value.to_string(),
+    }
+}
+
+/// Who took part.
+pub(crate) fn servers(opened: &Opened) -> Table {
+    let mut table = Table::new(&["Server", "Version", "What it is"]);
+    for server in &opened.header.servers {
+        let floor = if server.name == opened.header.floor { " (the floor)" } else { "" };
+        table.rows.push(vec![
+            format!("{}{floor}", server.name),
+            server.version.clone(),
+            server.description.clone(),
+        ]);
+    }
+    table
+}
+
+/// What was asked for, where, and how far the path between the hosts goes.
+pub(crate) fn described(opened: &Opened) -> Table {
+    let mut table = Table::new(&["Name", "What it is", "Numbers"]);
+    let header = &opened.header;
+    for one in header.workloads.iter().chain(&header.domains) {
+        let mut numbers: Vec<String> = one
+            .numbers
+            .iter()
+            .map(|(name, value)| format!("{name} {}", number::plain(*value)))
+            .collect();
+        if let Some((_, ceiling)) = opened.ceilings.iter().rfind(|(name, _)| *name == one.name) {
+            numbers.push(format!(
+                "path's limit {} requests/s, {} MB/s",
+                number::figure(ceiling.requests_per_s),
+                number::figure(ceiling.bytes_per_s / 1e6)
+            ));
+        }
+        table.rows.push(vec![one.name.clone(), one.about.clone(), numbers.join("; ")]);
+    }
+    table
+}
