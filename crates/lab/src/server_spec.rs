@@ -100,7 +100,10 @@ impl FromStr for ServerSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let explain = |what: &str| {
-            format!("{text:?} is no server: {what}; NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT")
+            format!(
+                "{text:?} is no server: {what}; \
+                 NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT"
+            )
         };
         if let Some(rest) = text.strip_prefix("http://") {
             let place = rest.trim_end_matches('/');

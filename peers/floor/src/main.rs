@@ -1,9 +1,9 @@
 //! The least a static server can do, as the yardstick of the benchmarks: one thread, an
 //! edge-triggered epoll loop, answers prepared at the start.
 //!
-//! It parses nothing: whatever ends in an empty line is a request, and its path, or the digits after
-//! the path's last slash, say which answer it gets. It is not a web server: it believes its client,
-//! never looks at a file again, and answers nothing but GET.
+//! It parses nothing: whatever ends in an empty line is a request, and its path, or the digits
+//! after the path's last slash, say which answer it gets. It is not a web server: it believes its
+//! client, never looks at a file again, and answers nothing but GET.
 
 #![forbid(unsafe_code)]
 

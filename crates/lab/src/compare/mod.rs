@@ -335,7 +335,10 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
         if failed > 0 {
             let share = 100.0 * failed as f64 / due.max(1) as f64;
             let label = side.label();
-            caveats.push(format!("{label} failed {failed} of {due} requests ({share:.2} %): what it did not do cost it nothing"));
+            caveats.push(format!(
+                "{label} failed {failed} of {due} requests ({share:.2} %): \
+                 what it did not do cost it nothing"
+            ));
         }
         let spread = runs().filter_map(|run| run.figures.spread_points).fold(0.0, f64::max);
         if spread > 2.0 {

@@ -70,7 +70,8 @@ fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
         Verdict::Tie(_) => return format!("Verdict: a tie. {judged}."),
         Verdict::Open(_) | Verdict::Nothing => {
             return format!(
-                "Verdict: a tie as far as these pairs can tell; more of them (--pairs) may tell. {judged}."
+                "Verdict: a tie as far as these pairs can tell; \
+                 more of them (--pairs) may tell. {judged}."
             );
         }
     };

@@ -248,7 +248,7 @@ impl WrittenOffered {
             (None, (None, None, None), None, None, Some(shares)) => {
                 positive("utilisations", &shares)?;
                 if shares.iter().any(|&share| share > 0.95) {
-                    return Err("offered: utilisations up to 0.95; above it there is no rest".into());
+                    return Err("offered: utilisations up to 0.95; above is no rest".into());
                 }
                 Ok(OfferedPlan::Utilisations(shares))
             }
