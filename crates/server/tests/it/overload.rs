@@ -78,21 +78,24 @@ fn so_it_does_when_connections_may_rest_for_hours() {
 }
 
 fn full_house(idle: &str) {
-    with(&["limits.connections_max=4", idle], |server| {
-        let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
-        for stream in &mut streams {
-            assert!(is_answered(stream));
-            thread::sleep(Duration::from_millis(300)); // longer than a bucket of the timer wheel
-        }
-        // The first was used last now, so the second has rested longest.
-        assert!(is_answered(&mut streams[0]));
-        assert!(is_answered(&mut connect(server)));
-        assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
-        assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
-        for index in [0, 2, 3] {
-            assert!(is_answered(&mut streams[index]), "connection {index} is still served");
-        }
-    });
+    with(&["limits.connections_max=4", idle], who_rests_longest_makes_room);
+}
+
+/// For a server that serves four at a time.
+pub(crate) fn who_rests_longest_makes_room(server: &Server) {
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
+    for stream in &mut streams {
+        assert!(is_answered(stream));
+        thread::sleep(Duration::from_millis(300)); // longer than a bucket of the timer wheel
+    }
+    // The first was used last now, so the second has rested longest.
+    assert!(is_answered(&mut streams[0]));
+    assert!(is_answered(&mut connect(server)));
+    assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
+    assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
+    for index in [0, 2, 3] {
+        assert!(is_answered(&mut streams[index]), "connection {index} is still served");
+    }
 }
 
 #[test]
@@ -134,13 +137,35 @@ fn a_head_that_trickles_is_answered_with_408() {
 
 #[test]
 fn a_client_that_says_nothing_is_closed() {
-    with(&["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"], |server| {
-        let (mut silent, mut idle) = (connect(server), connect(server));
-        assert!(is_answered(&mut idle));
-        assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
-        assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
-        assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
-    });
+    with(&SHORT_SILENCE, silence_ends_connections);
+}
+
+/// Who says nothing is closed soon, before its first request and after it.
+pub(crate) const SHORT_SILENCE: [&str; 3] =
+    ["timeouts.head_ms=300", "timeouts.idle_ms=300", "socket.defer_accept_s=0"];
+
+/// For a server with [`SHORT_SILENCE`].
+pub(crate) fn silence_ends_connections(server: &Server) {
+    let (mut silent, mut idle) = (connect(server), connect(server));
+    assert!(is_answered(&mut idle));
+    assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+    assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
+    assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
+}
+
+/// For a server of [`site`].
+pub(crate) fn downloads_under_way_finish(server: &Server) {
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(server)).collect();
+    for stream in &mut streams {
+        let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+    }
+    assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+    for mut stream in streams {
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        assert!(response.ends_with(large()), "{} bytes", response.len());
+    }
 }
 
 #[test]

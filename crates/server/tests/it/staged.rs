@@ -11,7 +11,7 @@ use server::Server;
 use server::config::Arguments;
 use testkit::{Temporary, side_by_side};
 
-use crate::overload::{misbehave, site};
+use crate::overload::{downloads_under_way_finish, misbehave, site};
 use crate::serving::{connect, get, load};
 
 /// Several threads in each stage; one pool for both; sends that wait for their client, but not
@@ -66,17 +66,7 @@ fn bytes_are_right_however_threads_are_pooled() {
 #[test]
 fn responses_under_way_finish_wherever_they_are() {
     with_each(VARIANTS, |server| {
-        let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(server)).collect();
-        for stream in &mut streams {
-            let request = b"GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-            stream.write_all(request).unwrap();
-        }
-        assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-        for mut stream in streams {
-            let mut response = Vec::new();
-            stream.read_to_end(&mut response).unwrap();
-            assert!(response.len() > 20_000_000, "{} bytes", response.len());
-        }
+        downloads_under_way_finish(server);
         assert!(figure(server, "write-poll: ", " taken") > 0, "{:#?}", server.status());
     });
 }

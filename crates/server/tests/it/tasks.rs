@@ -1,17 +1,11 @@
 //! The engine of tasks with its knobs turned: what holds for every engine holds whoever resumes
 //! them and wherever their jobs run.
 
-use std::io::Read;
-use std::net::TcpStream;
-use std::thread;
-use std::time::Duration;
-
 use server::Server;
 use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
-use crate::overload::{counter, is_answered, misbehave};
-use crate::serving::connect;
+use crate::overload::{misbehave, who_rests_longest_makes_room};
 
 /// Threads that take tasks from each other; jobs on the spot; both, and a look at the sockets after
 /// each task.
@@ -38,15 +32,6 @@ fn bytes_are_right_whoever_resumes_a_task() {
 
 #[test]
 fn threads_that_share_tasks_know_which_has_rested_longest() {
-    with(&["stealing=1", "workers=2"], &["limits.connections_max=4"], |server| {
-        let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(server)).collect();
-        for stream in &mut streams {
-            assert!(is_answered(stream));
-            thread::sleep(Duration::from_millis(20));
-        }
-        assert!(is_answered(&mut streams[0]));
-        assert!(is_answered(&mut connect(server)));
-        assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
-        assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
-    });
+    let knobs = ["stealing=1", "workers=2"];
+    with(&knobs, &["limits.connections_max=4"], who_rests_longest_makes_room);
 }
