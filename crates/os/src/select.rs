@@ -46,11 +46,7 @@ impl SelectSet {
         interest: Interest,
         key: u64,
     ) -> io::Result<()> {
-        let number = number(descriptor)?;
-        if self.keys[number].is_some() {
-            return Err(error(libc::EEXIST));
-        }
-        self.set(number, interest, key)
+        self.set(descriptor, interest, key, false)
     }
 
     /// Replaces the interest and the key of a watched descriptor.
@@ -60,11 +56,7 @@ impl SelectSet {
         interest: Interest,
         key: u64,
     ) -> io::Result<()> {
-        let number = number(descriptor)?;
-        if self.keys[number].is_none() {
-            return Err(error(libc::ENOENT));
-        }
-        self.set(number, interest, key)
+        self.set(descriptor, interest, key, true)
     }
 
     /// Stops watching `descriptor`.
@@ -112,7 +104,18 @@ impl SelectSet {
         Ok(())
     }
 
-    fn set(&mut self, number: usize, interest: Interest, key: u64) -> io::Result<()> {
+    /// Watches a descriptor that is watched already, or is not yet.
+    fn set(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        key: u64,
+        is_watched: bool,
+    ) -> io::Result<()> {
+        let number = number(descriptor)?;
+        if self.keys[number].is_some() != is_watched {
+            return Err(error(if is_watched { libc::ENOENT } else { libc::EEXIST }));
+        }
         if interest.contains(Interest::EDGE) || interest.contains(Interest::EXCLUSIVE) {
             return Err(error(libc::EINVAL));
         }
