@@ -120,7 +120,7 @@ pub enum Verify {
 /// What the reply to a template should be.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// The length of its body.
+    /// The length of its body, if that is known; of what is no GET it is not.
     pub bytes: Option<u64>,
     /// What is in it.
     pub body: ExpectedBody,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Microseconds in user mode and in system mode.
 pub(crate) type CpuUs = (u64, u64);
 
-/// Reads the thread's times when it is told that the window begins and that it ends.
+/// Reads the thread's times when it is first told that the window has begun, and that it has ended.
 #[derive(Default)]
 pub(super) struct Cpu {
     begin: Option<CpuUs>,
@@ -14,12 +14,14 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn begin(&mut self) {
-        self.begin = Some(read());
+    /// The window has begun. Returns whether that is news.
+    pub(super) fn begin(&mut self) -> bool {
+        is_first(&mut self.begin)
     }
 
-    pub(super) fn end(&mut self) {
-        self.end = Some(read());
+    /// The window has ended. Returns whether that is news.
+    pub(super) fn end(&mut self) -> bool {
+        is_first(&mut self.end)
     }
 
     /// What was spent, up to now if the window has not ended.
@@ -28,6 +30,15 @@ impl Cpu {
         let end = self.end.unwrap_or_else(read);
         (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1))
     }
+}
+
+/// Notes the times, unless they were noted before.
+fn is_first(noted: &mut Option<CpuUs>) -> bool {
+    let is_first = noted.is_none();
+    if is_first {
+        *noted = Some(read());
+    }
+    is_first
 }
 
 fn read() -> CpuUs {

@@ -32,8 +32,6 @@ pub(super) struct Recorder<'p> {
     pub(super) window: Window,
     interval: Interval,
     interval_end_us: u64,
-    has_begun: bool,
-    has_ended: bool,
     cpu: Cpu,
 }
 
@@ -46,8 +44,6 @@ impl<'p> Recorder<'p> {
             window,
             interval: Interval::default(),
             interval_end_us,
-            has_begun: false,
-            has_ended: false,
             cpu: Cpu::default(),
         }
     }
@@ -60,14 +56,10 @@ impl<'p> Recorder<'p> {
     /// Notes what is under way when the window begins and when it ends.
     pub(super) fn edges(&mut self, now_us: u64, in_flight: u64) {
         let counts = &mut self.measures.counts;
-        if !self.has_begun && now_us >= self.window.from_us {
-            self.has_begun = true;
-            self.cpu.begin();
+        if now_us >= self.window.from_us && self.cpu.begin() {
             counts.in_flight_begin = in_flight;
         }
-        if !self.has_ended && now_us >= self.window.to_us {
-            self.has_ended = true;
-            self.cpu.end();
+        if now_us >= self.window.to_us && self.cpu.end() {
             counts.in_flight_end = in_flight;
         }
     }
