@@ -41,6 +41,8 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("staged", &["engine.knobs.read_threads=2"], [Go, Wait]),
     ("staged", &["engine.knobs.read_threads=2", "engine.knobs.write_threads=2"], [Go, Go]),
     ("staged", &["engine.knobs.pools=1"], [Go, Go]),
+    ("processes", &[], [Go, Go]),
+    ("processes", &["engine.knobs.preforked=0"], [Go, Go]),
     ("threads", &[], [Go, Go]),
     ("threads", &["socket.sendfile=nonblocking"], [Go, Go]),
     ("threads-direct", &[], [Go, Go]),
