@@ -7,7 +7,7 @@ use std::fs;
 use crate::config::{AUTO, Config, Division, Settings};
 use crate::doctor;
 use crate::partitions::{self, Machine};
-use crate::site_size::SiteSize;
+use crate::site_size::{ENTRIES_MAX, SiteSize};
 
 /// A configuration in which nothing is left to the rule.
 pub(crate) struct Resolved {
@@ -101,7 +101,7 @@ const MEMORY_SHARE: u64 = 2;
 /// nothing either. Files that do not fit make a loop wait for the disk, and everybody with it:
 /// helpers do the waiting then.
 fn advise(facts: &Facts) -> Advice {
-    let fits = facts.site.is_complete && facts.site.bytes <= facts.memory_bytes / MEMORY_SHARE;
+    let fits = facts.site.is_complete && has_room(facts);
     let engine = match (fits, facts.width()) {
         (true, 1) => "event-loop",
         (true, _) => "event-loop-per-core",
@@ -113,6 +113,11 @@ fn advise(facts: &Facts) -> Advice {
         partitions_by: facts.wanted.is_none().then_some(by),
         reasons: [partitions_reason(facts), engine_reason(facts, fits), files_reason(facts, fits)],
     }
+}
+
+/// Whether there is memory for the files that were counted.
+fn has_room(facts: &Facts) -> bool {
+    facts.site.bytes <= facts.memory_bytes / MEMORY_SHARE
 }
 
 fn partitions_reason(facts: &Facts) -> String {
@@ -131,11 +136,16 @@ fn partitions_reason(facts: &Facts) -> String {
 
 fn engine_reason(facts: &Facts, fits: bool) -> String {
     let (site, memory) = (size(facts.site), megabytes(facts.memory_bytes));
+    let is_uncounted = !facts.site.is_complete && has_room(facts);
     match (fits, facts.width()) {
         (true, 1) => format!("{site} of files fit in {memory} of memory: one loop is enough"),
         (true, _) => {
             format!("{site} of files fit in {memory} of memory: a loop on each CPU shares nothing")
         }
+        (false, _) if is_uncounted => format!(
+            "more than {ENTRIES_MAX} entries, not counted further: files may not fit in {memory} \
+             of memory, helpers wait for the disk"
+        ),
         (false, _) => {
             format!("{site} of files may not fit in {memory} of memory: helpers wait for the disk")
         }
@@ -230,13 +240,26 @@ mod tests {
     fn files_that_may_not_fit() {
         let large = SiteSize { bytes: 4_000_000_001, is_complete: true };
         let endless = SiteSize { bytes: 1, is_complete: false };
-        for site in [large, endless] {
-            assert_eq!(advise(&Facts { site, ..FACTS }).engine, "event-loop-helpers");
-        }
+        let both = SiteSize { is_complete: false, ..large };
+        let check = |site, expected| {
+            let advice = advise(&Facts { site, ..FACTS });
+            assert_eq!((advice.engine, &*advice.reasons[1]), ("event-loop-helpers", expected));
+        };
+        check(
+            large,
+            "4001 MB of files may not fit in 8000 MB of memory: helpers wait for the disk",
+        );
+        check(
+            endless,
+            "more than 5000 entries, not counted further: files may not fit in 8000 MB of memory, \
+             helpers wait for the disk",
+        );
+        check(
+            both,
+            "more than 4001 MB of files may not fit in 8000 MB of memory: helpers wait for the \
+             disk",
+        );
         let advice = advise(&Facts { site: endless, can_probe: false, ..FACTS });
-        let expected = "more than 1 MB of files may not fit in 8000 MB of memory: helpers wait for \
-                        the disk";
-        assert_eq!(advice.reasons[1], expected);
         assert!(advice.reasons[2].contains("cannot say"), "{}", advice.reasons[2]);
     }
 }

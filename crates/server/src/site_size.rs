@@ -13,7 +13,7 @@ pub(crate) struct SiteSize {
 }
 
 /// Entries looked at, for a server that is to start at once: some milliseconds' worth.
-const ENTRIES_MAX: usize = 5000;
+pub(crate) const ENTRIES_MAX: usize = 5000;
 
 impl SiteSize {
     /// Adds up the regular files below these folders. Links are not followed.
