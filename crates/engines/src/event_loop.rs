@@ -29,7 +29,7 @@ const KNOBS: &[Knob] =
     &[EVENTS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan { processes: None, workers: 1, listeners_per_worker: true }
+    Plan::ONE
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

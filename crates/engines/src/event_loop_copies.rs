@@ -58,7 +58,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         own_ports: knobs.get(PORTS.name) == 1,
         single_threaded: false,
     };
-    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+    Plan { processes: Some(processes), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -83,7 +83,11 @@ const KNOBS: &[Knob] = &[
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(LOOPS.name, cpus);
-    Plan { processes: None, workers, listeners_per_worker: false }
+    let helpers_per_worker = match knobs.get(KIND.name) {
+        PROCESSES => knobs.get_usize(HELPERS.name),
+        _ => 0,
+    };
+    Plan { workers, listeners_per_worker: false, helpers_per_worker, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -43,7 +43,7 @@ const KNOBS: &[Knob] = &[
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
-    Plan { processes: None, workers, listeners_per_worker: true }
+    Plan { workers, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

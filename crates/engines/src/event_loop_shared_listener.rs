@@ -49,7 +49,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let count = knobs.workers(PROCESSES.name, cpus);
     let processes =
         Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
-    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+    Plan { processes: Some(processes), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

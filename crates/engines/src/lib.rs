@@ -125,6 +125,14 @@ pub struct Plan {
     pub workers: usize,
     /// Whether each worker has listeners of its own (`SO_REUSEPORT`).
     pub listeners_per_worker: bool,
+    /// Helper processes of each worker, which cost it a descriptor each.
+    pub helpers_per_worker: usize,
+}
+
+impl Plan {
+    /// One worker, in the process of the server, with listeners of its own.
+    pub(crate) const ONE: Self =
+        Self { processes: None, workers: 1, listeners_per_worker: true, helpers_per_worker: 0 };
 }
 
 /// Everything an engine is started with.

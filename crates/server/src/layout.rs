@@ -160,6 +160,11 @@ impl Share {
     pub(crate) fn workers(&self) -> usize {
         self.parts.iter().map(|part| part.plan.workers).sum()
     }
+
+    /// Helper processes of all its workers.
+    pub(crate) fn helpers(&self) -> usize {
+        self.parts.iter().map(|part| part.plan.workers * part.plan.helpers_per_worker).sum()
+    }
 }
 
 /// The processes that the settings or the engine ask for.

@@ -36,6 +36,8 @@ pub(crate) struct Descriptors {
     pub(crate) cache: usize,
     /// Listings under way, each with its directory; 0 where nothing is listed.
     pub(crate) listings: usize,
+    /// Helper processes, each at the other end of a socket.
+    pub(crate) helpers: usize,
     pub(crate) connections: usize,
 }
 
@@ -108,8 +110,12 @@ pub(crate) fn cache(
 
 impl Descriptors {
     /// For each process, all of which have the same limit: half for files and the rest for
-    /// connections, unless the settings say otherwise, whose numbers are for the whole server.
+    /// connections, unless the settings say otherwise, whose numbers are for the whole server. What
+    /// helpers cost is taken off before.
     fn divide(settings: &Settings, limit: u64, layout: &Layout) -> Self {
+        let helpers = layout.shares.iter().map(Share::helpers).max().unwrap_or(0);
+        // With more helpers than descriptors the engine does not start, and says why.
+        let limit = limit.saturating_sub(helpers as u64).max(DESCRIPTORS_MIN);
         let processes = layout.shares.len() as u64;
         let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
         let share = |number: u64| number.div_ceil(processes);
@@ -126,17 +132,22 @@ impl Descriptors {
         Self {
             cache: cache as usize,
             listings: listings as usize,
+            helpers,
             connections: connections as usize,
         }
     }
 
     /// A line for operators whose numbers do not fit together.
     pub(crate) fn warning(self, limit: u64) -> Option<String> {
-        let wanted = (self.cache + self.listings + self.connections) as u64;
+        let wanted = (self.cache + self.listings + self.helpers + self.connections) as u64;
+        let helpers = match self.helpers {
+            0 => String::new(),
+            helpers => format!("{helpers} helper processes, "),
+        };
         (wanted > limit).then(|| {
             format!(
-                "{} connections, {} cached files and {} listings need more descriptors than the \
-                 limit of {limit}: raise it (ulimit -n, LimitNOFILE=) or expect pauses in \
+                "{helpers}{} connections, {} cached files and {} listings need more descriptors \
+                 than the limit of {limit}: raise it (ulimit -n, LimitNOFILE=) or expect pauses in \
                  accepting",
                 self.connections, self.cache, self.listings
             )
@@ -255,19 +266,45 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{:?}", Limits::default()));
     }
 
+    fn divide(
+        spec: &EngineSpec,
+        knobs: &engines::KnobValues,
+        change: &dyn Fn(&mut Settings),
+        limit: u64,
+    ) -> Descriptors {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let partitions = [Partition { cpus: vec![], width: 2 }];
+        let layout = Layout::new(&settings, spec, knobs, &partitions);
+        Descriptors::divide(&settings, limit, &layout)
+    }
+
+    #[test]
+    fn helper_processes_cost_descriptors() {
+        let spec = engines::find("event-loop-helpers").unwrap();
+        let mut knobs = engines::KnobValues::defaults(spec);
+        knobs.set("helpers", 50).unwrap();
+        let divided = divide(spec, &knobs, &|_| (), 1024);
+        assert_eq!((divided.helpers, divided.cache, divided.connections), (0, 512, 432));
+        knobs.choose("kind", "processes").unwrap();
+        let divided = divide(spec, &knobs, &|_| (), 1024);
+        assert_eq!((divided.helpers, divided.cache, divided.connections), (100, 462, 382));
+        let many = divide(spec, &knobs, &|s| s.limits.connections_max = Some(500), 1024);
+        let warning = many.warning(1024).unwrap();
+        assert!(warning.starts_with("100 helper processes, 500 connections, "), "{warning}");
+        knobs.set("helpers", 1000).unwrap();
+        let divided = divide(spec, &knobs, &|_| (), 1024);
+        assert_eq!((divided.cache, divided.connections), (16, 4));
+    }
+
     #[test]
     fn descriptors() {
         let divide = |change: &dyn Fn(&mut Settings), limit| {
-            let mut settings = Settings::default();
-            change(&mut settings);
             let spec = engines::find("event-loop-per-core").unwrap();
-            let knobs = engines::KnobValues::defaults(spec);
-            let partitions = [Partition { cpus: vec![], width: 2 }];
-            let layout = Layout::new(&settings, spec, &knobs, &partitions);
-            Descriptors::divide(&settings, limit, &layout)
+            divide(spec, &engines::KnobValues::defaults(spec), change, limit)
         };
         let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
-            let expected = Descriptors { cache, listings: 0, connections };
+            let expected = Descriptors { cache, listings: 0, helpers: 0, connections };
             assert_eq!(divide(change, limit), expected, "{limit}");
         };
         check(&|_| (), 1024, 512, 432);
@@ -291,7 +328,8 @@ mod tests {
                 settings.hosts.push(host);
                 settings.limits.listings_max = listings_max;
             };
-            let expected = Descriptors { cache: limit as usize / 2, listings, connections };
+            let cache = limit as usize / 2;
+            let expected = Descriptors { cache, listings, helpers: 0, connections };
             assert_eq!(divide(&list, limit), expected, "{limit}");
         };
         check(None, 1024, 64, 368);

@@ -75,7 +75,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         own_ports: false,
         single_threaded: true,
     };
-    Plan { processes: Some(manager), workers, listeners_per_worker: false }
+    Plan { processes: Some(manager), workers, listeners_per_worker: false, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -148,7 +148,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         0 => cpus.div_ceil(threads).max(1),
         clusters => clusters,
     };
-    Plan { processes: None, workers: clusters * threads, listeners_per_worker: true }
+    Plan { workers: clusters * threads, ..Plan::ONE }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {

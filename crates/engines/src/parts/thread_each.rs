@@ -30,7 +30,7 @@ pub(crate) const KNOBS: &[Knob] = &[SPAWN, THREADS_MAX, STACK_KIB, ACCEPTS_PER_W
 
 /// The one worker is the acceptor; threads share others.
 pub(crate) fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan { processes: None, workers: 1, listeners_per_worker: true }
+    Plan::ONE
 }
 
 /// Starts an engine of that name, whose threads serve connections in this way.

@@ -90,7 +90,7 @@ fn plan(_: &KnobValues, _: usize) -> Plan {
         own_ports: false,
         single_threaded: true,
     };
-    Plan { processes: Some(processes), workers: 1, listeners_per_worker: true }
+    Plan { processes: Some(processes), ..Plan::ONE }
 }
 
 /// Forks a master for each partition. Whoever calls this goes on to look after the engine, and

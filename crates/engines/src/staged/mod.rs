@@ -189,7 +189,7 @@ const SINGLE_THREADS: usize = 3;
 
 fn plan(knobs: &KnobValues, _: usize) -> Plan {
     let pools = knobs.get_usize(READ_THREADS.name) + knobs.get_usize(WRITE_THREADS.name);
-    Plan { processes: None, workers: SINGLE_THREADS + pools, listeners_per_worker: false }
+    Plan { workers: SINGLE_THREADS + pools, listeners_per_worker: false, ..Plan::ONE }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {

@@ -88,7 +88,7 @@ const KNOBS: &[Knob] = &[
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
-    Plan { processes: None, workers, listeners_per_worker: knobs.get(STEALING.name) == 0 }
+    Plan { workers, listeners_per_worker: knobs.get(STEALING.name) == 0, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

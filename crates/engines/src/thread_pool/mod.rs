@@ -66,7 +66,7 @@ const KNOBS: &[Knob] = &[THREADS, PARK_IDLE, QUEUE, YIELD_MS, STACK_KIB, ACCEPTS
 
 /// The one worker is the acceptor; threads share others.
 fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan { processes: None, workers: 1, listeners_per_worker: true }
+    Plan::ONE
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
