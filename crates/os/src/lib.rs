@@ -20,6 +20,7 @@ pub mod fiber;
 pub mod files;
 pub mod fork;
 pub mod inheritance;
+pub mod interfaces;
 pub mod limits;
 pub mod memory;
 pub mod namespaces;

@@ -13,6 +13,7 @@ pub mod config;
 pub mod doctor;
 mod engine_choice;
 mod helper_process;
+mod interrupt_affinity;
 mod layout;
 mod listeners;
 mod local;

@@ -138,7 +138,7 @@ mod tests {
 
     fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
         let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
-        PartitionSettings { by: Division::Count, count, cpus, pin, listen: Vec::new() }
+        PartitionSettings { count, cpus, pin, ..PartitionSettings::default() }
     }
 
     fn by(by: Division) -> PartitionSettings {

@@ -71,6 +71,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     check_listeners(&layout, settings).map_err(|why| config.explain("socket.listeners", &why))?;
     check_partition_addresses(&partitions, settings)
         .map_err(|why| config.explain("partitions.listen", &why))?;
+    check_irq_affinity(&partitions, settings)
+        .map_err(|why| config.explain("partitions.set_irq_affinity", &why))?;
     if layout.processes.is_some() {
         check_roots(settings)?;
     }
@@ -215,6 +217,21 @@ fn check_partition_addresses(partitions: &[Partition], settings: &Settings) -> R
             "{lists} lists of addresses for {} partitions: give each partition one",
             partitions.len()
         )),
+    }
+}
+
+/// Interrupts can go to CPUs that are known, and from an interface that is.
+fn check_irq_affinity(partitions: &[Partition], settings: &Settings) -> Result<(), String> {
+    let settings = &settings.partitions;
+    match settings.set_irq_affinity {
+        true if partitions.iter().any(|partition| partition.cpus.is_empty()) => {
+            Err("workers are not pinned here: name the CPUs of each partition (partitions.cpus)"
+                .into())
+        }
+        true if partitions.len() > 1 && settings.listen.is_empty() => Err("interrupts follow \
+             addresses: give each partition its own (partitions.listen)"
+            .into()),
+        _ => Ok(()),
     }
 }
 

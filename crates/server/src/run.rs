@@ -21,6 +21,7 @@ pub fn run(config: &Config) -> Result<(), String> {
     let mut server = Server::start(config)?;
     report(server.description());
     server.reasons().iter().for_each(|reason| report(&format!("auto: {reason}")));
+    server.interrupts().iter().for_each(|line| report(line));
     if let Some(why) = wait_for_stop(&mut server, &mut signals)? {
         report(&format!("a worker failed: {why}"));
     }

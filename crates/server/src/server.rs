@@ -1,7 +1,7 @@
 //! A running server: start it, ask where it listens, stop it. No signals here, so that a test can
 //! have several.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use session::{Counter, Counters};
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
 use crate::config::{AccessForm, Config, ListenerMode, Settings, cpus};
+use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
 use crate::local::{CounterBook, Local};
-use crate::partitions::Machine;
+use crate::partitions::{Machine, Partition};
 use crate::processes::{Crew, Ledger, Supervisor};
 use crate::ready::{Ready, make_ready};
 use crate::report;
@@ -27,6 +28,8 @@ pub struct Server {
     description: String,
     /// Why the engine was chosen, if by rule.
     reasons: Vec<String>,
+    /// What it has changed of the machine, until it ends.
+    interrupts: InterruptAffinity,
 }
 
 /// Who does the work.
@@ -73,7 +76,11 @@ impl Server {
             None => Staff::start_here(&config, &ready, listeners)?,
             Some(_) => Staff::start_there(&config, &ready.layout, &machine, &listeners)?,
         };
-        Ok(Self { staff, addresses, description, reasons })
+        let interrupts = match settings.partitions.set_irq_affinity {
+            true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
+            false => InterruptAffinity::default(),
+        };
+        Ok(Self { staff, addresses, description, reasons, interrupts })
     }
 
     /// Where it listens.
@@ -94,6 +101,12 @@ impl Server {
         &self.reasons
     }
 
+    /// What it has changed of how the machine takes interrupts, and what it could not, a line each.
+    #[must_use]
+    pub fn interrupts(&self) -> Vec<String> {
+        self.interrupts.lines().collect()
+    }
+
     /// What there is to know about it now, in lines: what is served where and how, why so, and what
     /// has been counted.
     #[must_use]
@@ -104,6 +117,7 @@ impl Server {
         };
         let mut lines = vec![self.description.clone()];
         lines.extend(self.reasons.iter().map(|reason| format!("auto: {reason}")));
+        lines.extend(self.interrupts.lines());
         lines.push(format!(
             "{} connections open, {} accepted, {} evicted, {} expired; accepting paused {} times",
             sum(|c| &c.connections_open),
@@ -288,6 +302,22 @@ fn deal(layout: &Layout, listeners: &Listeners) -> std::io::Result<Vec<Vec<Owned
         sets.flat_map(|set| &listeners.sets[set]).map(OwnedFd::try_clone).collect()
     };
     layout.shares.iter().map(copies).collect()
+}
+
+/// The CPUs of each partition and where it listens.
+fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> {
+    let own = &settings.partitions.listen;
+    let place = |(index, partition): (usize, &Partition)| {
+        let addresses: Vec<IpAddr> = match own.get(index) {
+            Some(list) => {
+                let sockets = list.iter().flat_map(|address| address.socket_addresses());
+                sockets.map(|address| address.ip()).collect()
+            }
+            None => all.iter().map(SocketAddr::ip).collect(),
+        };
+        (partition.cpus.clone(), addresses)
+    };
+    ready.partitions.iter().enumerate().map(place).collect()
 }
 
 /// `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2 workers …)`.

@@ -180,3 +180,44 @@ fn a_root_in_memory_is_served_alike() {
     let root = DocumentRoot::build(directory.path()).unwrap();
     conforms(Command::new(ROPEWALK), &root, root.permissions_hold());
 }
+
+/// A server that is to take what arrives at one end of a virtual cable with CPU 0: over which CPUs
+/// that end's queue is spread before, while it runs, and after. None if this user may not have such
+/// a cable. What the server says is written to `said`.
+fn beside_a_cable(site: &Path, said: &Path) -> Option<String> {
+    const SCRIPT: &str = r#"
+        ip link add cable type veth peer name other && ip address add 192.0.2.1/24 dev cable &&
+            ip link set cable up && mount -t sysfs none /sys || exit 77
+        queue=/sys/class/net/cable/queues/rx-0/rps_cpus
+        cat $queue
+        "$0" serve "$1" --listen 192.0.2.1:8080 --set partitions.set_irq_affinity=true \
+            --set 'partitions.cpus=["0"]' --set engine.name=event-loop 2>"$2" &
+        until grep -q interrupts: "$2" || ! kill -0 $!; do sleep 0.02; done
+        cat $queue
+        kill -s TERM $!
+        wait $!
+        cat $queue"#;
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "sh", "-c", SCRIPT, ROPEWALK]).args([site, said]);
+    let (succeeded, stdout, stderr) = run(&mut command);
+    assert!(succeeded || stdout.is_empty(), "{stderr}");
+    succeeded.then_some(stdout)
+}
+
+#[test]
+fn what_arrives_goes_to_the_cpus_of_the_partition_while_it_serves() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "x");
+    let (site, said) = (directory.path().join("site"), directory.path().join("said"));
+    if !has("unshare", "util-linux") {
+        return;
+    }
+    let Some(masks) = beside_a_cable(&site, &said) else {
+        return skip("interrupt affinity", "iproute2 and the right to make a network namespace");
+    };
+    let masks: Vec<&str> = masks.lines().map(|mask| mask.trim_start_matches(['0', ','])).collect();
+    let said = std::fs::read_to_string(said).unwrap();
+    assert_eq!(masks, ["", "1", ""], "{said}");
+    let line = "cable: /sys/class/net/cable/queues/rx-0/rps_cpus is 1, was ";
+    assert!(said.contains(line) && said.contains("put back: 1 of 1"), "{said}");
+}

@@ -57,50 +57,24 @@ pub(super) fn interfaces() -> Vec<Interface> {
 
 /// The same from any folders like these.
 fn read(net: &Path, proc: &Path) -> Vec<Interface> {
-    let lines = fs::read_to_string(proc.join("interrupts")).unwrap_or_default();
     let mut names: Vec<String> = names(net);
     names.sort_unstable();
-    names.iter().map(|name| interface(net, proc, &lines, name)).collect()
+    names.iter().map(|name| interface(net, proc, name)).collect()
 }
 
-fn interface(net: &Path, proc: &Path, lines: &str, name: &str) -> Interface {
-    let folder = net.join(name);
-    let queues: Vec<String> = names(&folder.join("queues"));
-    let queues: Vec<&String> = queues.iter().filter(|queue| queue.starts_with("rx-")).collect();
-    let mask = |queue: &&String| text(&folder.join("queues").join(queue).join("rps_cpus"));
+fn interface(net: &Path, proc: &Path, name: &str) -> Interface {
+    let queues = os::interfaces::receive_queues(net, name);
+    let mask = |queue: &String| text(&net.join(name).join("queues").join(queue).join("rps_cpus"));
     let is_set = |mask: String| mask.chars().any(|c| c != '0' && c != ',');
-    let device = fs::canonicalize(folder.join("device")).ok();
-    let device_name = device.as_ref().and_then(|device| device.file_name()?.to_str());
-    let numbers = interrupts_of(lines, name, device_name);
+    let numbers = os::interfaces::interrupts(net, proc, name);
     let affinity = |number: u32| text(&proc.join(format!("irq/{number}/smp_affinity_list")));
     Interface {
         name: name.into(),
         queues: queues.len(),
-        is_device: device.is_some(),
+        is_device: os::interfaces::device(net, name).is_some(),
         interrupts: numbers.into_iter().filter_map(affinity).collect(),
         is_spread: queues.iter().filter_map(mask).any(is_set),
     }
-}
-
-/// The numbers of the interrupts whose names have that of the interface (`eth0-rx-1`) or of its
-/// device (`virtio1-input.0`, `mlx5_comp0@pci:0000:3b:00.0`) in them.
-fn interrupts_of(lines: &str, name: &str, device: Option<&str>) -> Vec<u32> {
-    let number = |line: &str| {
-        let (number, rest) = line.trim_start().split_once(':')?;
-        let is_ours = rest.split_whitespace().any(|word| {
-            has_word(word, name) || device.is_some_and(|device| has_word(word, device))
-        });
-        is_ours.then(|| number.parse().ok()).flatten()
-    };
-    lines.lines().filter_map(number).collect()
-}
-
-/// Whether `word` is in the text and is not the beginning or end of a longer name.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_name = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.match_indices(word).any(|(at, _)| {
-        !is_name(text[..at].chars().next_back()) && !is_name(text[at + word.len()..].chars().next())
-    })
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -42,6 +42,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     other("partitions.listen", read_partition_listen, |s| {
         show_list(s.partitions.listen.iter().map(|list| show_addresses(list)))
     }),
+    switch("partitions.set_irq_affinity", |s| &mut s.partitions.set_irq_affinity),
     bytes("cache.small_body_bytes_max", 0..=16 * MIB, |s| &mut s.cache.small_body_bytes_max),
     bytes("cache.bytes_max", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
     number_or("cache.descriptors_max", "auto", 0..=MIB, |s| &mut s.cache.descriptors_max),

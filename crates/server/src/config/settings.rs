@@ -89,12 +89,16 @@ pub struct PartitionSettings {
     pub pin: bool,
     /// The addresses of each partition; empty means that all have those of `listen`.
     pub listen: Vec<Vec<ListenAddress>>,
+    /// Whether what arrives at the interfaces of these addresses is to be received by the CPUs of
+    /// the partition.
+    pub set_irq_affinity: bool,
 }
 
 impl Default for PartitionSettings {
     fn default() -> Self {
         let by = Division::Count;
-        Self { by, count: 1, cpus: Vec::new(), pin: true, listen: Vec::new() }
+        let (cpus, listen) = (Vec::new(), Vec::new());
+        Self { by, count: 1, cpus, pin: true, listen, set_irq_affinity: false }
     }
 }
 

@@ -107,6 +107,26 @@ fn each_partition_may_have_its_own_addresses() {
 }
 
 #[test]
+fn interrupts_follow_cpus_and_addresses_that_are_named() {
+    let directory = site();
+    let set = "partitions.set_irq_affinity=true";
+    let check = |more: &str, expected: &str| {
+        let error = Server::start(&config(&directory, &[set, more])).err().unwrap();
+        assert_eq!(error, format!("--set {set}: {expected}"));
+    };
+    let named = "workers are not pinned here: name the CPUs of each partition (partitions.cpus)";
+    check("partitions.pin=false", named);
+    let cpus = os::affinity::allowed_cpus();
+    if let [first, second, ..] = cpus[..] {
+        let own = "interrupts follow addresses: give each partition its own (partitions.listen)";
+        check(&format!("partitions.cpus=[\"{first}\", \"{second}\"]"), own);
+    }
+    let server = start(&directory, &[set, &format!("partitions.cpus=[\"{}\"]", cpus[0])]);
+    assert_eq!(server.interrupts(), ["interrupts: lo has none: whoever sends receives"]);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
 fn the_old_name_of_a_key_says_what_became_of_it() {
     let directory = site();
     let arguments = server::config::Arguments {
