@@ -13,13 +13,7 @@
 //! What it leaves out: work does not move between clusters, and fibers are never preempted. A file
 //! on a cold disk delays its kernel thread unless there are `blocking_threads`.
 //!
-//! uKnot's twelve knobs and what they are called here: spawn-on-demand, pre-spawned threads,
-//! acceptors and I/O kernel threads (those that poll, of which one is nominated) are the knobs
-//! `spawn_on_demand`, `prespawned`, `acceptors` and `threads_per_cluster`; partitions, the CPU to
-//! bind and the IP address of a partition are `partitions.*` and `listen`; cache entries is
-//! `cache.entries_max`, a cache per cluster `cache.scope`, sendfile `cache.small_body_bytes_max`
-//! (0: always). Hash buckets and header caching have no key: our cache grows its table by itself,
-//! and heads are always kept rendered.
+//! What uKnot's twelve knobs are called here is in docs/engines.md.
 
 mod blocking;
 mod cluster;
