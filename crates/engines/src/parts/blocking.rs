@@ -13,7 +13,7 @@ use os::socket::Readiness;
 use session::{Connection, Op, Phase, Tick, Worker};
 
 use super::clock::read_clock;
-use super::house::{Arrival, Desk, House};
+use super::house::{Arrival, Guest, House};
 use super::step::{Ready, Step, Turn, step};
 use crate::SendfileMode;
 
@@ -23,7 +23,7 @@ pub(crate) const RECEIVE_BYTES: usize = 4096;
 
 /// Serves a connection to its end.
 pub(crate) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
-    let parked = Line::new(house, arrival, false).drive(house, &arrival.desk, buffer);
+    let parked = Line::new(house, arrival, false).drive(house, &arrival.guest, buffer);
     debug_assert_eq!(parked, None, "a line that does not park goes on to its end");
 }
 
@@ -71,11 +71,11 @@ impl Line {
     pub(crate) fn drive(
         &mut self,
         house: &House,
-        desk: &Desk,
+        guest: &Guest,
         buffer: &mut [u8],
     ) -> Option<Readiness> {
         let mut hand = Hand::new(house);
-        let mut drive = Drive { is_called: self.parks, line: self, house, desk };
+        let mut drive = Drive { is_called: self.parks, line: self, house, guest };
         // A bug met by one connection ends that connection. The panic has been printed.
         let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
         if let Ok(Goes::Parks(readiness)) = driven {
@@ -138,7 +138,7 @@ impl Drop for Hand<'_> {
 struct Drive<'a> {
     line: &'a mut Line,
     house: &'a House,
-    desk: &'a Desk,
+    guest: &'a Guest,
     /// Whether its socket is ready, or its deadline has passed.
     is_called: bool,
 }
@@ -146,12 +146,12 @@ struct Drive<'a> {
 impl Drive<'_> {
     fn run(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
         if self.is_called {
-            if !self.desk.resume() {
+            if !self.guest.resume() {
                 return Goes::Ends;
             }
             self.line.expire_if_due(hand.worker());
         }
-        if self.line.waits.begin(self.desk).is_err() {
+        if self.line.waits.begin(self.guest).is_err() {
             return Goes::Ends;
         }
         while !self.house.is_aborting() {
@@ -176,15 +176,15 @@ impl Drive<'_> {
         if !is_called {
             hand.let_go();
             if is_idle {
-                self.house.rest(self.desk, now);
+                self.house.rest(self.guest, now);
             }
             if self.line.parks {
                 return Goes::Parks(Readiness::Readable);
             }
         }
         let remaining_ms = self.line.remaining_ms(now);
-        let received = self.line.waits.receive(self.desk, remaining_ms, buffer);
-        if is_idle && !self.desk.resume() {
+        let received = self.line.waits.receive(self.guest, remaining_ms, buffer);
+        if is_idle && !self.guest.resume() {
             return Goes::Ends;
         }
         let worker = hand.worker();
@@ -204,12 +204,12 @@ impl Drive<'_> {
         let worker = hand.worker();
         let remaining_ms = self.line.remaining_ms(worker.now());
         let is_writing = self.line.connection.phase() == Phase::Writing;
-        if is_writing && self.line.waits.before_send(self.desk, remaining_ms).is_err() {
+        if is_writing && self.line.waits.before_send(self.guest, remaining_ms).is_err() {
             return Goes::Ends;
         }
         // Nobody else waits for this thread: a file may be sent in one call.
         let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
-        let (socket, connection) = (self.desk.socket(), &mut self.line.connection);
+        let (socket, connection) = (self.guest.socket(), &mut self.line.connection);
         match step(socket, connection, worker, buffer, &mut Ready::default(), &mut turn) {
             Step::Closed => return Goes::Ends,
             Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
@@ -217,7 +217,7 @@ impl Drive<'_> {
             }
             Step::Wait => {
                 hand.let_go();
-                if self.line.waits.for_room(self.desk, remaining_ms).is_err() {
+                if self.line.waits.for_room(self.guest, remaining_ms).is_err() {
                     return Goes::Ends;
                 }
                 self.line.expire_if_due(hand.worker());
@@ -273,19 +273,24 @@ impl Waits {
 
     /// Called first, in the thread that is going to wait.
     #[inline]
-    pub(crate) fn begin(&mut self, desk: &Desk) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, guest: &Guest) -> io::Result<()> {
         if let Self::InCalls { blocks, .. } = self
             && !std::mem::replace(blocks, true)
         {
-            os::socket::set_blocking(desk.socket(), true)?;
+            os::socket::set_blocking(guest.socket(), true)?;
         }
         Ok(())
     }
 
     /// Receives, or waits in vain for about so long.
     #[inline]
-    pub(crate) fn receive(&mut self, desk: &Desk, ms: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let socket = desk.socket();
+    pub(crate) fn receive(
+        &mut self,
+        guest: &Guest,
+        ms: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        let socket = guest.socket();
         match self {
             Self::InCalls { receive_ms, .. } => {
                 if *receive_ms == 0 || ms < *receive_ms {
@@ -309,23 +314,23 @@ impl Waits {
 
     /// Sees to it that a send does not wait longer than so long.
     #[inline]
-    pub(crate) fn before_send(&mut self, desk: &Desk, ms: u64) -> io::Result<()> {
+    pub(crate) fn before_send(&mut self, guest: &Guest, ms: u64) -> io::Result<()> {
         if let Self::InCalls { send_ms, .. } = self {
             // Half of the time that there is lasts for many sends before it is too long.
             if *send_ms == 0 || ms < *send_ms {
                 *send_ms = ms.div_ceil(2);
-                os::socket::set_send_timeout(desk.socket(), *send_ms)?;
+                os::socket::set_send_timeout(guest.socket(), *send_ms)?;
             }
         }
         Ok(())
     }
 
     /// Waits for room in the send buffer, unless the send has done so.
-    pub(crate) fn for_room(&self, desk: &Desk, ms: u64) -> io::Result<()> {
+    pub(crate) fn for_room(&self, guest: &Guest, ms: u64) -> io::Result<()> {
         match self {
             Self::InCalls { .. } | Self::Elsewhere => Ok(()),
             Self::InPoll => {
-                os::socket::wait_ready(desk.socket(), Readiness::Writable, ms).map(|_| ())
+                os::socket::wait_ready(guest.socket(), Readiness::Writable, ms).map(|_| ())
             }
         }
     }

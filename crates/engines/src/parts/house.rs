@@ -32,7 +32,7 @@ pub(crate) struct House {
     /// so there are as many as threads were busy at once, and their first levels stay warm.
     workers: Mutex<Workers>,
     more: MakeWorker,
-    desks: Mutex<Desks>,
+    guests: Mutex<Guests>,
     /// Whether somebody waits for room.
     is_starving: AtomicBool,
 }
@@ -41,10 +41,10 @@ pub(crate) struct House {
 type Workers = Vec<Box<Worker>>;
 
 /// The connections that are open.
-struct Desks {
+struct Guests {
     /// Written only under the lock that this is in.
     counters: Arc<Counters>,
-    places: Vec<Option<Arc<Desk>>>,
+    places: Vec<Option<Arc<Guest>>>,
     free: Vec<usize>,
     /// The places that had rested longest when they were last looked for, the first to go last.
     candidates: Vec<(u64, usize)>,
@@ -54,20 +54,20 @@ struct Desks {
 const CANDIDATES_MAX: usize = 64;
 
 /// One connection as others see it.
-pub(crate) struct Desk {
+pub(crate) struct Guest {
     socket: OwnedFd,
     /// Since when it rests, in ticks; or one of the two below.
     rests_since: AtomicU64,
 }
 
-/// A desk that does not rest.
+/// A guest that does not rest.
 const BUSY: u64 = 0;
-/// A desk whose connection was closed from outside.
+/// A guest whose connection was closed from outside.
 const TAKEN: u64 = u64::MAX;
 
 /// A connection that was accepted, to be served by a thread.
 pub(crate) struct Arrival {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) guest: Arc<Guest>,
     pub(crate) peer: SocketAddr,
     place: usize,
 }
@@ -82,8 +82,8 @@ impl House {
         counters: Arc<Counters>,
         connections_max: usize,
     ) -> Self {
-        let desks =
-            Desks { counters, places: Vec::new(), free: Vec::new(), candidates: Vec::new() };
+        let guests =
+            Guests { counters, places: Vec::new(), free: Vec::new(), candidates: Vec::new() };
         Self {
             runner: Arc::clone(&seat.runner),
             shared: Arc::clone(&seat.shared),
@@ -93,7 +93,7 @@ impl House {
             index: seat.index,
             workers: Mutex::default(),
             more,
-            desks: Mutex::new(desks),
+            guests: Mutex::new(guests),
             is_starving: AtomicBool::new(false),
         }
     }
@@ -120,31 +120,31 @@ impl House {
 
     /// Counts a connection that was accepted by whoever serves it.
     pub(crate) fn count_accepted(&self) {
-        self.desks().counters.connections_accepted.add(1);
+        self.guests().counters.connections_accepted.add(1);
     }
 
     /// A connection begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
-        let desk = Arc::new(Desk { socket, rests_since: AtomicU64::new(BUSY) });
+        let guest = Arc::new(Guest { socket, rests_since: AtomicU64::new(BUSY) });
         self.shared.open.fetch_add(1, Ordering::Relaxed);
-        let mut desks = self.desks();
-        desks.counters.connections_open.add(1);
-        let place = desks.free.pop().unwrap_or_else(|| {
-            desks.places.push(None);
-            desks.places.len() - 1
+        let mut guests = self.guests();
+        guests.counters.connections_open.add(1);
+        let place = guests.free.pop().unwrap_or_else(|| {
+            guests.places.push(None);
+            guests.places.len() - 1
         });
-        desks.places[place] = Some(Arc::clone(&desk));
-        Arrival { desk, peer, place }
+        guests.places[place] = Some(Arc::clone(&guest));
+        Arrival { guest, peer, place }
     }
 
     /// A connection has ended.
     pub(crate) fn leave(&self, arrival: Arrival) {
-        let mut desks = self.desks();
+        let mut guests = self.guests();
         // Who was taken has been struck off already.
-        if arrival.desk.rests_since.load(Ordering::Relaxed) != TAKEN {
-            self.strike_off(&mut desks, arrival.place);
+        if arrival.guest.rests_since.load(Ordering::Relaxed) != TAKEN {
+            self.strike_off(&mut guests, arrival.place);
         }
-        drop(desks);
+        drop(guests);
         drop(arrival); // the descriptor, before somebody is told that there is one
         if self.is_starving.swap(false, Ordering::AcqRel) {
             self.wake();
@@ -163,23 +163,23 @@ impl House {
     }
 
     fn evict_rested_since(&self, latest: u64) -> bool {
-        let mut desks = self.desks();
-        while let Some((since, place)) = desks.next_candidate() {
+        let mut guests = self.guests();
+        while let Some((since, place)) = guests.next_candidate() {
             if since > latest {
-                desks.candidates.push((since, place));
+                guests.candidates.push((since, place));
                 return false;
             }
-            let Some(desk) = &desks.places[place] else { continue };
-            let taken = desk.rests_since.compare_exchange(
+            let Some(guest) = &guests.places[place] else { continue };
+            let taken = guest.rests_since.compare_exchange(
                 since,
                 TAKEN,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
             if taken.is_ok() {
-                let _ = os::socket::shutdown_both(desk.socket()); // fails only if the peer has gone
-                desks.counters.connections_evicted.add(1);
-                self.strike_off(&mut desks, place);
+                let _ = os::socket::shutdown_both(guest.socket()); // fails if the peer has gone
+                guests.counters.connections_evicted.add(1);
+                self.strike_off(&mut guests, place);
                 return true;
             }
         }
@@ -199,20 +199,20 @@ impl House {
     /// Has those that rest see that the engine drains: they wait for no more bytes. Those that are
     /// busy see it themselves.
     pub(crate) fn wake_resting(&self) {
-        // Either this finds a desk resting, or the desk's thread finds the engine draining: both
-        // sides write before they read (see `Desk::rest`).
+        // Either this finds a guest resting, or the guest's thread finds the engine draining: both
+        // sides write before they read (see `Guest::rest`).
         fence(Ordering::SeqCst);
-        for desk in self.desks().places.iter().flatten() {
-            if desk.rests_since.load(Ordering::Relaxed) != BUSY {
-                let _ = os::socket::shutdown_read(desk.socket()); // fails only if the peer has gone
+        for guest in self.guests().places.iter().flatten() {
+            if guest.rests_since.load(Ordering::Relaxed) != BUSY {
+                let _ = os::socket::shutdown_read(guest.socket()); // fails if the peer has gone
             }
         }
     }
 
     /// Ends all connections.
     pub(crate) fn cut_off(&self) {
-        for desk in self.desks().places.iter().flatten() {
-            let _ = os::socket::shutdown_both(desk.socket()); // fails only if the peer has gone
+        for guest in self.guests().places.iter().flatten() {
+            let _ = os::socket::shutdown_both(guest.socket()); // fails only if the peer has gone
         }
     }
 
@@ -232,11 +232,11 @@ impl House {
 
     /// A connection waits for its client: from here on others may close it.
     #[inline]
-    pub(crate) fn rest(&self, desk: &Desk, now: Tick) {
-        desk.rest(now);
+    pub(crate) fn rest(&self, guest: &Guest, now: Tick) {
+        guest.rest(now);
         if self.is_draining() {
             // What has arrived is still read, and then the end.
-            let _ = os::socket::shutdown_read(desk.socket()); // fails only if the peer has gone
+            let _ = os::socket::shutdown_read(guest.socket()); // fails only if the peer has gone
         }
     }
 
@@ -276,10 +276,10 @@ impl House {
         self.workers().len()
     }
 
-    fn strike_off(&self, desks: &mut Desks, place: usize) {
-        desks.places[place] = None;
-        desks.free.push(place);
-        desks.counters.connections_open.subtract(1);
+    fn strike_off(&self, guests: &mut Guests, place: usize) {
+        guests.places[place] = None;
+        guests.free.push(place);
+        guests.counters.connections_open.subtract(1);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -287,12 +287,12 @@ impl House {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desks(&self) -> MutexGuard<'_, Desks> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guests(&self) -> MutexGuard<'_, Guests> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Desks {
+impl Guests {
     /// The place that may have rested longest, and since when. What has rested since the candidates
     /// were chosen has rested longer than what was not chosen then.
     fn next_candidate(&mut self) -> Option<(u64, usize)> {
@@ -318,7 +318,7 @@ impl Desks {
     }
 }
 
-impl Desk {
+impl Guest {
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

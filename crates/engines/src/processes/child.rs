@@ -13,7 +13,7 @@ use session::Tick;
 
 use super::board::{Board, Order, Row, State, Wish};
 use crate::parts::blocking::{Line, RECEIVE_BYTES};
-use crate::parts::house::{Arrival, Desk, House};
+use crate::parts::house::{Arrival, Guest, House};
 use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
 
 /// The keys of what a process waits for, besides those of listeners.
@@ -150,12 +150,12 @@ impl Child {
     }
 
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
-        let desk = &arrival.desk;
-        let mut wait = Wait::new(&self.signals, desk)?;
+        let guest = &arrival.guest;
+        let mut wait = Wait::new(&self.signals, guest)?;
         let mut line = Line::new(&self.house, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
-        desk.rest(Tick(os::clock::now()));
-        self.heed(desk);
+        guest.rest(Tick(os::clock::now()));
+        self.heed(guest);
         while !self.house.is_aborting() {
             if line.is_idle() && self.row.rests_since().is_none() {
                 self.row.rest(Some(Tick(os::clock::now())));
@@ -165,8 +165,8 @@ impl Child {
                 Woken::ForConnection => {
                     self.decline();
                     self.row.rest(None);
-                    match line.drive(&self.house, desk, &mut buffer) {
-                        Some(wanted) => wait.begin(desk, wanted)?,
+                    match line.drive(&self.house, guest, &mut buffer) {
+                        Some(wanted) => wait.begin(guest, wanted)?,
                         None => return Ok(()),
                     }
                 }
@@ -174,15 +174,15 @@ impl Child {
             }
             if wait.is_told {
                 self.clear_signals();
-                self.heed(desk);
+                self.heed(guest);
             }
         }
-        let _ = line.drive(&self.house, desk, &mut buffer); // to its end, at once
+        let _ = line.drive(&self.house, guest, &mut buffer); // to its end, at once
         Ok(())
     }
 
     /// Does what the master has said meanwhile.
-    fn heed(&mut self, desk: &Desk) {
+    fn heed(&mut self, guest: &Guest) {
         if self.board.is_ordered(Order::StopAccepting) {
             self.listeners.clear();
         }
@@ -194,7 +194,7 @@ impl Child {
             self.house.shared.abort.store(true, Ordering::Release);
         }
         if self.row.wished() == Wish::CloseIfResting {
-            let has_asked = os::socket::wait_ready(desk.socket(), Readiness::Readable, 0);
+            let has_asked = os::socket::wait_ready(guest.socket(), Readiness::Readable, 0);
             match !has_asked.unwrap_or(false) && self.house.evict() {
                 true => self.row.wish(Wish::Nothing),
                 false => self.decline(),
@@ -228,23 +228,23 @@ struct Wait {
 
 impl Wait {
     /// For the first bytes of a connection.
-    fn new(signals: &SignalDescriptor, desk: &Desk) -> io::Result<Self> {
+    fn new(signals: &SignalDescriptor, guest: &Guest) -> io::Result<Self> {
         let mut set = PollSet::new();
         set.add(signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
-        set.add(desk.socket(), Interest::READ, SOCKET_KEY)?;
+        set.add(guest.socket(), Interest::READ, SOCKET_KEY)?;
         let events = Vec::with_capacity(2);
         Ok(Self { set, events, watched: Readiness::Readable, is_told: false, house_due: None })
     }
 
     /// The connection has done what it could, and wants that.
-    fn begin(&mut self, desk: &Desk, readiness: Readiness) -> io::Result<()> {
+    fn begin(&mut self, guest: &Guest, readiness: Readiness) -> io::Result<()> {
         self.house_due = Some(Tick(os::clock::now()).plus_ms(HOUSEKEEPING_MS));
         if readiness != self.watched {
             let interest = match readiness {
                 Readiness::Readable => Interest::READ,
                 Readiness::Writable => Interest::WRITE,
             };
-            self.set.modify(desk.socket(), interest, SOCKET_KEY)?;
+            self.set.modify(guest.socket(), interest, SOCKET_KEY)?;
             self.watched = readiness;
         }
         Ok(())

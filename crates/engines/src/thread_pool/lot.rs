@@ -112,14 +112,14 @@ impl Crew for Lot {
     fn dispatch(&mut self, arrival: Arrival) -> bool {
         let shared = &self.shared;
         let line = Line::new(&shared.house, &arrival, true);
-        arrival.desk.rest(Tick(os::clock::now()));
-        let is_ready = os::socket::wait_ready(arrival.desk.socket(), Readiness::Readable, 0);
+        arrival.guest.rest(Tick(os::clock::now()));
+        let is_ready = os::socket::wait_ready(arrival.guest.socket(), Readiness::Readable, 0);
         let is_ready = is_ready.unwrap_or(false);
         let mut state = shared.lock();
         let place = state.take_place();
         let interest = if is_ready { Interest::NONE } else { Interest::READ };
         let interest = interest.with(Interest::ONCE);
-        let watched = shared.epoll.add(arrival.desk.socket(), interest, state.key(place));
+        let watched = shared.epoll.add(arrival.guest.socket(), interest, state.key(place));
         if watched.is_err() {
             state.leave_place(place);
             drop(state);
@@ -187,7 +187,7 @@ impl Shared {
     fn work(&self) {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Some((place, mut car)) = self.next() {
-            match car.line.drive(&self.house, &car.arrival.desk, &mut buffer) {
+            match car.line.drive(&self.house, &car.arrival.guest, &mut buffer) {
                 Some(readiness) => self.park(place, car, readiness),
                 None => self.end(place, car),
             }
@@ -217,7 +217,7 @@ impl Shared {
             Readiness::Writable => Interest::WRITE,
         };
         let mut state = self.lock();
-        let (socket, key) = (car.arrival.desk.socket(), state.key(place));
+        let (socket, key) = (car.arrival.guest.socket(), state.key(place));
         let watched = self.epoll.modify(socket, interest.with(Interest::ONCE), key);
         debug_assert!(watched.is_ok(), "what is watched can be watched for something else");
         self.put(&mut state, place, car);
@@ -249,7 +249,7 @@ impl Shared {
     /// that, its thread will find out.
     fn call(&self, state: &mut State, place: u32) {
         let Some(car) = state.places[place as usize].car.take() else { return };
-        let _ = car.arrival.desk.resume();
+        let _ = car.arrival.guest.resume();
         state.queue.push_back((place, car));
         if state.waiting > 0 {
             self.called.notify_one();

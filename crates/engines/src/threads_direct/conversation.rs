@@ -15,7 +15,7 @@ use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 use super::input::Input;
 use crate::parts::blocking::{Hand, Waits, remaining_ms};
 use crate::parts::clock::read_clock;
-use crate::parts::house::{Arrival, Desk, House};
+use crate::parts::house::{Arrival, Guest, House};
 use crate::parts::step::send;
 
 /// Serves a connection to its end.
@@ -23,15 +23,15 @@ pub(super) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
     let mut hand = Hand::new(house);
     let limits = Arc::clone(hand.worker().limits());
     let waits = Waits::new(house.sendfile, false);
-    let (desk, peer) = (&*arrival.desk, arrival.peer);
-    let mut conversation = Conversation { house, desk, peer, hand, waits, limits, requests: 0 };
+    let (guest, peer) = (&*arrival.guest, arrival.peer);
+    let mut conversation = Conversation { house, guest, peer, hand, waits, limits, requests: 0 };
     conversation.hold(&mut Input::new(buffer));
 }
 
 /// A client, and what is needed to talk to it.
 struct Conversation<'a> {
     house: &'a House,
-    desk: &'a Desk,
+    guest: &'a Guest,
     peer: SocketAddr,
     hand: Hand<'a>,
     waits: Waits,
@@ -62,13 +62,13 @@ impl Conversation<'_> {
             end = self.linger(input);
         }
         if let End::Reset = end {
-            let _ = os::socket::set_linger_zero(self.desk.socket()); // then the close is in order
+            let _ = os::socket::set_linger_zero(self.guest.socket()); // then the close is in order
         }
     }
 
     /// Request after request.
     fn talk(&mut self, input: &mut Input<'_>) -> Result<Infallible, End> {
-        self.waits.begin(self.desk).or(Err(End::Close))?;
+        self.waits.begin(self.guest).or(Err(End::Close))?;
         while !self.house.is_aborting() {
             let (reply, prepared, body) = self.read_request(input)?;
             let after = self.write(reply, prepared, input.room())?;
@@ -185,9 +185,9 @@ impl Conversation<'_> {
     /// Sends a piece of what is prepared. Returns whether there was one.
     #[inline]
     fn send(&mut self, reply: &mut Reply, pace: &mut Pace, room: &mut [u8]) -> Result<bool, End> {
-        let socket = self.desk.socket();
+        let socket = self.guest.socket();
         let remaining_ms = remaining_ms(pace.deadline, self.worker().now());
-        self.waits.before_send(self.desk, remaining_ms).or(Err(End::Close))?;
+        self.waits.before_send(self.guest, remaining_ms).or(Err(End::Close))?;
         let sent = match reply.op() {
             Op::Send { head, body, more } => send(socket, head, body, more, room),
             Op::File { file, offset, len } => {
@@ -210,7 +210,7 @@ impl Conversation<'_> {
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.hand.let_go();
-                self.waits.for_room(self.desk, remaining_ms).or(Err(End::Close))?;
+                self.waits.for_room(self.guest, remaining_ms).or(Err(End::Close))?;
                 if pace.deadline <= self.worker().now() {
                     return Err(self.expired(End::Reset));
                 }
@@ -243,7 +243,7 @@ impl Conversation<'_> {
 
     /// Tells the client that this was all, and waits for its close.
     fn linger(&mut self, input: &mut Input<'_>) -> End {
-        let _ = os::socket::shutdown_write(self.desk.socket()); // fails only if the peer has gone
+        let _ = os::socket::shutdown_write(self.guest.socket()); // fails only if the peer has gone
         let deadline = self.worker().now().plus_ms(self.limits.linger_ms);
         let mut dropped = 0;
         while dropped <= LINGER_BYTES_MAX {
@@ -268,11 +268,11 @@ impl Conversation<'_> {
             }
             self.hand.let_go();
             if rests {
-                self.house.rest(self.desk, now);
+                self.house.rest(self.guest, now);
             }
             let remaining_ms = remaining_ms(deadline, now);
-            let received = self.waits.receive(self.desk, remaining_ms, input.room());
-            if rests && !self.desk.resume() {
+            let received = self.waits.receive(self.guest, remaining_ms, input.room());
+            if rests && !self.guest.resume() {
                 return Err(End::Close);
             }
             match received {

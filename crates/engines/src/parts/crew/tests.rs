@@ -12,8 +12,8 @@ use super::*;
 /// Says on which thread it is, and waits for the client's close.
 fn tell(_: &House, arrival: &Arrival, buffer: &mut [u8]) {
     let id = format!("{:?}", thread::current().id());
-    let _ = os::send::send(arrival.desk.socket(), id.as_bytes(), false);
-    while os::send::recv(arrival.desk.socket(), buffer).is_ok_and(|n| n > 0) {}
+    let _ = os::send::send(arrival.guest.socket(), id.as_bytes(), false);
+    while os::send::recv(arrival.guest.socket(), buffer).is_ok_and(|n| n > 0) {}
 }
 
 /// Fails as only a bug does.

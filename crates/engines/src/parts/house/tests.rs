@@ -48,7 +48,7 @@ pub(crate) fn admit(house: &House) -> (Arrival, UnixStream) {
 }
 
 fn open(house: &House) -> u64 {
-    house.desks().counters.connections_open.get()
+    house.guests().counters.connections_open.get()
 }
 
 #[test]
@@ -59,26 +59,26 @@ fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
     assert!(house.is_full());
     assert!(!house.evict(), "nobody rests");
     for (arrival, at) in arrivals.iter().zip([30, 10, 20, 40]) {
-        arrival.desk.rest(Tick(at));
+        arrival.guest.rest(Tick(at));
     }
-    assert!(arrivals[2].desk.resume(), "the third is busy again");
+    assert!(arrivals[2].guest.resume(), "the third is busy again");
     assert!(house.evict());
-    assert!(!arrivals[1].desk.resume(), "the second had rested longest");
+    assert!(!arrivals[1].guest.resume(), "the second had rested longest");
     assert!(house.evict());
-    assert!(!arrivals[0].desk.resume(), "then the first");
-    arrivals[2].desk.rest(Tick(50));
+    assert!(!arrivals[0].guest.resume(), "then the first");
+    arrivals[2].guest.rest(Tick(50));
     assert!(house.evict() && house.evict() && !house.evict());
     assert_eq!((open(&house), house.shared.open.load(Ordering::Relaxed)), (0, 0));
     arrivals.drain(..).for_each(|arrival| house.leave(arrival));
     assert_eq!((open(&house), house.shared.open.load(Ordering::Relaxed)), (0, 0));
-    assert_eq!(house.desks().counters.connections_evicted.get(), 4);
+    assert_eq!(house.guests().counters.connections_evicted.get(), 4);
 }
 
 #[test]
 fn a_place_is_used_again_and_nobody_is_taken_for_another() {
     let house = house(4);
     let (first, _client) = admit(&house);
-    first.desk.rest(Tick(10));
+    first.guest.rest(Tick(10));
     assert!(house.evict());
     let (second, _client) = admit(&house);
     assert_eq!(first.place, second.place);
@@ -93,13 +93,13 @@ fn many_rest_and_all_go_in_their_order() {
     let house = house(4);
     let many: Vec<_> = (0..200).map(|_| admit(&house)).collect();
     for (at, (arrival, _)) in many.iter().enumerate() {
-        arrival.desk.rest(Tick((at as u64 * 77) % 200 + 1));
+        arrival.guest.rest(Tick((at as u64 * 77) % 200 + 1));
     }
     let mut order: Vec<usize> = (0..200).collect();
     order.sort_by_key(|at| (at * 77) % 200);
     for at in order {
         assert!(house.evict());
-        assert_eq!(many[at].0.desk.rests_since.load(Ordering::Relaxed), TAKEN, "{at}");
+        assert_eq!(many[at].0.guest.rests_since.load(Ordering::Relaxed), TAKEN, "{at}");
     }
 }
 
