@@ -13,7 +13,7 @@
 //! table of its own and opens the larger files that it sends by itself; in return, what a killed
 //! process had open is closed by the kernel.
 
-mod crew;
+mod manager;
 mod place;
 mod process;
 mod shelf;
@@ -25,7 +25,7 @@ use crate::parts::gate;
 use crate::parts::reactor;
 use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
-use crew::Crew;
+use manager::Manager;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-shared-cache",
@@ -79,5 +79,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Crew::start(SPEC.name, start)?))
+    Ok(Box::new(Manager::start(SPEC.name, start)?))
 }

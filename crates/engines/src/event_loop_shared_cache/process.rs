@@ -1,5 +1,5 @@
-//! What runs in one process of the crew: an event loop in a thread, and the thread that came with
-//! the process, which waits for orders.
+//! What runs in a process that serves: an event loop in a thread, and the thread that came with the
+//! process, which waits for the manager's orders.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use crate::parts::loops::Loops;
 use crate::parts::reactor::Reactor;
 use crate::{Engine, Start};
 
-/// What the crew tells a process, in a byte each.
+/// What the manager tells a process, in a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     StopAccepting,

@@ -15,7 +15,7 @@ const SHARDS_PER_PROCESS: usize = 4;
 /// A shard smaller than this is not worth its lock: larger entries would not fit.
 const SHARD_BYTES_MIN: usize = 1 << 20;
 
-/// What all processes of a crew share.
+/// What processes of one cache share.
 #[derive(Clone, Copy)]
 pub(super) struct Shelf {
     owners: Owners,

@@ -1,5 +1,5 @@
-//! The crew: all processes that serve, started, told, replaced and waited for. It runs in a process
-//! with one thread, so it does its work whenever it is asked how things are.
+//! The manager of the processes that serve: starts, tells, replaces and waits for them. Its own
+//! process has one thread, so it does its work whenever it is asked how things are.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,8 +26,8 @@ const TRY_AGAIN_US: u64 = 1_000_000;
 /// How soon it is noticed that a process has died.
 const LOOK_MS: u32 = 20;
 
-/// All processes of the engine.
-pub(super) struct Crew {
+/// The engine as its starter sees it.
+pub(super) struct Manager {
     inner: RefCell<Inner>,
     failure: OnceLock<String>,
 }
@@ -51,7 +51,7 @@ struct Record {
     try_again_us: u64,
 }
 
-impl Crew {
+impl Manager {
     /// Starts a process for each worker, and waits until all serve.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Crew {
     }
 }
 
-impl Engine for Crew {
+impl Engine for Manager {
     fn stop_accepting(&mut self) {
         let inner = self.inner.get_mut();
         inner.is_ending = true;
