@@ -2,9 +2,10 @@
 //! USENIX 1999, §3.3; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: one thread waits for readiness of all sockets at once and never waits
-//! for any of them alone. What it leaves out: help with the disk. A job runs on the spot, so a
-//! file that is not in memory delays every connection; that is the architecture, and what the
-//! others improve on.
+//! for any of them alone. What it leaves out: other CPUs, which `event-loop-per-core` has loops on,
+//! and help with the disk, which `event-loop-helpers` has. A job runs on the spot, so a file that
+//! is not in memory delays every connection; that is the architecture, and what the others improve
+//! on.
 
 use std::io;
 

@@ -4,7 +4,8 @@
 //! Its essential mechanism: processes that share nothing, not even a cache, each an event loop with
 //! a listener of its own; the kernel deals connections out among them (`SO_REUSEPORT`), or as in
 //! the papers each has a port of its own and the clients choose. What it leaves out: balance, and
-//! economy. A copy with busier connections gets no help, and each keeps the same files in memory.
+//! economy. A copy with busier connections gets no help, and each keeps the same files in memory;
+//! `event-loop-per-core` has threads that share a cache instead.
 
 use std::io;
 

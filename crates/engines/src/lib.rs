@@ -2,9 +2,10 @@
 //! difference between two engines is a difference in concurrency and in nothing else.
 //!
 //! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are
-//! driven by it. An engine is one file with the same outline: its row (`SPEC`), `plan` (how many
-//! workers, whose listeners), `start`. What two or more engines share is in `parts`: no engine
-//! imports another.
+//! driven by it. An engine is one file, or a folder with a `mod.rs`, with the same outline: its row
+//! (`SPEC`), `plan` (how many workers, whose listeners), `start`. Its head says which architecture
+//! it is, its essential mechanism, and what it leaves out, which is mostly what a neighbour has.
+//! What two or more engines share is in `parts`: no engine imports another.
 
 mod event_loop;
 mod event_loop_copies;

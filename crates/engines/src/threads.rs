@@ -9,6 +9,7 @@
 //!
 //! What it leaves out: small idle connections. Each keeps a thread, with its stacks in user space
 //! and in the kernel; `thread-pool` parks them, and `fibers` have smaller stacks.
+//! `threads-direct` is the same without the state machine that connections are in every engine.
 
 use std::io;
 

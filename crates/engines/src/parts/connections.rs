@@ -1,4 +1,4 @@
-//! The connections of one event loop: a slab of slots whose keys tell a connection from an earlier
+//! The connections of one loop: a slab of slots whose keys tell a connection from an earlier
 //! one in the same slot, and the timer entries of each. What a slot holds is the loop's to say.
 
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! The listeners of one event loop: accepting with a gate, and what happens when descriptors run
-//! out.
+//! The listeners of one loop, or of a thread that accepts for others: watched, accepted from,
+//! paused, and what happens when descriptors run out.
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,6 +7,8 @@
 //! what has been done from memory: one system call for a whole turn. What it leaves out: files.
 //! There is no sendfile among the operations, and splice always goes to kernel threads, so that a
 //! body that is not in the cache is sent by a call, from the loop, on the same non-blocking socket.
+//! Who waits for the disk is a loop as in `event-loop-per-core`, or with `helpers` threads as in
+//! `event-loop-helpers`.
 
 mod accepting;
 mod line;
