@@ -11,7 +11,8 @@
 //!
 //! What it leaves out: the one descriptor table that the µServer's processes share. Each has a
 //! table of its own and opens the larger files that it sends by itself; in return, what a killed
-//! process had open is closed by the kernel.
+//! process had open is closed by the kernel. What a common table would ask for is in
+//! docs/engines.md.
 
 mod manager;
 mod place;
