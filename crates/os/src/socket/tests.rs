@@ -247,7 +247,9 @@ fn a_blocking_send_gives_up_on_a_reader_that_stalls() {
     set_send_timeout(ours.as_fd(), 20).unwrap();
     let bytes = vec![0; 64 << 20];
     assert!(send(ours.as_fd(), &bytes, false).unwrap() < bytes.len());
-    assert_eq!(send(ours.as_fd(), &bytes, false).unwrap_err().kind(), ErrorKind::WouldBlock);
+    // On a busy machine the kernel finds room for more after it has given up.
+    let why = (0..1000).find_map(|_| send(ours.as_fd(), &bytes, false).err()).unwrap();
+    assert_eq!(why.kind(), ErrorKind::WouldBlock);
     shutdown_both(ours.as_fd()).unwrap();
     assert_eq!(send(ours.as_fd(), &bytes, false).unwrap_err().kind(), ErrorKind::BrokenPipe);
 }
