@@ -14,6 +14,8 @@ mod event_loop_per_core;
 mod event_loop_shared_cache;
 mod event_loop_shared_listener;
 mod fibers;
+#[cfg(test)]
+mod idle;
 pub mod jobs;
 mod knobs;
 mod parts;

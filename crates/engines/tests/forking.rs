@@ -2,6 +2,9 @@
 //! when one is killed. Without the usual harness: that runs tests in threads, and a process with
 //! threads cannot be forked.
 
+#[path = "../src/idle.rs"]
+mod idle;
+
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,40 +14,19 @@ use std::time::Duration;
 
 use engines::jobs::Runner;
 use engines::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find};
-use file_cache::{Budget, Cache, PolicyKind};
-use session::{Limits, Listings, Worker, WorkerParts};
-use site::Site;
-use site::host::HostSettings;
+use session::Limits;
 
-type Test = (&'static str, fn());
-
-const TESTS: &[Test] = &[
-    (
-        "spare_processes_are_as_many_as_they_should_be",
-        spare_processes_are_as_many_as_they_should_be,
-    ),
-    ("a_killed_process_takes_only_its_connection", a_killed_process_takes_only_its_connection),
-    ("a_killed_process_that_waited_is_replaced", a_killed_process_that_waited_is_replaced),
-    (
-        "a_process_serves_as_many_connections_as_it_may",
-        a_process_serves_as_many_connections_as_it_may,
-    ),
-    ("told_to_abort_they_break_off", told_to_abort_they_break_off),
-    ("each_connection_has_a_process_of_its_own", each_connection_has_a_process_of_its_own),
-    ("who_rests_makes_room_when_all_are_taken", who_rests_makes_room_when_all_are_taken),
-    ("a_master_that_is_killed_is_a_failure", a_master_that_is_killed_is_a_failure),
-    ("told_to_stop_they_finish", told_to_stop_they_finish),
+testkit::one_by_one![
+    spare_processes_are_as_many_as_they_should_be,
+    a_killed_process_takes_only_its_connection,
+    a_killed_process_that_waited_is_replaced,
+    a_process_serves_as_many_connections_as_it_may,
+    told_to_abort_they_break_off,
+    each_connection_has_a_process_of_its_own,
+    who_rests_makes_room_when_all_are_taken,
+    a_master_that_is_killed_is_a_failure,
+    told_to_stop_they_finish,
 ];
-
-fn main() {
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    for (name, test) in TESTS {
-        if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
-            test();
-            println!("test {name} ... ok");
-        }
-    }
-}
 
 /// An engine that runs.
 struct Running {
@@ -54,22 +36,10 @@ struct Running {
 
 fn start(knobs: &[(&str, u64)]) -> Running {
     let spec = find("processes").unwrap();
-    let site = Arc::new(Site::new(vec![HostSettings::new("/".into())]).unwrap());
+    let site = idle::site_of("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
-    let more: MakeWorker = Arc::new(move || {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::new(Limits::default()),
-            listings: Listings::new(1),
-            cache: Arc::clone(&cache),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            log: None,
-            counters: Arc::default(),
-        })
-    });
+    let make = idle::maker(site, Limits::default());
+    let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();

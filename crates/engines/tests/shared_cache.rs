@@ -23,10 +23,7 @@ const INSERTED: usize = 1;
 const WRONG: usize = 2;
 const TOLD: usize = 3;
 
-fn main() {
-    killed_at_any_instruction_they_leave_it_usable_and_right();
-    println!("test killed_at_any_instruction_they_leave_it_usable_and_right ... ok");
-}
+testkit::one_by_one![killed_at_any_instruction_they_leave_it_usable_and_right];
 
 #[derive(Clone, Copy)]
 struct Memory {

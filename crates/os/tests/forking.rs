@@ -12,30 +12,15 @@ use os::shared_memory::{create_cells, map_cells};
 use os::signals::{Signal, SignalDescriptor};
 use os::socket::{Readiness, wait_ready};
 
-type Test = (&'static str, fn());
-
-const TESTS: &[Test] = &[
-    ("a_copy_ends_with_the_status_of_its_work", a_copy_ends_with_the_status_of_its_work),
-    ("a_process_with_threads_is_not_copied", a_process_with_threads_is_not_copied),
-    ("descriptors_are_shared_or_not", descriptors_are_shared_or_not),
-    (
-        "copies_are_told_by_signals_and_tell_their_end",
-        copies_are_told_by_signals_and_tell_their_end,
-    ),
-    ("a_copy_may_have_threads", a_copy_may_have_threads),
-    ("killed_holders_are_noticed_by_who_waits", killed_holders_are_noticed_by_who_waits),
-    ("killed_holders_are_buried", killed_holders_are_buried),
+testkit::one_by_one![
+    a_copy_ends_with_the_status_of_its_work,
+    a_process_with_threads_is_not_copied,
+    descriptors_are_shared_or_not,
+    copies_are_told_by_signals_and_tell_their_end,
+    a_copy_may_have_threads,
+    killed_holders_are_noticed_by_who_waits,
+    killed_holders_are_buried,
 ];
-
-fn main() {
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    for (name, test) in TESTS {
-        if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
-            test();
-            println!("test {name} ... ok");
-        }
-    }
-}
 
 const BOTH: [Descriptors; 2] = [Descriptors::Private, Descriptors::Shared];
 

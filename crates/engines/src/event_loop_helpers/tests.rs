@@ -7,14 +7,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use file_cache::{Budget, Cache, PolicyKind};
-use session::{Counters, Job, Limits, Listings, Worker, WorkerParts};
-use site::Site;
-use site::host::HostSettings;
+use session::{Counters, Job, Limits};
 
 use super::*;
 use crate::jobs::Runner;
-use crate::{MakeWorker, PartitionStart};
+use crate::{MakeWorker, PartitionStart, idle};
 
 /// A served directory: this crate's.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -43,24 +40,13 @@ impl Bench {
     }
 
     fn with(spec: &'static EngineSpec, knobs: &[(&str, u64)], root: &Path, limits: Limits) -> Self {
-        let site = Arc::new(Site::new(vec![HostSettings::new(root.into())]).unwrap());
+        let site = idle::site_of(root);
         let (open, gate) = mpsc::channel();
         let (tell, events) = mpsc::channel();
         let mut runner = Runner::new(Arc::clone(&site), 0).unwrap();
         runner.before = Some(gatekeeper(gate, tell));
-        let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-        let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
         let counters = Arc::new(Counters::default());
-        let worker = Worker::new(WorkerParts {
-            site,
-            limits: Arc::new(limits),
-            listings: Listings::new(1),
-            cache,
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            log: None,
-            counters: Arc::clone(&counters),
-        });
+        let worker = idle::maker(site, limits)(None, Arc::clone(&counters));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();

@@ -3,32 +3,17 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use file_cache::{Budget, Cache, PolicyKind};
-use session::{Limits, Listings, WorkerParts};
-use site::Site;
-use site::host::HostSettings;
+use session::Limits;
 
 use super::*;
-use crate::KnobValues;
+use crate::{KnobValues, idle};
 
 /// A house for at most `connections_max` connections, beside nobody.
 pub(crate) fn house(connections_max: usize) -> House {
-    let site = Arc::new(Site::new(vec![HostSettings::new("/".into())]).unwrap());
+    let site = idle::site_of("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
-    let more: MakeWorker = Arc::new(move || {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::new(Limits::default()),
-            listings: Listings::new(1),
-            cache: Arc::clone(&cache),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            log: None,
-            counters: Arc::default(),
-        })
-    });
+    let make = idle::maker(site, Limits::default());
+    let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
     let seat = Seat {
         runner,
         shared: Arc::new(Shared::new(1, usize::MAX).unwrap()),

@@ -5,14 +5,11 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use file_cache::{Budget, Cache, PolicyKind};
-use session::{AccessLog, Counters, Limits, Listings, Record, Worker, WorkerParts};
-use site::Site;
-use site::host::HostSettings;
+use session::{AccessLog, Counters, Limits, Record};
 
 use super::super::reactor::Reactor;
 use super::*;
-use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode};
+use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode, idle};
 
 /// No machine has a CPU of that number that this process may use.
 const NO_CPU: usize = 1023;
@@ -53,21 +50,11 @@ impl Seen {
 /// Workers for these CPUs, each with a listener of its own. Those that are made later have the log
 /// and the counters of the first.
 fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>) {
-    let site = Arc::new(Site::new(vec![HostSettings::new("/".into())]).unwrap());
+    let site = idle::site_of("/");
     let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
+    let make = idle::maker(site, Limits::default());
     let make = move |fault: &Arc<AtomicBool>, counters: &Arc<Counters>| {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::new(Limits::default()),
-            listings: Listings::new(1),
-            cache: Arc::clone(&cache),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            log: Some(Box::new(Faulty(Arc::clone(fault)))),
-            counters: Arc::clone(counters),
-        })
+        make(Some(Box::new(Faulty(Arc::clone(fault)))), Arc::clone(counters))
     };
     let (mut starts, mut seen) = (Vec::new(), Vec::new());
     for cpu in cpus {

@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use file_cache::{Budget, Cache, PolicyKind};
-use session::{AccessLog, Counters, Limits, Listings, Record, Worker, WorkerParts};
+use session::{AccessLog, Counters, Limits, Record, Worker};
 use site::Site;
-use site::host::HostSettings;
 
 use crate::jobs::Runner;
 use crate::staged::SPEC;
-use crate::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart};
+use crate::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, idle};
 
 /// Threads of the five stages, each with one.
 const READ_POLL: usize = 1;
@@ -67,7 +65,7 @@ impl Bench {
         std::fs::write(directory.join("small"), "small").unwrap();
         File::create(directory.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
 
-        let site = Arc::new(Site::new(vec![HostSettings::new(directory.clone())]).unwrap());
+        let site = idle::site_of(&directory);
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let (faults, counters) = (Arc::default(), Arc::default());
         let make = worker_maker(site, Arc::clone(&counters));
@@ -154,21 +152,11 @@ fn worker_maker(
     site: Arc<Site>,
     counters: Arc<Mutex<Vec<Arc<Counters>>>>,
 ) -> impl Fn(Arc<AtomicUsize>) -> Worker + Send + Sync {
-    let budget = Budget { bytes: 1 << 20, descriptors: 8, entries: 8 };
-    let cache = Arc::new(Cache::new(PolicyKind::Lru, budget, 1));
+    let make = idle::maker(site, Limits::default());
     move |faults| {
         let own = Arc::new(Counters::default());
         counters.lock().unwrap().push(Arc::clone(&own));
-        Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::new(Limits::default()),
-            listings: Listings::new(1),
-            cache: Arc::clone(&cache),
-            first_level_slots_max: 4,
-            revalidate_us: u64::MAX,
-            log: Some(Box::new(Faulty(faults))),
-            counters: own,
-        })
+        make(Some(Box::new(Faulty(faults))), own)
     }
 }
 
