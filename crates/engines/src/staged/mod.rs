@@ -20,6 +20,7 @@ mod controllers;
 mod governor;
 mod hand;
 mod pipeline;
+mod quay;
 mod queue;
 mod read_poll;
 mod reserve;

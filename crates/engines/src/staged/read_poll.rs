@@ -6,36 +6,24 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use os::epoll::EventBuffer;
-use session::{Op, Tick, Worker};
+use session::{Op, Tick};
 
-use super::berths::{Berths, For, Moored, Told};
+use super::berths::{For, Moored, Told};
 use super::client::{BoxedClient, Place};
 use super::governor::Governor;
-use super::pipeline::{Outgoing, Pipeline};
+use super::pipeline::Pipeline;
+use super::quay::{Quay, TOLD};
 use crate::WorkerStart;
-use crate::parts::clock::read_clock;
-use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::loops::{Loop, Seat};
 
 /// The stage.
 pub(super) struct ReadPoll {
-    berths: Berths,
-    events: EventBuffer,
-    worker: Worker,
-    shared: Arc<Shared>,
-    pipeline: Arc<Pipeline>,
-    arrivals: Vec<BoxedClient>,
-    outgoing: Outgoing,
+    quay: Quay,
     /// The controllers, if any are switched on.
     governor: Option<Governor>,
-    /// Failures of stages whose lost connections were counted off.
-    failures: u64,
     is_draining: bool,
     is_aborting: bool,
 }
-
-/// Which wake-up call is which, in the order in which the berths were given them.
-const TOLD: usize = 0;
 
 impl ReadPoll {
     /// The stage, to be run in its thread.
@@ -44,17 +32,9 @@ impl ReadPoll {
         seat: &Seat,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Loop> {
-        let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(Place::ReadPoll)];
         let stage = Self {
-            berths: Berths::new(For::Reading, &wakes, Tick(os::clock::now()))?,
-            events: EventBuffer::with_capacity(seat.knobs.get_usize(super::EVENTS_PER_WAIT.name)),
-            worker: start.worker,
-            shared: Arc::clone(&seat.shared),
-            pipeline: Arc::clone(pipeline),
-            arrivals: Vec::new(),
-            outgoing: Outgoing::default(),
+            quay: Quay::new(Place::ReadPoll, For::Reading, start, seat, pipeline)?,
             governor: Governor::new(seat, pipeline, Tick(os::clock::now())),
-            failures: pipeline.failures(),
             is_draining: false,
             is_aborting: false,
         };
@@ -62,36 +42,31 @@ impl ReadPoll {
     }
 
     fn run(mut self) -> io::Result<()> {
-        let pipeline = Arc::clone(&self.pipeline);
-        pipeline.stay_on_cpus()?;
-        read_clock(&mut self.worker);
+        self.quay.begin()?;
         while !self.is_over() {
-            let sleeps = pipeline.inbox(Place::ReadPoll).may_sleep();
-            let timeout_ms = if sleeps { self.timeout_ms() } else { Some(0) };
-            self.berths.wait(&mut self.events, timeout_ms)?;
-            read_clock(&mut self.worker);
+            self.quay.wait(self.governor.as_ref().and_then(Governor::next_look))?;
             self.hear_events();
             self.receive();
             self.expire();
             self.obey();
             self.make_room();
             if let Some(governor) = &mut self.governor {
-                governor.look(self.worker.now());
+                governor.look(self.quay.worker.now());
             }
-            self.outgoing.flush(&pipeline);
+            self.quay.flush();
         }
-        pipeline.close();
+        self.quay.pipeline.close();
         Ok(())
     }
 
     fn hear_events(&mut self) {
-        for index in 0..self.events.len() {
-            let Some(event) = self.events.get(index) else { return };
-            match self.berths.tell(event) {
+        for index in 0..self.quay.events.len() {
+            let Some(event) = self.quay.events.get(index) else { return };
+            match self.quay.berths.tell(event) {
                 Told::Ready(client) => self.send_on(client, Place::Read),
                 Told::Wake(TOLD) => {
-                    self.worker.keep_house();
-                    self.pipeline.keep_house();
+                    self.quay.worker.keep_house();
+                    self.quay.pipeline.keep_house();
                 }
                 Told::Wake(_) | Told::Nothing => {}
             }
@@ -100,20 +75,19 @@ impl ReadPoll {
 
     /// Takes in who was accepted, and who comes back.
     fn receive(&mut self) {
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.pipeline.inbox(Place::ReadPoll).take(&mut arrivals);
+        let mut arrivals = self.quay.take_arrivals();
         for client in arrivals.drain(..) {
             self.receive_one(client);
         }
-        self.arrivals = arrivals;
+        self.quay.give_back(arrivals);
     }
 
     #[inline]
     fn receive_one(&mut self, mut client: BoxedClient) {
         let is_new = client.berths[For::Reading as usize].is_none();
         // Those that are not new have a berth, unless that was lost with a stage that failed.
-        if self.berths.admit(&mut client) {
-            self.worker.counters.connections_open.add(1);
+        if self.quay.berths.admit(&mut client) {
+            self.quay.worker.counters.connections_open.add(1);
         }
         if self.is_draining {
             client.drain();
@@ -125,7 +99,7 @@ impl ReadPoll {
         if let Some(governor) = &mut self.governor
             && std::mem::take(&mut client.is_answered)
         {
-            governor.note(self.worker.now().since(client.since));
+            governor.note(self.quay.worker.now().since(client.since));
         }
         self.settle(client);
     }
@@ -138,7 +112,7 @@ impl ReadPoll {
         }
         match client.connection.next() {
             // Whatever else is known of its socket: who sent it here found nothing there.
-            Op::Recv => match self.berths.moor(client) {
+            Op::Recv => match self.quay.berths.moor(client) {
                 Moored::Waiting => {}
                 Moored::Ready(client) => self.send_on(client, Place::Read),
                 Moored::Refused(client) => self.close(client),
@@ -151,8 +125,8 @@ impl ReadPoll {
 
     #[inline]
     fn send_on(&mut self, mut client: BoxedClient, place: Place) {
-        client.since = self.worker.now();
-        self.outgoing.add(client, place);
+        client.since = self.quay.worker.now();
+        self.quay.outgoing.add(client, place);
     }
 
     fn close(&mut self, mut client: BoxedClient) {
@@ -160,84 +134,74 @@ impl ReadPoll {
             // If it fails the close is an orderly one.
             let _ = os::socket::set_linger_zero(client.socket.as_fd());
         }
-        client.connection.close(&mut self.worker);
-        self.berths.release(&mut client);
-        self.worker.counters.connections_open.subtract(1);
+        client.connection.close(&mut self.quay.worker);
+        self.quay.berths.release(&mut client);
+        self.quay.worker.counters.connections_open.subtract(1);
         client.counted = None;
         if client.berths[For::Writing as usize].is_some() {
             client.is_over = true;
-            self.outgoing.add(client, Place::WritePoll); // it has a berth there to give up
+            self.quay.outgoing.add(client, Place::WritePoll); // it has a berth there to give up
         }
     }
 
     fn expire(&mut self) {
-        for mut client in self.berths.take_expired(self.worker.now()) {
-            client.connection.expire(&mut self.worker);
+        for mut client in self.quay.berths.take_expired(self.quay.worker.now()) {
+            client.connection.expire(&mut self.quay.worker);
             self.settle(client);
         }
     }
 
     /// Does what the engine was told to do.
     fn obey(&mut self) {
-        if !self.is_draining && self.shared.drain.load(Ordering::Acquire) {
+        if !self.is_draining && self.quay.shared.drain.load(Ordering::Acquire) {
             self.is_draining = true;
-            for mut client in self.berths.take_all() {
+            for mut client in self.quay.berths.take_all() {
                 client.drain();
                 self.settle(client);
             }
         }
-        let failures = self.pipeline.failures();
-        if std::mem::replace(&mut self.failures, failures) != failures {
+        if self.quay.has_new_failures() {
             self.count_lost();
         }
-        let is_to_abort = self.shared.abort.load(Ordering::Acquire) || self.pipeline.is_broken();
+        let is_to_abort =
+            self.quay.shared.abort.load(Ordering::Acquire) || self.quay.pipeline.is_broken();
         if !self.is_aborting && is_to_abort {
             self.is_aborting = true;
             // Who waits for a client in a system call goes on.
-            self.berths.shut_down_all();
-            self.berths.take_all().into_iter().for_each(|client| self.close(client));
+            self.quay.berths.shut_down_all();
+            self.quay.berths.take_all().into_iter().for_each(|client| self.close(client));
         }
     }
 
     /// Counts connections off that were lost with a stage that failed.
     fn count_lost(&mut self) {
-        let lost = self.berths.clear_lost();
-        self.worker.counters.connections_open.subtract(lost as u64);
+        let lost = self.quay.berths.clear_lost();
+        self.quay.worker.counters.connections_open.subtract(lost as u64);
         if lost > 0 {
-            self.shared.tell(format!("{lost} connections ended with a stage that failed"));
+            self.quay.shared.tell(format!("{lost} connections ended with a stage that failed"));
         }
     }
 
     /// Closes the connection that has rested longest, if somebody asked for room.
     fn make_room(&mut self) {
-        let pipeline = Arc::clone(&self.pipeline);
+        let pipeline = Arc::clone(&self.quay.pipeline);
         pipeline.room.serve(|| {
-            let Some(client) = self.berths.take_least_recent() else { return false };
-            self.worker.counters.connections_evicted.add(1);
+            let Some(client) = self.quay.berths.take_least_recent() else { return false };
+            self.quay.worker.counters.connections_evicted.add(1);
             self.close(client);
-            self.shared.open.load(Ordering::Relaxed) < self.shared.connections_max
+            self.quay.shared.open.load(Ordering::Relaxed) < self.quay.shared.connections_max
         });
     }
 
     fn is_over(&self) -> bool {
         let is_ending = self.is_draining || self.is_aborting;
-        if !is_ending || !self.pipeline.has_accepted_all() {
+        if !is_ending || !self.quay.pipeline.has_accepted_all() {
             return false;
         }
-        let is_empty =
-            self.berths.len() == 0 && self.pipeline.inbox(Place::ReadPoll).figures().len == 0;
+        let is_empty = self.quay.berths.len() == 0
+            && self.quay.pipeline.inbox(Place::ReadPoll).figures().len == 0;
         // What waits for a stage that has failed is not waited for.
-        is_empty || (self.is_aborting && self.pipeline.is_broken())
-    }
-
-    /// How long to wait for events.
-    fn timeout_ms(&self) -> Option<u32> {
-        let now = self.worker.now();
-        let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
-        let governor = self.governor.as_ref().and_then(Governor::next_look);
-        let looks = [self.berths.next_look(), housekeeping, governor];
-        let next = looks.into_iter().flatten().min()?;
-        Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+        is_empty || (self.is_aborting && self.quay.pipeline.is_broken())
     }
 }
 
@@ -245,10 +209,10 @@ impl Drop for ReadPoll {
     /// There are berths left only if it fails, or ends with one that has. Whoever lies at one ends
     /// with it; who is away comes back to the next.
     fn drop(&mut self) {
-        self.worker.counters.connections_open.subtract(self.berths.len() as u64);
-        let lost = self.berths.take_all().len();
+        self.quay.worker.counters.connections_open.subtract(self.quay.berths.len() as u64);
+        let lost = self.quay.berths.take_all().len();
         if lost > 0 {
-            self.shared.tell(format!("{lost} connections ended with the read-poll stage"));
+            self.quay.shared.tell(format!("{lost} connections ended with the read-poll stage"));
         }
     }
 }

@@ -1,0 +1,107 @@
+//! What the two stages that poll have in common: berths, and the ways on which connections come and
+//! go. What becomes of a connection is up to the stage.
+
+use std::io;
+use std::sync::Arc;
+
+use os::epoll::EventBuffer;
+use session::{Tick, Worker};
+
+use super::berths::{Berths, For};
+use super::client::{BoxedClient, Place};
+use super::pipeline::{Outgoing, Pipeline};
+use crate::WorkerStart;
+use crate::parts::clock::read_clock;
+use crate::parts::loops::{Seat, Shared};
+
+/// A stage's half that is the same in both.
+pub(super) struct Quay {
+    pub(super) berths: Berths,
+    /// Of the last wait.
+    pub(super) events: EventBuffer,
+    pub(super) worker: Worker,
+    pub(super) shared: Arc<Shared>,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) outgoing: Outgoing,
+    place: Place,
+    arrivals: Vec<BoxedClient>,
+    /// Failures of stages that this one has seen to.
+    failures: u64,
+}
+
+/// Which wake-up call is that of [`Loops`](crate::parts::loops::Loops); the others are the
+/// pipeline's.
+pub(super) const TOLD: usize = 0;
+
+impl Quay {
+    /// The quay of the stage at `place`.
+    pub(super) fn new(
+        place: Place,
+        purpose: For,
+        start: WorkerStart,
+        seat: &Seat,
+        pipeline: &Arc<Pipeline>,
+    ) -> io::Result<Self> {
+        let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(place)];
+        Ok(Self {
+            berths: Berths::new(purpose, &wakes, Tick(os::clock::now()))?,
+            events: EventBuffer::with_capacity(seat.knobs.get_usize(super::EVENTS_PER_WAIT.name)),
+            worker: start.worker,
+            shared: Arc::clone(&seat.shared),
+            pipeline: Arc::clone(pipeline),
+            outgoing: Outgoing::default(),
+            place,
+            arrivals: Vec::new(),
+            failures: pipeline.failures(),
+        })
+    }
+
+    /// What a stage's thread does first.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        self.pipeline.stay_on_cpus()?;
+        read_clock(&mut self.worker);
+        Ok(())
+    }
+
+    /// Waits for events until somebody arrives, a deadline has come, or the stage has something to
+    /// look at.
+    pub(super) fn wait(&mut self, next_look: Option<Tick>) -> io::Result<()> {
+        let sleeps = self.pipeline.inbox(self.place).may_sleep();
+        let timeout_ms = if sleeps { self.timeout_ms(next_look) } else { Some(0) };
+        self.berths.wait(&mut self.events, timeout_ms)?;
+        read_clock(&mut self.worker);
+        Ok(())
+    }
+
+    /// How long to wait for events.
+    fn timeout_ms(&self, next_look: Option<Tick>) -> Option<u32> {
+        let now = self.worker.now();
+        let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
+        let looks = [self.berths.next_look(), housekeeping, next_look];
+        let next = looks.into_iter().flatten().min()?;
+        Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+
+    /// Those who have arrived, in a list that [`Quay::give_back`] wants back when it is empty.
+    pub(super) fn take_arrivals(&mut self) -> Vec<BoxedClient> {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.pipeline.inbox(self.place).take(&mut arrivals);
+        arrivals
+    }
+
+    /// Keeps the room of a list for those who arrive next.
+    pub(super) fn give_back(&mut self, list: Vec<BoxedClient>) {
+        self.arrivals = list;
+    }
+
+    /// Whether a stage has failed since the last call: then connections may be lost.
+    pub(super) fn has_new_failures(&mut self) -> bool {
+        let failures = self.pipeline.failures();
+        std::mem::replace(&mut self.failures, failures) != failures
+    }
+
+    /// Sends those on who are to leave.
+    pub(super) fn flush(&mut self) {
+        self.outgoing.flush(&self.pipeline);
+    }
+}
