@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use server::config::Arguments;
 
+use crate::compare_command::{COMPARE_HELP, CompareArguments};
 use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
 use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
 use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
+use crate::study_command::{STUDY_HELP, StudyArguments};
 
 /// A web server for static files.
 ///
@@ -46,6 +48,12 @@ pub(crate) enum Command {
     /// Drive a web server and say how it bore it
     #[command(after_help = LOAD_EXAMPLES, arg_required_else_help = true)]
     Load(Box<LoadArguments>),
+    /// Say which of two servers is better for a workload, your own traffic for instance
+    #[command(after_help = COMPARE_HELP, arg_required_else_help = true)]
+    Compare(Box<CompareArguments>),
+    /// Run an experiment: servers, workloads and domains, measured in an order that is drawn
+    #[command(after_help = STUDY_HELP, arg_required_else_help = true)]
+    Study(Box<StudyArguments>),
     /// Make a page of what a study, a tuning or a comparison has measured
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),

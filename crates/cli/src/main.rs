@@ -2,16 +2,19 @@
 //! `server` crate.
 
 mod arguments;
+mod compare_command;
 mod doctor_command;
 mod engines_table;
 mod fileset_arguments;
 mod fileset_command;
+mod lab_options;
 mod load_arguments;
 mod load_command;
 mod log_arguments;
 mod log_command;
 mod peers_command;
 mod report_command;
+mod study_command;
 mod whole_file;
 
 use std::io::{self, Write};
@@ -50,6 +53,8 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Log(command) => log_command::execute(command),
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
         Command::Load(arguments) => load_command::load(*arguments),
+        Command::Compare(arguments) => compare_command::compare(&arguments),
+        Command::Study(arguments) => study_command::study(&arguments),
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Peers(arguments) => peers_command::execute(&arguments),

@@ -31,7 +31,7 @@ pub mod report;
 mod ropewalk;
 pub mod search;
 mod server;
-//mod server_spec;
+mod server_spec;
 pub mod study;
 mod template;
 pub mod trial;
@@ -47,5 +47,11 @@ pub use knob::Knob;
 pub use peer::{Build, ConfigurationFile, Detect, Peer, Ready, Setting, Start, Stop};
 pub use ropewalk::ropewalk_peers;
 pub use server::{Launch, RunningServer};
-//pub use server_spec::{ServerSpec, with_knobs};
+pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;
+
+/// Microseconds since 1970.
+pub fn unix_us() -> u64 {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    seconds.unsigned_abs() * 1_000_000 + u64::from(nanoseconds / 1000)
+}

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Placeholders that every launch fills in; a peer's knobs come on top.
-pub(crate) const PLACES: [&str; 10] = [
+pub(crate) const PLACES: [&str; 11] = [
+    "listen",
     "port",
     "root",
     "work_dir",

@@ -1,14 +1,16 @@
 //! A peer that runs: started in its own control group on its own port, stopped when dropped.
 
+use crate::domain::Place;
 use crate::group::Group;
 use crate::guard::Guard;
-use crate::http::{self, Connection};
+use crate::http::{self, Connection, Response};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
 use crate::peer::{PLACES, Peer, Setting};
 use crate::process;
 use crate::template::Values;
 use std::fs::{self, File};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,12 +37,16 @@ pub struct Launch {
     pub ready_path: String,
     /// What else stands for placeholders; see `PLACES`.
     pub workload: Values,
+    /// In which network and below which control groups it runs.
+    pub place: Place,
 }
 
 /// A server that answers.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
+    /// The network namespace from which it can be asked; ours if none.
+    ask_from: Option<PathBuf>,
     stop: crate::peer::Stop,
     group: Group,
     child: Child,
@@ -65,17 +71,19 @@ impl RunningServer {
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
         let values = values(peer, setting, launch, port, &work_dir)?;
         prepare(peer, &values, &work_dir)?;
-        let mut group = Group::create();
+        let place = &launch.place;
+        let mut group = Group::create_in(&place.enclosing);
         if let Some(bytes) = launch.memory_bytes_max {
             group.limit_memory(bytes)?;
         }
         let started_us = os::clock::now();
-        let child = spawn(peer, &values, &work_dir, &launch.cpus, &group)?;
+        let child = spawn(peer, &values, &work_dir, launch, &group)?;
         group.set_root(child.id());
         let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((place.address, port));
         let mut server = Self {
             address,
+            ask_from: place.ask_from.clone(),
             stop: peer.stop.clone(),
             group,
             child,
@@ -115,8 +123,7 @@ impl RunningServer {
 
     fn wait_until_ready(&mut self, within_ms: u64, start: u64, path: &str) -> Result<(), String> {
         loop {
-            let answer = http::connect(self.address)
-                .and_then(|mut stream| http::get(&mut stream, path, Connection::Close));
+            let answer = self.ask(path);
             let elapsed_us = os::clock::now() - start;
             match answer {
                 Ok(response) if response.status == 200 => {
@@ -132,6 +139,17 @@ impl RunningServer {
                 }
                 Err(_) => thread::sleep(Duration::from_micros(100)),
             }
+        }
+    }
+
+    fn ask(&self, path: &str) -> io::Result<Response> {
+        let ask = || {
+            http::connect(self.address)
+                .and_then(|mut stream| http::get(&mut stream, path, Connection::Close))
+        };
+        match &self.ask_from {
+            Some(network) => os::namespaces::in_network(network, ask)?,
+            None => ask(),
         }
     }
 
@@ -183,6 +201,7 @@ fn values(
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
     values.extend(launch.surroundings.values(peer));
     values.extend(launch.workload.clone());
+    values.insert("listen".into(), launch.place.listen.to_string());
     values.insert("port".into(), port.to_string());
     values.insert("root".into(), launch.root.display().to_string());
     values.insert("work_dir".into(), work_dir.display().to_string());
@@ -212,7 +231,7 @@ fn spawn(
     peer: &Peer,
     values: &Values,
     work_dir: &Path,
-    cpus: &[usize],
+    launch: &Launch,
     group: &Group,
 ) -> Result<Child, String> {
     // Servers that keep files open need more descriptors than files; all get as many as may be.
@@ -221,7 +240,8 @@ fn spawn(
         ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
         shift
         exec "$@""#;
-    let command = process::pinned(cpus, &install::fill_all(&peer.start.command, values)?);
+    let command = process::pinned(&launch.cpus, &install::fill_all(&peer.start.command, values)?);
+    let command = launch.place.prefix.iter().chain(&command);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
@@ -237,7 +257,7 @@ fn spawn(
 }
 
 /// Kills the first process and the group's, and removes the group.
-fn guard(group: &Group, pid: u32) -> std::io::Result<Guard> {
+fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
     // The kernel lets go of the last process a moment after it is gone.
     const KILL: &str = r#"
         kill -s KILL "$1"

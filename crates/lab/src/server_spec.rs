@@ -45,13 +45,10 @@ impl ServerSpec {
         };
         let base = match setting {
             None => &peer.settings[0],
-            Some(name) => {
-                peer.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
-                    let names: Vec<&str> =
-                        peer.settings.iter().map(|one| one.name.as_str()).collect();
-                    format!("{} has no setting {name}; it has {}", peer.name, names.join(", "))
-                })?
-            }
+            Some(name) => peer.settings.iter().find(|one| one.name == *name).ok_or_else(|| {
+                let names: Vec<&str> = peer.settings.iter().map(|one| one.name.as_str()).collect();
+                format!("{} has no setting {name}; it has {}", peer.name, names.join(", "))
+            })?,
         };
         with_knobs(peer, base, knobs)
     }
@@ -146,7 +143,8 @@ mod tests {
 
     #[test]
     fn what_was_typed_is_shown_again() {
-        for text in ["nginx", "nginx/buffers", "ropewalk:fibers,a=1,b=x y", "http://127.0.0.1:8080"] {
+        for text in ["nginx", "nginx/buffers", "ropewalk:fibers,a=1,b=x y", "http://127.0.0.1:8080"]
+        {
             assert_eq!(parse(text).to_string(), text);
         }
         let here = SocketAddr::from(([127, 0, 0, 1], 80));

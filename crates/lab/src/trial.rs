@@ -62,6 +62,9 @@ pub struct Bench {
     pub tools: Tools,
     /// The processors on which the load is generated.
     pub client_cpus: Vec<usize>,
+    /// How late the generator may be before a run is void, as one types it; none: what
+    /// `ropewalk load` says.
+    pub lag_bound: Option<String>,
 }
 
 /// What a trial asks.
@@ -236,6 +239,9 @@ impl Bench {
         let mut command = self.tools.command(&["load", &url, "-q", "--json", &place]);
         command.extend(words.iter().map(|&word| word.to_owned()));
         command.extend(more.iter().cloned());
+        if let Some(bound) = &self.lag_bound {
+            command.extend(["--lag-bound".to_owned(), bound.clone()]);
+        }
         let finished = Client::start(self.client_cpus[0], &command)?.finish(window + PATIENCE)?;
         // Errors and void runs have a status of their own, and an outcome all the same.
         let text = fs::read_to_string(&path).map_err(|_| finished.complaint());
@@ -251,7 +257,11 @@ fn words(trial: &Trial<'_>) -> Vec<String> {
     let mut words = vec!["--log".to_owned(), trial.workload.log.display().to_string()];
     let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
     match trial.offered {
-        Offered::RequestsPerS(rate) => add("--request-rate", format!("{rate}")),
+        // Users come independently of each other.
+        Offered::RequestsPerS(rate) => {
+            add("--request-rate", format!("{rate}"));
+            add("--arrivals", "poisson".into());
+        }
         Offered::Connections(connections) => add("--connections", connections.to_string()),
     }
     add("--duration", format!("{}us", (trial.window_s * 1e6).round()));
@@ -333,8 +343,8 @@ mod tests {
             latency_target_us: Some(50_000),
             verify_bytes: true,
         };
-        let typed = "--log /l --request-rate 1500.5 --duration 250000us --seed 7 \
-                     --latency-target 50000us --verify bytes";
+        let typed = "--log /l --request-rate 1500.5 --arrivals poisson --duration 250000us \
+                     --seed 7 --latency-target 50000us --verify bytes";
         assert_eq!(words(&trial).join(" "), typed);
         let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
         assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));

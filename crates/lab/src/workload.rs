@@ -9,7 +9,7 @@ use crate::process;
 use crate::record::Described;
 use crate::template::Values;
 use ::workload::describe::{Description, describe};
-use ::workload::request_log::{RequestLog, Template, wsesslog};
+use ::workload::request_log::{Request, RequestLog, Template, wsesslog};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -60,35 +60,35 @@ pub const PRESETS: &[Preset] = &[
         about: "SPECweb99 files by Zipf's law, 200 MB, a connection for each session",
         files: "--directories 40",
         log: "--preset spec99 --directories 40 --sessions 40000",
-        load: "--connection session --arrivals poisson",
+        load: "--connection session",
     },
     Preset {
         name: "zipf-sessions",
         about: "Radhakrishnan's sessions with pauses, 942 directories, 4.6 GB (2019, chapter 3)",
         files: "--preset radhakrishnan",
         log: "--preset radhakrishnan --sessions 100000",
-        load: "--connection session --arrivals poisson",
+        load: "--connection session",
     },
     Preset {
         name: "50KB",
         about: "one file of 50 KB (Radhakrishnan 2019, chapter 3)",
         files: "--single 50000",
         log: "--single 50000 --lengths 1 --requests 1000",
-        load: "--connection keep --arrivals poisson",
+        load: "--connection keep",
     },
     Preset {
         name: "1KB",
         about: "one file of 1 KB: what a request costs and no more",
         files: "--single 1000",
         log: "--single 1000 --lengths 1 --requests 1000",
-        load: "--connection keep --arrivals poisson",
+        load: "--connection keep",
     },
     Preset {
         name: "tcp-intensive",
         about: "one file of 1 KB over a connection for each request (Hashemian 2013)",
         files: "--single 1000",
         log: "--single 1000 --lengths 1 --requests 1000",
-        load: "--connection request --arrivals poisson",
+        load: "--connection request",
     },
 ];
 
@@ -142,7 +142,7 @@ impl WorkloadSpec {
             about: format!("{} on {}", log_file.display(), root.display()),
             root: Some(root),
             log_file: Some(log_file),
-            load: "--connection session --arrivals poisson".into(),
+            load: "--connection session".into(),
             ..Self::default()
         }
     }
@@ -166,6 +166,19 @@ impl WorkloadSpec {
             (Some(_), Some(_)) => explain("say `log` or `log_file`, not both"),
             _ => Ok(()),
         }
+    }
+}
+
+impl Workload {
+    /// The path of every request of the log, in its order.
+    ///
+    /// # Errors
+    /// When the log cannot be read any more.
+    pub fn requested_paths(&self) -> Result<Vec<String>, String> {
+        let log = read_log(&self.log)?;
+        let sessions = (0..log.sessions()).flat_map(|index| log.session(index));
+        let uri = |request: &Request| log.templates()[request.template()].uri.clone();
+        Ok(sessions.map(|request| String::from_utf8_lossy(&uri(request)).into_owned()).collect())
     }
 }
 
@@ -193,8 +206,7 @@ impl Tools {
         let explain = |why: String| format!("workload {}: {why}", spec.name);
         let root = self.files(spec).map_err(explain)?;
         let path = self.log(spec).map_err(explain)?;
-        let bytes = fs::read(&path).map_err(|why| explain(format!("{}: {why}", path.display())))?;
-        let log = wsesslog::read(&bytes, 0).map_err(|why| explain(format!("{why}")))?;
+        let log = read_log(&path).map_err(explain)?;
         let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
@@ -307,6 +319,11 @@ fn is_wsesslog(path: &Path) -> Result<bool, String> {
     let first = lines.find(|line| !line.is_empty() && line[0] != b'#');
     let first = first.ok_or_else(|| format!("{}: nothing is asked for in it", path.display()))?;
     Ok(first[0] == b'/')
+}
+
+fn read_log(path: &Path) -> Result<RequestLog, String> {
+    let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    wsesslog::read(&bytes, 0).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// A log of one session that asks for everything once, so that whatever a server keeps is there.

@@ -294,20 +294,7 @@ impl Options {
     }
 
     fn cpus(&self) -> Result<Vec<usize>, String> {
-        let Some(typed) = &self.cpus else { return Ok(Vec::new()) };
-        let allowed = os::affinity::allowed_cpus();
-        let mut cpus = Vec::new();
-        for part in typed.split(',') {
-            let wrong = || format!("--cpus {typed}: give numbers and ranges such as 1,4-7");
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let first: usize = first.trim().parse().map_err(|_| wrong())?;
-            let last: usize = last.trim().parse().map_err(|_| wrong())?;
-            if let Some(cpu) = (first..=last.min(first + 4096)).find(|cpu| !allowed.contains(cpu)) {
-                return Err(format!("--cpus {typed}: CPU {cpu} is not there or not allowed"));
-            }
-            cpus.extend(first..=last);
-        }
-        if cpus.is_empty() { Err(format!("--cpus {typed}: it names none")) } else { Ok(cpus) }
+        self.cpus.as_ref().map_or_else(|| Ok(Vec::new()), |typed| parse_cpus("--cpus", typed))
     }
 
     fn share(&self) -> Result<(u32, u32), String> {
@@ -380,4 +367,24 @@ fn duration(option: &str, typed: Option<&str>, default_us: u64) -> Result<u64, S
 fn optional(option: &str, typed: Option<&str>) -> Result<Option<u64>, String> {
     let Some(typed) = typed else { return Ok(None) };
     parse_duration(typed).map(Some).map_err(|why| format!("{option} {typed}: {why}"))
+}
+
+/// The CPUs that were typed behind `option`: numbers and ranges such as `1,4-7`.
+///
+/// # Errors
+/// What is wrong, with the option's name; CPUs that are not there, or that are not allowed.
+pub fn parse_cpus(option: &str, typed: &str) -> Result<Vec<usize>, String> {
+    let allowed = os::affinity::allowed_cpus();
+    let mut cpus = Vec::new();
+    for part in typed.split(',') {
+        let wrong = || format!("{option} {typed}: give numbers and ranges such as 1,4-7");
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| wrong())?;
+        let last: usize = last.trim().parse().map_err(|_| wrong())?;
+        if let Some(cpu) = (first..=last.min(first + 4096)).find(|cpu| !allowed.contains(cpu)) {
+            return Err(format!("{option} {typed}: CPU {cpu} is not there or not allowed"));
+        }
+        cpus.extend(first..=last);
+    }
+    if cpus.is_empty() { Err(format!("{option} {typed}: it names none")) } else { Ok(cpus) }
 }

@@ -22,10 +22,16 @@ pub fn kernel_release() -> String {
     release.to_string_lossy().into_owned()
 }
 
+/// The effective user's number.
+#[must_use]
+pub fn user_id() -> u32 {
+    // SAFETY: geteuid takes no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the process runs as the superuser (effective user 0).
 pub fn is_root() -> bool {
-    // SAFETY: geteuid takes no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    user_id() == 0
 }
 
 /// Lets the calling thread's timers fire when they are due instead of up to 50 microseconds later

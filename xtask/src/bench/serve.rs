@@ -75,6 +75,7 @@ impl Bench<'_> {
             memory_bytes_max: None,
             ready_path: ready_path.to_owned(),
             workload,
+            place: lab::domain::Place::default(),
         }
     }
 }

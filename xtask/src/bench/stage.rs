@@ -142,6 +142,7 @@ impl<'a, R: Named> Stage<'a, R> {
             memory_bytes_max,
             ready_path: FILE.into(),
             workload: Values::new(),
+            place: lab::domain::Place::default(),
         };
         RunningServer::start(installed, setting, &launch)
     }

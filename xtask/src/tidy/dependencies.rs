@@ -35,11 +35,7 @@ const TABLE: &[Allowed] = &[
     },
     allowed("crates/fileset", &["os", "workload"]),
     allowed("crates/load", &["http1", "os", "statistics", "workload"]),
-    // Its tests look at the processes of the command.
-    Allowed {
-        development: &["os"],
-        ..allowed("crates/cli", &["engines", "fileset", "lab", "load", "server", "workload"])
-    },
+    allowed("crates/cli", &["engines", "fileset", "lab", "load", "os", "server", "workload"]),
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed("crates/lab", &["load", "os", "statistics", "workload"]),
     allowed("crates/testkit", &[]),

@@ -97,6 +97,7 @@ fn launch(root: &Path, scratch: &Path) -> Launch {
         memory_bytes_max: None,
         ready_path: "/probe.txt".into(),
         workload: Values::new(),
+        place: lab::domain::Place::default(),
     }
 }
 

@@ -3,8 +3,10 @@
 
 mod clients;
 mod differential;
+mod experiments;
 mod fileset;
 mod httperf_logs;
+mod lab;
 mod limits;
 mod load;
 mod log;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
+use lab::domain::Place;
 use lab::http::{self, Connection};
 use lab::{Found, Installed, Launch, Peer, RunningServer, Surroundings, Values};
 use serde_json::Value;
@@ -191,6 +192,7 @@ impl Stage {
                 ("head_file".to_owned(), path("head")),
                 ("connection".to_owned(), "keep-alive".to_owned()),
             ]),
+            place: Place::default(),
         }
     }
 

@@ -89,6 +89,13 @@ pub struct Comparison {
     pub caveats: Vec<String>,
 }
 
+impl Comparison {
+    /// Whether nothing was measured at all.
+    pub fn is_void(&self) -> bool {
+        self.figures.iter().all(|(_, verdict)| *verdict == Verdict::Nothing)
+    }
+}
+
 impl Side {
     /// What a table calls it.
     pub fn label(&self) -> String {
@@ -133,7 +140,7 @@ impl Plan {
             confidence: self.confidence,
             estimated_s: self.estimated_s(),
             seed: self.seed,
-            started_unix_us: unix_us(),
+            started_unix_us: crate::unix_us(),
             ..Header::default()
         }
     }
@@ -278,11 +285,6 @@ impl Contest<'_> {
             ..Point::default()
         }
     }
-}
-
-fn unix_us() -> u64 {
-    let (seconds, nanoseconds) = os::clock::unix_time();
-    seconds.unsigned_abs() * 1_000_000 + u64::from(nanoseconds / 1000)
 }
 
 /// A rate that both bear with ease: half of what the slower one does.

@@ -177,6 +177,16 @@ impl Domain {
         self.kernel.check()
     }
 
+    /// What it is, in a few words: what is written in its table, but for the name.
+    pub fn about(&self) -> String {
+        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else {
+            return String::new();
+        };
+        let mut words = Vec::new();
+        tell("", &serde_json::Value::Object(fields), &mut words);
+        words.join(", ")
+    }
+
     /// Makes it so on this machine, for these files.
     ///
     /// # Errors
@@ -299,6 +309,21 @@ impl Entered {
     /// When the files cannot be read.
     pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
         self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    }
+}
+
+/// Lists what is set below `value`, each with its path.
+fn tell(path: &str, value: &serde_json::Value, words: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Null | serde_json::Value::Bool(false) => {}
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "name") {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                tell(&path, value, words);
+            }
+        }
+        serde_json::Value::String(text) => words.push(format!("{path} {text}")),
+        other => words.push(format!("{path} {other}")),
     }
 }
 

@@ -187,3 +187,11 @@ fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
         }
     }
 }
+
+#[test]
+fn a_domain_is_told_in_a_few_words() {
+    let domain = Domain::parse("name = 'x'\ncpus = 2\n[memory]\ndisk_io = 'heavy'").unwrap();
+    let about = domain.about();
+    assert!(about.contains("cpus 2") && about.contains("memory.disk_io heavy"), "{about}");
+    assert!(!about.contains("name") && !about.contains("null"), "{about}");
+}

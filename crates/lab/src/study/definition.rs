@@ -145,9 +145,9 @@ impl Definition {
             merge(&mut table, changes);
         }
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
-        let written: Written = table.try_into().map_err(|why: toml::de::Error| {
-            why.message().lines().collect::<Vec<_>>().join(", ")
-        })?;
+        let written: Written = table
+            .try_into()
+            .map_err(|why: toml::de::Error| why.message().lines().collect::<Vec<_>>().join(", "))?;
         let mut definition = Self::of(written)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;

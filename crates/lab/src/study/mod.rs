@@ -1,6 +1,18 @@
 //! Studies: many servers, workloads, domains and rates, in an order that is drawn, kept in a folder
 //! that can be gone on with.
+//!
+//! `definition` reads an experiment's file, `schedule` says what to measure next, `stage` makes one
+//! run, `run` goes from the first to the last, `ceiling` measures the path itself. What the runs
+//! mean is `report`'s business.
 
+mod ceiling;
+mod definition;
+mod run;
 mod schedule;
+mod stage;
 
+pub use ceiling::ceiling;
+pub use definition::{Definition, OfferedPlan};
+pub use run::{End, Study, Watch, describe, estimate_s, minutes};
 pub use schedule::{Next, Schedule};
+pub use stage::{Cell, Entrant, Stage};

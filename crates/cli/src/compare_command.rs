@@ -1,0 +1,180 @@
+//! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::Args;
+use lab::compare::{Instance, Plan, Side, render};
+use lab::record::Folder;
+use lab::workload::Workload;
+use lab::{RunningServer, ServerSpec};
+use load::units::parse_duration;
+
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
+use crate::{Failure, print};
+
+pub(crate) const COMPARE_HELP: &str = "\
+A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk peers` lists them, ropewalk:ENGINE for
+one of ours, or http://HOST:PORT for one that runs already (then its processor time is not known).
+Both run all the time, one of them is loaded at a time, in pairs whose order is drawn: first by as
+many clients as there are, then at one rate that both bear with ease. The verdict rests on what the
+same work costs: a difference, a tie, or that these pairs cannot tell.
+
+Exit status: 0 a verdict or a tie, 1 it could not be done, 2 wrong usage, 3 every window was void.
+
+Examples:
+  ropewalk compare ropewalk nginx                            SPECweb99 files in memory
+  ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
+  ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
+  ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
+
+#[derive(Args)]
+pub(crate) struct CompareArguments {
+    #[arg(value_name = "A", help = "A server: NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT")]
+    first: String,
+    #[arg(value_name = "B", help = "Another, or the same in another setting")]
+    second: String,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+    /// Clients that ask as fast as they are served
+    #[arg(long, short = 'c', value_name = "N", default_value_t = 64)]
+    connections: u64,
+    /// The common rate, requests/s [default: half of what the slower server bears]
+    #[arg(long, value_name = "RATE")]
+    request_rate: Option<f64>,
+    /// How many pairs of each phase
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pairs: u32,
+    /// Length of a window
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    window: String,
+    /// A difference that is none
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    margin: f64,
+    /// Look at every byte in all windows, not only before the first
+    #[arg(long)]
+    verify_bytes: bool,
+    /// Seeds the order and the arrivals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the records go [default: a new folder in the scratch directory]
+    #[arg(long, short = 'o', value_name = "DIR")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    lab: LabOptions,
+}
+
+pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
+    let plan = arguments.plan()?;
+    let specs = [&arguments.first, &arguments.second]
+        .map(|typed| typed.parse::<ServerSpec>().map_err(Failure::Usage));
+    let spec = arguments.workload.spec("zipf")?;
+    let lab = arguments.lab.open()?;
+    let mut tell = teller();
+    tell(&format!("preparing {}", spec.name));
+    let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
+    let [first, second] = specs;
+    let sides = [side(&lab, &first?, &workload)?, side(&lab, &second?, &workload)?];
+    let folder = match &arguments.output {
+        Some(path) => path.clone(),
+        None => lab.bench.tools.scratch.join(format!("compare-{}", std::process::id())),
+    };
+    let folder =
+        Folder::create(&folder, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
+    print(&introduction(&plan, &workload, &lab))?;
+    let comparison =
+        plan.run(&lab.bench, &workload, &sides, &folder, &mut tell).map_err(Failure::Operation)?;
+    tell("");
+    print(&render(&comparison, &sides))?;
+    print(&format!("\nRecords: {}\n", folder.path().display()))?;
+    if comparison.is_void() { Err(Failure::Reported(3)) } else { Ok(()) }
+}
+
+impl CompareArguments {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let usage = |what: &str| Err(Failure::Usage(what.to_owned()));
+        let window_us = parse_duration(&self.window)
+            .map_err(|why| Failure::Usage(format!("--window {}: {why}", self.window)))?;
+        if !(50_000..=600_000_000).contains(&window_us) {
+            return usage("--window: from 50ms to 10m");
+        }
+        if self.pairs == 0 || self.connections == 0 {
+            return usage("--pairs and --connections are at least 1");
+        }
+        if !(0.0..100.0).contains(&self.margin) {
+            return usage("--margin: a percentage from 0, and below 100");
+        }
+        if self.request_rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return usage("--request-rate: above 0");
+        }
+        Ok(Plan {
+            connections: self.connections,
+            pairs: self.pairs,
+            window_s: window_us as f64 / 1e6,
+            rate_per_s: self.request_rate,
+            margin: self.margin / 100.0,
+            confidence: 0.95,
+            seed: self.seed,
+            verify_bytes: self.verify_bytes,
+        })
+    }
+}
+
+fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failure> {
+    if let ServerSpec::Running { address } = spec {
+        return Ok(Side {
+            server: spec.to_string(),
+            setting: String::new(),
+            version: String::new(),
+            description: String::new(),
+            instance: Instance::Running(*address),
+        });
+    }
+    let (installed, setting) = lab.find(spec)?;
+    let server = RunningServer::start(&installed, &setting, &lab.launch(workload))
+        .map_err(|why| Failure::Operation(format!("{spec}: {why}")))?;
+    Ok(Side {
+        server: installed.peer.name.clone(),
+        setting: setting.name,
+        version: installed.version,
+        description: installed.peer.description,
+        instance: Instance::Started(Box::new(server)),
+    })
+}
+
+/// What is about to happen, and how long it takes.
+fn introduction(plan: &Plan, workload: &Workload, lab: &Lab) -> String {
+    let described = &workload.described;
+    let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
+    let cpus = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    format!(
+        "{}: {}\n{:.0} requests for {:.0} files, {:.0} bytes in the mean\n\
+         servers on CPU {}, clients on {}\n\
+         {} pairs of {} s with {} clients, then as many at a common rate: about {:.0} s\n\n",
+        described.name,
+        described.about,
+        number("requests"),
+        number("files"),
+        number("mean_body_bytes"),
+        cpus(&lab.server_cpus),
+        cpus(&lab.bench.client_cpus),
+        plan.pairs,
+        plan.window_s,
+        plan.connections,
+        plan.estimated_s(),
+    )
+}
+
+/// Tells how it goes on, on one line of a terminal; elsewhere nothing is told.
+fn teller() -> impl FnMut(&str) {
+    let is_terminal = std::io::stderr().is_terminal();
+    move |line| {
+        if is_terminal {
+            // Whoever cannot be told need not be.
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                format!("\r\x1b[K{line}").as_bytes(),
+            );
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Options that all commands of the lab share: where their files are, which servers there are,
+//! which processors they get.
+
+use std::env;
+use std::path::PathBuf;
+
+use clap::Args;
+use lab::domain::Place;
+use lab::trial::Bench;
+use lab::workload::{Tools, WorkloadSpec};
+use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
+
+use crate::Failure;
+
+#[derive(Args)]
+#[command(next_help_heading = "The lab")]
+pub(crate) struct LabOptions {
+    /// Where file sets and logs are kept, to be used again [default: /var/tmp/ropewalk-UID]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Further servers: a folder of descriptions (see peers/README.md)
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
+    /// The CPUs of the server: 0,2-3 [default: the first half of those that are allowed]
+    #[arg(long, value_name = "CPUS")]
+    server_cpus: Option<String>,
+    /// The CPUs of the clients [default: the others]
+    #[arg(long, value_name = "CPUS")]
+    client_cpus: Option<String>,
+    /// A run is void if the generator itself is later at the 99th percentile [default: 10ms]
+    #[arg(long, value_name = "TIME")]
+    lag_bound: Option<String>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "What is asked for")]
+pub(crate) struct WorkloadOptions {
+    /// A workload by name: zipf, zipf-sessions, 50KB, 1KB, tcp-intensive
+    #[arg(long, value_name = "NAME", conflicts_with = "log")]
+    workload: Option<String>,
+    /// Your own traffic: a web server's access log, or sessions of `ropewalk log`
+    #[arg(long, value_name = "FILE", requires = "root")]
+    log: Option<PathBuf>,
+    /// The directory that was served when the log was written
+    #[arg(long, value_name = "DIR", requires = "log")]
+    root: Option<PathBuf>,
+}
+
+/// What a command of the lab works with.
+pub(crate) struct Lab {
+    pub(crate) bench: Bench,
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) surroundings: Surroundings,
+    peers: Vec<Peer>,
+}
+
+impl LabOptions {
+    pub(crate) fn open(&self) -> Result<Lab, Failure> {
+        let program = env::current_exe()
+            .map_err(|why| Failure::Operation(format!("this program cannot be found: {why}")))?;
+        let scratch = self.scratch.clone().unwrap_or_else(default_scratch);
+        lab::trial::check_scratch(&scratch).map_err(Failure::Operation)?;
+        let peers = lab::catalogue(&program, self.peers.as_deref()).map_err(Failure::Usage)?;
+        let (server_cpus, client_cpus) = self.cpus()?;
+        let tools = Tools { program, scratch };
+        Ok(Lab {
+            bench: Bench { tools, client_cpus, lag_bound: self.lag_bound.clone() },
+            server_cpus,
+            surroundings: Surroundings::find(true),
+            peers,
+        })
+    }
+
+    fn cpus(&self) -> Result<(Vec<usize>, Vec<usize>), Failure> {
+        let allowed = os::affinity::allowed_cpus();
+        let typed = |option: &str, typed: &Option<String>| match typed {
+            None => Ok(None),
+            Some(text) => load::options::parse_cpus(option, text).map(Some).map_err(Failure::Usage),
+        };
+        let server = typed("--server-cpus", &self.server_cpus)?;
+        let client = typed("--client-cpus", &self.client_cpus)?;
+        Ok(divide(&allowed, server, client))
+    }
+}
+
+impl WorkloadOptions {
+    pub(crate) fn spec(&self, default: &str) -> Result<WorkloadSpec, Failure> {
+        if let (Some(log), Some(root)) = (&self.log, &self.root) {
+            return Ok(WorkloadSpec::replay(root.clone(), log.clone()));
+        }
+        let name = self.workload.as_deref().unwrap_or(default);
+        WorkloadSpec::preset(name).ok_or_else(|| {
+            let names: Vec<&str> =
+                lab::workload::PRESETS.iter().map(|preset| preset.name).collect();
+            Failure::Usage(format!("--workload {name}: there are {}", names.join(", ")))
+        })
+    }
+}
+
+impl Lab {
+    /// Whether the server that was typed is there.
+    pub(crate) fn look(&self, spec: &ServerSpec) -> Result<Found, Failure> {
+        let Some(name) = spec.peer_name() else {
+            return Err(Failure::Usage(format!("{spec} runs already: it cannot be started")));
+        };
+        Found::look(&self.peers, &[name.to_owned()], &self.surroundings).map_err(Failure::Usage)
+    }
+
+    /// The server that was typed, and its setting.
+    pub(crate) fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Failure> {
+        let mut found = self.look(spec)?;
+        if let Some(skipped) = found.skipped.first() {
+            let (name, reason, command) = (&skipped.name, &skipped.reason, &skipped.command);
+            return Err(Failure::Operation(format!("{name} cannot run here: {reason}; {command}")));
+        }
+        let installed = found.installed.remove(0);
+        let setting = spec.setting(&installed.peer).map_err(Failure::Usage)?;
+        Ok((installed, setting))
+    }
+
+    /// How servers are started for a workload.
+    pub(crate) fn launch(&self, workload: &lab::workload::Workload) -> Launch {
+        Launch {
+            surroundings: self.surroundings.clone(),
+            root: workload.root.clone(),
+            scratch: self.bench.tools.scratch.clone(),
+            workers: self.server_cpus.len(),
+            cpus: self.server_cpus.clone(),
+            memory_bytes_max: None,
+            ready_path: workload.ready_path.clone(),
+            workload: workload.values.clone(),
+            place: Place::default(),
+        }
+    }
+}
+
+/// Readable by all, because some servers drop to a user of their own; and not in a temporary
+/// directory that is memory.
+fn default_scratch() -> PathBuf {
+    PathBuf::from(format!("/var/tmp/ropewalk-{}", os::process::user_id()))
+}
+
+/// What was not typed is divided: the first half of what is left serves. Where there is only one
+/// CPU, servers and clients share it.
+fn divide(
+    allowed: &[usize],
+    server: Option<Vec<usize>>,
+    client: Option<Vec<usize>>,
+) -> (Vec<usize>, Vec<usize>) {
+    let without = |taken: &[usize]| -> Vec<usize> {
+        let left: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+        if left.is_empty() { allowed.to_vec() } else { left }
+    };
+    match (server, client) {
+        (Some(server), Some(client)) => (server, client),
+        (Some(server), None) => {
+            let client = without(&server);
+            (server, client)
+        }
+        (None, Some(client)) => (without(&client), client),
+        (None, None) => {
+            let server = allowed[..allowed.len().div_ceil(2)].to_vec();
+            let client = without(&server);
+            (server, client)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_divided() {
+        let all = [0, 1, 2, 3];
+        assert_eq!(divide(&all, None, None), (vec![0, 1], vec![2, 3]));
+        assert_eq!(divide(&all, Some(vec![3]), None), (vec![3], vec![0, 1, 2]));
+        assert_eq!(divide(&all, None, Some(vec![0])), (vec![1, 2, 3], vec![0]));
+        assert_eq!(divide(&[5], None, None), (vec![5], vec![5]), "they share it");
+        assert_eq!(divide(&[0, 1, 2], None, None), (vec![0, 1], vec![2]));
+    }
+}

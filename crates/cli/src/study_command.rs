@@ -1,0 +1,289 @@
+//! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is `lab`'s
+//! business.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lab::domain::{Accessed, Domain, Topology};
+use lab::record::{Described, Folder, Header, Kind, Opened, Server, Skipped};
+use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
+use lab::{Environment, Found, ServerSpec};
+use load::interrupt::Interrupt;
+use load::units::parse_duration;
+
+use crate::lab_options::{Lab, LabOptions};
+use crate::{Failure, print};
+
+pub(crate) const STUDY_HELP: &str = "\
+An experiment is a TOML file: servers, workloads, domains (CPUs, memory, network), how much is
+offered, how often (docs/study.md). Its records go into a folder, a line for each run as soon as it
+is made; whatever ends the study, --resume goes on with it. `ropewalk report FOLDER` shows them.
+
+Exit status: 0 all was measured, 1 it could not be done, 2 wrong usage, 4 the budget is spent or the
+study was interrupted, and it can be resumed.
+
+Examples:
+  ropewalk study experiments/radhakrishnan-2019-in-memory.toml
+  ropewalk study my.toml --size paper --budget 4h -o results
+  ropewalk study my.toml -o results --resume";
+
+/// The status of a study that can be gone on with.
+const UNFINISHED: u8 = 4;
+
+#[derive(Args)]
+pub(crate) struct StudyArguments {
+    /// The experiment
+    #[arg(value_name = "FILE")]
+    experiment: PathBuf,
+    /// One of the file's sizes, such as paper
+    #[arg(long, value_name = "NAME")]
+    size: Option<String>,
+    /// How long it may take; time goes to the points whose intervals are widest
+    #[arg(long, value_name = "TIME")]
+    budget: Option<String>,
+    /// Search the most that each server bears, in place of the rates of the file
+    #[arg(long)]
+    mat: bool,
+    /// Where the records go [default: the experiment's name, in the current folder]
+    #[arg(long, short = 'o', value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Go on with a study that was interrupted
+    #[arg(long)]
+    resume: bool,
+    /// Only say what would be done, and how long it takes
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    lab: LabOptions,
+}
+
+pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
+    let definition = arguments.definition()?;
+    let lab = arguments.lab.open()?;
+    let (entrants, skipped) = entrants(&lab, &definition)?;
+    print(&introduction(&definition, &entrants, &skipped))?;
+    if arguments.dry_run {
+        return Ok(());
+    }
+    if entrants.is_empty() {
+        return Err(Failure::Operation("none of the servers can run here".into()));
+    }
+    let stage = stage(&lab, &definition, entrants)?;
+    let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
+    let (folder, opened) = arguments.folder(&path, &header(&stage, skipped))?;
+    folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
+    if opened.ceilings.is_empty() {
+        measure_ceilings(&lab, &stage, &folder)?;
+    }
+    let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
+    let mut study = Study::new(&stage, &folder, opened, watch);
+    let end = study.run().map_err(Failure::Operation)?;
+    conclude(end, &path)
+}
+
+impl StudyArguments {
+    fn definition(&self) -> Result<Definition, Failure> {
+        let mut definition =
+            Definition::read(&self.experiment, self.size.as_deref()).map_err(Failure::Usage)?;
+        if let Some(budget) = &self.budget {
+            let budget_us = parse_duration(budget)
+                .map_err(|why| Failure::Usage(format!("--budget {budget}: {why}")))?;
+            definition.budget_s = Some(budget_us as f64 / 1e6);
+        }
+        if self.mat {
+            definition.offered = lab::study::OfferedPlan::Mat;
+        }
+        if definition.domains.is_empty() {
+            definition.domains = vec![Domain { name: "here".into(), ..Domain::default() }];
+        }
+        Ok(definition)
+    }
+
+    fn folder(&self, path: &Path, header: &Header) -> Result<(Folder, Opened), Failure> {
+        if !self.resume {
+            let folder = Folder::create(path, header).map_err(Failure::Operation)?;
+            return Ok((folder, Opened::default()));
+        }
+        let (folder, opened) = Folder::resume(path).map_err(Failure::Operation)?;
+        if opened.header.definition != header.definition {
+            let path = path.display();
+            return Err(Failure::Usage(format!(
+                "{path}: it was begun with another experiment; {path}/study.json has it"
+            )));
+        }
+        let runs = opened.runs.len();
+        print(&format!("Going on after {runs} runs.\n"))?;
+        Ok((folder, opened))
+    }
+}
+
+/// The servers that can run here, and those that cannot.
+fn entrants(lab: &Lab, definition: &Definition) -> Result<(Vec<Entrant>, Vec<Skipped>), Failure> {
+    let (mut entrants, mut skipped) = (Vec::new(), Vec::new());
+    for spec in &definition.servers {
+        let mut found = lab.look(spec)?;
+        skipped.extend(found.skipped.drain(..).map(|one| Skipped {
+            server: spec.to_string(),
+            reason: one.reason,
+            command: one.command,
+        }));
+        for installed in found.installed {
+            let setting = spec.setting(&installed.peer).map_err(Failure::Usage)?;
+            entrants.push(Entrant { installed, setting });
+        }
+    }
+    Ok((entrants, skipped))
+}
+
+fn stage<'a>(
+    lab: &'a Lab,
+    definition: &'a Definition,
+    entrants: Vec<Entrant>,
+) -> Result<Stage<'a>, Failure> {
+    let tools = &lab.bench.tools;
+    let mut workloads = Vec::new();
+    let mut accessed = Vec::new();
+    for spec in &definition.workloads {
+        let workload = tools.prepare(spec).map_err(Failure::Operation)?;
+        let paths = workload.requested_paths().map_err(Failure::Operation)?;
+        accessed.push(Accessed::of_requests(&workload.root, paths));
+        workloads.push(workload);
+    }
+    Ok(Stage {
+        definition,
+        bench: &lab.bench,
+        surroundings: &lab.surroundings,
+        entrants,
+        workloads,
+        domains: definition.domains.clone(),
+        accessed,
+        machine: Topology::here(),
+    })
+}
+
+fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
+    let definition = stage.definition;
+    let mut servers: Vec<Server> = Vec::new();
+    for Entrant { installed, .. } in &stage.entrants {
+        if !servers.iter().any(|server| server.name == installed.peer.name) {
+            servers.push(Server {
+                name: installed.peer.name.clone(),
+                description: installed.peer.description.clone(),
+                version: installed.version.clone(),
+                ..Server::default()
+            });
+        }
+    }
+    Header {
+        kind: Kind::Study,
+        name: definition.name.clone(),
+        title: definition.title.clone(),
+        source: definition.source.clone(),
+        question: definition.question.clone(),
+        expected: definition.expected.clone(),
+        definition: definition.text.clone(),
+        servers,
+        skipped,
+        workloads: stage.workloads.iter().map(|workload| workload.described.clone()).collect(),
+        domains: stage.domains.iter().map(described).collect(),
+        repetitions: definition.repetitions,
+        confidence: definition.confidence,
+        estimated_s: estimate_s(definition, stage.cells().len()),
+        budget_s: definition.budget_s,
+        seed: definition.seed,
+        floor: definition.floor.clone().unwrap_or_default(),
+        started_unix_us: lab::unix_us(),
+        ..Header::default()
+    }
+}
+
+fn described(domain: &Domain) -> Described {
+    let cpus = domain.cpus.unwrap_or(1) as f64;
+    Described {
+        name: domain.name.clone(),
+        about: domain.about(),
+        numbers: BTreeMap::from([("cpus".into(), cpus)]),
+    }
+}
+
+fn environment(stage: &Stage<'_>) -> Environment {
+    let versions = stage
+        .entrants
+        .iter()
+        .map(|Entrant { installed, .. }| (installed.peer.name.clone(), installed.version.clone()));
+    Environment::record(versions.collect())
+}
+
+/// The ceiling of each domain, where the floor is there to find it.
+fn measure_ceilings(lab: &Lab, stage: &Stage<'_>, folder: &Folder) -> Result<(), Failure> {
+    let floor: ServerSpec = "floor".parse().map_err(Failure::Operation)?;
+    let Found { installed, skipped } = lab.look(&floor)?;
+    for one in &skipped {
+        print(&format!("The path's ceiling is not known: {}; {}\n", one.reason, one.command))?;
+    }
+    for installed in installed {
+        let setting = floor.setting(&installed.peer).map_err(Failure::Operation)?;
+        let floor = Entrant { installed, setting };
+        for (index, domain) in stage.domains.iter().enumerate() {
+            match ceiling(stage, &floor, index) {
+                Ok(found) => folder.add_ceiling(&domain.name, found).map_err(Failure::Operation)?,
+                Err(why) => {
+                    print(&format!("{}: its ceiling is not known: {why}\n", domain.name))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is about to happen, and how long it takes.
+fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skipped]) -> String {
+    let cells = entrants.len() * definition.workloads.len() * definition.domains.len();
+    let mut text = format!("{}\n", definition.title);
+    if !definition.source.is_empty() {
+        text += &format!("after {}\n", definition.source);
+    }
+    text += &format!(
+        "{} servers, {} workloads, {} domains, {} repetitions: about {}\n",
+        entrants.len(),
+        definition.workloads.len(),
+        definition.domains.len(),
+        definition.repetitions,
+        minutes(estimate_s(definition, cells)),
+    );
+    for one in skipped {
+        text += &format!("skipped {}: {}; {}\n", one.server, one.reason, one.command);
+    }
+    text
+}
+
+fn conclude(end: End, path: &Path) -> Result<(), Failure> {
+    let path = path.display();
+    let (line, status) = match end {
+        End::Complete => (format!("All is measured: ropewalk report {path}"), 0),
+        End::BudgetSpent => {
+            (format!("The budget is spent. ropewalk report {path} shows what there is"), UNFINISHED)
+        }
+        End::Interrupted => (format!("Interrupted. Go on with --resume -o {path}"), UNFINISHED),
+    };
+    print(&format!("{line}\n"))?;
+    if status == 0 { Ok(()) } else { Err(Failure::Reported(status)) }
+}
+
+/// Progress goes to standard error, a line for each run.
+struct Terminal {
+    interrupt: Interrupt,
+}
+
+impl Watch for Terminal {
+    fn tell(&mut self, line: &str) {
+        // Whoever cannot be told need not be.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+
+    fn is_interrupted(&mut self) -> bool {
+        self.interrupt.came()
+    }
+}

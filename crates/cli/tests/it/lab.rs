@@ -1,0 +1,211 @@
+//! `ropewalk compare` and `ropewalk study` from the outside: real servers are started, loaded and
+//! stopped, and the records read. Nothing here says anything of speed, so the bound on the
+//! generator's own lag is lifted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use lab::record::{Folder, Opened, Run};
+use testkit::Temporary;
+
+use crate::server_process::ServerProcess;
+use crate::{ropewalk, run};
+
+const STUDY: &str = r#"
+title = "two engines at three rates"
+servers = ["ropewalk:event-loop", "ropewalk:threads", "no-such-thing"]
+repetitions = 2
+window = "100ms"
+[offered]
+rates = [200, 400, 800]
+[[workloads]]
+name = "one file"
+files = "--single 1000"
+log = "--single 1000 --lengths 1 --requests 100"
+load = "--connection keep --lag-bound 60s"
+"#;
+
+/// A folder for all that a command makes, and the command with its options.
+struct Lab(Temporary);
+
+impl Lab {
+    fn new() -> Self {
+        Self(Temporary::new())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs a command, with a scratch folder and a folder for records of its own.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let (scratch, records) = (self.path("scratch"), self.path("records"));
+        let places = ["--scratch", text(&scratch), "-o", text(&records)];
+        run(&[arguments, &places].concat())
+    }
+
+    fn records(&self) -> Opened {
+        Folder::read(&self.path("records")).unwrap()
+    }
+
+    /// An experiment's file.
+    fn study(&self, from: &str, to: &str) -> PathBuf {
+        let path = self.path("experiment.toml");
+        fs::write(&path, STUDY.replace(from, to)).unwrap();
+        path
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn two_engines_are_compared() {
+    let lab = Lab::new();
+    let servers = ["compare", "ropewalk:event-loop", "ropewalk:threads", "--workload", "1KB"];
+    let short = ["--pairs", "2", "--window", "100ms", "--lag-bound", "60s"];
+    let (status, out, err) = lab.run(&[&servers[..], &short].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("CPU us/request") && out.contains("\nVerdict: "), "{out}");
+    let opened = lab.records();
+    let good = opened.runs.iter().filter(|run| run.void.is_empty()).count();
+    assert_eq!(good, 8, "two pairs of two phases: {out}");
+    assert!(opened.runs.iter().all(|run| run.observed["cpu_us"] > 0.0));
+}
+
+/// Traffic that was recorded is replayed against a server that runs already.
+#[test]
+fn a_server_that_runs_is_compared_by_its_own_log() {
+    let lab = Lab::new();
+    let site = lab.path("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("a.html"), "hello").unwrap();
+    let log = lab.path("access.log");
+    let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 5\n";
+    fs::write(&log, line.repeat(20)).unwrap();
+    let server = ServerProcess::of(&site, &[]);
+    let url = format!("http://{}", server.address());
+    let servers = ["compare", &url, "ropewalk:event-loop"];
+    let what = ["--log", text(&log), "--root", text(&site), "--pairs", "1"];
+    let short = ["--window", "100ms", "--lag-bound", "60s"];
+    let (status, out, err) = lab.run(&[&servers[..], &what, &short].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("20 requests for 1 files"), "{out}");
+    assert!(out.contains("not measured"), "its processor time is not known: {out}");
+    assert!(out.contains("A against B in requests/s"), "{out}");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    let lab = Lab::new();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["compare", "nothing", "ropewalk"], 2, "there is no server \"nothing\""),
+        (&["compare", "ropewalk/fast", "ropewalk"], 2, "ropewalk has no setting fast"),
+        (&["compare", "ropewalk,x=1", "ropewalk"], 2, "ropewalk has no knob x"),
+        (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
+        (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
+        (&["study", "/nonexistent.toml"], 2, "/nonexistent.toml: "),
+    ];
+    for (arguments, expected_status, expected) in cases {
+        let (status, out, err) = lab.run(arguments);
+        assert_eq!(status, *expected_status, "{arguments:?}: {out}{err}");
+        assert!(err.contains(expected), "{arguments:?}: {err}");
+        assert_eq!(err.trim_end().lines().count(), 1, "{err}");
+    }
+}
+
+#[test]
+fn a_study_from_its_file_to_its_records() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let (status, out, err) = lab.run(&["study", text(&experiment)]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("2 servers, 1 workloads, 1 domains, 2 repetitions: about "), "{out}");
+    let opened = lab.records();
+    assert_whole(&opened);
+    assert_eq!(opened.environments.len(), 1);
+    let run = &opened.runs[0];
+    assert!(run.warm_up_s > 0.0, "{run:?}");
+    assert!(lab.path("records").join(&run.outcome_file).exists());
+    let again = lab.run(&["study", text(&experiment)]);
+    assert_eq!(again.0, 1, "there is a study in it: {again:?}");
+    let (status, out, _) = lab.run(&["study", text(&experiment), "--resume"]);
+    assert_eq!((status, lab.records().runs.len()), (0, opened.runs.len()), "{out}");
+}
+
+/// Every point has both its repetitions, each once.
+fn assert_whole(opened: &Opened) {
+    let mut blocks = BTreeMap::<String, Vec<u32>>::new();
+    for run in opened.runs.iter().filter(|run| run.void.is_empty()) {
+        let point = format!("{} {:?}", run.point.server, run.point.offered);
+        blocks.entry(point).or_default().push(run.block);
+    }
+    assert_eq!(blocks.len(), 6, "{blocks:?}");
+    assert!(blocks.values().all(|blocks| *blocks == [0, 1]), "{blocks:?}");
+}
+
+#[test]
+fn a_study_that_is_killed_goes_on() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let places = ["--scratch", text(&scratch), "-o", text(&records)];
+    let arguments = [&["study", text(&experiment)], &places[..]].concat();
+    let mut command = ropewalk(&arguments);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let runs = records.join("runs.jsonl");
+    let made = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
+    while made() < 4 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made four runs");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before: Vec<Run> = lab.records().runs;
+    await_no_server(&scratch);
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("Going on after "), "{out}");
+    let opened = lab.records();
+    assert_whole(&opened);
+    assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
+    assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
+}
+
+/// The servers of a study that was killed end by themselves.
+fn await_no_server(scratch: &Path) {
+    let is_alive = || {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(text(scratch)) && !line.contains("read -r nothing")
+        })
+    };
+    for _ in 0..600 {
+        if !is_alive() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("a server is left");
+}
+
+#[test]
+fn a_study_tells_what_it_would_do() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--dry-run"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.starts_with("two engines at three rates\n"), "{out}");
+    assert!(!lab.path("records").exists());
+    let experiment = lab.study("nothing is replaced", "");
+    let (status, _, err) = lab.run(&["study", text(&experiment), "--dry-run"]);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
+}

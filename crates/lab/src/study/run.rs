@@ -1,0 +1,413 @@
+//! A study from its first run to its last: sweeps of rates, searches for the limit, runs at a given
+//! utilisation. What has been measured is on disk before the next run begins.
+
+use super::definition::{Definition, OfferedPlan};
+use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
+use super::stage::{Cell, Stage};
+use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
+use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
+use load::find_limit::Rules;
+use statistics::Generator;
+
+/// Seconds that starting, priming and stopping a server are reckoned to take.
+const START_S: f64 = 1.0;
+
+/// Warming up is reckoned to take so much of a window.
+const WARM_UP_SHARE: f64 = 0.75;
+
+/// A utilisation that is so near the one that was asked for is it.
+const NEAR: f64 = 0.02;
+
+/// So often a rate is corrected to meet a utilisation.
+const CORRECTIONS_MAX: u32 = 5;
+
+/// How closely a limit is found.
+const MAT_GAP: f64 = 0.05;
+
+/// Clients that tell what a server can bear at most.
+const SATURATING: Offered = Offered::Connections(64);
+
+/// What whoever started a study hears and says.
+pub trait Watch {
+    /// A line on how it goes on.
+    fn tell(&mut self, line: &str);
+
+    /// Whether it shall end after the run under way.
+    fn is_interrupted(&mut self) -> bool;
+}
+
+/// How a study ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All was measured.
+    Complete,
+    /// The budget is spent; what is missing could be had by resuming with another.
+    BudgetSpent,
+    /// It was interrupted and can be resumed.
+    Interrupted,
+}
+
+/// A study under way.
+pub struct Study<'a, W> {
+    stage: &'a Stage<'a>,
+    folder: &'a Folder,
+    watch: W,
+    runs: Vec<Run>,
+    searches: Vec<Search>,
+    began_us: u64,
+    /// Runs of this process, to reckon what remains.
+    made: u32,
+}
+
+impl<'a, W: Watch> Study<'a, W> {
+    /// Begins, or goes on with what the folder holds.
+    pub fn new(stage: &'a Stage<'a>, folder: &'a Folder, opened: Opened, watch: W) -> Self {
+        let began_us = os::clock::now();
+        Self {
+            stage,
+            folder,
+            watch,
+            runs: opened.runs,
+            searches: opened.searches,
+            began_us,
+            made: 0,
+        }
+    }
+
+    /// Measures all that is not measured yet.
+    ///
+    /// # Errors
+    /// When the records cannot be written.
+    pub fn run(&mut self) -> Result<End, String> {
+        match self.stage.definition.offered.clone() {
+            OfferedPlan::Rates(rates) => {
+                self.sweep(&rates.into_iter().map(Offered::RequestsPerS).collect::<Vec<_>>())
+            }
+            OfferedPlan::Connections(counts) => {
+                self.sweep(&counts.into_iter().map(Offered::Connections).collect::<Vec<_>>())
+            }
+            OfferedPlan::Mat => self.limits(),
+            OfferedPlan::Utilisations(shares) => self.utilisations(&shares),
+        }
+    }
+
+    /// Every cell at every load.
+    fn sweep(&mut self, offered: &[Offered]) -> Result<End, String> {
+        let cells = self.stage.cells();
+        let loads =
+            cells.into_iter().flat_map(|cell| offered.iter().map(move |&load| (cell, load)));
+        self.measure_all(&loads.collect::<Vec<_>>())
+    }
+
+    fn measure_all(&mut self, loads: &[(Cell, Offered)]) -> Result<End, String> {
+        let mut schedule = self.schedule(loads);
+        self.runs.iter().for_each(|run| schedule.learn(run));
+        while let Some(next) = schedule.next() {
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+            let (cell, offered) = loads[next.point];
+            let run = self.one(cell, offered, &next, "")?;
+            schedule.learn(&run);
+            let left = f64::from(schedule.runs_left()) * self.run_s();
+            self.report(&run, left);
+        }
+        for point in schedule.empty_points() {
+            self.watch.tell(&format!("{}: every run was void", describe(point)));
+        }
+        Ok(End::Complete)
+    }
+
+    fn schedule(&self, loads: &[(Cell, Offered)]) -> Schedule {
+        let definition = self.stage.definition;
+        let points = loads.iter().map(|&(cell, offered)| self.stage.point(cell, offered));
+        Schedule::new(
+            points.collect(),
+            definition.repetitions,
+            definition.budget_s.is_some(),
+            definition.seed,
+            definition.confidence,
+        )
+    }
+
+    /// The most that each cell bears, in blocks whose order is drawn.
+    fn limits(&mut self) -> Result<End, String> {
+        let definition = self.stage.definition;
+        for block in 0..definition.repetitions {
+            let mut cells = self.stage.cells();
+            Generator::new(definition.seed.wrapping_add(u64::from(block))).shuffle(&mut cells);
+            for cell in cells {
+                if let Some(end) = self.end() {
+                    return Ok(end);
+                }
+                let point = self.stage.point(cell, Offered::default());
+                let purpose = format!("limit, block {}", block + 1);
+                if self.searches.iter().any(|search| is_of(search, &point, &purpose)) {
+                    continue;
+                }
+                match self.limit(cell, block, purpose) {
+                    Ok(()) => {}
+                    Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
+                    Err(Stop::Failed(why)) => return Err(why),
+                }
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// One limit: what it bears when 64 clients ask as fast as they are served is where to begin.
+    fn limit(&mut self, cell: Cell, block: u32, purpose: String) -> Result<(), Stop> {
+        let definition = self.stage.definition;
+        let point = self.stage.point(cell, Offered::default());
+        let first = self.saturated(cell, block, &purpose).map_err(Stop::Failed)?;
+        let hunt = Hunt {
+            rules: rules(first.map_or(100.0, |rate| rate * 0.5), definition.confidence),
+            conditions: definition.conditions.clone(),
+            purpose,
+            block,
+            seed: definition.seed.wrapping_add(u64::from(block)),
+        };
+        let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
+        let mut measure = Probe { study: self, cell };
+        let found = mat(&mut measure, &candidate, &hunt)?;
+        self.write_down(&point, &found).map_err(Stop::Failed)
+    }
+
+    fn write_down(&mut self, point: &Point, found: &Found) -> Result<(), String> {
+        let search = Search {
+            purpose: found.purpose.clone(),
+            server: point.server.clone(),
+            setting: point.setting.clone(),
+            workload: point.workload.clone(),
+            domain: point.domain.clone(),
+            conditions: found.conditions.clone(),
+            held_per_s: found.held_per_s.unwrap_or(0.0),
+            broke_per_s: found.broke_per_s,
+            broken: found.broken.clone(),
+            throughputs_per_s: found.throughputs_per_s.clone(),
+            generator_bound: found.generator_bound,
+        };
+        let held = search.held_per_s;
+        self.watch.tell(&format!("{} bears {held:.0} requests/s", describe(point)));
+        self.folder.add_search(&search)?;
+        self.searches.push(search);
+        Ok(())
+    }
+
+    /// Runs at the rates at which each cell's CPUs are so busy. The rates are found first, once;
+    /// the repetitions are at the same rate, so that they can be compared.
+    fn utilisations(&mut self, shares: &[f64]) -> Result<End, String> {
+        let mut loads = Vec::new();
+        for cell in self.stage.cells() {
+            for &share in shares {
+                if let Some(end) = self.end() {
+                    return Ok(end);
+                }
+                match self.rate_at(cell, share)? {
+                    Some(rate) => loads.push((cell, Offered::RequestsPerS(rate))),
+                    None => {
+                        let point = self.stage.point(cell, Offered::default());
+                        let what = describe(&point);
+                        self.watch.tell(&format!("{what}: no rate was found for {share}"));
+                    }
+                }
+            }
+        }
+        self.measure_all(&loads)
+    }
+
+    /// The rate at which the server's CPUs are so busy, by correcting a guess: what a request costs
+    /// hardly changes with the rate.
+    fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Option<f64>, String> {
+        let purpose = format!("rate for utilisation {share}");
+        let known = self.runs_for(cell, &purpose).last().cloned();
+        if let Some(run) = known.filter(|run| is_near(run, share)) {
+            return Ok(rate_of(&run));
+        }
+        let Some(most) = self.saturated(cell, 0, &purpose)? else { return Ok(None) };
+        let mut rate = most * share;
+        for attempt in 0..CORRECTIONS_MAX {
+            let next = Next { point: 0, block: 0, attempt };
+            let run = self.one(cell, Offered::RequestsPerS(rate), &next, &purpose)?;
+            let Some(busy) = busy_share(&run) else { continue };
+            if is_near(&run, share) {
+                return Ok(Some(rate));
+            }
+            rate *= (share / busy.max(0.01)).clamp(0.25, 4.0);
+        }
+        Ok(Some(rate))
+    }
+
+    /// What 64 clients get at most; none if all attempts were void.
+    fn saturated(&mut self, cell: Cell, block: u32, purpose: &str) -> Result<Option<f64>, String> {
+        for attempt in 0..ATTEMPTS_MAX {
+            let next = Next { point: 0, block, attempt };
+            let run = self.one(cell, SATURATING, &next, purpose)?;
+            if let (Some(figures), true) = (&run.figures, run.void.is_empty()) {
+                return Ok(Some(figures.throughput_per_s));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes one run and writes it down.
+    fn one(
+        &mut self,
+        cell: Cell,
+        offered: Offered,
+        next: &Next,
+        purpose: &str,
+    ) -> Result<Run, String> {
+        let definition = self.stage.definition;
+        let seed = definition.seed.wrapping_add(u64::from(next.block));
+        let (run, outcome) = self.stage.run(cell, offered, seed);
+        let number = self.runs.last().map_or(0, |run| run.number) + 1;
+        let purpose = purpose.to_owned();
+        let (block, attempt) = (next.block, next.attempt);
+        let run = Run { number, block, attempt, purpose, ..run };
+        let run = self.folder.add_run(&run, outcome.as_deref())?;
+        self.runs.push(run.clone());
+        self.made += 1;
+        Ok(run)
+    }
+
+    fn runs_for(&self, cell: Cell, purpose: &str) -> impl Iterator<Item = &Run> {
+        let point = self.stage.point(cell, Offered::default());
+        self.runs.iter().filter(move |run| {
+            run.purpose == purpose
+                && (&run.point.server, &run.point.setting) == (&point.server, &point.setting)
+                && (&run.point.workload, &run.point.domain) == (&point.workload, &point.domain)
+        })
+    }
+
+    fn end(&mut self) -> Option<End> {
+        if self.watch.is_interrupted() {
+            return Some(End::Interrupted);
+        }
+        let budget_s = self.stage.definition.budget_s?;
+        (self.spent_s() + self.run_s() > budget_s).then_some(End::BudgetSpent)
+    }
+
+    fn spent_s(&self) -> f64 {
+        (os::clock::now() - self.began_us) as f64 / 1e6
+    }
+
+    /// What a run takes: as those of this process did, or as reckoned before there are any.
+    fn run_s(&self) -> f64 {
+        if self.made == 0 {
+            run_s(self.stage.definition)
+        } else {
+            self.spent_s() / f64::from(self.made)
+        }
+    }
+
+    fn report(&mut self, run: &Run, left_s: f64) {
+        let what = describe(&run.point);
+        let seen = match (&run.figures, run.void.as_slice()) {
+            (_, [why, ..]) => format!("void: {why}"),
+            (Some(figures), []) => shown(figures),
+            (None, []) => "nothing".into(),
+        };
+        self.watch.tell(&format!("{what}: {seen}; about {} remain", minutes(left_s)));
+    }
+}
+
+/// Answers a search with runs of a study.
+struct Probe<'s, 'a, W> {
+    study: &'s mut Study<'a, W>,
+    cell: Cell,
+}
+
+impl<W: Watch> Measure for Probe<'_, '_, W> {
+    fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+        if self.study.end().is_some() {
+            return Err(Stop::Interrupted);
+        }
+        let next = Next { point: 0, block: asked.block, attempt: asked.attempt };
+        let offered = Offered::RequestsPerS(asked.rate);
+        let run =
+            self.study.one(self.cell, offered, &next, &asked.purpose).map_err(Stop::Failed)?;
+        Ok(Seen { figures: run.figures, void: run.void })
+    }
+}
+
+/// A climb from where the server is known to be at ease.
+fn rules(first: f64, confidence: f64) -> Rules {
+    let lead = lead_for(confidence);
+    Rules {
+        first: first.max(1.0),
+        min: 1.0,
+        growth: 1.2,
+        gap: MAT_GAP,
+        lead,
+        end_trials_max: 3 * lead,
+        first_again: true,
+    }
+}
+
+/// Seconds that a study is reckoned to take, at most.
+pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
+    let repetitions = f64::from(definition.repetitions);
+    let runs = match &definition.offered {
+        OfferedPlan::Rates(rates) => repetitions * rates.len() as f64,
+        OfferedPlan::Connections(counts) => repetitions * counts.len() as f64,
+        // A climb of 1.5 from half of the limit, and both ends tried until they are decided.
+        OfferedPlan::Mat => repetitions * (8.0 + 4.0 * f64::from(lead_for(definition.confidence))),
+        OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
+    };
+    let all = runs * cells as f64 * run_s(definition);
+    definition.budget_s.map_or(all, |budget| all.min(budget))
+}
+
+fn run_s(definition: &Definition) -> f64 {
+    definition.window_s * (1.0 + WARM_UP_SHARE) + START_S
+}
+
+fn is_of(search: &Search, point: &Point, purpose: &str) -> bool {
+    search.purpose == purpose
+        && (&search.server, &search.setting) == (&point.server, &point.setting)
+        && (&search.workload, &search.domain) == (&point.workload, &point.domain)
+}
+
+fn busy_share(run: &Run) -> Option<f64> {
+    let is_good = run.void.is_empty();
+    run.observed.get("cpus_busy_share").copied().filter(|_| is_good)
+}
+
+fn is_near(run: &Run, share: f64) -> bool {
+    busy_share(run).is_some_and(|busy| (busy - share).abs() <= NEAR)
+}
+
+fn rate_of(run: &Run) -> Option<f64> {
+    match run.point.offered {
+        Offered::RequestsPerS(rate) => Some(rate),
+        Offered::Connections(_) => None,
+    }
+}
+
+/// A point in a few words.
+pub fn describe(point: &Point) -> String {
+    let load = match point.offered {
+        Offered::RequestsPerS(rate) => format!(" at {rate:.0} requests/s"),
+        Offered::Connections(count) => format!(" with {count} clients"),
+    };
+    let Point { server, setting, workload, domain, .. } = point;
+    format!("{server}/{setting}, {workload}, {domain}{load}")
+}
+
+fn shown(figures: &Figures) -> String {
+    let p99 = figures
+        .times_us
+        .get("p99")
+        .map_or_else(String::new, |us| format!(", p99 {:.1} ms", us / 1000.0));
+    format!("{:.0} replies/s{p99}", figures.throughput_per_s)
+}
+
+/// A span of time for people.
+pub fn minutes(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

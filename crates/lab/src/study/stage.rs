@@ -1,0 +1,174 @@
+//! One run of a study: the conditions of its domain are made, the server is started in them, warmed
+//! up, loaded and observed; and all of it is undone.
+//!
+//! A server is started anew for each run, so that none inherits what another run left behind: its
+//! caches, its memory, what it had not yet finished when it was overloaded.
+
+use super::definition::Definition;
+use crate::domain::{Accessed, Domain, Entered, Topology};
+use crate::install::{Installed, Surroundings};
+use crate::observe::{Observer, Watched};
+use crate::peer::Setting;
+use crate::record::{Offered, Point, Run};
+use crate::server::{Launch, RunningServer};
+use crate::trial::{Bench, Measured, Target, Trial};
+use crate::workload::Workload;
+
+/// A server that takes part.
+#[derive(Clone, Debug)]
+pub struct Entrant {
+    /// What it is.
+    pub installed: Installed,
+    /// How it is set.
+    pub setting: Setting,
+}
+
+/// A server with a workload in a domain, by their indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Which [`Entrant`].
+    pub entrant: usize,
+    /// Which workload.
+    pub workload: usize,
+    /// Which domain.
+    pub domain: usize,
+}
+
+/// Everything that runs are made with.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    /// What is studied.
+    pub definition: &'a Definition,
+    /// Our own program, room for files, and how clients are run.
+    pub bench: &'a Bench,
+    /// Where servers that come as source lie.
+    pub surroundings: &'a Surroundings,
+    /// The servers that are there.
+    pub entrants: Vec<Entrant>,
+    /// The workloads, ready.
+    pub workloads: Vec<Workload>,
+    /// The domains; at least one.
+    pub domains: Vec<Domain>,
+    /// The files of each workload.
+    pub accessed: Vec<Accessed>,
+    /// The machine.
+    pub machine: Topology,
+}
+
+impl Stage<'_> {
+    /// All cells, servers changing fastest.
+    pub fn cells(&self) -> Vec<Cell> {
+        let domains = 0..self.domains.len();
+        let with_workloads =
+            domains.flat_map(|domain| (0..self.workloads.len()).map(move |w| (domain, w)));
+        with_workloads
+            .flat_map(|(domain, workload)| {
+                (0..self.entrants.len()).map(move |entrant| Cell { entrant, workload, domain })
+            })
+            .collect()
+    }
+
+    /// What is measured there.
+    pub fn point(&self, cell: Cell, offered: Offered) -> Point {
+        let Entrant { installed, setting } = &self.entrants[cell.entrant];
+        Point {
+            server: installed.peer.name.clone(),
+            setting: setting.name.clone(),
+            knobs: installed.peer.knob_values(setting),
+            workload: self.workloads[cell.workload].described.name.clone(),
+            domain: self.domains[cell.domain].name.clone(),
+            offered,
+        }
+    }
+
+    /// Makes a run, and returns its record and its outcome. What cannot be measured is a void run
+    /// that says why.
+    pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> (Run, Option<String>) {
+        let run = Run {
+            point: self.point(cell, offered),
+            seed,
+            window_s: self.definition.window_s,
+            ..Run::default()
+        };
+        match self.measure(cell, offered, seed) {
+            Ok((measured, warm_up_s)) => {
+                let seen = measured.to_run();
+                let run = Run {
+                    warm_up_s,
+                    started_unix_us: seen.started_unix_us,
+                    void: seen.void,
+                    figures: seen.figures,
+                    observed: seen.observed,
+                    not_available: seen.not_available,
+                    ..run
+                };
+                (run, Some(measured.outcome_json))
+            }
+            Err(why) => (Run { void: vec![why], ..run }, None),
+        }
+    }
+
+    fn measure(&self, cell: Cell, offered: Offered, seed: u64) -> Result<(Measured, f64), String> {
+        let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
+        let domain = &self.domains[cell.domain];
+        let entered = domain.enter(&self.machine, files)?;
+        // Before any server runs: one that has mapped a file keeps its pages in memory.
+        let settled = entered.settle(files)?;
+        let server = self.start(cell, &entered)?;
+        let bench = Bench { client_cpus: entered.cpus.clients.clone(), ..self.bench.clone() };
+        let target = Target::of(&server);
+        // Under a bound on memory the page cache has been filled as it shall be.
+        if settled.is_none() {
+            bench.prime(target, workload)?;
+        }
+        let trial = Trial {
+            workload,
+            offered,
+            window_s: self.definition.window_s,
+            seed,
+            latency_target_us: self.definition.latency_target_us,
+            verify_bytes: self.definition.verify_bytes,
+        };
+        let warm_up = bench.warm_up(target, &trial)?;
+        let observer = Observer::new(Watched {
+            groups: vec![server.group()],
+            enclosure: Some(&entered.enclosure),
+            cpus: entered.cpus.server.clone(),
+            device: entered.device.clone(),
+            system_calls: false,
+        });
+        let mut measured = bench.run_observed(target, &trial, Some(&observer))?;
+        if !warm_up.is_steady {
+            measured.observed.insert("still_warming_up".into(), 1.0);
+        }
+        measured.void.extend(judge_disk(domain, &measured));
+        Ok((measured, warm_up.seconds))
+    }
+
+    fn start(&self, cell: Cell, entered: &Entered) -> Result<RunningServer, String> {
+        let Entrant { installed, setting } = &self.entrants[cell.entrant];
+        let workload = &self.workloads[cell.workload];
+        let [place] = entered.servers.as_slice() else {
+            return Err("a study measures one copy of a server: replicas = 1".into());
+        };
+        let launch = Launch {
+            surroundings: self.surroundings.clone(),
+            root: workload.root.clone(),
+            scratch: self.bench.tools.scratch.clone(),
+            workers: place.workers,
+            cpus: place.cpus.clone(),
+            memory_bytes_max: None,
+            ready_path: workload.ready_path.clone(),
+            workload: workload.values.clone(),
+            place: place.place.clone(),
+        };
+        RunningServer::start(installed, setting, &launch)
+    }
+}
+
+/// Why a run is not what its domain says about the disk, if so.
+fn judge_disk(domain: &Domain, measured: &Measured) -> Option<String> {
+    let disk_io = domain.memory.and_then(|memory| memory.disk_io)?;
+    let read = measured.observed.get("block_read_bytes").map(|&bytes| bytes as u64);
+    disk_io.judge(read).err()
+}
