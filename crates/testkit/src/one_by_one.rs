@@ -1,7 +1,7 @@
 //! Tests without the usual harness, which runs them in threads: a process with threads cannot make
 //! copies of itself.
 
-/// The tests of a program by name, as [`one_by_one!`](crate::one_by_one) lists them.
+/// The tests of a program by name, as [`one_by_one!`](macro@crate::one_by_one) lists them.
 pub type Test = (&'static str, fn());
 
 /// Runs tests in the thread that calls it: all, or those whose names contain the first argument of
