@@ -157,7 +157,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab) -> String {
         number("files"),
         number("mean_body_bytes"),
         cpus(&lab.server_cpus),
-        cpus(&lab.bench.client_cpus),
+        cpus(&lab.bench.seats[0].cpus),
         plan.pairs,
         plan.window_s,
         plan.connections,

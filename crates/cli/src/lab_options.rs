@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lab::domain::Place;
-use lab::trial::Bench;
+use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
 
@@ -64,7 +64,11 @@ impl LabOptions {
         let (server_cpus, client_cpus) = self.cpus()?;
         let tools = Tools { program, scratch };
         Ok(Lab {
-            bench: Bench { tools, client_cpus, lag_bound: self.lag_bound.clone() },
+            bench: Bench {
+                tools,
+                seats: vec![Seat::on(&client_cpus)],
+                lag_bound: self.lag_bound.clone(),
+            },
             server_cpus,
             surroundings: Surroundings::find(true),
             peers,

@@ -39,7 +39,20 @@ impl Client {
     /// # Errors
     /// When it cannot be started.
     pub fn start(cpu: usize, command: &[String]) -> Result<Self, String> {
-        let pinned = process::pinned(&[cpu], command);
+        Self::start_in(&[], &[cpu], command)
+    }
+
+    /// Starts `command` on these processors, behind `prefix`, which moves it to where it shall be:
+    /// into a network, for instance.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_in(
+        prefix: &[String],
+        cpus: &[usize],
+        command: &[String],
+    ) -> Result<Self, String> {
+        let pinned = [prefix, &process::pinned(cpus, command)].concat();
         let mut started = Command::new(&pinned[0]);
         started.args(&pinned[1..]).stdin(Stdio::null());
         started.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -4,7 +4,7 @@
 //! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
 
-use crate::client::Client;
+use crate::client::{Client, Finished};
 use crate::group::Group;
 use crate::observe::{Observer, Watched};
 use crate::record::{Figures, Offered, Run};
@@ -14,13 +14,16 @@ use load::outcome::Outcome;
 use load::report::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How much longer than its window a load may take: replies are awaited for 10 seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Generators that share a load start so much later than they are told to, all at once.
+const START_TOGETHER_S: u64 = 2;
 
 /// Connections that ask for everything once before anything is measured.
 const PRIMERS: &str = "4";
@@ -55,13 +58,33 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Where clients are. Each seat has a generator of its own, which makes its share of the load.
+#[derive(Clone, Debug, Default)]
+pub struct Seat {
+    /// The processors on which it runs.
+    pub cpus: Vec<usize>,
+    /// What is put before its command, so that it runs in a network; often nothing.
+    pub prefix: Vec<String>,
+    /// Where it asks; none: at the address of the server that is tried.
+    pub address: Option<SocketAddr>,
+    /// The addresses that its connections come from; empty: whatever the kernel chooses.
+    pub sources: Vec<Ipv4Addr>,
+}
+
+impl Seat {
+    /// On these processors, in our own network.
+    pub fn on(cpus: &[usize]) -> Self {
+        Self { cpus: cpus.to_vec(), ..Self::default() }
+    }
+}
+
 /// What loads servers.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Our own program, and room for its files.
     pub tools: Tools,
-    /// The processors on which the load is generated.
-    pub client_cpus: Vec<usize>,
+    /// Where the load is generated; at least one.
+    pub seats: Vec<Seat>,
     /// How late the generator may be before a run is void, as one types it; none: what
     /// `ropewalk load` says.
     pub lag_bound: Option<String>,
@@ -141,7 +164,8 @@ impl Bench {
         let log = workload.prime.display().to_string();
         let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
         let words = [words.as_slice(), &["--connection", "keep", "--verify", "bytes"]].concat();
-        let (outcome, _) = self.load(server, &words, files_option(workload), Duration::ZERO)?;
+        let one = Self { seats: self.seats[..1].to_vec(), ..self.clone() };
+        let (outcome, _) = one.load(server, &words, files_option(workload), Duration::ZERO)?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
@@ -223,7 +247,7 @@ impl Bench {
         })
     }
 
-    /// Runs `ropewalk load` and reads what it wrote.
+    /// Runs `ropewalk load`, once for each seat, and puts together what they wrote.
     fn load(
         &self,
         server: Target<'_>,
@@ -231,25 +255,72 @@ impl Bench {
         more: &[String],
         window: Duration,
     ) -> Result<(Outcome, String), String> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("outcome-{}-{number}.json", std::process::id());
-        let path = self.tools.scratch.join(name);
-        let (url, place) = (format!("http://{}", server.address), path.display().to_string());
-        let mut command = self.tools.command(&["load", &url, "-q", "--json", &place]);
-        command.extend(words.iter().map(|&word| word.to_owned()));
-        command.extend(more.iter().cloned());
+        let common: Vec<String> =
+            words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
+        let mut generators = Vec::new();
+        let start_at_s = crate::unix_us() / 1_000_000 + START_TOGETHER_S;
+        for (index, seat) in self.seats.iter().enumerate() {
+            let mut command = self.seat_command(seat, server);
+            command.extend(common.iter().cloned());
+            if self.seats.len() > 1 {
+                let share = format!("{}/{}", index + 1, self.seats.len());
+                command.extend(["--share".to_owned(), share]);
+                command.extend(["--start-at".to_owned(), start_at_s.to_string()]);
+            }
+            let path = outcome_path(&self.tools.scratch);
+            command.extend(["--json".to_owned(), path.display().to_string()]);
+            generators.push((Client::start_in(&seat.prefix, &seat.cpus, &command)?, path));
+        }
+        let outcomes = generators.into_iter().map(|(client, path)| {
+            read_outcome(&path, client.finish(window + PATIENCE)?)
+        });
+        let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
+        if outcomes.len() == 1 {
+            return Ok(outcomes.remove(0));
+        }
+        merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())
+    }
+
+    fn seat_command(&self, seat: &Seat, server: Target<'_>) -> Vec<String> {
+        let url = format!("http://{}", seat.address.unwrap_or(server.address));
+        let mut command = self.tools.command(&["load", &url, "-q"]);
+        for source in &seat.sources {
+            command.extend(["--source".to_owned(), source.to_string()]);
+        }
         if let Some(bound) = &self.lag_bound {
             command.extend(["--lag-bound".to_owned(), bound.clone()]);
         }
-        let finished = Client::start(self.client_cpus[0], &command)?.finish(window + PATIENCE)?;
-        // Errors and void runs have a status of their own, and an outcome all the same.
-        let text = fs::read_to_string(&path).map_err(|_| finished.complaint());
-        let _ = fs::remove_file(&path); // where it was not written there is nothing to remove
-        let text = text?;
-        let outcome = json::parse(&text).map_err(|why| format!("{place}: {why}"))?;
-        Ok((outcome, text))
+        command
     }
+}
+
+fn outcome_path(scratch: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    scratch.join(format!("outcome-{}-{number}.json", std::process::id()))
+}
+
+fn read_outcome(path: &Path, finished: Finished) -> Result<(Outcome, String), String> {
+    // Errors and void runs have a status of their own, and an outcome all the same.
+    let text = fs::read_to_string(path).map_err(|_| finished.complaint());
+    let _ = fs::remove_file(path); // where it was not written there is nothing to remove
+    let text = text?;
+    let outcome = json::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok((outcome, text))
+}
+
+/// The outcomes of all seats as one. They ask at different addresses for the same server, which is
+/// no difference here.
+fn merge(mut outcomes: Vec<Outcome>) -> Result<(Outcome, String), String> {
+    let mut targets: Vec<String> =
+        outcomes.iter().flat_map(|outcome| outcome.setting.targets.clone()).collect();
+    targets.dedup();
+    for outcome in &mut outcomes {
+        outcome.setting.targets.clone_from(&targets);
+    }
+    let merged = Outcome::merge(outcomes)?;
+    let text = json::write(&merged);
+    Ok((merged, text))
 }
 
 /// The options of `ropewalk load` for a trial, but for the workload's own.

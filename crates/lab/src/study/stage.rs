@@ -11,8 +11,9 @@ use crate::observe::{Observer, Watched};
 use crate::peer::Setting;
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
-use crate::trial::{Bench, Measured, Target, Trial};
+use crate::trial::{Bench, Measured, Seat, Target, Trial};
 use crate::workload::Workload;
+use std::net::SocketAddr;
 
 /// A server that takes part.
 #[derive(Clone, Debug)]
@@ -114,12 +115,12 @@ impl Stage<'_> {
         let entered = domain.enter(&self.machine, files)?;
         // Before any server runs: one that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files)?;
-        let server = self.start(cell, &entered)?;
-        let bench = Bench { client_cpus: entered.cpus.clients.clone(), ..self.bench.clone() };
-        let target = Target::of(&server);
+        let servers = self.start(cell, &entered)?;
+        let bench = Bench { seats: seats(&entered, &servers), ..self.bench.clone() };
+        let target = Target::of(&servers[0]);
         // Under a bound on memory the page cache has been filled as it shall be.
         if settled.is_none() {
-            bench.prime(target, workload)?;
+            prime(&bench, &entered, &servers, workload)?;
         }
         let trial = Trial {
             workload,
@@ -131,7 +132,7 @@ impl Stage<'_> {
         };
         let warm_up = bench.warm_up(target, &trial)?;
         let observer = Observer::new(Watched {
-            groups: vec![server.group()],
+            groups: servers.iter().map(RunningServer::group).collect(),
             enclosure: Some(&entered.enclosure),
             cpus: entered.cpus.server.clone(),
             device: entered.device.clone(),
@@ -145,25 +146,53 @@ impl Stage<'_> {
         Ok((measured, warm_up.seconds))
     }
 
-    fn start(&self, cell: Cell, entered: &Entered) -> Result<RunningServer, String> {
+    /// Starts every copy of the server.
+    fn start(&self, cell: Cell, entered: &Entered) -> Result<Vec<RunningServer>, String> {
         let Entrant { installed, setting } = &self.entrants[cell.entrant];
         let workload = &self.workloads[cell.workload];
-        let [place] = entered.servers.as_slice() else {
-            return Err("a study measures one copy of a server: replicas = 1".into());
-        };
-        let launch = Launch {
-            surroundings: self.surroundings.clone(),
-            root: workload.root.clone(),
-            scratch: self.bench.tools.scratch.clone(),
-            workers: place.workers,
-            cpus: place.cpus.clone(),
-            memory_bytes_max: None,
-            ready_path: workload.ready_path.clone(),
-            workload: workload.values.clone(),
-            place: place.place.clone(),
-        };
-        RunningServer::start(installed, setting, &launch)
+        let copies = entered.servers.iter().map(|place| {
+            let launch = Launch {
+                surroundings: self.surroundings.clone(),
+                root: workload.root.clone(),
+                scratch: self.bench.tools.scratch.clone(),
+                workers: place.workers,
+                cpus: place.cpus.clone(),
+                memory_bytes_max: None,
+                ready_path: workload.ready_path.clone(),
+                workload: workload.values.clone(),
+                place: place.place.clone(),
+            };
+            RunningServer::start(installed, setting, &launch)
+        });
+        copies.collect()
     }
+}
+
+/// One for the clients of each subnet.
+fn seats(entered: &Entered, servers: &[RunningServer]) -> Vec<Seat> {
+    let clients = entered.clients.iter().map(|client| Seat {
+        cpus: client.cpus.clone(),
+        prefix: client.prefix.clone(),
+        address: Some(SocketAddr::from((client.address, servers[client.server].address().port()))),
+        sources: client.sources.clone(),
+    });
+    clients.collect()
+}
+
+/// Primes each copy from a place that can ask it.
+fn prime(
+    bench: &Bench,
+    entered: &Entered,
+    servers: &[RunningServer],
+    workload: &Workload,
+) -> Result<(), String> {
+    for (index, server) in servers.iter().enumerate() {
+        let seat = entered.clients.iter().position(|client| client.server == index);
+        let seat = seat.ok_or("a copy of the server has no clients")?;
+        let bench = Bench { seats: vec![bench.seats[seat].clone()], ..bench.clone() };
+        bench.prime(Target::of(server), workload)?;
+    }
+    Ok(())
 }
 
 /// Why a run is not what its domain says about the disk, if so.
