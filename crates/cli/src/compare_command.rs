@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lab::compare::{Instance, Plan, Side, render};
 use lab::record::Folder;
+use lab::report::Report;
 use lab::workload::Workload;
 use lab::{RunningServer, ServerSpec};
 use load::units::parse_duration;
@@ -27,6 +28,9 @@ Examples:
   ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
+
+/// The page, among the records.
+const PAGE: &str = "report.html";
 
 #[derive(Args)]
 pub(crate) struct CompareArguments {
@@ -86,7 +90,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
         plan.run(&lab.bench, &workload, &sides, &folder, &mut tell).map_err(Failure::Operation)?;
     tell("");
     print(&render(&comparison, &sides))?;
-    print(&format!("\nRecords: {}\n", folder.path().display()))?;
+    let page = Report::read(folder.path()).map_err(Failure::Operation)?.html();
+    folder.write_whole(PAGE, &page).map_err(Failure::Operation)?;
+    print(&format!("\nMore: {}\n", folder.path().join(PAGE).display()))?;
     if comparison.is_void() { Err(Failure::Reported(3)) } else { Ok(()) }
 }
 

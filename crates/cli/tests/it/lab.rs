@@ -76,6 +76,8 @@ fn two_engines_are_compared() {
     let good = opened.runs.iter().filter(|run| run.void.is_empty()).count();
     assert_eq!(good, 8, "two pairs of two phases: {out}");
     assert!(opened.runs.iter().all(|run| run.observed["cpu_us"] > 0.0));
+    let page = fs::read_to_string(lab.path("records/report.html")).unwrap();
+    assert!(page.contains("ropewalk:threads") && page.ends_with("</html>\n"), "a page");
 }
 
 /// Traffic that was recorded is replayed against a server that runs already.
