@@ -47,11 +47,7 @@ impl Client {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start_in(
-        prefix: &[String],
-        cpus: &[usize],
-        command: &[String],
-    ) -> Result<Self, String> {
+    pub fn start_in(prefix: &[String], cpus: &[usize], command: &[String]) -> Result<Self, String> {
         let pinned = [prefix, &process::pinned(cpus, command)].concat();
         let mut started = Command::new(&pinned[0]);
         started.args(&pinned[1..]).stdin(Stdio::null());

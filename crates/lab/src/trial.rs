@@ -271,9 +271,9 @@ impl Bench {
             command.extend(["--json".to_owned(), path.display().to_string()]);
             generators.push((Client::start_in(&seat.prefix, &seat.cpus, &command)?, path));
         }
-        let outcomes = generators.into_iter().map(|(client, path)| {
-            read_outcome(&path, client.finish(window + PATIENCE)?)
-        });
+        let outcomes = generators
+            .into_iter()
+            .map(|(client, path)| read_outcome(&path, &client.finish(window + PATIENCE)?));
         let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
         if outcomes.len() == 1 {
             return Ok(outcomes.remove(0));
@@ -300,7 +300,7 @@ fn outcome_path(scratch: &Path) -> PathBuf {
     scratch.join(format!("outcome-{}-{number}.json", std::process::id()))
 }
 
-fn read_outcome(path: &Path, finished: Finished) -> Result<(Outcome, String), String> {
+fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), String> {
     // Errors and void runs have a status of their own, and an outcome all the same.
     let text = fs::read_to_string(path).map_err(|_| finished.complaint());
     let _ = fs::remove_file(path); // where it was not written there is nothing to remove
