@@ -1,6 +1,6 @@
 //! Two series against each other: how much more one serves, and whether that can be said. Pure.
 
-use statistics::Estimate;
+use statistics::{Estimate, paired_ratio};
 
 use super::measure::Measure;
 use super::number;
@@ -62,17 +62,9 @@ impl Comparison {
                 let (own, others) = (first.best()?, second.best()?);
                 Self::of_points((&first.name, own), (&second.name, others), MOST, confidence)?
             }
-            _ => Self {
-                first: first.name.clone(),
-                second: second.name.clone(),
-                ratio: bracket_ratio(&own, &others)?,
-                pairs: None,
-                verdict: Verdict::Tie,
-            },
+            _ => Self::of_searches(first, second, confidence)
+                .or_else(|| Self::of_brackets((first, &own), (second, &others)))?,
         };
-        if comparison.pairs.is_none() && !comparison.ratio.interval.contains(1.0) {
-            comparison.verdict = Verdict::Differ;
-        }
         if own.found.is_lower_bound() && others.found.is_lower_bound() {
             comparison.verdict = Verdict::NotReached;
         }
@@ -93,6 +85,36 @@ impl Comparison {
             ratio,
             pairs: Some(pairs),
             verdict: Verdict::of(&ratio, pairs),
+        })
+    }
+
+    /// What two searches found in the same blocks; none if they have less than two in common.
+    fn of_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
+        let pairs =
+            first.limits.iter().filter_map(|(block, own)| Some((*own, *second.limits.get(block)?)));
+        let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        let ratio = paired_ratio(&own, &others, confidence, 1).filter(|_| own.len() > 1)?;
+        Some(Self {
+            first: first.name.clone(),
+            second: second.name.clone(),
+            ratio,
+            pairs: Some(own.len()),
+            verdict: Verdict::of(&ratio, own.len()),
+        })
+    }
+
+    fn of_brackets(
+        (first, own): (&Series, &Peak),
+        (second, others): (&Series, &Peak),
+    ) -> Option<Self> {
+        let ratio = bracket_ratio(own, others)?;
+        let tie = ratio.interval.contains(1.0);
+        Some(Self {
+            first: first.name.clone(),
+            second: second.name.clone(),
+            ratio,
+            pairs: None,
+            verdict: if tie { Verdict::Tie } else { Verdict::Differ },
         })
     }
 

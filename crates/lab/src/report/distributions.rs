@@ -3,7 +3,6 @@
 //!
 //! Reads the outcome files of the folder; what cannot be read is told and left out.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +13,7 @@ use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::figures::{Styles, shown};
 use super::measure::Measure;
 use super::number;
-use super::summary::{KEPT_UP_SHARE, Measured, Panel};
+use super::summary::{KEPT_UP_SHARE, Measured, Panel, Series};
 
 /// Points of a curve: enough for the eye.
 const POINTS: usize = 160;
@@ -65,40 +64,38 @@ pub(crate) fn of_panel(
 
 fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
     let (series, _) = shown(panel);
-    let mut groups = Vec::new();
+    let member = |series: &'s Series, point: Option<&'s Measured>| {
+        Some((series.name.clone(), styles.style(&series.name), point?))
+    };
     if let Some(offered) = common(panel) {
-        let members = series.iter().filter_map(|series| {
-            Some((series.name.clone(), styles.style(&series.name), series.at(offered)?))
-        });
+        let members = series.iter().filter_map(|series| member(series, series.at(offered)));
         let at = format!("at {} {}", number::plain(offered), panel.unit());
-        groups.push(Group { at, members: members.collect() });
-    } else {
-        let members = series.iter().filter_map(|series| {
-            Some((series.name.clone(), styles.style(&series.name), series.at_peak()?))
+        return vec![Group { at, members: members.collect() }];
+    }
+    if series.iter().all(|series| series.points.is_empty()) {
+        let members = series.iter().filter_map(|series| member(series, series.held.as_ref()));
+        let at = "each close to the highest rate it held".into();
+        return vec![Group { at, members: members.collect() }];
+    }
+    // Each has rates of its own, in the same order: those that make it equally busy.
+    let most = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
+    let group = |place: usize| {
+        let members = series.iter().filter_map(|series| member(series, series.points.get(place)));
+        let members: Vec<_> = members.collect();
+        let busy = members.iter().filter_map(|(_, _, point)| point.median(Measure::Utilisation));
+        let busy = statistics::median(&busy.collect::<Vec<_>>());
+        let busy = busy.map(|share| format!(", about {:.0} % CPU", share * 100.0));
+        let at = format!("each at its own rate{}", busy.unwrap_or_default());
+        let named = members.into_iter().map(|(name, style, point)| {
+            (format!("{name} at {}", number::figure(point.offered)), style, point)
         });
-        let at = "each at the highest rate it held".into();
-        groups.push(Group { at, members: members.collect() });
-    }
-    // Runs for a purpose that is no search for the peak: a rate fixed by the server's load.
-    let mut fixed: BTreeMap<String, Group<'s>> = BTreeMap::new();
-    for series in &series {
-        let searched = series.search.as_ref().map(|search| &*search.purpose);
-        for trial in series.trials.iter().filter(|trial| Some(&*trial.purpose) != searched) {
-            let at = trial.purpose.replace(&series.name, "").replace(&series.server, "");
-            let at = at.trim_matches([' ', '/', ':', '-', ',']).to_owned();
-            let group = fixed.entry(at.clone()).or_insert(Group { at, members: Vec::new() });
-            let rate = number::plain(trial.offered);
-            let label = format!("{} at {rate}", series.name);
-            group.members.push((label, styles.style(&series.name), trial));
-        }
-    }
-    // Many points of one purpose are a search's, of which nothing was written down (yet).
-    groups.extend(fixed.into_values().filter(|group| group.members.len() <= 2 * series.len()));
-    groups
+        Group { at, members: named.collect() }
+    };
+    (0..most).map(group).collect()
 }
 
 /// The highest rate at which all series were measured and kept up; if there is none, the lowest
-/// at which most were measured.
+/// at which most were measured; none if no two were measured at the same.
 fn common(panel: &Panel) -> Option<f64> {
     let with_points: Vec<_> =
         panel.series.iter().filter(|series| !series.points.is_empty()).collect();
@@ -116,6 +113,9 @@ fn common(panel: &Panel) -> Option<f64> {
     };
     let measured = |rate: f64| with_points.iter().filter(|s| s.at(rate).is_some()).count();
     let most = offered.iter().map(|rate| measured(*rate)).max()?;
+    if most < 2 && with_points.len() > 1 {
+        return None;
+    }
     offered
         .iter()
         .rev()

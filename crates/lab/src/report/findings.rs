@@ -4,6 +4,8 @@
 mod compared;
 mod peaks;
 mod records;
+#[cfg(test)]
+mod tests;
 
 use super::summary::Summary;
 use crate::record::{Kind, Opened};

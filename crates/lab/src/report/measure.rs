@@ -112,15 +112,13 @@ fn cpu_us_per_request(run: &Run) -> Option<f64> {
     let told = observed(run, &["cpu_us_per_request"]);
     told.or_else(|| {
         let replies = run.figures.as_ref()?.throughput_per_s * run.window_s;
-        (replies > 0.0).then_some(cpu_us(run)? / replies)
+        (replies > 0.0).then_some(observed(run, &["cpu_us"])? / replies)
     })
 }
 
 fn utilisation(run: &Run, cpus: Option<f64>) -> Option<f64> {
     let told = observed(run, &["cpu_utilisation"]);
-    told.or_else(|| (run.window_s > 0.0).then_some(cpu_us(run)? / 1e6 / run.window_s / cpus?))
-}
-
-fn cpu_us(run: &Run) -> Option<f64> {
-    observed(run, &["cpu_us"])
+    // What is observed begins before the window and ends after it; the rate is the window's.
+    let rate = run.figures.as_ref()?.throughput_per_s;
+    told.or_else(|| Some(cpu_us_per_request(run)? * rate / 1e6 / cpus?))
 }

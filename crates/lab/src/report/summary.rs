@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statistics::{Estimate, bootstrap_median, paired_ratio};
 
 use super::measure::Measure;
-use crate::record::{Described, Offered, Opened, Point, Run, Search};
+use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search};
 use crate::template::Values;
 
 /// With this part of the requests a server has kept up with what was asked.
@@ -47,8 +47,12 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Measured>,
     /// The runs that searches are made of, by purpose and what was offered.
     pub(crate) trials: Vec<Measured>,
-    /// The search for the highest rate, the last if there are several.
-    pub(crate) search: Option<Search>,
+    /// The searches for its highest rate, but those that only looked coarsely.
+    pub(crate) searches: Vec<Search>,
+    /// What they say the highest rate is, by block.
+    pub(crate) limits: BTreeMap<u32, f64>,
+    /// The trials close to that rate.
+    pub(crate) held: Option<Measured>,
 }
 
 /// All valid runs of one point.
@@ -103,8 +107,15 @@ impl Summary {
             share if share > 0.0 && share < 1.0 => share,
             _ => 0.95,
         };
+        let mut runs = opened.runs.clone();
+        if opened.header.kind == Kind::Compare {
+            // Its runs say which phase they are of; all of them are points.
+            runs.iter_mut().for_each(|run| run.purpose.clear());
+        }
+        // Closed runs for a purpose are where a search began.
+        runs.retain(|run| run.purpose.is_empty() || !is_closed(&run.point));
         let mut keys: Vec<(&str, &str, bool)> = Vec::new();
-        for run in &opened.runs {
+        for run in &runs {
             let key = (&*run.point.workload, &*run.point.domain, is_closed(&run.point));
             if !keys.contains(&key) {
                 keys.push(key);
@@ -115,18 +126,19 @@ impl Summary {
             let header = &opened.header;
             (place(&header.workloads, workload), place(&header.domains, domain), *closed)
         });
-        let panels = keys.into_iter().map(|key| Panel::of(opened, key, confidence)).collect();
+        let panels =
+            keys.into_iter().map(|key| Panel::of(opened, &runs, key, confidence)).collect();
         Self { panels, confidence }
     }
 }
 
 impl Panel {
-    fn of(opened: &Opened, key: (&str, &str, bool), confidence: f64) -> Self {
+    fn of(opened: &Opened, runs: &[Run], key: (&str, &str, bool), confidence: f64) -> Self {
         let (workload, domain, closed) = key;
         let belongs = |point: &Point| {
             point.workload == workload && point.domain == domain && is_closed(point) == closed
         };
-        let runs: Vec<&Run> = opened.runs.iter().filter(|run| belongs(&run.point)).collect();
+        let runs: Vec<&Run> = runs.iter().filter(|run| belongs(&run.point)).collect();
         let cpus = number_of(&opened.header.domains, domain, "cpus");
         let mut names: Vec<(&str, &str)> = Vec::new();
         for run in &runs {
@@ -148,23 +160,27 @@ impl Panel {
                 .copied()
                 .filter(|run| (&*run.point.server, &*run.point.setting) == (*server, *setting));
             let own: Vec<&Run> = own.collect();
-            let search = opened.searches.iter().rfind(|search| {
+            let searches = opened.searches.iter().filter(|search| {
                 (&*search.server, &*search.setting) == (*server, *setting)
                     && (&*search.workload, &*search.domain) == (workload, domain)
             });
+            let searches: Vec<Search> = searches.filter(|_| !closed).cloned().collect();
             let name = match many.contains(server) {
                 true => format!("{server} {setting}"),
                 false => (*server).to_owned(),
             };
-            Series {
+            let mut series = Series {
                 name,
                 server: (*server).to_owned(),
                 setting: (*setting).to_owned(),
                 knobs: own.first().map(|run| run.point.knobs.clone()).unwrap_or_default(),
                 points: measured(&own, true, cpus, confidence, opened.header.seed),
                 trials: measured(&own, false, cpus, confidence, opened.header.seed),
-                search: search.filter(|_| !closed).cloned(),
-            }
+                ..Series::default()
+            };
+            series.take_searches(searches);
+            series.held = series.held(&own, cpus, confidence);
+            series
         });
         let series: Vec<Series> = series.collect();
         let floor = series.iter().find(|series| series.server == opened.header.floor);
@@ -203,16 +219,26 @@ impl Panel {
 }
 
 impl Series {
-    /// The points of its curve: those swept, or else the trials of its search.
+    /// The points of its curve: those swept, or else the trials of its searches.
     pub(crate) fn curve(&self) -> Vec<&Measured> {
         if !self.points.is_empty() {
             return self.points.iter().collect();
         }
-        let Some(search) = &self.search else { return Vec::new() };
         let mut trials: Vec<&Measured> =
-            self.trials.iter().filter(|trial| trial.purpose == search.purpose).collect();
+            self.trials.iter().filter(|trial| self.is_searched(trial)).collect();
         trials.sort_by(|a, b| a.offered.total_cmp(&b.offered));
+        trials.dedup_by(|a, b| a.offered == b.offered);
         trials
+    }
+
+    /// Whether a trial belongs to a search whose result is known. A search that is made once in
+    /// each block is named with the block.
+    pub(crate) fn is_searched(&self, trial: &Measured) -> bool {
+        let named = |block: &u32| format!("{} {block}", trial.purpose);
+        self.searches.iter().any(|search| {
+            search.purpose == trial.purpose
+                || trial.blocks.keys().any(|block| named(block) == search.purpose)
+        })
     }
 
     /// The point with the highest throughput that was swept.
@@ -221,29 +247,68 @@ impl Series {
         self.points.iter().max_by(|a, b| throughput(a).total_cmp(&throughput(b)))
     }
 
-    /// Where the peak was measured: the best point, or the trial at the rate that was held.
+    /// Where the peak was measured: trials at the rate that was held, or the best point.
     pub(crate) fn at_peak(&self) -> Option<&Measured> {
-        if let Some(search) = self.search.as_ref().filter(|search| search.held_per_s > 0.0) {
-            let distance = |trial: &&Measured| (trial.offered - search.held_per_s).abs();
-            let trials = self.trials.iter().filter(|trial| trial.purpose == search.purpose);
-            let near = trials.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-            if let Some(near) = near.filter(|near| distance(near) < 0.05 * search.held_per_s) {
-                return Some(near);
-            }
-        }
-        self.best()
+        self.held.as_ref().or_else(|| self.best())
     }
 
-    /// The most it does: what a search has found, or else the best point of its sweep.
+    /// Searches that left a much wider gap than the others were only looking around.
+    fn take_searches(&mut self, searches: Vec<Search>) {
+        let width = |search: &Search| {
+            let broke = search.broke_per_s.unwrap_or(f64::INFINITY);
+            if search.held_per_s > 0.0 { broke / search.held_per_s - 1.0 } else { f64::INFINITY }
+        };
+        let narrowest = searches.iter().map(width).fold(f64::INFINITY, f64::min);
+        let fine = |search: &Search| width(search) <= 2.0 * narrowest;
+        self.searches = searches.into_iter().filter(fine).collect();
+        for (index, search) in self.searches.iter().enumerate() {
+            let last = search.purpose.rsplit(' ').next();
+            let block = last.and_then(|word| word.parse().ok()).unwrap_or(index as u32);
+            if search.held_per_s > 0.0 {
+                let broke = search.broke_per_s.unwrap_or(search.held_per_s);
+                self.limits.insert(block, (search.held_per_s * broke).sqrt());
+            }
+        }
+    }
+
+    /// Of the trials a little below what the searches have found.
+    fn held(&self, runs: &[&Run], cpus: Option<f64>, confidence: f64) -> Option<Measured> {
+        const NEAR: std::ops::RangeInclusive<f64> = 0.9..=1.0;
+        let limit = self.peak().filter(|_| !self.limits.is_empty())?.per_s;
+        let near = runs.iter().copied().filter(|run| NEAR.contains(&(offered(&run.point) / limit)));
+        let near: Vec<Run> = near
+            .filter(|run| !run.purpose.is_empty())
+            .map(|run| Run {
+                point: Point { offered: Offered::RequestsPerS(limit), ..run.point.clone() },
+                purpose: String::new(),
+                ..run.clone()
+            })
+            .collect();
+        let near: Vec<&Run> = near.iter().collect();
+        measured(&near, true, cpus, confidence, SEED).pop()
+    }
+
+    /// What searches have found: between what they held and what broke, or the median of several.
+    fn searched(&self) -> Option<Peak> {
+        let last = self.searches.last()?;
+        let bound = self.searches.iter().all(|s| s.generator_bound || s.broke_per_s.is_none());
+        let found = if bound { Found::AtLeast } else { Found::Searched };
+        let limits: Vec<f64> = self.limits.values().copied().collect();
+        let several = bootstrap_median(&limits, CONFIDENCE, SEED).filter(|_| limits.len() > 1);
+        let (per_s, low, high) = match several {
+            Some(Estimate { median, interval }) => (median, interval.low, interval.high),
+            None => {
+                let held = last.held_per_s;
+                (held, held, last.broke_per_s.unwrap_or(held))
+            }
+        };
+        Some(Peak { per_s, low, high, offered: per_s, found })
+    }
+
+    /// The most it does: what searches have found, or else the best point of its sweep.
     pub(crate) fn peak(&self) -> Option<Peak> {
-        if let Some(search) = &self.search {
-            let high = search.broke_per_s.unwrap_or(search.held_per_s);
-            let found = match search.broke_per_s {
-                Some(_) if !search.generator_bound => Found::Searched,
-                _ => Found::AtLeast,
-            };
-            let (per_s, low, offered) = (search.held_per_s, search.held_per_s, search.held_per_s);
-            return Some(Peak { per_s, low, high, offered, found });
+        if let Some(peak) = self.searched() {
+            return Some(peak);
         }
         let best = self.best()?;
         let throughput = best.estimates.get(&Measure::Throughput)?;
@@ -287,6 +352,8 @@ impl Measured {
 
 /// Resampling of ratios is the same in every report.
 const SEED: u64 = 1;
+/// Of the median of several searches.
+const CONFIDENCE: f64 = 0.95;
 
 pub(crate) fn offered(point: &Point) -> f64 {
     match point.offered {

@@ -56,9 +56,7 @@ fn peak_cells(series: &Series) -> (String, String) {
     let shown = match peak.found {
         Found::Swept => shown,
         Found::NotReached | Found::AtLeast => format!("≥ {shown}"),
-        Found::Searched => {
-            format!("{} to {} (MAT)", number::figure(peak.low), number::figure(peak.high))
-        }
+        Found::Searched => format!("{shown} (MAT)"),
     };
     (shown, number::plain(peak.offered))
 }

@@ -226,11 +226,14 @@ pub(super) fn point(server: &str, domain: &str, rate: f64) -> Point {
     }
 }
 
-/// Curves of four servers on one and two processors, with all that can be missing.
-pub(super) fn study(path: &Path, blocks: u32) {
+/// Domains, and how much more a server can do in them.
+pub(super) const DOMAINS: [(&str, f64); 3] = [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)];
+
+/// Curves of four servers, with all that can be missing.
+pub(super) fn study(path: &Path, blocks: u32, domains: &[(&str, f64)]) {
     let mut maker = Maker::new(path, &header(Kind::Study, blocks));
     maker.surroundings();
-    for (domain, factor) in [("1 CPU", 1.0), ("2 CPU", 1.8), ("4 CPU", 3.1)] {
+    for &(domain, factor) in domains {
         for block in 0..blocks {
             for rate in [4_000.0, 8_000.0, 12_000.0, 16_000.0, 20_000.0, 24_000.0, 28_000.0] {
                 for server in SERVERS {
@@ -296,36 +299,46 @@ pub(super) fn comparison(path: &Path, blocks: u32) {
     let mut maker = Maker::new(path, &header);
     for block in 0..blocks {
         for server in &SERVERS[1..3] {
-            maker.run(server, point(server.name, "1 CPU", 8_000.0), block, "");
+            maker.run(server, point(server.name, "1 CPU", 8_000.0), block, "common rate");
         }
     }
 }
 
-/// Searches in place of sweeps.
-pub(super) fn searched(path: &Path) {
-    let mut maker = Maker::new(path, &header(Kind::Study, 3));
+/// Searches in place of sweeps, one in each block.
+pub(super) fn searched(path: &Path, blocks: u32) {
+    let mut maker = Maker::new(path, &header(Kind::Study, blocks));
     maker.surroundings();
-    for server in SERVERS {
-        let purpose = format!("mat {}", server.name);
-        let held = server.capacity * 0.95;
-        for rate in [0.25, 0.5, 0.95, 1.1] {
-            for block in 0..3 {
-                let point = point(server.name, "1 CPU", server.capacity * rate);
-                maker.run(&server, point, block, &purpose);
+    for block in 0..blocks {
+        for server in SERVERS {
+            let purpose = format!("limit, block {}", block + 1);
+            let held = server.capacity * maker.noise.about(0.04);
+            for rate in [0.5, 0.97, 1.06] {
+                maker.run(&server, point(server.name, "1 CPU", held * rate), block, &purpose);
             }
+            maker.search(&Search {
+                purpose,
+                server: server.name.into(),
+                setting: "default".into(),
+                workload: "zipf".into(),
+                domain: "1 CPU".into(),
+                conditions: "served=0.99 errors=0.001".into(),
+                held_per_s: held * 0.97,
+                broke_per_s: Some(held * 1.02),
+                broken: vec!["served 0.971 < 0.99".into()],
+                throughputs_per_s: vec![held * 0.97],
+                generator_bound: false,
+            });
         }
-        maker.search(&Search {
-            purpose,
-            server: server.name.into(),
-            setting: "default".into(),
-            workload: "zipf".into(),
-            domain: "1 CPU".into(),
-            conditions: "served=0.99 errors=0.001".into(),
-            held_per_s: held,
-            broke_per_s: Some(held * 1.04),
-            broken: vec!["served 0.971 < 0.99".into()],
-            throughputs_per_s: vec![held, held * 1.001, held * 0.999],
-            generator_bound: false,
-        });
+    }
+}
+
+/// Rates that make each server equally busy.
+pub(super) fn utilisations(path: &Path) {
+    let mut maker = Maker::new(path, &header(Kind::Study, 2));
+    for block in 0..2 {
+        for server in SERVERS {
+            let rate = server.capacity * 0.8;
+            maker.run(&server, point(server.name, "1 CPU", rate), block, "");
+        }
     }
 }

@@ -41,7 +41,7 @@ fn has(text: &str, parts: &[&str]) {
 #[test]
 fn a_study_in_words_and_tables() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 6);
+    made::study(scratch.path(), 6, &made::DOMAINS);
     let text = report(scratch.path(), "markdown");
     has(
         &text,
@@ -67,7 +67,7 @@ fn a_study_in_words_and_tables() {
 #[test]
 fn few_blocks_support_no_difference() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 3);
+    made::study(scratch.path(), 3, &made::DOMAINS[..1]);
     let text = report(scratch.path(), "markdown");
     has(
         &text,
@@ -106,13 +106,26 @@ fn a_comparison_begins_with_its_verdict() {
 }
 
 #[test]
-fn searches_are_brackets() {
+fn a_search_is_a_bracket_and_several_are_a_sample() {
     let scratch = Temporary::new();
-    made::searched(scratch.path());
+    made::searched(&scratch.path().join("one"), 1);
+    made::searched(&scratch.path().join("six"), 6);
+    let text = report(&scratch.path().join("one"), "markdown");
+    has(&text, &["event-loop has the highest maximum achievable throughput, ", "## Searches"]);
+    has(&text, &["| brackets | differ |"]);
+    let text = report(&scratch.path().join("six"), "markdown");
+    has(&text, &["(MAT)", "| 6 | differ |", "event-loop serves 1."]);
+    has(&text, &["## Response times: zipf, 1 CPU, each close to the highest rate it held"]);
+}
+
+#[test]
+fn equally_busy_servers_are_compared_at_their_own_rates() {
+    let scratch = Temporary::new();
+    made::utilisations(scratch.path());
     let text = report(scratch.path(), "markdown");
     has(
         &text,
-        &["has the highest maximum achievable throughput, between ", "(MAT)", "## Searches"],
+        &["## Response times: zipf, 1 CPU, each at its own rate, about ", "| nginx at 14,400 |"],
     );
 }
 
@@ -176,7 +189,7 @@ const PIXELS: &str = "document.querySelector('canvas').toDataURL()";
 #[test]
 fn the_page_in_a_browser() {
     let scratch = Temporary::new();
-    made::study(scratch.path(), 6);
+    made::study(scratch.path(), 6, &made::DOMAINS);
     let path = page(scratch.path());
     let mut browser = Browser::start();
     for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {

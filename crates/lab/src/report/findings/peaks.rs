@@ -81,11 +81,9 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
             "{name} serves most, {shown} requests/s, which is all that was offered: its peak lies \
              higher"
         ),
-        Found::Searched => format!(
-            "{name} has the highest maximum achievable throughput, between {} and {} requests/s",
-            number::figure(*low),
-            number::figure(*high)
-        ),
+        Found::Searched => {
+            format!("{name} has the highest maximum achievable throughput, {shown} requests/s")
+        }
         Found::AtLeast => format!(
             "{name} has the highest maximum achievable throughput seen, at least {} requests/s",
             number::figure(*per_s)
@@ -226,7 +224,7 @@ fn at_limit(panel: &Panel) -> Vec<String> {
 
 fn bound(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
-        let bound = series.search.as_ref()?.generator_bound;
+        let bound = series.searches.iter().any(|search| search.generator_bound);
         bound.then(|| series.name.clone())
     })
 }
@@ -240,7 +238,7 @@ fn unreached(panel: &Panel) -> Vec<String> {
 
 fn nothing_held(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
-        let search = series.search.as_ref().filter(|search| search.held_per_s <= 0.0)?;
+        let search = series.searches.first().filter(|_| series.limits.is_empty())?;
         let broken = search.broken.first().map(|why| format!(" ({why})")).unwrap_or_default();
         Some(format!("{}{broken}", series.name))
     })
@@ -253,7 +251,7 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
             let spread = series.at_peak().and_then(|point| point.median(Measure::Spread));
             spread.is_some_and(|spread| spread > SPREAD_POINTS)
         };
-        let ranked = ranked(panel);
+        let ranked = finalists(panel);
         let refused = ranked.iter().take_while(|(series, _)| unfair(series));
         let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
         let fair = ranked.iter().filter(|(series, _)| !unfair(series)).collect::<Vec<_>>();
@@ -269,6 +267,14 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
         let Some((best, peak)) = fair.first() else { continue };
         findings.add(Head::Verdict, winner(panel, best, peak, &fair, summary.confidence));
     }
+}
+
+/// Settings that were given up early have few searches, and a lucky one among them is no winner.
+fn finalists(panel: &Panel) -> Vec<(&Series, Peak)> {
+    let mut ranked = ranked(panel);
+    let most = ranked.iter().map(|(series, _)| series.limits.len()).max().unwrap_or(0);
+    ranked.sort_by_key(|(series, _)| 2 * series.limits.len() < most);
+    ranked
 }
 
 fn winner(

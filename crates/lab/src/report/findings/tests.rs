@@ -1,0 +1,113 @@
+//! What is said of a handful of runs.
+
+use super::*;
+use crate::record::{Ceiling, Figures, Header, Offered, Point, Run, Search};
+
+/// Throughputs of a server at what was offered, block by block.
+fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
+    let run = |(block, throughput): (usize, &f64)| Run {
+        point: Point {
+            server: server.into(),
+            workload: "w".into(),
+            domain: "d".into(),
+            offered: Offered::RequestsPerS(offered),
+            ..Point::default()
+        },
+        block: block as u32,
+        figures: Some(Figures {
+            throughput_per_s: *throughput,
+            kept_up_share: throughput / offered,
+            ..Figures::default()
+        }),
+        ..Run::default()
+    };
+    throughputs.iter().enumerate().map(run).collect()
+}
+
+fn said(header: Header, runs: Vec<Vec<Run>>) -> Vec<Finding> {
+    let ceilings = vec![("d".to_owned(), Ceiling { bytes_per_s: 1e12, requests_per_s: 1e9 })];
+    let opened = Opened { header, runs: runs.concat(), ceilings, ..Opened::default() };
+    findings(&opened, &Summary::of(&opened))
+}
+
+#[track_caller]
+fn check(runs: Vec<Vec<Run>>, head: Head, part: &str) {
+    let said = said(Header::default(), runs);
+    let found = said.iter().any(|finding| finding.head == head && finding.text.contains(part));
+    assert!(found, "{head:?} {part:?} is not in {said:#?}");
+}
+
+#[test]
+fn six_blocks_that_agree_are_a_difference() {
+    let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0, 113.0, 110.0, 112.0]);
+    let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]);
+    check(vec![fast, slow], Head::Supported, "fast serves 1.12 [1.");
+}
+
+#[test]
+fn few_blocks_that_agree_only_seem_to() {
+    let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0]);
+    let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0]);
+    let part = "3 pairs are too few: as many agree by chance once in 4 times";
+    check(vec![fast, slow], Head::NotSupported, part);
+}
+
+#[test]
+fn an_interval_that_holds_1_is_a_tie() {
+    let one = runs("one", 200.0, &[100.0, 104.0, 98.0, 103.0, 99.0, 102.0]);
+    let other = runs("other", 200.0, &[101.0, 99.0, 102.0, 98.0, 103.0, 100.0]);
+    check(vec![one, other], Head::Supported, "Between one and other: a tie.");
+}
+
+#[test]
+fn servers_that_keep_up_are_not_ranked() {
+    let one = runs("one", 100.0, &[100.0; 6]);
+    let other = runs("other", 100.0, &[100.0; 6]);
+    check(vec![one, other], Head::NotSupported, "no ranking by throughput");
+}
+
+#[test]
+fn void_runs_take_no_part_and_are_counted() {
+    let mut run = runs("one", 100.0, &[1.0]);
+    run[0].void = vec!["late by 3.5 ms".into()];
+    let mut again = run.clone();
+    again[0].void = vec!["late by 7.25 ms".into()];
+    let said = said(Header::default(), vec![run, again]);
+    let texts: Vec<&str> = said.iter().map(|finding| &*finding.text).collect();
+    let void = "2 of 2 runs were void and take no part: late by 3.5 ms (2).";
+    assert_eq!(texts, [void, "No run counts of one at 100 (w, d)."]);
+}
+
+#[test]
+fn a_lucky_setting_that_was_given_up_is_not_crowned() {
+    let setting = |name: &str, rates: &[f64]| -> (Vec<Run>, Vec<Search>) {
+        let named = |mut run: Run| {
+            run.point.setting = name.into();
+            run.point.knobs.insert("k".into(), name.into());
+            run.purpose = "race".into();
+            run
+        };
+        let search = |(block, rate): (usize, &f64)| Search {
+            purpose: format!("race {block}"),
+            setting: name.into(),
+            server: "s".into(),
+            workload: "w".into(),
+            domain: "d".into(),
+            held_per_s: *rate,
+            broke_per_s: Some(rate * 1.02),
+            ..Search::default()
+        };
+        let runs = runs("s", rates[0], rates).into_iter().map(named).collect();
+        (runs, rates.iter().enumerate().map(search).collect())
+    };
+    let (first, second) = (setting("good", &[100.0; 6]), setting("lucky", &[140.0]));
+    let header = Header { kind: Kind::Tune, ..Header::default() };
+    let (runs, searches) = ([first.0, second.0].concat(), [first.1, second.1].concat());
+    let opened = Opened { header, runs, searches, ..Opened::default() };
+    let said = findings(&opened, &Summary::of(&opened));
+    assert_eq!(said[0].head, Head::Verdict);
+    assert!(
+        said[0].text.starts_with("w, d: the best of 2 settings is s good (k = good)"),
+        "{said:?}"
+    );
+}
