@@ -24,14 +24,14 @@ fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
     throughputs.iter().enumerate().map(run).collect()
 }
 
-fn said(header: Header, runs: Vec<Vec<Run>>) -> Vec<Finding> {
+fn said(header: Header, runs: &[Vec<Run>]) -> Vec<Finding> {
     let ceilings = vec![("d".to_owned(), Ceiling { bytes_per_s: 1e12, requests_per_s: 1e9 })];
     let opened = Opened { header, runs: runs.concat(), ceilings, ..Opened::default() };
     findings(&opened, &Summary::of(&opened))
 }
 
 #[track_caller]
-fn check(runs: Vec<Vec<Run>>, head: Head, part: &str) {
+fn check(runs: &[Vec<Run>], head: Head, part: &str) {
     let said = said(Header::default(), runs);
     let found = said.iter().any(|finding| finding.head == head && finding.text.contains(part));
     assert!(found, "{head:?} {part:?} is not in {said:#?}");
@@ -41,7 +41,7 @@ fn check(runs: Vec<Vec<Run>>, head: Head, part: &str) {
 fn six_blocks_that_agree_are_a_difference() {
     let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0, 113.0, 110.0, 112.0]);
     let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]);
-    check(vec![fast, slow], Head::Supported, "fast serves 1.12 [1.");
+    check(&[fast, slow], Head::Supported, "fast serves 1.12 [1.");
 }
 
 #[test]
@@ -49,21 +49,21 @@ fn few_blocks_that_agree_only_seem_to() {
     let fast = runs("fast", 200.0, &[110.0, 112.0, 111.0]);
     let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0]);
     let part = "3 pairs are too few: as many agree by chance once in 4 times";
-    check(vec![fast, slow], Head::NotSupported, part);
+    check(&[fast, slow], Head::NotSupported, part);
 }
 
 #[test]
 fn an_interval_that_holds_1_is_a_tie() {
     let one = runs("one", 200.0, &[100.0, 104.0, 98.0, 103.0, 99.0, 102.0]);
     let other = runs("other", 200.0, &[101.0, 99.0, 102.0, 98.0, 103.0, 100.0]);
-    check(vec![one, other], Head::Supported, "Between one and other: a tie.");
+    check(&[one, other], Head::Supported, "Between one and other: a tie.");
 }
 
 #[test]
 fn servers_that_keep_up_are_not_ranked() {
     let one = runs("one", 100.0, &[100.0; 6]);
     let other = runs("other", 100.0, &[100.0; 6]);
-    check(vec![one, other], Head::NotSupported, "no ranking by throughput");
+    check(&[one, other], Head::NotSupported, "no ranking by throughput");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn void_runs_take_no_part_and_are_counted() {
     run[0].void = vec!["late by 3.5 ms".into()];
     let mut again = run.clone();
     again[0].void = vec!["late by 7.25 ms".into()];
-    let said = said(Header::default(), vec![run, again]);
+    let said = said(Header::default(), &[run, again]);
     let texts: Vec<&str> = said.iter().map(|finding| &*finding.text).collect();
     let void = "2 of 2 runs were void and take no part: late by 3.5 ms (2).";
     assert_eq!(texts, [void, "No run counts of one at 100 (w, d)."]);
