@@ -145,6 +145,8 @@ impl Axis {
         match (self.log, low.is_finite() && high > 0.0) {
             (false, true) => (low.min(0.0), high * 1.05),
             (false, false) => (0.0, 1.0),
+            // Wide enough for a round number to lie between them.
+            (true, true) if high < 4.0 * low => (low / 2.0, high * 2.0),
             (true, true) => (low / 1.1, high * 1.1),
             (true, false) => (0.1, 10.0),
         }
