@@ -10,6 +10,7 @@ use crate::compare_command::{COMPARE_HELP, CompareArguments};
 use crate::fileset_arguments::{FILESET_HELP, FilesetArguments};
 use crate::load_arguments::{LOAD_EXAMPLES, LoadArguments};
 use crate::log_arguments::LogCommand;
+use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
 use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     /// Make a page of what a study, a tuning or a comparison has measured
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
+    /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
+    #[command(after_help = MEMBENCH_EXAMPLES)]
+    Membench(MembenchArguments),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects

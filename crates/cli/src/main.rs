@@ -12,6 +12,7 @@ mod load_arguments;
 mod load_command;
 mod log_arguments;
 mod log_command;
+mod membench_command;
 mod peers_command;
 mod report_command;
 mod study_command;
@@ -59,6 +60,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Peers(arguments) => peers_command::execute(&arguments),
         Command::Report(arguments) => report_command::execute(&arguments),
+        Command::Membench(arguments) => membench_command::execute(&arguments),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }

@@ -22,6 +22,7 @@ mod guard;
 pub mod http;
 mod install;
 mod knob;
+pub mod membench;
 pub mod memory;
 pub mod observe;
 mod peer;

@@ -23,6 +23,7 @@ pub mod inheritance;
 pub mod interfaces;
 pub mod limits;
 pub mod memory;
+pub mod memory_bandwidth;
 pub mod namespaces;
 pub mod passing;
 pub mod poll;

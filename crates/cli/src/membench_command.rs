@@ -1,0 +1,45 @@
+//! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The measuring is the lab's.
+
+use clap::Args;
+use lab::membench::{Facts, Options, Plan};
+use load::units::Duration;
+
+use crate::{Failure, print};
+
+pub(crate) const MEMBENCH_EXAMPLES: &str = "\
+Each core goes through an area of its own, larger than the caches, which it touched first. Where a
+server's throughput times what it moves comes near to this, more cores or another architecture will
+not help. docs/membench.md says how to read it.
+
+Examples:
+  ropewalk membench                       half a minute
+  ropewalk membench --budget 5m --repetitions 51
+  taskset -c 0-3 ropewalk membench --json     four cores only, for programs";
+
+#[derive(Args)]
+pub(crate) struct MembenchArguments {
+    /// All measurements together take at most about so long
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    budget: Duration,
+    /// The area of each core; by default four times the last cache, and at least 64
+    #[arg(long, value_name = "MIB")]
+    area: Option<u64>,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    repetitions: u32,
+    /// For programs: all rows, with intervals
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn execute(arguments: &MembenchArguments) -> Result<(), Failure> {
+    let options = Options {
+        budget_us: arguments.budget.0,
+        area_bytes: arguments.area.map(|mebibytes| mebibytes.saturating_mul(1 << 20)),
+        repetitions: arguments.repetitions,
+    };
+    let plan = Plan::new(options, Facts::read()).map_err(Failure::Usage)?;
+    server::report(&plan.announce());
+    let outcome = plan.run().map_err(Failure::Operation)?;
+    print(&if arguments.json { outcome.json() } else { outcome.show() })
+}

@@ -1,0 +1,81 @@
+//! What is done to memory: read, written or copied, with which instructions.
+
+use os::memory_bandwidth::{Instructions, Store, has_streaming_stores};
+use serde::Serialize;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Every byte is read.
+    Read,
+    /// Every byte is written.
+    Write,
+    /// One half is read and written to the other; both count.
+    Copy,
+}
+
+impl Access {
+    /// As a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// One way to go through memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// What is done.
+    pub access: Access,
+    /// How what is written gets to memory; of no meaning to reads.
+    pub store: Store,
+    /// How wide each access is.
+    pub instructions: Instructions,
+}
+
+impl Kind {
+    /// Whether it writes past the caches.
+    #[must_use]
+    pub fn is_streaming(self) -> bool {
+        self.access != Access::Read && self.store == Store::Streaming
+    }
+}
+
+/// All ways that this processor has, in the order of the report.
+pub(super) fn available() -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for (access, store) in [
+        (Access::Read, Store::Cached),
+        (Access::Write, Store::Cached),
+        (Access::Write, Store::Streaming),
+        (Access::Copy, Store::Cached),
+        (Access::Copy, Store::Streaming),
+    ] {
+        let instructions = Instructions::ALL.into_iter().filter(|one| one.is_available());
+        let is_there = store == Store::Cached || has_streaming_stores();
+        let all = instructions.map(|instructions| Kind { access, store, instructions });
+        kinds.extend(all.filter(|_| is_there));
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_instructions_are_always_there() {
+        let kinds = available();
+        for access in [Access::Read, Access::Write, Access::Copy] {
+            let plain = kinds.iter().filter(|kind| kind.access == access && !kind.is_streaming());
+            let plain = plain.filter(|kind| kind.instructions == Instructions::Plain);
+            assert_eq!(plain.count(), 1, "{access:?}");
+        }
+        assert!(!kinds.iter().any(|kind| kind.access == Access::Read && kind.is_streaming()));
+    }
+}

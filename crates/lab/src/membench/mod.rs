@@ -1,0 +1,297 @@
+//! `ropewalk membench`: what the memory of this machine gives to 1, 2, 4, … cores at once.
+//!
+//! The ceiling under everything a server does with bytes, after Genevès 2012, IV-C: each core has
+//! an area on its own node, which it touched first, and goes through it in order; nothing is shared.
+//! He found a speed-up of 12.1 on 24 cores, and of 4.8 with wide instructions. It measures memory,
+//! not caches: the areas are larger than those. It does not measure latency.
+
+mod crew;
+mod facts;
+mod kind;
+mod report;
+
+use statistics::{Estimate, bootstrap_median, paired_ratio};
+
+use crew::{Crew, Sample};
+pub use facts::Facts;
+pub use kind::{Access, Kind};
+pub use report::{Outcome, Row, Spread};
+
+/// Shorter ones measure the clock and the start of the threads as well.
+const WINDOW_US_MIN: u64 = 2000;
+/// Share of the budget for making the areas, and for what goes wrong with time.
+const RESERVE: f64 = 0.1;
+/// Areas are this many times as large as the last cache, so that little of one is left in it when
+/// its turn comes again.
+const TIMES_CACHE: u64 = 4;
+const AREA_BYTES_MIN: u64 = 64 << 20;
+/// At most this part of the memory that is free, for all areas together.
+const PART_OF_MEMORY: u64 = 4;
+/// Both halves of a copy must hold a chunk.
+const AREA_BYTES_LEAST: u64 = 2 * crew::CHUNK_BYTES as u64;
+
+/// What a user may choose.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// All measurements together take no longer, in microseconds.
+    pub budget_us: u64,
+    /// Bytes of each core's area; none: by the size of the last cache.
+    pub area_bytes: Option<u64>,
+    /// How often each is measured.
+    pub repetitions: u32,
+}
+
+/// What will be measured, and for how long.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    facts: Facts,
+    kinds: Vec<Kind>,
+    /// How many cores at once: 1, 2, 4, … all.
+    counts: Vec<usize>,
+    area_bytes: u64,
+    window_us: u64,
+    repetitions: u32,
+    /// What a reader of the results must know.
+    caveats: Vec<String>,
+}
+
+impl Plan {
+    /// Divides the budget among all that is to be measured.
+    ///
+    /// # Errors
+    /// One line: the budget or the area is too small.
+    pub fn new(options: Options, facts: Facts) -> Result<Self, String> {
+        let kinds = kind::available();
+        let counts = counts(facts.cpus.len());
+        let repetitions = options.repetitions.max(1);
+        let number = measurements(&kinds, &counts, repetitions);
+        let window_us = (options.budget_us as f64 * (1.0 - RESERVE)) as u64 / number;
+        if window_us < WINDOW_US_MIN {
+            let least_s = (number * WINDOW_US_MIN) as f64 / 1e6 / (1.0 - RESERVE);
+            return Err(format!(
+                "--budget: {number} measurements need at least {least_s:.1} s; give them more \
+                 time, or fewer --repetitions"
+            ));
+        }
+        let area_bytes = area_bytes(options.area_bytes, &facts)?;
+        let caveats = caveats(area_bytes, &facts);
+        Ok(Self { facts, kinds, counts, area_bytes, window_us, repetitions, caveats })
+    }
+
+    /// One line that says beforehand what will be done and how long it takes.
+    #[must_use]
+    pub fn announce(&self) -> String {
+        let number = measurements(&self.kinds, &self.counts, self.repetitions);
+        let seconds = (number * self.window_us) as f64 / 1e6 / (1.0 - RESERVE);
+        format!(
+            "{number} measurements of {} ms on up to {} cores, {} MiB each: at most about \
+             {seconds:.0} s",
+            self.window_us / 1000,
+            self.facts.cpus.len(),
+            self.area_bytes >> 20,
+        )
+    }
+
+    /// Measures. Repetition after repetition goes through everything, so that a slow minute of the
+    /// machine is spread over all rows.
+    ///
+    /// # Errors
+    /// One line: a core cannot be had, or memory was not as it was written.
+    pub fn run(&self) -> Result<Outcome, String> {
+        let crew = Crew::start(&self.facts.cpus, self.area_bytes)?;
+        let cells = self.counts.len() * self.kinds.len();
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
+        for _ in 0..self.repetitions {
+            let turns = self
+                .kinds
+                .iter()
+                .flat_map(|kind| self.counts.iter().map(move |count| (*kind, *count)));
+            for ((kind, count), cell) in turns.zip(&mut samples) {
+                cell.push(crew.measure(kind, count, self.window_us)?);
+            }
+        }
+        Ok(self.outcome(&samples))
+    }
+
+    fn outcome(&self, samples: &[Vec<Sample>]) -> Outcome {
+        let per_kind = samples.chunks(self.counts.len());
+        let rows = self.kinds.iter().zip(per_kind).flat_map(|(kind, cells)| {
+            let row = |(cores, cell): (&usize, &Vec<Sample>)| row(*kind, *cores, cell, &cells[0]);
+            self.counts.iter().zip(cells).filter_map(row).collect::<Vec<_>>()
+        });
+        Outcome {
+            processor: self.facts.processor.clone(),
+            cpus: self.facts.cpus.clone(),
+            cache_bytes: self.facts.cache_bytes,
+            huge_pages: self.facts.huge_pages.clone(),
+            area_bytes: self.area_bytes,
+            window_us: self.window_us,
+            repetitions: self.repetitions,
+            reference_ghz: reference_ghz(samples),
+            rows: rows.collect(),
+            caveats: self.caveats.clone(),
+        }
+    }
+}
+
+/// The rates of one cell; its speed-up over one core is taken repetition by repetition.
+fn row(kind: Kind, cores: usize, cell: &[Sample], one_core: &[Sample]) -> Option<Row> {
+    const SEED: u64 = 1;
+    const CONFIDENCE: f64 = 0.95;
+    let rates = |cell: &[Sample]| -> Vec<f64> { cell.iter().map(|sample| sample.rate).collect() };
+    let estimate = |sample: &[f64]| bootstrap_median(sample, CONFIDENCE, SEED);
+    let spread = |estimate: Estimate| Spread {
+        median: estimate.median,
+        low: estimate.interval.low,
+        high: estimate.interval.high,
+    };
+    let per_cycle: Vec<f64> = cell.iter().filter_map(|sample| sample.bytes_per_cycle).collect();
+    let speed_up = paired_ratio(&rates(cell), &rates(one_core), CONFIDENCE, SEED)?;
+    Some(Row {
+        access: kind.access,
+        is_streaming: kind.is_streaming(),
+        instructions: kind.instructions.name(),
+        access_bytes: kind.instructions.bytes(),
+        cores,
+        gigabytes_per_second: spread(estimate(&rates(cell))?),
+        bytes_per_cycle: estimate(&per_cycle).map(spread),
+        speed_up: spread(speed_up),
+    })
+}
+
+/// The pace of the cycles that bytes are counted by.
+fn reference_ghz(samples: &[Vec<Sample>]) -> Option<f64> {
+    let paces: Vec<f64> =
+        samples.iter().flatten().filter_map(|sample| sample.reference_ghz).collect();
+    statistics::median(&paces)
+}
+
+fn measurements(kinds: &[Kind], counts: &[usize], repetitions: u32) -> u64 {
+    kinds.len() as u64 * counts.len() as u64 * u64::from(repetitions)
+}
+
+/// 1, 2, 4, … and all.
+fn counts(all: usize) -> Vec<usize> {
+    let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(|count| *count < all);
+    powers.chain([all]).collect()
+}
+
+fn area_bytes(typed: Option<u64>, facts: &Facts) -> Result<u64, String> {
+    let cores = facts.cpus.len().max(1) as u64;
+    let room = facts.free_bytes / PART_OF_MEMORY / cores;
+    match typed {
+        Some(bytes) if bytes < AREA_BYTES_LEAST => {
+            Err(format!("--area: at least {} MiB", AREA_BYTES_LEAST >> 20))
+        }
+        Some(bytes) if bytes.saturating_mul(cores) > facts.free_bytes => Err(format!(
+            "--area: {cores} cores want {} MiB, and {} MiB are free",
+            bytes.saturating_mul(cores) >> 20,
+            facts.free_bytes >> 20
+        )),
+        Some(bytes) => Ok(bytes),
+        None => {
+            let wanted = (facts.cache_bytes.unwrap_or(0) * TIMES_CACHE).max(AREA_BYTES_MIN);
+            let bytes = wanted.min(room).max(AREA_BYTES_LEAST);
+            Ok(bytes.next_multiple_of(1 << 20))
+        }
+    }
+}
+
+fn caveats(area_bytes: u64, facts: &Facts) -> Vec<String> {
+    let mut caveats = Vec::new();
+    match facts.cache_bytes {
+        None => {
+            caveats.push("the size of the last cache is not told: areas may fit into it".into());
+        }
+        Some(cache) if area_bytes < 2 * cache => caveats.push(format!(
+            "an area of {} MiB is not much more than the last cache of {} MiB: part of what is \
+             measured is the cache",
+            area_bytes >> 20,
+            cache >> 20
+        )),
+        Some(_) => {}
+    }
+    if !os::memory_bandwidth::has_streaming_stores() {
+        caveats.push("plain instructions only: no others are written for this processor".into());
+    }
+    if os::memory_bandwidth::reference_cycles().is_none() {
+        caveats.push("no reference cycles can be read here: GB/s only".into());
+    }
+    caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(cpus: usize, cache_bytes: Option<u64>, free_bytes: u64) -> Facts {
+        Facts { cpus: (0..cpus).collect(), cache_bytes, free_bytes, ..Facts::default() }
+    }
+
+    fn options(budget_us: u64) -> Options {
+        Options { budget_us, area_bytes: None, repetitions: 5 }
+    }
+
+    #[test]
+    fn cores_double_to_all() {
+        assert_eq!(counts(1), [1]);
+        assert_eq!(counts(2), [1, 2]);
+        assert_eq!(counts(6), [1, 2, 4, 6]);
+        assert_eq!(counts(8), [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_a_small_one_refused() {
+        let plan = Plan::new(options(60_000_000), facts(2, Some(1 << 20), 1 << 34)).expect("fits");
+        let number = measurements(&plan.kinds, &plan.counts, 5);
+        assert!(number * plan.window_us <= 54_000_000, "{plan:?}");
+        assert!((number + 1) * plan.window_us > 53_000_000, "{plan:?}");
+        assert!(plan.announce().ends_with(": at most about 60 s"), "{}", plan.announce());
+        let why = Plan::new(options(100), facts(2, Some(1 << 20), 1 << 34)).expect_err("too short");
+        assert!(why.starts_with("--budget: ") && why.contains(" need at least "), "{why}");
+    }
+
+    #[test]
+    fn areas_exceed_the_cache_and_leave_memory() {
+        let of = |typed, facts: &Facts| area_bytes(typed, facts).map(|bytes| bytes >> 20);
+        assert_eq!(of(None, &facts(2, Some(32 << 20), 1 << 34)), Ok(128));
+        assert_eq!(of(None, &facts(2, None, 1 << 34)), Ok(64));
+        assert_eq!(of(None, &facts(64, Some(32 << 20), 1 << 34)), Ok(64), "a quarter of all");
+        assert_eq!(of(Some(16 << 20), &facts(2, None, 1 << 34)), Ok(16));
+        assert!(of(Some(1000), &facts(2, None, 1 << 34)).is_err());
+        assert!(of(Some(1 << 33), &facts(4, None, 1 << 34)).is_err());
+    }
+
+    #[test]
+    fn areas_that_fit_into_a_cache_are_said_to() {
+        let told = |facts: &Facts| caveats(64 << 20, facts).join(" ");
+        assert!(told(&facts(2, Some(40 << 20), 1)).contains("the last cache of 40 MiB"));
+        assert!(told(&facts(2, None, 1)).contains("not told"));
+        assert!(!told(&facts(2, Some(32 << 20), 1)).contains("cache"));
+    }
+
+    #[test]
+    fn everything_is_measured_on_every_number_of_cores() {
+        let cpus: Vec<usize> = os::affinity::allowed_cpus().into_iter().take(2).collect();
+        let facts = Facts { cpus: cpus.clone(), free_bytes: 1 << 34, ..Facts::default() };
+        let options = Options { budget_us: 500_000, area_bytes: Some(4 << 20), repetitions: 1 };
+        let plan = Plan::new(options, facts).expect("half a second is enough");
+        let outcome = plan.run().expect("it runs");
+        assert_eq!(outcome.rows.len(), kind::available().len() * counts(cpus.len()).len());
+        for row in &outcome.rows {
+            assert!(row.gigabytes_per_second.median > 0.0, "{row:?}");
+            assert!(row.cores > 1 || row.speed_up.median == 1.0, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn speed_up_is_taken_repetition_by_repetition() {
+        let sample = |rate| Sample { rate, bytes_per_cycle: Some(rate / 2.0), reference_ghz: None };
+        let one: Vec<Sample> = [2.0, 4.0, 2.0].map(sample).to_vec();
+        let two: Vec<Sample> = [3.0, 6.0, 3.0].map(sample).to_vec();
+        let row = row(kind::available()[0], 2, &two, &one).expect("a row");
+        assert_eq!((row.speed_up.low, row.speed_up.median, row.speed_up.high), (1.5, 1.5, 1.5));
+        assert_eq!(row.gigabytes_per_second.median, 3.0);
+        assert_eq!(row.bytes_per_cycle.map(|spread| spread.median), Some(1.5));
+    }
+}
