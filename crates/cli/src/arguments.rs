@@ -14,6 +14,7 @@ use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
 use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
+use crate::tune_command::{TUNE_HELP, TuneArguments};
 
 /// A web server for static files.
 ///
@@ -55,6 +56,9 @@ pub(crate) enum Command {
     /// Run an experiment: servers, workloads and domains, measured in an order that is drawn
     #[command(after_help = STUDY_HELP, arg_required_else_help = true)]
     Study(Box<StudyArguments>),
+    /// Find the configuration of a server that bears the most
+    #[command(after_help = TUNE_HELP, arg_required_else_help = true)]
+    Tune(Box<TuneArguments>),
     /// Make a page of what a study, a tuning or a comparison has measured
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),

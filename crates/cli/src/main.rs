@@ -16,6 +16,7 @@ mod membench_command;
 mod peers_command;
 mod report_command;
 mod study_command;
+mod tune_command;
 mod whole_file;
 
 use std::io::{self, Write};
@@ -56,6 +57,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Load(arguments) => load_command::load(*arguments),
         Command::Compare(arguments) => compare_command::compare(&arguments),
         Command::Study(arguments) => study_command::study(&arguments),
+        Command::Tune(arguments) => tune_command::execute(&arguments),
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Peers(arguments) => peers_command::execute(&arguments),

@@ -6,7 +6,9 @@
 use crate::knob::Knob;
 use crate::peer::Peer;
 use crate::process;
+use crate::template::Values;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A knob is tried at no more places than this; the engines allow wide ranges.
@@ -114,6 +116,39 @@ impl From<EngineKnob> for Knob {
     }
 }
 
+/// The configuration file that says the same as the command of a peer made here, as far as it is
+/// of knobs: `--engine NAME` and `--set SECTION.KEY=VALUE`. `more` are lines that come after it.
+pub fn configuration_file(command: &[String], knobs: &Values, more: &str) -> String {
+    let mut sections: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for pair in command.windows(2) {
+        match pair[0].as_str() {
+            "--engine" => sections.entry("engine").or_default().push(("name", &pair[1])),
+            "--set" => {
+                let Some((path, value)) = pair[1].split_once('=') else { continue };
+                let Some((section, key)) = path.rsplit_once('.') else { continue };
+                if knobs.contains_key(path) {
+                    sections.entry(section).or_default().push((key, value));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    for (section, keys) in sections {
+        let lines = keys.iter().map(|(key, value)| format!("{key} = {}\n", toml_value(value)));
+        text += &format!("[{section}]\n{}\n", lines.collect::<String>());
+    }
+    text + more.trim_start()
+}
+
+/// Numbers and switches as they are, anything else in quotes.
+fn toml_value(text: &str) -> String {
+    match text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok() {
+        true => text.to_owned(),
+        false => toml::Value::from(text).to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +181,19 @@ mod tests {
         let expected = ["1", "4", "16", "64", "256", "1024", "4096", "16384"];
         assert_eq!(chunks[..8], expected);
         assert_eq!((chunks.len(), chunks[10].as_str()), (11, "1048576"));
+    }
+
+    #[test]
+    fn a_command_becomes_a_configuration() {
+        let command = "ropewalk serve /r --engine loop --set timeouts.idle_ms=600000 \
+                       --set cache.policy=lru --set engine.knobs.chunk=64 --set cache.bytes_max=7";
+        let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let keys = ["cache.policy", "engine.knobs.chunk", "cache.bytes_max"];
+        let knobs = keys.map(|key| (key.to_owned(), String::new())).into();
+        let text = configuration_file(&command, &knobs, "\n");
+        let expected = "[cache]\npolicy = \"lru\"\nbytes_max = 7\n\n[engine]\nname = \"loop\"\n\n\
+                        [engine.knobs]\nchunk = 64\n\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

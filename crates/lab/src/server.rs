@@ -190,6 +190,27 @@ impl Drop for RunningServer {
     }
 }
 
+/// The files of a peer under one of its settings, by name, as filled in for a server in `work_dir`
+/// that listens on `port`; and the command that starts it.
+///
+/// # Errors
+/// A placeholder that nothing stands for.
+pub fn configuration(
+    installed: &Installed,
+    setting: &Setting,
+    launch: &Launch,
+    (port, work_dir): (u16, &Path),
+) -> Result<(Values, Vec<String>), String> {
+    let peer = &installed.peer;
+    let values = values(peer, setting, launch, port, work_dir)?;
+    let files = peer.files.iter().map(|file| {
+        let text = install::fill(&file.text, &values)?;
+        Ok((file.path.clone(), text))
+    });
+    let command = install::fill_all(&peer.start.command, &values)?;
+    Ok((files.collect::<Result<_, String>>()?, command))
+}
+
 fn values(
     peer: &Peer,
     setting: &Setting,

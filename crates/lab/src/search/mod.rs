@@ -9,15 +9,19 @@ mod contest;
 mod grid;
 mod mat;
 mod recorder;
+mod results;
 #[cfg(test)]
 mod simulated;
 mod tune;
+mod workbench;
 
 pub use contest::{Contest, Progress, Standing};
 pub use grid::{Dimension, Grid};
 pub use mat::{Climb, Found, Hunt, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
+pub use results::{render, surface};
 pub use tune::{Method, Plan, Rival, Tuned, tune};
+pub use workbench::{Workbench, run_s, setting_of, warm_up_s};
 
 use crate::record::Figures;
 use crate::template::Values;

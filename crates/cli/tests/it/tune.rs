@@ -1,0 +1,130 @@
+//! `ropewalk tune` from the outside: a real server is tuned over a tiny grid, with windows and a
+//! budget that are much too short to say anything of speed; so the bound on the generator's own lag
+//! is lifted, and it may win what will.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use lab::record::{Folder, Kind, Opened};
+use testkit::Temporary;
+
+use crate::{ropewalk, run};
+
+const SERVER: [&str; 5] =
+    ["tune", "ropewalk:event-loop", "--knob", "cache.policy=lru,clock", "--workload=1KB"];
+const SHORT: [&str; 4] = ["--window=100ms", "--budget=8s", "--lag-bound=60s", "--seed=7"];
+
+/// A folder for all that the command makes.
+struct Tuning(Temporary);
+
+impl Tuning {
+    fn new() -> Self {
+        Self(Temporary::new())
+    }
+
+    fn records(&self) -> PathBuf {
+        self.0.path().join("records")
+    }
+
+    /// The arguments, with a scratch folder and a folder for records of its own.
+    fn arguments(&self, more: &[&str]) -> Vec<String> {
+        let scratch = self.0.path().join("scratch");
+        let places = [
+            format!("--scratch={}", scratch.display()),
+            format!("--output={}", self.records().display()),
+        ];
+        let words = [&SERVER[..], &SHORT, more].concat();
+        words.into_iter().map(str::to_owned).chain(places).collect()
+    }
+
+    fn run(&self, more: &[&str]) -> (i32, String, String) {
+        let arguments = self.arguments(more);
+        run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn opened(&self) -> Opened {
+        Folder::read(&self.records()).unwrap()
+    }
+
+    /// Kills it once it has made so many runs.
+    fn run_until_killed(&self, runs: usize) {
+        let arguments = self.arguments(&[]);
+        let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let path = self.records().join("runs.jsonl");
+        let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
+        while made() < runs {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
+            thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_search_that_is_killed_goes_on_to_its_results() {
+    let tuning = Tuning::new();
+    tuning.run_until_killed(3);
+    let before = tuning.opened().runs;
+    let (status, out, err) = tuning.run(&[]);
+    assert_eq!(status, 1, "there is one in it: {out}");
+    assert!(err.contains("resume it (--resume) or choose another folder"), "{err}");
+    let (status, _, err) = tuning.run(&["--resume", "--margin=5"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("it was begun with other options"), "{err}");
+    let (status, out, err) = tuning.run(&["--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("\nGoing on after ") && out.contains("\nBest: "), "{out}");
+    let opened = tuning.opened();
+    assert_eq!(opened.header.kind, Kind::Tune);
+    assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
+    assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
+    assert!(opened.searches.len() >= 4, "the level, and a block of three: {opened:?}");
+    assert!(opened.runs.iter().any(|run| run.observed.contains_key("cpu_us_per_request")));
+    assert_results(&tuning);
+}
+
+/// A surface with three configurations, and a configuration that Ropewalk takes.
+fn assert_results(tuning: &Tuning) {
+    let surface = fs::read_to_string(tuning.records().join("surface.csv")).unwrap();
+    assert!(surface.starts_with("configuration,cache.policy,requests_per_s,"), "{surface}");
+    for policy in ["s3-fifo", "lru", "clock"] {
+        assert!(surface.contains(&format!(",{policy},")), "{surface}");
+    }
+    let winner = tuning.records().join("winner/ropewalk.toml");
+    let (status, out, err) = run(&["check", "--config", winner.to_str().unwrap()]);
+    assert_eq!(status, 0, "{err}");
+    let engine = out.lines().find(|line| line.contains("event-loop"));
+    assert!(engine.is_some_and(|line| line.contains("ropewalk.toml")), "{out}");
+    let command = fs::read_to_string(tuning.records().join("winner/command.txt")).unwrap();
+    assert!(command.contains(" --engine event-loop "), "{command}");
+}
+
+#[test]
+fn a_search_says_first_what_it_would_do() {
+    let (status, out, err) = Tuning::new().run(&["--dry-run", "--method=grid"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.contains("Knobs: cache.policy (2)\n"), "{out}");
+    assert!(out.contains("3 configurations, 3 of them to begin with; all of them"), "{out}");
+    assert!(out.ends_with("at most 8 s\n"), "{out}");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    let check = |more: &[&str], expected: &str| {
+        let (status, out, err) = Tuning::new().run(more);
+        assert_eq!(status, 2, "{more:?}: {out}{err}");
+        assert!(err.contains(expected) && err.trim_end().lines().count() == 1, "{more:?}: {err}");
+    };
+    check(&["--knob=speed"], "--knob speed: there is no such knob; there are ");
+    check(&["--knob=cache.policy"], "--knob cache.policy: it was named before");
+    check(&["--knob=socket.listeners=none"], "socket.listeners=none: it cannot be \"none\"");
+    check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
+    check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
+    check(&["--confidence=100"], "--confidence: from 50, and below 100");
+}

@@ -1,0 +1,218 @@
+//! What a search for the best configuration has found: in words, and as a table.
+
+use super::Candidate;
+use super::contest::Standing;
+use super::tune::Tuned;
+use statistics::{Interval, Mean, Verdict};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// How many of those that are out are named.
+const OUT_MAX: usize = 5;
+
+/// The winner and how sure it is, for people.
+pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
+    let name = |candidate: usize| &tuned.candidates[candidate].name;
+    let mut text = format!("Best: {}\n", name(tuned.winner));
+    let mut line = |words: String| writeln!(text, "  {words}").expect("a String takes all");
+    line(bears(tuned));
+    let percent = confidence * 100.0;
+    match tuned.gain {
+        None => line(format!("it is {} as it was: nothing tried is better", name(0))),
+        Some(gain) => line(format!("{} the rate of {}", times(gain), name(0))),
+    }
+    for rival in &tuned.rivals {
+        let verdict = match rival.verdict {
+            Verdict::Higher => "better".to_owned(),
+            Verdict::Lower => "worse".to_owned(),
+            Verdict::Tie => format!("a tie within {:.0} %", margin * 100.0),
+            Verdict::CannotTell => "too close to tell".to_owned(),
+        };
+        line(format!("{} that of {}: {verdict}", times(rival.ratio), name(rival.candidate)));
+    }
+    line(format!("(intervals hold with {percent:.0} % for all of these together)"));
+    if tuned.budget_ended {
+        line("the budget ended the search; a longer one may tell more".into());
+    }
+    text + &counts(tuned)
+}
+
+fn bears(tuned: &Tuned) -> String {
+    let Some(found) = &tuned.confirmed else {
+        let standing = &tuned.standings[tuned.winner];
+        let mean = mean_of(standing).map_or(0.0, |mean| mean.mean.exp());
+        return format!(
+            "bears about {mean:.0} requests/s (the budget was spent before a last look)"
+        );
+    };
+    let held = found.held_per_s.unwrap_or(0.0);
+    let runs = found.throughputs_per_s.len();
+    let bears =
+        format!("bears {held:.0} requests/s (held in {runs} runs) under {}", found.conditions);
+    match (found.broke_per_s, found.generator_bound) {
+        (_, true) => format!("{bears}; beyond it the generator, not the server, gave out"),
+        (Some(broke), _) => format!("{bears}; at {broke:.0} it broke {}", found.broken.join(", ")),
+        (None, false) => bears,
+    }
+}
+
+fn counts(tuned: &Tuned) -> String {
+    let (runs, void) = tuned.runs;
+    let candidates = tuned.candidates.len();
+    let mut text = format!("{candidates} configurations in {runs} runs, {void} of them void.\n");
+    let out: Vec<(&Candidate, &str)> = tuned
+        .candidates
+        .iter()
+        .zip(&tuned.standings)
+        .filter_map(|(candidate, standing)| Some((candidate, standing.out.as_deref()?)))
+        .collect();
+    for (candidate, why) in out.iter().take(OUT_MAX) {
+        let why = why.lines().next().unwrap_or_default();
+        writeln!(text, "out: {}: {why}", candidate.name).expect("a String takes all");
+    }
+    if out.len() > OUT_MAX {
+        writeln!(text, "and {} more, in surface.csv", out.len() - OUT_MAX).expect("so does it");
+    }
+    text
+}
+
+fn times(ratio: Interval) -> String {
+    if !ratio.low.is_finite() || !ratio.high.is_finite() || ratio.low <= 0.0 {
+        return "an unknown multiple (too few blocks) of".to_owned();
+    }
+    let middle = (ratio.low * ratio.high).sqrt();
+    format!("{middle:.3} times ({:.3} to {:.3})", ratio.low, ratio.high)
+}
+
+/// The tuning surface: a line for each configuration, those that bear the most first. `knobs` are
+/// the names of those that were varied.
+pub fn surface(tuned: &Tuned, knobs: &[String], confidence: f64) -> String {
+    let mut text = String::from("configuration,");
+    knobs.iter().for_each(|knob| text += &format!("{},", quoted(knob)));
+    text += "requests_per_s,low,high,blocks,runs,generator_bound,winner,out\n";
+    let mut order: Vec<usize> = (0..tuned.candidates.len()).collect();
+    let key = |one: &usize| mean_of(&tuned.standings[*one]).map_or(f64::MIN, |mean| mean.mean);
+    order.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    for one in order {
+        let (candidate, standing) = (&tuned.candidates[one], &tuned.standings[one]);
+        text += &format!("{},", quoted(&candidate.name));
+        for knob in knobs {
+            let value = candidate.knobs.get(knob).map_or("", String::as_str);
+            text += &format!("{},", quoted(value));
+        }
+        text += &format!(
+            "{},{},{},{},{},{}\n",
+            rates(standing, confidence),
+            standing.estimates_per_s.len(),
+            standing.runs,
+            standing.generator_bound,
+            one == tuned.winner,
+            quoted(standing.out.as_deref().unwrap_or_default()),
+        );
+    }
+    text
+}
+
+/// The geometric mean of the estimates and its interval; empty where they are not known.
+fn rates(standing: &Standing, confidence: f64) -> String {
+    let Some(mean) = mean_of(standing) else { return ",,".into() };
+    let middle = mean.mean.exp();
+    if mean.count < 2 {
+        return format!("{middle:.1},,");
+    }
+    let Interval { low, high } = statistics::ratio_of_logs(mean.interval(confidence));
+    format!("{middle:.1},{low:.1},{high:.1}")
+}
+
+/// The mean of the logarithms of the estimates; without an error if there is one only.
+fn mean_of(standing: &Standing) -> Option<Mean> {
+    let logs: Vec<f64> = standing.estimates_per_s.values().map(|rate| rate.ln()).collect();
+    let single = |&log| Mean { count: 1, mean: log, error_squared: 0.0 };
+    Mean::of(&logs).or(logs.first().map(single))
+}
+
+/// As RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    let needs: BTreeSet<char> = [',', '"', '\n', '\r'].into();
+    if text.chars().any(|c| needs.contains(&c)) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mat::Found;
+    use super::super::tune::Rival;
+    use super::*;
+
+    fn tuned() -> Tuned {
+        let candidate = |name: &str, value: &str| Candidate {
+            name: name.into(),
+            knobs: [("buffers".to_owned(), value.to_owned())].into(),
+        };
+        let standing = |estimates: &[f64], out: Option<&str>| Standing {
+            estimates_per_s: (1..).zip(estimates.iter().copied()).collect(),
+            out: out.map(str::to_owned),
+            runs: 4,
+            ..Standing::default()
+        };
+        Tuned {
+            candidates: vec![
+                candidate("usual", "2 32k"),
+                candidate("buffers=1 1m", "1 1m"),
+                candidate("buffers=a,b", "a,b"),
+            ],
+            standings: vec![
+                standing(&[1000.0], None),
+                standing(&[1100.0, 1210.0], None),
+                standing(&[], Some("it does not start\nat all")),
+            ],
+            winner: 1,
+            rivals: vec![Rival {
+                candidate: 0,
+                ratio: Interval { low: 0.99, high: 1.01 },
+                verdict: Verdict::Tie,
+            }],
+            gain: Some(Interval { low: 1.1, high: 1.2 }),
+            confirmed: Some(Found {
+                held_per_s: Some(1150.0),
+                broke_per_s: Some(1200.0),
+                broken: vec!["served=99%: 96%".into()],
+                throughputs_per_s: vec![1150.0; 3],
+                conditions: "served=99%".into(),
+                ..Found::default()
+            }),
+            runs: (60, 2),
+            budget_ended: false,
+        }
+    }
+
+    #[test]
+    fn in_words() {
+        let expected = "\
+Best: buffers=1 1m
+  bears 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke served=99%: 96%
+  1.149 times (1.100 to 1.200) the rate of usual
+  1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
+  (intervals hold with 95 % for all of these together)
+3 configurations in 60 runs, 2 of them void.
+out: buffers=a,b: it does not start
+";
+        assert_eq!(render(&tuned(), 0.95, 0.02), expected);
+    }
+
+    #[test]
+    fn as_a_table() {
+        let table = surface(&tuned(), &["buffers".to_owned()], 0.95);
+        let lines: Vec<&str> = table.lines().collect();
+        let head = "configuration,buffers,requests_per_s,low,high,blocks,runs,generator_bound,\
+                    winner,out";
+        assert_eq!(lines[0], head);
+        assert!(lines[1].starts_with("buffers=1 1m,1 1m,1153.7,"), "{table}");
+        assert!(lines[1].ends_with(",2,4,false,true,"), "{table}");
+        assert_eq!(lines[2], "usual,2 32k,1000.0,,,1,4,false,false,");
+        assert!(lines[3].starts_with("\"buffers=a,b\",\"a,b\",,,,0,4,false,false,\"it does"));
+    }
+}

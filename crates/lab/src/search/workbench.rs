@@ -1,0 +1,99 @@
+//! Measures in truth: starts a peer under a candidate's knobs, warms it up, loads it, stops it.
+//!
+//! Each run has a server of its own, so that none inherits what another has left behind.
+
+use super::{Asked, Candidate, Live, Measured, Stop};
+use crate::install::Installed;
+use crate::peer::Setting;
+use crate::record::Offered;
+use crate::server::{Launch, RunningServer};
+use crate::trial::{Bench, Target, Trial};
+use crate::workload::Workload;
+
+/// The part of a window for which a server is loaded before it, and the least of it in seconds.
+const WARM_UP: (f64, f64) = (0.25, 0.25);
+
+/// Seconds that starting a server, asking it for everything once, and stopping it are reckoned to
+/// take.
+const START_S: f64 = 1.0;
+
+/// A server that is there, and everything to measure it with.
+pub struct Workbench<'a> {
+    /// What loads it.
+    pub bench: &'a Bench,
+    /// What is asked for.
+    pub workload: &'a Workload,
+    /// The server.
+    pub installed: &'a Installed,
+    /// How it is started.
+    pub launch: Launch,
+    /// Seconds of a window.
+    pub window_s: f64,
+    /// Replies within so many microseconds count as goodput.
+    pub latency_target_us: Option<u64>,
+    /// Whether somebody wants to end it.
+    pub is_interrupted: &'a mut dyn FnMut() -> bool,
+}
+
+/// Seconds of load before a window of this length.
+pub fn warm_up_s(window_s: f64) -> f64 {
+    (window_s * WARM_UP.0).max(WARM_UP.1)
+}
+
+/// Seconds that a run with a window of this length is reckoned to take.
+pub fn run_s(window_s: f64) -> f64 {
+    START_S + warm_up_s(window_s) + window_s
+}
+
+impl Workbench<'_> {
+    /// A failure of the server is an answer; one of ours is not, but cannot be told from it here.
+    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<(Measured, bool), String> {
+        let setting = setting_of(candidate);
+        let server = RunningServer::start(self.installed, &setting, &self.launch)?;
+        let target = Target::of(&server);
+        self.bench.prime(target, self.workload)?;
+        let trial = Trial {
+            workload: self.workload,
+            offered: Offered::RequestsPerS(asked.rate),
+            window_s: self.window_s,
+            seed: asked.seed,
+            latency_target_us: self.latency_target_us,
+            verify_bytes: false,
+        };
+        let warm_up = Trial { window_s: warm_up_s(self.window_s), seed: !asked.seed, ..trial };
+        self.bench.run(target, &warm_up)?;
+        let measured = self.bench.run(target, &trial)?;
+        let is_cut_short = measured.outcome.interrupted;
+        let measured = Measured {
+            figures: Some(measured.figures),
+            void: measured.void,
+            observed: measured.observed,
+            not_available: measured.not_available,
+            started_unix_us: measured.started_unix_us,
+            outcome_json: Some(measured.outcome_json),
+        };
+        Ok((measured, is_cut_short))
+    }
+}
+
+impl Live for Workbench<'_> {
+    fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
+        if (self.is_interrupted)() {
+            return Err(Stop::Interrupted);
+        }
+        let tried = self.try_run(candidate, asked);
+        // Ctrl-C reaches our load generators too: what they say then is not what was asked.
+        if (self.is_interrupted)() || matches!(tried, Ok((_, true))) {
+            return Err(Stop::Interrupted);
+        }
+        Ok(match tried {
+            Ok((measured, _)) => measured,
+            Err(why) => Measured { void: vec![why], ..Measured::default() },
+        })
+    }
+}
+
+/// A candidate as a setting.
+pub fn setting_of(candidate: &Candidate) -> Setting {
+    Setting { name: candidate.name.clone(), about: String::new(), knobs: candidate.knobs.clone() }
+}
