@@ -37,7 +37,8 @@ The servers run on processor 0 and the clients on processor 1.
                          serve: 1k 10k 64k 1m close 4000 many idle
                          load:  closed open partly-open sessions connections log
                          engines: 1k 50k zipf 8000 60000 cold
-  --servers NAME,...   serve: only these servers; ropewalk and floor are always among them
+  --servers NAME,...   serve: only these servers; ropewalk and floor are always among them,
+                         apache-prefork, apache-worker, goserver and yaws only if named
   --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
   --engines NAME,...   engines: only these engines and servers
   --rounds N           rounds (7, engines 5); each contestant gets one window in each

@@ -134,7 +134,11 @@ impl Peer {
                 process::output(&built, Some(&folder))?;
             }
         }
-        let said = process::output(&command(&self.detect.command)?, None)?;
+        let said = process::output(&command(&self.detect.command)?, None);
+        let said = said.map_err(|why| match self.build {
+            Some(_) if !surroundings.build => NOT_BUILT.into(),
+            _ => why,
+        })?;
         Ok(word_after(&said, &self.detect.version_after))
     }
 
@@ -145,6 +149,9 @@ impl Peer {
         Skipped { name, reason: lines.join("; "), command }
     }
 }
+
+/// What is said of a peer that comes as source where nothing was to be built.
+const NOT_BUILT: &str = "it is not built yet: `ropewalk peers --build` does that";
 
 /// What is built from source has placeholders that stand for nothing where there is none.
 fn no_source(_: String) -> String {
@@ -168,6 +175,7 @@ fn word_after(text: &str, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Build;
 
     const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
 
@@ -211,6 +219,16 @@ mod tests {
         let peer = peer("own", "'{target_dir}/own'");
         let why = peer.install(&NOWHERE).expect_err("there is none");
         assert!(why.starts_with("it comes as source"), "{why}");
+    }
+
+    #[test]
+    fn what_is_not_built_is_not_called_absent() {
+        let build = Build { command: vec!["false".into()], folder: "/".into() };
+        let peer = Peer { build: Some(build), ..peer("own", "'/nonexistent/own'") };
+        let why = peer.install(&Surroundings { build: false, ..NOWHERE });
+        assert_eq!(why.expect_err("it is not there"), NOT_BUILT);
+        let why = peer.install(&NOWHERE).expect_err("it cannot be built");
+        assert!(why.starts_with("false failed"), "{why}");
     }
 
     #[test]

@@ -282,10 +282,11 @@ fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
     // The kernel lets go of the last process a moment after it is gone.
     const KILL: &str = r#"
         kill -s KILL "$1"
-        for attempt in 1 2 3 4 5; do
+        for attempt in $(seq 100); do
             kill -s KILL $(cat "$2/cgroup.procs")
             sleep 0.2
             rmdir "$2" && break
+            test -d "$2" || break
         done
         rmdir "$3""#;
     let folder = group.folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
