@@ -235,6 +235,11 @@ impl Peer {
         Ok(())
     }
 
+    /// Whether it can be told at which address to listen; if not, it listens at 127.0.0.1.
+    pub(crate) fn takes_an_address(&self) -> bool {
+        self.templates().flat_map(template::names).any(|name| name == "listen")
+    }
+
     /// Every text in which placeholders are replaced.
     fn templates(&self) -> impl Iterator<Item = &str> {
         let build = self.build.iter().flat_map(|build| build.command.iter().chain([&build.folder]));

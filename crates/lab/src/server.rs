@@ -67,6 +67,12 @@ impl RunningServer {
         launch: &Launch,
     ) -> Result<Self, String> {
         let peer = &installed.peer;
+        if launch.place.listen != Ipv4Addr::LOCALHOST && !peer.takes_an_address() {
+            let name = &peer.name;
+            return Err(format!(
+                "{name} cannot be put into a network: its file says no {{listen}}"
+            ));
+        }
         let port = free_port()?;
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
         let values = values(peer, setting, launch, port, &work_dir)?;

@@ -1,6 +1,7 @@
 //! Domains as they are written, entered and left, by kill -9 too.
 
 use super::*;
+use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -188,10 +189,46 @@ fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
     }
 }
 
+/// Every shipped peer that is there, in a network with two subnets and in groups that count its
+/// memory: clients of both subnets are served, and the memory is charged to the domain.
 #[test]
-fn a_domain_is_told_in_a_few_words() {
-    let domain = Domain::parse("name = 'x'\ncpus = 2\n[memory]\ndisk_io = 'heavy'").unwrap();
-    let about = domain.about();
-    assert!(about.contains("cpus 2") && about.contains("memory.disk_io heavy"), "{about}");
-    assert!(!about.contains("name") && !about.contains("null"), "{about}");
+fn peers_serve_in_a_domain() {
+    let (files, folder) = Accessed::example("served", 3, 100_000);
+    let domain = Domain::parse("memory = { disk_io = \"none\" }\nnetwork = { subnets = 2 }");
+    let entered = domain.expect("it makes sense").enter(&machine(), &files).expect("root may");
+    entered.settle(&files).expect("the files are there");
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+    let launch = Launch {
+        surroundings: Surroundings::find(false),
+        root: folder.0.clone(),
+        scratch: std::env::temp_dir(),
+        workers: 1,
+        cpus: os::affinity::allowed_cpus(),
+        memory_bytes_max: None,
+        ready_path: "/001".into(),
+        workload: Values::new(),
+        place: entered.servers[0].place.clone(),
+    };
+    let shipped = Peer::read_all(&peers).expect("all are right");
+    let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());
+    // The floor is told its files by a list, which there is none of here.
+    let there: Vec<Installed> = there.filter(|it| it.peer.name != "floor").collect();
+    assert!(there.iter().any(|it| it.peer.name == "nginx"), "apt-get install nginx");
+    for installed in there {
+        let (name, setting) = (&installed.peer.name, &installed.peer.settings[0]);
+        let server = RunningServer::start(&installed, setting, &launch);
+        let server = server.unwrap_or_else(|why| panic!("{name}: {why}"));
+        for client in &entered.clients {
+            let url = format!("http://{}:{}/001", client.address, server.address().port());
+            let command = ["curl".to_owned(), "-sS".to_owned(), url];
+            let command = [&client.prefix[..], &command].concat();
+            let said = crate::process::output(&command, None);
+            assert_eq!(said.map(|body| body.len()), Ok(100_000), "{name}: {command:?}");
+        }
+        let charged = entered.enclosure.memory().expect("memory is counted");
+        let inside = fs::read_to_string(charged.join("cgroup.procs")).expect("it is there");
+        let pid = server.group().processes()[0].to_string();
+        let is_below = server.group().folder().is_some_and(|folder| folder.starts_with(charged));
+        assert!(is_below || inside.lines().any(|line| line == pid), "{name}: {inside}");
+    }
 }
