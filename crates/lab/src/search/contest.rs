@@ -26,7 +26,7 @@ pub struct Standing {
     pub generator_bound: bool,
     /// Runs, void ones included.
     pub runs: u32,
-    served_by_kind: ServedByKind,
+    pub(super) served_by_kind: ServedByKind,
 }
 
 /// How far it is, after each run.
