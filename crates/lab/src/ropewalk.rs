@@ -117,11 +117,14 @@ impl From<EngineKnob> for Knob {
 }
 
 /// The configuration file that says the same as the command of a peer made here, as far as it is
-/// of knobs: `--engine NAME` and `--set SECTION.KEY=VALUE`. `more` are lines that come after it.
+/// of knobs and of what is served: `serve DIRECTORY`, `--engine NAME`, `--set SECTION.KEY=VALUE`.
+/// `more` are lines that come after the sections.
 pub fn configuration_file(command: &[String], knobs: &Values, more: &str) -> String {
     let mut sections: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    let mut host = String::new();
     for pair in command.windows(2) {
         match pair[0].as_str() {
+            "serve" => host = format!("[[host]]\nroot = {}\n", toml::Value::from(pair[1].as_str())),
             "--engine" => sections.entry("engine").or_default().push(("name", &pair[1])),
             "--set" => {
                 let Some((path, value)) = pair[1].split_once('=') else { continue };
@@ -138,7 +141,9 @@ pub fn configuration_file(command: &[String], knobs: &Values, more: &str) -> Str
         let lines = keys.iter().map(|(key, value)| format!("{key} = {}\n", toml_value(value)));
         text += &format!("[{section}]\n{}\n", lines.collect::<String>());
     }
-    text + more.trim_start()
+    let more = more.trim();
+    let more = if more.is_empty() { String::new() } else { format!("{more}\n\n") };
+    text + &more + &host
 }
 
 /// Numbers and switches as they are, anything else in quotes.
@@ -192,7 +197,7 @@ mod tests {
         let knobs = keys.map(|key| (key.to_owned(), String::new())).into();
         let text = configuration_file(&command, &knobs, "\n");
         let expected = "[cache]\npolicy = \"lru\"\nbytes_max = 7\n\n[engine]\nname = \"loop\"\n\n\
-                        [engine.knobs]\nchunk = 64\n\n";
+                        [engine.knobs]\nchunk = 64\n\n[[host]]\nroot = \"/r\"\n";
         assert_eq!(text, expected);
     }
 

@@ -1,7 +1,8 @@
 //! `ropewalk membench`: what the memory of this machine gives to 1, 2, 4, … cores at once.
 //!
 //! The ceiling under everything a server does with bytes, after Genevès 2012, IV-C: each core has
-//! an area on its own node, which it touched first, and goes through it in order; nothing is shared.
+//! an area on its own node, which it touched first, and goes through it in order; nothing is
+//! shared.
 //! He found a speed-up of 12.1 on 24 cores, and of 4.8 with wide instructions. It measures memory,
 //! not caches: the areas are larger than those. It does not measure latency.
 
