@@ -4,10 +4,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::knobs::every_case_holds;
+use crate::processes::wait_until;
 use crate::serving::{site, start};
 
 /// The children of a process, those of its threads included.
@@ -51,10 +53,14 @@ fn killed_helpers_cost_nobody_a_request() {
     let (worker, address) = (server.worker_processes()[0], server.addresses()[0]);
     let before = children(worker);
     assert_eq!(before.len(), 2);
+    let answered = [AtomicUsize::new(0), AtomicUsize::new(0)];
     thread::scope(|scope| {
-        for _ in 0..2 {
+        for count in &answered {
             scope.spawn(|| {
-                (0..100).for_each(|_| assert!(ask(address).ends_with("<h1>Rope</h1>")));
+                for _ in 0..100 {
+                    assert!(ask(address).ends_with("<h1>Rope</h1>"));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
             });
         }
         for _ in 0..4 {
@@ -63,7 +69,12 @@ fn killed_helpers_cost_nobody_a_request() {
                 let kill = format!("kill -s KILL {pid} 2>/dev/null");
                 Command::new("sh").args(["-c", &kill]).status().unwrap();
             }
-            thread::sleep(Duration::from_millis(30));
+            // Nobody's request may meet two of them: that is answered with 503.
+            let now = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
+            let before = now();
+            wait_until("what was asked for is answered", || {
+                now().iter().zip(before).all(|(now, before)| *now > before || *now == 100)
+            });
         }
     });
     assert!(ask(address).ends_with("<h1>Rope</h1>"));
