@@ -11,7 +11,7 @@ use lab::workload::Workload;
 use lab::{RunningServer, ServerSpec};
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
 use crate::{Failure, print};
 
 pub(crate) const COMPARE_HELP: &str = "\
@@ -152,7 +152,6 @@ fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failu
 fn introduction(plan: &Plan, workload: &Workload, lab: &Lab) -> String {
     let described = &workload.described;
     let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
-    let cpus = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     format!(
         "{}: {}\n{:.0} requests for {:.0} files, {:.0} bytes in the mean\n\
          servers on CPU {}, clients on {}\n\
@@ -162,8 +161,8 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab) -> String {
         number("requests"),
         number("files"),
         number("mean_body_bytes"),
-        cpus(&lab.server_cpus),
-        cpus(&lab.bench.seats[0].cpus),
+        listed(&lab.server_cpus),
+        listed(&lab.bench.seats[0].cpus),
         plan.pairs,
         plan.window_s,
         plan.connections,

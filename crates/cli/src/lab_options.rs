@@ -59,7 +59,7 @@ impl LabOptions {
         let program = env::current_exe()
             .map_err(|why| Failure::Operation(format!("this program cannot be found: {why}")))?;
         let scratch = self.scratch.clone().unwrap_or_else(default_scratch);
-        lab::trial::check_scratch(&scratch).map_err(Failure::Operation)?;
+        lab::workload::make_folder(&scratch).map_err(Failure::Operation)?;
         let peers = lab::catalogue(&program, self.peers.as_deref()).map_err(Failure::Usage)?;
         let (server_cpus, client_cpus) = self.cpus()?;
         let tools = Tools { program, scratch };
@@ -142,6 +142,11 @@ impl Lab {
 /// directory that is memory.
 fn default_scratch() -> PathBuf {
     PathBuf::from(format!("/var/tmp/ropewalk-{}", os::process::user_id()))
+}
+
+/// CPUs as they are shown: 0,1,3.
+pub(crate) fn listed(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What was not typed is divided: the first half of what is left serves. Where there is only one

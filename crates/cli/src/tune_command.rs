@@ -19,7 +19,7 @@ use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
 use crate::{Failure, print};
 
 pub(crate) const TUNE_HELP: &str = "\
@@ -490,8 +490,4 @@ fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-fn listed(cpus: &[usize]) -> String {
-    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }

@@ -35,6 +35,7 @@ mod server;
 mod server_spec;
 pub mod study;
 mod template;
+mod toml_error;
 pub mod trial;
 pub mod workload;
 pub mod wrk;

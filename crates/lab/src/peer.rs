@@ -4,6 +4,7 @@
 
 use crate::knob::Knob;
 use crate::template::{self, Values};
+use crate::toml_error::one_line;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -257,16 +258,6 @@ fn check_value(value: &str) -> Result<(), String> {
     match template::names(value).find(|name| !PLACES.contains(name)) {
         Some(name) => Err(format!("nothing is known to stand for {{{name}}}")),
         None => Ok(()),
-    }
-}
-
-/// What a reader of TOML has to say, without the picture it draws.
-fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let message = why.message().lines().collect::<Vec<_>>().join(", ");
-    let before = why.span().and_then(|span| text.get(..span.start));
-    match before {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
-        None => message,
     }
 }
 

@@ -352,14 +352,6 @@ fn files_option(workload: &Workload) -> &[String] {
     at.map_or(&[], |at| &workload.load[at..(at + 2).min(workload.load.len())])
 }
 
-/// Whether a folder is one that [`Bench`] can write to.
-///
-/// # Errors
-/// Why it is not.
-pub fn check_scratch(scratch: &Path) -> Result<(), String> {
-    fs::create_dir_all(scratch).map_err(|why| format!("{}: {why}", scratch.display()))
-}
-
 /// The best that warming up has seen.
 #[derive(Debug, Default)]
 struct Progress {

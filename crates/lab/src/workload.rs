@@ -303,7 +303,11 @@ fn digest(words: &Path) -> String {
     format!("{hash:016x}")
 }
 
-fn make_folder(folder: &Path) -> Result<(), String> {
+/// Makes a folder and those above it, where they are not there.
+///
+/// # Errors
+/// Why it cannot be made, with its name.
+pub fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
 }
 

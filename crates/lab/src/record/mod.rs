@@ -145,6 +145,16 @@ pub enum Offered {
     Connections(u64),
 }
 
+impl Offered {
+    /// Requests a second, of an open load.
+    pub fn requests_per_s(self) -> Option<f64> {
+        match self {
+            Self::RequestsPerS(rate) => Some(rate),
+            Self::Connections(_) => None,
+        }
+    }
+}
+
 impl Default for Offered {
     fn default() -> Self {
         Self::Connections(1)

@@ -79,7 +79,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
             && (run.purpose.as_str(), run.block) == (asked.purpose.as_str(), asked.block)
-            && rate_of(run.point.offered).is_some_and(|rate| is_near(rate, asked.rate));
+            && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, asked.rate));
         if is_same {
             return Ok(Seen { figures: run.figures, void: run.void });
         }
@@ -154,13 +154,6 @@ impl<L: Live> Measure for Recorder<'_, L> {
             generator_bound: found.generator_bound,
         };
         self.folder.add_search(&search).map_err(Stop::Failed)
-    }
-}
-
-fn rate_of(offered: Offered) -> Option<f64> {
-    match offered {
-        Offered::RequestsPerS(rate) => Some(rate),
-        Offered::Connections(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::domain::Domain;
 use crate::server_spec::ServerSpec;
+use crate::toml_error::one_line;
 use crate::workload::WorkloadSpec;
 use load::find_limit::Conditions;
 use load::units::parse_duration;
@@ -293,16 +294,6 @@ fn names(sizes: Option<&toml::Value>) -> String {
     let names = sizes.and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
     let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
-}
-
-/// What a reader of TOML has to say, without the picture it draws.
-fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let message = why.message().lines().collect::<Vec<_>>().join(", ");
-    let before = why.span().and_then(|span| text.get(..span.start));
-    match before {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
-        None => message,
-    }
 }
 
 #[cfg(test)]

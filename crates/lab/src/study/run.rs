@@ -222,7 +222,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let purpose = format!("rate for utilisation {share}");
         let known = self.runs_for(cell, &purpose).last().cloned();
         if let Some(run) = known.filter(|run| is_near(run, share)) {
-            return Ok(rate_of(&run));
+            return Ok(run.point.offered.requests_per_s());
         }
         let Some(most) = self.saturated(cell, 0, &purpose)? else { return Ok(None) };
         let mut rate = most * share;
@@ -376,13 +376,6 @@ fn busy_share(run: &Run) -> Option<f64> {
 
 fn is_near(run: &Run, share: f64) -> bool {
     busy_share(run).is_some_and(|busy| (busy - share).abs() <= NEAR)
-}
-
-fn rate_of(run: &Run) -> Option<f64> {
-    match run.point.offered {
-        Offered::RequestsPerS(rate) => Some(rate),
-        Offered::Connections(_) => None,
-    }
 }
 
 /// A point in a few words.

@@ -1,0 +1,11 @@
+//! What is wrong with a TOML file that a person wrote, in one line.
+
+/// What a reader of TOML has to say, without the picture it draws.
+pub(crate) fn one_line(text: &str, why: &toml::de::Error) -> String {
+    let message = why.message().lines().collect::<Vec<_>>().join(", ");
+    let before = why.span().and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
+    }
+}
