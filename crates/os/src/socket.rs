@@ -10,8 +10,8 @@ mod inherited;
 mod tests;
 
 pub use blocking::{
-    Readiness, set_blocking, set_receive_timeout, set_send_timeout, shutdown_both, shutdown_read,
-    wait_ready,
+    Readiness, has_input, set_blocking, set_receive_timeout, set_send_timeout, shutdown_both,
+    shutdown_read, wait_ready,
 };
 pub use connect::connect_start;
 pub use inherited::listening_descriptors;

@@ -335,7 +335,6 @@ impl KernelThread {
     pub(super) fn evict(&mut self) -> bool {
         let cluster = Arc::clone(&self.cluster);
         let Some(index) = cluster.timers.evict_least_recent(&cluster.places) else { return false };
-        self.worker.counters.connections_evicted.add(1);
         self.run_fiber(&cluster, index);
         true
     }

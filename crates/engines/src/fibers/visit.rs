@@ -179,7 +179,17 @@ impl Guest {
         if news.has(News::EXPIRED) && self.connection.deadline().is_some_and(|d| d <= now) {
             self.connection.expire(&mut thread.worker);
         }
-        aborts || news.has(News::EVICTED)
+        aborts || (news.has(News::EVICTED) && self.makes_room(thread))
+    }
+
+    /// Who is to make room does so, unless it has asked for something meanwhile: it does not rest.
+    fn makes_room(&mut self, thread: &mut KernelThread) -> bool {
+        if os::socket::has_input(self.socket.as_fd()) {
+            self.ready.is_drained = false;
+            return false;
+        }
+        thread.worker.counters.connections_evicted.add(1);
+        true
     }
 
     /// Nothing until there is news: has the socket watched if that is not done yet.

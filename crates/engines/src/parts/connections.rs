@@ -143,20 +143,26 @@ impl<S: Timed> Connections<S> {
         expired
     }
 
-    /// The keys of the idle connections that have rested longest, at least one if there is any.
-    pub(crate) fn take_least_recent(&mut self) -> Vec<u64> {
+    /// The key of the idle connection that has rested longest. Those that rested about as long
+    /// stay, to be next. Who has asked for something does not rest, though nobody has received it
+    /// yet: those that `has_asked` are passed over.
+    pub(crate) fn take_least_recent(&mut self, has_asked: impl Fn(&S) -> bool) -> Option<u64> {
         let mut due = std::mem::take(&mut self.due);
-        let mut found = Vec::new();
+        let mut found = None;
         let mut skip = 0;
-        while found.is_empty()
+        while found.is_none()
             && let Some(ahead) = self.wheel.take_ahead(skip, &mut due)
         {
             let moment = due[0].1;
-            found = self.sift(&mut due, |slot| {
+            let mut rested = self.sift(&mut due, |slot| {
                 let deadline = slot.deadline();
                 let is_its_time = deadline.is_some_and(|d| d <= moment || Wheel::is_last(ahead));
                 slot.is_idle() && is_its_time
             });
+            rested.sort_by_key(|&key| self.get(key).and_then(|slot| slot.deadline()));
+            let mut rests = |key: u64| self.get(key).is_some_and(|slot| !has_asked(slot));
+            found = rested.iter().copied().find(|&key| rests(key));
+            rested.into_iter().filter(|&key| Some(key) != found).for_each(|key| self.schedule(key));
             skip = ahead + 1;
         }
         self.due = due;

@@ -164,23 +164,19 @@ impl House {
 
     fn evict_rested_since(&self, latest: u64) -> bool {
         let mut guests = self.guests();
-        while let Some((since, place)) = guests.next_candidate() {
-            if since > latest {
-                guests.candidates.push((since, place));
-                return false;
+        for are_chosen_anew in [false, true] {
+            if are_chosen_anew {
+                guests.choose_candidates();
             }
-            let Some(guest) = &guests.places[place] else { continue };
-            let taken = guest.rests_since.compare_exchange(
-                since,
-                TAKEN,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if taken.is_ok() {
-                let _ = os::socket::shutdown_both(guest.socket()); // fails if the peer has gone
-                guests.counters.connections_evicted.add(1);
-                self.strike_off(&mut guests, place);
-                return true;
+            while let Some((since, place)) = guests.candidates.pop() {
+                if since > latest {
+                    guests.candidates.push((since, place));
+                    return false;
+                }
+                if guests.take(since, place) {
+                    self.strike_off(&mut guests, place);
+                    return true;
+                }
             }
         }
         false
@@ -293,14 +289,24 @@ impl House {
 }
 
 impl Guests {
-    /// The place that may have rested longest, and since when. What has rested since the candidates
-    /// were chosen has rested longer than what was not chosen then.
-    fn next_candidate(&mut self) -> Option<(u64, usize)> {
-        while let Some((since, place)) = self.candidates.pop() {
-            if self.rests_since(place) == Some(since) {
-                return Some((since, place));
-            }
+    /// Closes the connection at that place if it has rested since then and rests still. Who has
+    /// asked for something does not, though its thread has not come to receive it.
+    fn take(&mut self, since: u64, place: usize) -> bool {
+        let Some(guest) = &self.places[place] else { return false };
+        let word = &guest.rests_since;
+        let rests = word.load(Ordering::Relaxed) == since && !os::socket::has_input(guest.socket());
+        let (taken, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+        if !rests || word.compare_exchange(since, TAKEN, taken, relaxed).is_err() {
+            return false;
         }
+        let _ = os::socket::shutdown_both(guest.socket()); // fails if the peer has gone
+        self.counters.connections_evicted.add(1);
+        true
+    }
+
+    /// Looks for those that have rested longest. What has rested since then has rested longer than
+    /// what is not chosen now.
+    fn choose_candidates(&mut self) {
         let resting = (0..self.places.len()).filter_map(|at| Some((self.rests_since(at)?, at)));
         let mut resting: Vec<(u64, usize)> = resting.collect();
         if resting.len() > CANDIDATES_MAX {
@@ -309,7 +315,6 @@ impl Guests {
         }
         resting.sort_unstable_by(|a, b| b.cmp(a));
         self.candidates = resting;
-        self.candidates.pop()
     }
 
     fn rests_since(&self, place: usize) -> Option<u64> {

@@ -18,7 +18,7 @@ use os::epoll::{Event, Interest};
 use session::{Connection, Done, JobId, Tick, Worker};
 
 use super::clock::read_clock;
-use super::connections::Connections;
+use super::connections::{Connections, Slot};
 use super::gate::{self, Gate};
 use super::helpers::Help;
 use super::listeners::{Accepted, LISTENER_KEYS, Listeners, WatchListeners, is_exhaustion, refuse};
@@ -402,14 +402,10 @@ impl Reactor {
         self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
     }
 
-    /// Closes the idle connection that has rested longest. Those that rested about as long are put
-    /// back to be next. Returns whether there was one.
+    /// Closes the idle connection that has rested longest. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let mut rested = self.connections.take_least_recent();
-        rested.sort_by_key(|&key| self.connections.get(key).and_then(|s| s.connection.deadline()));
-        let mut rested = rested.into_iter();
-        let Some(first) = rested.next() else { return false };
-        rested.for_each(|key| self.connections.schedule(key));
+        let has_asked = |slot: &Slot| os::socket::has_input(slot.socket.as_fd());
+        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
         self.worker.counters.connections_evicted.add(1);
         self.close(first);
         true

@@ -450,29 +450,16 @@ impl RingLoop {
         self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
     }
 
-    /// Closes the idle connection that has rested longest. Those that rested about as long are put
-    /// back to be next. Who has asked for something, which the ring has not brought yet, does not
-    /// rest. Returns whether there was one.
+    /// Closes the idle connection that has rested longest. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let mut rested = self.connections.take_least_recent();
-        rested.sort_by_key(|&key| self.connections.get(key).and_then(|s| s.connection.deadline()));
-        let first = rested.iter().copied().find(|&key| !self.has_asked(key));
-        let others = rested.into_iter().filter(|&key| Some(key) != first);
-        others.for_each(|key| self.connections.schedule(key));
-        let Some(first) = first else { return false };
+        let has_asked = |slot: &Slot<Line>| os::socket::has_input(slot.socket.socket.as_fd());
+        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
         self.worker.counters.connections_evicted.add(1);
         if let Some(slot) = self.connections.get(first) {
             self.accepting.await_descriptor(&slot.socket.socket);
         }
         self.close(first);
         true
-    }
-
-    /// Whether bytes wait in the connection's socket.
-    fn has_asked(&mut self, key: u64) -> bool {
-        let Some(slot) = self.connections.get(key) else { return false };
-        let socket = slot.socket.socket.as_fd();
-        os::socket::wait_ready(socket, os::socket::Readiness::Readable, 0).unwrap_or(false)
     }
 
     fn pause(&mut self) {

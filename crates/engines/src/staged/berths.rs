@@ -210,14 +210,11 @@ impl Berths {
         self.take(keys)
     }
 
-    /// The idle connection that has rested longest. Those that rested about as long stay, to be
-    /// next.
+    /// The idle connection that has rested longest.
     pub(super) fn take_least_recent(&mut self) -> Option<BoxedClient> {
-        let mut rested = self.berths.take_least_recent();
-        rested.sort_by_key(|&key| self.berths.get(key).and_then(|berth| berth.deadline()));
-        let mut rested = rested.into_iter();
-        let first = rested.next()?;
-        rested.for_each(|key| self.berths.schedule(key));
+        let asked = |client: &BoxedClient| os::socket::has_input(client.socket.as_fd());
+        let has_asked = |berth: &Berth| berth.client.as_ref().is_some_and(asked);
+        let first = self.berths.take_least_recent(has_asked)?;
         self.berths.get(first)?.client.take()
     }
 

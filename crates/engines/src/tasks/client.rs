@@ -236,7 +236,9 @@ impl Client {
             self.connection.drain();
         }
         if orders & LEAVE != 0 {
-            if self.connection.phase() == Phase::Idle {
+            let has_asked = |socket: &Socket| os::socket::has_input(socket.as_fd());
+            let rests = self.connection.phase() == Phase::Idle;
+            if rests && !self.socket.as_ref().is_some_and(has_asked) {
                 self.house.desk().worker.counters.connections_evicted.add(1);
                 return true;
             }

@@ -61,6 +61,11 @@ pub fn wait_ready(
     Ok(ready > 0)
 }
 
+/// Whether something waits in the socket that nobody has received yet: bytes, an end, or an error.
+pub fn has_input(socket: BorrowedFd<'_>) -> bool {
+    wait_ready(socket, Readiness::Readable, 0).unwrap_or(false)
+}
+
 fn shutdown(socket: BorrowedFd<'_>, how: libc::c_int) -> io::Result<()> {
     // SAFETY: shutdown takes no pointers, and the descriptor is open because it is borrowed.
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) })?;

@@ -121,6 +121,26 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
 }
 
 #[test]
+fn who_has_asked_is_answered_before_it_makes_room() {
+    with(&["limits.connections_max=2"], |server| {
+        let mut busy: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
+        for stream in &mut busy {
+            stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            stream.read_exact(&mut [0; 16]).unwrap();
+        }
+        // All of them have asked before one is accepted.
+        let mut waiting: Vec<TcpStream> = (0..50).map(|_| connect(server)).collect();
+        waiting.iter_mut().for_each(|stream| stream.write_all(GET).unwrap());
+        drop(busy);
+        for (index, stream) in waiting.iter_mut().enumerate() {
+            let mut response = [0; 15];
+            stream.read_exact(&mut response).unwrap_or_else(|why| panic!("{index}: {why}"));
+            assert_eq!(&response, b"HTTP/1.1 200 OK");
+        }
+    });
+}
+
+#[test]
 fn a_head_that_trickles_is_answered_with_408() {
     with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000"], |server| {
         let mut stream = connect(server);

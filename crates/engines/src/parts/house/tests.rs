@@ -1,5 +1,6 @@
 //! Who may be closed from outside, in which order, and what becomes of a worker.
 
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -57,6 +58,21 @@ fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
     arrivals.drain(..).for_each(|arrival| house.leave(arrival));
     assert_eq!((open(&house), house.shared.open.load(Ordering::Relaxed)), (0, 0));
     assert_eq!(house.guests().counters.connections_evicted.get(), 4);
+}
+
+/// Its thread may not have had a CPU since.
+#[test]
+fn who_has_asked_does_not_rest() {
+    let house = house(4);
+    let (first, mut asks) = admit(&house);
+    let (second, _client) = admit(&house);
+    first.guest.rest(Tick(10));
+    second.guest.rest(Tick(20));
+    asks.write_all(b"GET").unwrap();
+    assert!(house.evict());
+    assert!(!second.guest.resume(), "the second has asked for nothing");
+    assert!(!house.evict(), "the first has");
+    assert!(first.guest.resume());
 }
 
 #[test]
