@@ -1,0 +1,62 @@
+//! What a process does, in the order in which it does it.
+
+/// How memory is referred to. An instruction that modifies memory is a load and a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// The fetch of one instruction.
+    Fetch,
+    /// A read of data.
+    Load,
+    /// A write of data.
+    Store,
+}
+
+/// One reference to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// Fetch, load or store.
+    pub kind: AccessKind,
+    /// Where it begins: a virtual address of the process.
+    pub address: u64,
+    /// How many bytes it refers to; it may straddle blocks and pages.
+    pub bytes: u16,
+}
+
+/// One thing that a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A reference to memory.
+    Access(Access),
+    /// A system call is made here; what it does in the kernel is not in the trace.
+    SystemCall {
+        /// The system's number of the call.
+        number: u32,
+    },
+    /// A lock or a futex is used.
+    Synchronise {
+        /// The virtual address of the lock.
+        address: u64,
+    },
+    /// What follows is done by this thread. A process begins with its first thread.
+    SwitchThread {
+        /// A number that no other thread of the process has.
+        thread: u32,
+    },
+}
+
+impl Event {
+    /// An instruction of `bytes` bytes is fetched.
+    pub fn fetch(address: u64, bytes: u16) -> Self {
+        Self::Access(Access { kind: AccessKind::Fetch, address, bytes })
+    }
+
+    /// Data are read.
+    pub fn load(address: u64, bytes: u16) -> Self {
+        Self::Access(Access { kind: AccessKind::Load, address, bytes })
+    }
+
+    /// Data are written.
+    pub fn store(address: u64, bytes: u16) -> Self {
+        Self::Access(Access { kind: AccessKind::Store, address, bytes })
+    }
+}

@@ -1,0 +1,28 @@
+//! Memory traces of processes: the format that a tracer writes and a simulator reads.
+//!
+//! A trace holds, for each process, what it is ([`Process`]) and the sequence of what it did
+//! ([`Event`]): user references to memory, system calls, synchronisation, switches between its
+//! threads. It says nothing about how processes interleave: to decide that is a scheduler's
+//! business. The layout is described to the byte in `docs/trace.md`.
+//!
+//! Not here: recording, simulating, and what a process does in the kernel.
+
+#![forbid(unsafe_code)]
+
+mod description;
+mod encoding;
+mod error;
+mod event;
+mod frame;
+mod index;
+mod process;
+mod reader;
+mod source;
+mod varint;
+mod writer;
+
+pub use error::{Fault, TraceError};
+pub use event::{Access, AccessKind, Event};
+pub use process::{Header, Object, Process, Region, RegionKind, Symbol};
+pub use reader::{Reader, Stream};
+pub use writer::{Writer, Written};
