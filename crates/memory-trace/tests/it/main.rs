@@ -1,5 +1,8 @@
 //! Traces written and read as a whole: round trips, and what becomes of damaged ones.
 
+mod counts;
+mod damage;
+mod imports;
 mod round_trip;
 
 use memory_trace::{Event, Header, Process, Reader, Writer};
