@@ -4,8 +4,11 @@ use memory_trace::{Event, Fault, Header, Process, Reader, Synthetic};
 
 use crate::written;
 
+/// What a trace says, and the events of each of its processes.
+type All = (Header, Vec<Process>, Vec<Vec<Event>>);
+
 /// All that can be learned from a trace, or the first error.
-fn all_of(bytes: &[u8]) -> Result<(Header, Vec<Process>, Vec<Vec<Event>>), String> {
+fn all_of(bytes: &[u8]) -> Result<All, String> {
     let reader = Reader::from_bytes(bytes.to_vec()).map_err(|why| why.to_string())?;
     if let Some(damage) = reader.damage() {
         return Err(damage.to_string());
