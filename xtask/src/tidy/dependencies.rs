@@ -39,6 +39,8 @@ const TABLE: &[Allowed] = &[
     allowed("crates/cli", &["engines", "fileset", "lab", "load", "os", "server", "workload"]),
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed("crates/lab", &["load", "os", "statistics", "workload"]),
+    // The lab's guard cleans up after it, too.
+    allowed("crates/tracer", &["lab", "memory-trace", "os"]),
     allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),
     allowed("xtask", &["lab", "os", "statistics"]),

@@ -1,0 +1,209 @@
+//! From the tool's files to one trace.
+
+use crate::chunk::{Kind, Record, records};
+use crate::image::{End, Image, Stop, images};
+use crate::names::{Names, Touched};
+use crate::summary::{Recorded, Summary};
+use memory_trace::{Event, Header, Process, TraceError, Writer};
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Which references of each process go into the trace.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Window {
+    /// How many are left out at the beginning.
+    pub(crate) skip: u64,
+    /// How many there may be; 0: all.
+    pub(crate) references_max: u64,
+}
+
+/// Writes the trace of everything that was recorded into `folder`.
+pub(crate) fn convert(
+    folder: &Path,
+    out: &Path,
+    header: &Header,
+    window: Window,
+) -> Result<Summary, String> {
+    let begun_us = os::clock::now();
+    let images = images(folder)?;
+    let ids = numbers(&images);
+    let explain = |why: TraceError| why.to_string();
+    let mut writer = Writer::create(out, header).map_err(explain)?;
+    let mut names = Names::default();
+    let mut summary = Summary::default();
+    for (image, id) in images.iter().zip(&ids) {
+        let mut conversion = Conversion::new(*id, image, window);
+        for chunk in image.chunks() {
+            let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
+            conversion.chunk(&bytes, &mut writer).map_err(explain)?;
+        }
+        let process = describe(image, *id, &images, &ids, &mut names, &conversion.touched);
+        writer.process(&process).map_err(explain)?;
+        summary.processes.push(conversion.recorded);
+    }
+    summary.trace_bytes = writer.finish().map_err(explain)?.bytes;
+    summary.notes = messages(folder);
+    summary.converting_us = os::clock::now() - begun_us;
+    Ok(summary)
+}
+
+/// A number for each image. A process's own number is that of the last image it was; those before
+/// have numbers that no process has.
+fn numbers(images: &[Image]) -> Vec<u32> {
+    const PID_LIMIT: u32 = 1 << 22; // the kernel's, on 64-bit machines
+    let mut later: HashMap<u32, u32> = HashMap::new();
+    let mut ids: Vec<u32> = images
+        .iter()
+        .rev()
+        .map(|image| {
+            let count = later.entry(image.pid).or_default();
+            *count += 1;
+            image.pid + (*count - 1) * PID_LIMIT
+        })
+        .collect();
+    ids.reverse();
+    ids
+}
+
+fn describe(
+    image: &Image,
+    id: u32,
+    images: &[Image],
+    ids: &[u32],
+    names: &mut Names,
+    touched: &Touched,
+) -> Process {
+    let index = |stem: &String| images.iter().position(|other| other.stem == *stem);
+    let by_number = || images.iter().rposition(|other| other.pid == image.parent_pid);
+    let parent = image.parent_stem.as_ref().and_then(index).or_else(by_number);
+    let regions = image.regions.list();
+    Process {
+        id,
+        parent: parent.map(|index| ids[index]),
+        command: image.command.clone(),
+        symbols: names.of(&regions, touched),
+        regions,
+    }
+}
+
+/// What Valgrind itself complained about.
+fn messages(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    let files = files.filter(|path| path.extension().is_some_and(|e| e == "messages"));
+    let texts = files.filter_map(|path| fs::read_to_string(path).ok());
+    let lines = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    let mut lines: Vec<String> = lines.filter(|line| !line.trim().is_empty()).collect();
+    let more = lines.len().saturating_sub(10);
+    lines.truncate(10);
+    let mut notes: Vec<String> = lines.iter().map(|line| format!("valgrind: {line}")).collect();
+    notes.extend((more > 0).then(|| format!("valgrind: {more} more lines")));
+    notes
+}
+
+/// One image on its way into the trace.
+struct Conversion {
+    recorded: Recorded,
+    touched: Touched,
+    to_skip: u64,
+    references_left: u64,
+    /// The thread that ran when the first record that is kept was made.
+    thread_before: Option<u32>,
+}
+
+impl Conversion {
+    fn new(id: u32, image: &Image, window: Window) -> Self {
+        let limit = if window.references_max == 0 { u64::MAX } else { window.references_max };
+        let command = image.command.clone();
+        Self {
+            recorded: Recorded { id, command, lost: losses(image), ..Recorded::default() },
+            touched: Touched::default(),
+            to_skip: window.skip.saturating_sub(image.skipped),
+            references_left: limit,
+            thread_before: None,
+        }
+    }
+
+    fn chunk<W: Write>(&mut self, bytes: &[u8], writer: &mut Writer<W>) -> Result<(), TraceError> {
+        for record in records(bytes) {
+            if self.references_left == 0 {
+                return Ok(());
+            }
+            self.recorded.raw_bytes += size_of::<u64>() as u64;
+            if self.to_skip > 0 {
+                self.skip(record);
+            } else {
+                self.write(record, writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, record: Record) {
+        self.to_skip = self.to_skip.saturating_sub(record.references());
+        if record.kind == Kind::Thread {
+            self.thread_before = Some(record.value as u32);
+        }
+    }
+
+    fn write<W: Write>(&mut self, record: Record, to: &mut Writer<W>) -> Result<(), TraceError> {
+        let id = self.recorded.id;
+        if let Some(thread) = self.thread_before.take() {
+            to.event(id, &Event::SwitchThread { thread })?;
+        }
+        let (address, bytes) = (record.value, record.bytes);
+        self.references_left = self.references_left.saturating_sub(record.references());
+        if record.references() > 0 {
+            self.touched.add(address);
+        }
+        match record.kind {
+            Kind::Fetch => {
+                self.recorded.fetches += 1;
+                to.event(id, &Event::fetch(address, bytes))
+            }
+            Kind::Load => {
+                self.recorded.loads += 1;
+                to.event(id, &Event::load(address, bytes))
+            }
+            Kind::Store => {
+                self.recorded.stores += 1;
+                to.event(id, &Event::store(address, bytes))
+            }
+            Kind::Modify => {
+                self.recorded.loads += 1;
+                self.recorded.stores += 1;
+                to.event(id, &Event::load(address, bytes))?;
+                to.event(id, &Event::store(address, bytes))
+            }
+            Kind::SystemCall => {
+                self.recorded.system_calls += 1;
+                to.event(id, &Event::SystemCall { number: address as u32 })
+            }
+            Kind::Synchronise => {
+                self.recorded.synchronisations += 1;
+                to.event(id, &Event::Synchronise { address })
+            }
+            Kind::Thread => to.event(id, &Event::SwitchThread { thread: address as u32 }),
+            Kind::Nothing => Ok(()),
+        }
+    }
+}
+
+/// What of an image is not there, in words.
+fn losses(image: &Image) -> Vec<String> {
+    let mut lost = image.lost.clone();
+    match image.stop {
+        Some(Stop::Limit) => lost.push("what came after the limit was not recorded".to_owned()),
+        Some(Stop::Error(number)) => {
+            let why = std::io::Error::from_raw_os_error(number);
+            lost.push(format!("recording stopped early: no room for more records ({why})"));
+        }
+        None if image.end == End::Killed => {
+            lost.push("it was killed; what it did up to then is recorded".to_owned());
+        }
+        None => {}
+    }
+    lost
+}

@@ -1,0 +1,54 @@
+//! The processes that record at this moment: found, looked at, signalled.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The numbers of those that record into `folder`, as it may have been when this returns.
+pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
+    let option = format!("--directory={}", folder.display());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_suffix(".log")?.split_once('-')?.0.parse().ok()
+    });
+    // A number may have become another process's; and the dead have no arguments.
+    let of_ours = |pid: &u32| {
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).any(|argument| argument == option.as_bytes())
+    };
+    pids.collect::<HashSet<u32>>().into_iter().filter(of_ours).collect()
+}
+
+/// Sends a signal (`TERM`, `KILL`). Who is gone already is no error.
+pub(crate) fn signal(name: &str, pids: impl IntoIterator<Item = u32>) {
+    let pids: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
+    if !pids.is_empty() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "kill -s \"$@\"", "sh", name]).args(pids);
+        // It fails only where there is no shell, and then there is no guard and no recording.
+        let _ = shell.stdin(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+/// The processor time a process has used, in hundredths of a second; 0 if it is gone.
+pub(crate) fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The second field, the name, may hold anything; utime and stime are the fields 14 and 15.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// Which processes have stopped recording because they have done enough.
+pub(crate) fn at_their_limit(folder: &Path, pids: &HashSet<u32>) -> HashSet<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let stopped = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let pid = name.strip_suffix(".log")?.split_once('-')?.0.parse().ok()?;
+        let log = pids.contains(&pid).then(|| fs::read(entry.path()).unwrap_or_default())?;
+        let stopped = log.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"stopped "));
+        stopped.then_some(pid)
+    });
+    stopped.collect()
+}

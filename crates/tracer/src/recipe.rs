@@ -1,0 +1,178 @@
+//! Recipes: what is started, loaded and traced, as a file says it (`experiments/traces/*.toml`).
+//!
+//! A recipe is a list of steps, each of them one command without a shell: `run` to its end,
+//! `trace` under the recorder in the background, or `stop` all that is traced. Commands and files
+//! may hold `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+/// The recipes that are part of the program.
+const SHIPPED: &[(&str, &str)] = &[
+    ("nginx", include_str!("../../../experiments/traces/nginx.toml")),
+    ("event-loop-per-core", include_str!("../../../experiments/traces/event-loop-per-core.toml")),
+    ("fibers", include_str!("../../../experiments/traces/fibers.toml")),
+    ("staged", include_str!("../../../experiments/traces/staged.toml")),
+];
+
+/// A recipe, read and whole.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// What it is called; not in the file.
+    #[serde(skip)]
+    pub name: String,
+    /// One sentence.
+    pub description: String,
+    /// Of each process, unless something else was typed; 0: all.
+    #[serde(default)]
+    pub references_max: u64,
+    /// The first references of each process, which are left out unless something else was typed.
+    #[serde(default)]
+    pub skip: u64,
+    /// Files that are written into the folder first.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    /// What is done, in this order.
+    #[serde(rename = "step")]
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Step {
+    Run(Run),
+    Trace(Trace),
+    Stop(Stop),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    pub(crate) run: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Trace {
+    pub(crate) trace: Vec<String>,
+    /// What tells that it is ready: an address that takes connections, or the path of a file.
+    #[serde(default)]
+    pub(crate) until: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stop {
+    pub(crate) stop: bool,
+}
+
+impl Recipe {
+    /// A shipped recipe, or a file, if that is what was typed.
+    ///
+    /// # Errors
+    /// There is none of that name, or it cannot be read.
+    pub fn find(typed: &str) -> Result<Self, String> {
+        if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == typed) {
+            return Self::parse(name, text);
+        }
+        if !typed.ends_with(".toml") {
+            let names = recipe_names().join(", ");
+            return Err(format!("no recipe {typed}: there are {names}, or name a .toml file"));
+        }
+        let text = fs::read_to_string(typed).map_err(|why| format!("{typed}: {why}"))?;
+        let stem = Path::new(typed).file_stem().unwrap_or_default();
+        Self::parse(&stem.to_string_lossy(), &text)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self, String> {
+        let read = toml::from_str::<Self>(text);
+        let recipe = read.map_err(|why| format!("recipe {name}: {}", first_lines(&why)))?;
+        Ok(Self { name: name.to_owned(), ..recipe })
+    }
+
+    /// Makes the folder and the files, and chooses what the placeholders stand for.
+    pub(crate) fn prepare(&self, folder: &Path) -> Result<Places, String> {
+        let places = Places::choose(folder)?;
+        let explain = |why| format!("{}: {why}", folder.display());
+        fs::create_dir_all(folder).map_err(explain)?;
+        for (name, text) in &self.files {
+            fs::write(folder.join(name), places.fill(text)).map_err(explain)?;
+        }
+        Ok(places)
+    }
+}
+
+/// The names of the recipes that are part of the program.
+pub fn recipe_names() -> Vec<&'static str> {
+    SHIPPED.iter().map(|(name, _)| *name).collect()
+}
+
+fn first_lines(why: &toml::de::Error) -> String {
+    why.to_string().lines().take(2).collect::<Vec<_>>().join(": ")
+}
+
+/// What the placeholders stand for.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<(&'static str, String)>);
+
+impl Places {
+    fn choose(folder: &Path) -> Result<Self, String> {
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let port = free().map_err(|why| format!("no free port: {why}"))?.port();
+        let program = std::env::current_exe().map_err(|why| format!("who am I? {why}"))?;
+        Ok(Self(vec![
+            ("{folder}", folder.display().to_string()),
+            ("{port}", port.to_string()),
+            ("{ropewalk}", program.display().to_string()),
+        ]))
+    }
+
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let filled = |text: String, (name, value): &(&str, String)| text.replace(name, value);
+        self.0.iter().fold(text.to_owned(), filled)
+    }
+
+    pub(crate) fn fill_all(&self, texts: &[String]) -> Vec<String> {
+        texts.iter().map(|text| self.fill(text)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Temporary;
+
+    #[test]
+    fn all_shipped_recipes_are_whole() {
+        for name in recipe_names() {
+            let recipe = Recipe::find(name).expect("it can be read");
+            assert_eq!(recipe.name, name);
+            assert!(recipe.steps.iter().any(|step| matches!(step, Step::Trace(_))), "{name}");
+            let folder = Temporary::new();
+            let places = recipe.prepare(&folder.path().join("work")).expect("it can be written");
+            for step in &recipe.steps {
+                let command = match step {
+                    Step::Run(Run { run }) => run,
+                    Step::Trace(Trace { trace, .. }) => trace,
+                    Step::Stop(_) => continue,
+                };
+                let filled = places.fill_all(command);
+                assert!(!filled.iter().any(|word| word.starts_with('{')), "{name}: {filled:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        let unknown = Recipe::find("nonsense").expect_err("there is none");
+        assert!(unknown.starts_with("no recipe nonsense: there are nginx, "), "{unknown}");
+        let wrong = Recipe::parse("x", "description = 1").expect_err("it is no text");
+        assert!(wrong.starts_with("recipe x: "), "{wrong}");
+        assert!(!wrong.contains('\n'));
+    }
+}

@@ -1,0 +1,89 @@
+//! The folder that records go to, and what cleans up after us, also when we are killed.
+
+use lab::Guard;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Ends all processes that record into the folder `$1`, and removes it. Each of them has a log
+/// there with its number, and the folder among its arguments.
+const CLEAN_UP: &str = r#"
+each() {
+    for log in "$1"/*.log; do
+        pid=${log##*/}
+        pid=${pid%%-*}
+        grep -qF -e "--directory=$1" "/proc/$pid/cmdline" 2>/dev/null && kill -s "$2" "$pid"
+    done
+}
+each "$1" TERM
+sleep 3
+each "$1" KILL
+rm -rf "$1"
+"#;
+
+/// The folder. It is removed when this is dropped, with all that is in it.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+    _guard: Guard,
+}
+
+impl Scratch {
+    /// A new folder below `parent`.
+    pub(crate) fn below(parent: &Path) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let explain = |why| format!("no folder for records in {}: {why}", parent.display());
+        let parent = parent.canonicalize().map_err(explain)?;
+        let path = parent.join(format!("ropewalk-trace-{}-{number}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).map_err(explain)?;
+        let guard = Guard::new(CLEAN_UP, [&path]).map_err(explain);
+        let scratch = Self { _guard: guard?, path };
+        if os::process::is_root() {
+            // Servers that root starts become somebody else, who must write here, too.
+            fs::set_permissions(&scratch.path, Permissions::from_mode(0o1777)).map_err(explain)?;
+        }
+        Ok(scratch)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_clean_up_ends_who_records_and_removes_the_folder() {
+        let scratch = Scratch::below(&std::env::temp_dir()).expect("it is writable");
+        let folder = scratch.path().to_str().expect("it is text").to_owned();
+        let option = format!("--directory={folder}");
+        let start = |argument: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "read nothing", argument]).stdin(Stdio::piped());
+            shell.spawn().expect("there is a shell")
+        };
+        let (mut recording, mut another) = (start(&option), start("another"));
+        for child in [&recording, &another] {
+            fs::write(scratch.path().join(format!("{}-0.log", child.id())), "").expect("writable");
+        }
+        let script = CLEAN_UP.replace("sleep 3", "");
+        let cleaned = Command::new("sh").args(["-c", &script, "sh", &folder]).status();
+        assert!(cleaned.expect("there is a shell").success());
+        assert!(!recording.wait().expect("it is ours").success());
+        assert!(another.try_wait().expect("it is ours").is_none(), "not one of them");
+        assert!(!scratch.path().exists());
+        drop(another.stdin.take());
+        another.wait().expect("it is ours");
+    }
+}

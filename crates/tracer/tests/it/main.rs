@@ -1,0 +1,41 @@
+//! The recorder from its command to its trace: what Cachegrind counts is what is there, and
+//! nothing is lost whichever way a process ends.
+
+mod cachegrind;
+mod processes;
+
+use memory_trace::{Event, Reader};
+use std::path::Path;
+use testkit::Temporary;
+use tracer::{Options, Summary, record};
+
+/// Records a command into `folder`.
+fn recorded(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {
+    let options = Options {
+        out: folder.path().join("trace"),
+        skip: window.0,
+        references_max: window.1,
+        time_us: 0,
+        scratch: folder.path().to_owned(),
+    };
+    let command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+    let summary = record(&options, &command).unwrap();
+    let reader = Reader::open(&options.out).unwrap();
+    assert_eq!(leftovers(folder.path()), 0, "the records are removed");
+    (summary, reader)
+}
+
+fn leftovers(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("ropewalk-trace-")).count()
+}
+
+/// All that a process did.
+fn events(reader: &Reader, process: u32) -> Vec<Event> {
+    let mut stream = reader.stream(process).unwrap();
+    let (mut all, mut block) = (Vec::new(), Vec::new());
+    while stream.next_block(&mut block).unwrap() {
+        all.append(&mut block);
+    }
+    all
+}

@@ -1,0 +1,608 @@
+/* A Valgrind tool that records every memory reference of every process of a command.
+
+   Copyright (C) 2026 the authors of Ropewalk. This program is free software: you can redistribute
+   it and/or modify it under the terms of the GNU General Public License as published by the Free
+   Software Foundation, either version 2 of the License, or (at your option) any later version.
+
+   What it is: instruction fetches, loads and stores as Cachegrind counts them, system calls,
+   atomic operations and futexes, changes of thread, and where memory is mapped from. What it is
+   not: a simulator, a filter or a compressor. It appends eight bytes for each event to a file that
+   is mapped into memory, so that nothing is lost whichever way a process ends, and leaves all else
+   to the program that started it.
+
+   For each process image (a fork and an exec both begin one) there are, in the folder given by
+   --directory, `PID-N.log`, lines of text that say what it is and what was mapped, and
+   `PID-N.0`, `PID-N.1`, ...: its records in order. A record of all zeroes ends a file. */
+
+#include "pub_tool_basics.h"
+#include "pub_tool_vki.h"
+#include "pub_tool_vkiscnums_asm.h"
+#include "pub_tool_aspacemgr.h"
+#include "pub_tool_xarray.h"
+#include "pub_tool_clientstate.h"
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_libcfile.h"
+#include "pub_tool_libcprint.h"
+#include "pub_tool_libcproc.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_mallocfree.h"
+#include "pub_tool_options.h"
+#include "pub_tool_threadstate.h"
+#include "pub_tool_tooliface.h"
+
+/* Parts of Valgrind's core that its tools may link but that its headers for tools omit. */
+extern Addr VG_(brk_base), VG_(brk_limit);
+extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd,
+                                                      Off64T offset);
+extern Int VG_(safe_fd)(Int oldfd);
+extern SysRes VG_(do_syscall)(UWord number, RegWord, RegWord, RegWord, RegWord, RegWord, RegWord,
+                              RegWord, RegWord);
+#define SYSCALL(number, a, b, c, d) VG_(do_syscall)(number, a, b, c, d, 0, 0, 0, 0)
+
+/* ------------------------------------------------------------------------------------ records */
+
+/* A record: the kind in 4 bits, a length in bytes in 12, an address or a number in 48. The
+   numbers are known to crates/tracer/src/chunk.rs, too. */
+typedef enum {
+   Fetch = 1,
+   Load = 2,
+   Store = 3,
+   Modify = 4,      /* a load and a store of the same bytes by one instruction */
+   SystemCall = 5,
+   Synchronise = 6, /* an atomic operation, or a futex system call */
+   Thread = 7,      /* all that follows is this thread's */
+   Nothing = 8      /* a conditional access that did not happen */
+} Kind;
+
+static ULong tag(Kind kind, Int bytes)
+{
+   return (bytes > 4095 ? 4095 : (ULong)bytes) << 4 | kind;
+}
+
+static ULong record_of(Kind kind, Int bytes, ULong value)
+{
+   return value << 16 | tag(kind, bytes);
+}
+
+#define CHUNK_BYTES (8UL << 20)
+/* Translated code looks for room once for so many records at most. */
+#define ROOM_RECORDS 2048
+
+/* Where recording goes once it is over; never read. */
+static ULong scrap[2 * ROOM_RECORDS];
+
+static ULong* cursor = scrap; /* the next record, known to translated code */
+static ULong* limit = scrap;  /* from here on there is not enough room */
+static ULong* chunk = NULL;   /* the mapped file, none when not recording */
+
+/* ------------------------------------------------------------------- options, and what is told */
+
+static const HChar* directory = NULL;
+static ULong references_max = 0; /* 0: no limit */
+static ULong references_to_skip = 0;
+
+static HChar stem[4096]; /* directory/PID-N */
+static Int chunks = 0;   /* how many this process image has begun */
+static Int log_fd = -1;
+static ULong references = 0; /* in chunks that are full, skipped ones included */
+static ThreadId current_thread = VG_INVALID_THREADID;
+static Bool begun = False; /* whether the client has run */
+
+static HChar said[16384];
+static Int said_length = 0;
+
+static void write_log(void)
+{
+   if (log_fd >= 0 && said_length > 0) VG_(write)(log_fd, said, said_length);
+   said_length = 0;
+}
+
+/* Appends a line to the log; write_log must follow. */
+static void say(const HChar* format, ...)
+{
+   va_list arguments;
+   if (said_length > sizeof said / 2) write_log();
+   va_start(arguments, format);
+   SizeT room = sizeof said - said_length - 1;
+   UInt length = VG_(vsnprintf)(said + said_length, room, format, arguments);
+   va_end(arguments);
+   said_length += length < room ? length : room - 1;
+   said[said_length++] = '\n';
+}
+
+static void stop_recording(const HChar* why, ULong number)
+{
+   say("stopped %s %llu", why, number);
+   write_log();
+   chunk = NULL;
+   cursor = scrap;
+   limit = scrap + ROOM_RECORDS;
+}
+
+/* -------------------------------------------------------------------------------------- chunks */
+
+/* Maps a new file. Its blocks are allocated first: a full disk must be an error here and not a
+   bus error at some store. */
+static SysRes map_new_file(const HChar* path)
+{
+   SysRes file = VG_(open)(path, VKI_O_RDWR | VKI_O_CREAT | VKI_O_EXCL, 0600);
+   if (sr_isError(file)) return file;
+   SysRes result = SYSCALL(__NR_fallocate, sr_Res(file), 0, 0, CHUNK_BYTES);
+   if (!sr_isError(result))
+      result = VG_(am_shared_mmap_file_float_valgrind)(
+         CHUNK_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, sr_Res(file), 0);
+   VG_(close)(sr_Res(file));
+   return result;
+}
+
+static void begin_chunk(void)
+{
+   HChar path[sizeof stem + 16];
+   VG_(snprintf)(path, sizeof path, "%s.%d", stem, chunks);
+   SysRes mapped = map_new_file(path);
+   if (sr_isError(mapped)) {
+      stop_recording("error", sr_Err(mapped));
+      return;
+   }
+   chunks++;
+   chunk = cursor = (ULong*)sr_Res(mapped);
+   limit = chunk + CHUNK_BYTES / sizeof(ULong) - ROOM_RECORDS;
+   /* Populating all pages at once (MADV_POPULATE_WRITE) costs less than faults; old kernels
+      refuse it, which does no harm. */
+   SYSCALL(__NR_madvise, (RegWord)chunk, CHUNK_BYTES, 23, 0);
+}
+
+/* The mapping only: the file stays, and the kernel keeps what was written to it. */
+static void end_chunk(void)
+{
+   if (chunk != NULL) VG_(am_munmap_valgrind)((Addr)chunk, CHUNK_BYTES);
+   chunk = NULL;
+}
+
+static ULong references_in_chunk(void)
+{
+   ULong count = 0;
+   for (const ULong* record = chunk; record < cursor; record++) {
+      Kind kind = *record & 15;
+      count += (kind >= Fetch && kind <= Modify) + (kind == Modify);
+   }
+   return count;
+}
+
+/* Goes on in the same chunk if all of it is to be skipped, or else in a new one. */
+static void chunk_is_full(void)
+{
+   if (chunk == NULL) {
+      cursor = scrap;
+      return;
+   }
+   references += references_in_chunk();
+   if (references <= references_to_skip) {
+      say("skipped %llu", references);
+      write_log();
+      VG_(memset)(chunk, 0, CHUNK_BYTES);
+      cursor = chunk;
+      cursor[0] = record_of(Thread, 0, current_thread);
+      cursor++;
+   } else {
+      end_chunk();
+      if (references_max > 0 && references - references_to_skip >= references_max)
+         stop_recording("limit", references);
+      else
+         begin_chunk();
+   }
+}
+
+/* For records that are not written by translated code. */
+static void append(ULong record)
+{
+   if (cursor >= limit) chunk_is_full();
+   *cursor++ = record;
+}
+
+/* ----------------------------------------------------------------------------- memory's regions */
+
+/* Says of each mapping of the client between two addresses where it comes from. */
+static void say_segments(Addr from, Addr to)
+{
+   static Addr starts[4096];
+   Int count = VG_(am_get_segment_starts)(SkFileC | SkAnonC | SkShmC, starts, 4096);
+   if (count < 0) say("lost regions %d", -count);
+   for (Int i = 0; i < count; i++) {
+      const NSegment* segment = VG_(am_find_nsegment)(starts[i]);
+      if (segment->end < from || segment->start >= to) continue;
+      const HChar* name = segment->kind == SkFileC ? VG_(am_get_filename)(segment) : NULL;
+      say("map %lx %lx %c%c %llx %llu %lld %s", segment->start, segment->end + 1,
+          segment->hasW ? 'w' : '-', segment->kind == SkShmC ? 's' : 'p', segment->dev,
+          segment->ino, (Long)segment->offset, name == NULL ? "" : name);
+   }
+}
+
+/* One line of /proc/self/maps; Valgrind does not remember which mappings are shared. */
+static void say_if_shared(HChar* line)
+{
+   HChar* rest;
+   Addr start = VG_(strtoull16)(line, &rest);
+   if (*rest != '-') return;
+   Addr end = VG_(strtoull16)(rest + 1, &rest);
+   const NSegment* segment = VG_(am_find_nsegment)(start);
+   Bool of_client = segment != NULL && (segment->kind & (SkFileC | SkAnonC | SkShmC));
+   if (of_client && VG_(strlen)(rest) > 5 && rest[4] == 's') say("shared %lx %lx%s", start, end, rest);
+}
+
+static void say_shared(void)
+{
+   static HChar text[8192];
+   SizeT held = 0;
+   Int count;
+   SysRes file = VG_(open)("/proc/self/maps", VKI_O_RDONLY, 0);
+   if (sr_isError(file)) {
+      say("lost maps %lu", sr_Err(file));
+      return;
+   }
+   while ((count = VG_(read)(sr_Res(file), text + held, sizeof text - 1 - held)) > 0) {
+      HChar* line = text;
+      HChar* end;
+      text[held + count] = 0;
+      for (; (end = VG_(strchr)(line, '\n')) != NULL; line = end + 1) {
+         *end = 0;
+         say_if_shared(line);
+      }
+      held = VG_(strlen)(line);
+      VG_(memmove)(text, line, held);
+   }
+   VG_(close)(sr_Res(file));
+}
+
+static void say_all_regions(void)
+{
+   SizeT stack_bytes = VG_(thread_get_stack_size)(1);
+   Addr stack_end = VG_(thread_get_stack_max)(1) + 1;
+   say_segments(0, ~0UL);
+   say_shared();
+   if (VG_(brk_limit) > VG_(brk_base))
+      say("anonymous %lx %lx [heap]", VG_(brk_base), VG_(brk_limit));
+   say("anonymous %lx %lx [stack]", stack_end - stack_bytes, stack_end);
+   write_log();
+}
+
+static void heap_grew(Addr start, SizeT bytes, ThreadId thread)
+{
+   say("anonymous %lx %lx [heap]", start, start + bytes);
+   write_log();
+}
+
+static void memory_was_mapped(UInt number, const UWord* arguments, Addr start)
+{
+   const UWord private = VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS;
+   SizeT bytes = number == __NR_mmap ? VG_PGROUNDUP(arguments[1]) : 0;
+   if (bytes == 0 || !(arguments[3] & VKI_MAP_PRIVATE)) {
+      say_all_regions(); /* mremap, shmat and shared mappings are rare */
+      return;
+   }
+   if ((arguments[3] & private) == private)
+      say("anonymous %lx %lx", start, start + bytes);
+   else
+      say_segments(start, start + bytes);
+   write_log();
+}
+
+/* ------------------------------------------------------------------------ processes and threads */
+
+static void say_command(void)
+{
+   static HChar command[4096];
+   VG_(client_cmd_and_args)(command, sizeof command);
+   for (HChar* c = command; *c; c++)
+      if (*c == '\n') *c = ' ';
+   say("command %s", command);
+}
+
+/* Opens the first log whose name is free: a process that executes another program keeps its PID. */
+static void begin_process(const HChar* parent)
+{
+   HChar path[sizeof stem + 16];
+   struct vki_timeval now;
+   SysRes file;
+   Int n = 0;
+   do {
+      VG_(snprintf)(stem, sizeof stem, "%s/%d-%d", directory, VG_(getpid)(), n++);
+      VG_(snprintf)(path, sizeof path, "%s.log", stem);
+      file = VG_(open)(path, VKI_O_WRONLY | VKI_O_APPEND | VKI_O_CREAT | VKI_O_EXCL, 0600);
+   } while (sr_isError(file) && sr_Err(file) == VKI_EEXIST);
+   if (sr_isError(file)) {
+      VG_(umsg)("references: cannot write %s: error %lu\n", path, sr_Err(file));
+      VG_(exit)(1);
+   }
+   log_fd = VG_(safe_fd)(sr_Res(file));
+   chunks = 0;
+   references = 0;
+   VG_(gettimeofday)(&now, NULL);
+   say("process %d %d %s %llu", VG_(getpid)(), VG_(getppid)(), parent,
+       now.tv_sec * 1000000ULL + now.tv_usec);
+   say_command();
+   write_log();
+   begin_chunk();
+}
+
+/* The child has its parent's chunk mapped, which it must not write to. */
+static void after_fork_in_child(ThreadId thread)
+{
+   HChar parent[64];
+   VG_(strncpy)(parent, VG_(basename)(stem), sizeof parent - 1);
+   parent[sizeof parent - 1] = 0;
+   end_chunk();
+   VG_(close)(log_fd);
+   begin_process(parent);
+   current_thread = thread;
+   append(record_of(Thread, 0, thread));
+   say_all_regions();
+   say("inherited");
+   write_log();
+}
+
+static void thread_runs(ThreadId thread, ULong blocks)
+{
+   if (!begun) {
+      begun = True;
+      say_all_regions();
+   }
+   if (thread == current_thread) return;
+   current_thread = thread;
+   append(record_of(Thread, 0, thread));
+}
+
+static void before_system_call(ThreadId thread, UInt number, UWord* arguments, UInt count)
+{
+   append(record_of(SystemCall, 0, number));
+   if (number == __NR_futex) append(record_of(Synchronise, 4, arguments[0]));
+}
+
+static void after_system_call(ThreadId thread, UInt number, UWord* arguments, UInt count,
+                              SysRes result)
+{
+   Bool maps = number == __NR_mmap || number == __NR_mremap || number == __NR_shmat;
+   if (maps && !sr_isError(result)) memory_was_mapped(number, arguments, sr_Res(result));
+}
+
+static void process_ends(Int status)
+{
+   Bool recording = chunk != NULL;
+   SizeT used = (HChar*)cursor - (HChar*)chunk;
+   HChar path[sizeof stem + 16];
+   end_chunk();
+   if (recording) {
+      VG_(snprintf)(path, sizeof path, "%s.%d", stem, chunks - 1);
+      SYSCALL(__NR_truncate, (RegWord)path, used, 0, 0);
+   }
+   say("end %d", status);
+   write_log();
+}
+
+/* ------------------------------------------------------------------------------ instrumentation */
+
+/* The code that is being translated. */
+typedef struct {
+   IRSB* out;
+   IRTemp cursor;   /* what `cursor` was when room was last looked for */
+   Int pending;     /* how many records have been written from there on */
+   IRExpr* loaded;  /* the tag of the last record if it is a load, or else none */
+   IRExpr* address; /* from where, and how many bytes */
+   Int bytes;
+} Block;
+
+static IRExpr* number(ULong value)
+{
+   return IRExpr_Const(IRConst_U64(value));
+}
+
+static IRExpr* computed(Block* block, IRType type, IRExpr* expression)
+{
+   IRTemp result = newIRTemp(block->out->tyenv, type);
+   addStmtToIRSB(block->out, IRStmt_WrTmp(result, expression));
+   return IRExpr_RdTmp(result);
+}
+
+static IRExpr* variable(Block* block, ULong** address)
+{
+   return computed(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, number((HWord)address)));
+}
+
+static IRExpr* place_of_next(Block* block)
+{
+   IRExpr* start = IRExpr_RdTmp(block->cursor);
+   return computed(block, Ity_I64,
+                   IRExpr_Binop(Iop_Add64, start, number(block->pending * sizeof(ULong))));
+}
+
+/* Makes what has been written known; before every way out of the translation. */
+static void commit(Block* block)
+{
+   if (block->pending > 0)
+      addStmtToIRSB(block->out,
+                    IRStmt_Store(Iend_LE, number((HWord)&cursor), place_of_next(block)));
+}
+
+/* Ensures that ROOM_RECORDS more can be written. */
+static void look_for_room(Block* block)
+{
+   commit(block);
+   IRExpr* full = computed(
+      block, Ity_I1,
+      IRExpr_Binop(Iop_CmpLE64U, variable(block, &limit), variable(block, &cursor)));
+   IRDirty* call = unsafeIRDirty_0_N(0, "chunk_is_full", VG_(fnptr_to_fnentry)(chunk_is_full),
+                                     mkIRExprVec_0());
+   call->guard = full;
+   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+   block->cursor = variable(block, &cursor)->Iex.RdTmp.tmp;
+   block->pending = 0;
+}
+
+static void write_record(Block* block, IRExpr* record)
+{
+   if (block->pending == ROOM_RECORDS) look_for_room(block);
+   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, place_of_next(block), record));
+   block->pending++;
+}
+
+static void write_access(Block* block, IRExpr* tag_of_it, IRExpr* address)
+{
+   IRExpr* shifted =
+      computed(block, Ity_I64, IRExpr_Binop(Iop_Shl64, address, IRExpr_Const(IRConst_U8(16))));
+   write_record(block,
+                computed(block, Ity_I64, IRExpr_Binop(Iop_Or64, shifted, tag_of_it)));
+}
+
+static void fetch(Block* block, Addr address, Int bytes)
+{
+   /* What cannot be decoded has no length; Cachegrind counts it as one byte, too. */
+   write_record(block, number(record_of(Fetch, bytes > 0 ? bytes : VG_MIN_INSTR_SZB, address)));
+   block->loaded = NULL;
+}
+
+static void load(Block* block, IRExpr* address, Int bytes)
+{
+   block->loaded = number(tag(Load, bytes));
+   block->address = address;
+   block->bytes = bytes;
+   write_access(block, block->loaded, address);
+}
+
+/* A store to where the same instruction has just loaded from makes that a modify. */
+static void store(Block* block, IRExpr* address, Int bytes)
+{
+   if (block->loaded != NULL && block->bytes == bytes && eqIRAtom(block->address, address))
+      block->loaded->Iex.Const.con->Ico.U64 = tag(Modify, bytes);
+   else
+      write_access(block, number(tag(Store, bytes)), address);
+   block->loaded = NULL;
+}
+
+static void conditional(Block* block, Kind kind, IRExpr* condition, IRExpr* address, Int bytes)
+{
+   IRExpr* happened = number(tag(kind, bytes));
+   IRExpr* choice =
+      computed(block, Ity_I64, IRExpr_ITE(condition, happened, number(tag(Nothing, 0))));
+   write_access(block, choice, address);
+   block->loaded = NULL;
+}
+
+static Int bytes_of(Block* block, IRExpr* data)
+{
+   return sizeofIRType(typeOfIRExpr(block->out->tyenv, data));
+}
+
+/* A helper of the translator that does what one complicated instruction does. */
+static void helper(Block* block, const IRDirty* call)
+{
+   if (call->mFx == Ifx_Read || call->mFx == Ifx_Modify) load(block, call->mAddr, call->mSize);
+   if (call->mFx == Ifx_Write || call->mFx == Ifx_Modify) store(block, call->mAddr, call->mSize);
+}
+
+static void compare_and_swap(Block* block, const IRCAS* cas)
+{
+   Int bytes = bytes_of(block, cas->dataLo) * (cas->dataHi != NULL ? 2 : 1);
+   write_access(block, number(tag(Synchronise, bytes)), cas->addr);
+   load(block, cas->addr, bytes);
+   store(block, cas->addr, bytes);
+}
+
+static void conditional_load(Block* block, const IRLoadG* load)
+{
+   IRType narrow = Ity_INVALID, wide = Ity_INVALID;
+   typeOfIRLoadGOp(load->cvt, &wide, &narrow);
+   conditional(block, Load, load->guard, load->addr, sizeofIRType(narrow));
+}
+
+static void record_statement(Block* block, const IRStmt* statement)
+{
+   switch (statement->tag) {
+   case Ist_IMark: fetch(block, statement->Ist.IMark.addr, statement->Ist.IMark.len); break;
+   case Ist_WrTmp: {
+      const IRExpr* data = statement->Ist.WrTmp.data;
+      if (data->tag == Iex_Load)
+         load(block, data->Iex.Load.addr, sizeofIRType(data->Iex.Load.ty));
+      break;
+   }
+   case Ist_Store:
+      store(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data));
+      break;
+   case Ist_LoadG: conditional_load(block, statement->Ist.LoadG.details); break;
+   case Ist_StoreG: {
+      const IRStoreG* details = statement->Ist.StoreG.details;
+      Int bytes = bytes_of(block, details->data);
+      conditional(block, Store, details->guard, details->addr, bytes);
+      break;
+   }
+   case Ist_Dirty: helper(block, statement->Ist.Dirty.details); break;
+   case Ist_CAS: compare_and_swap(block, statement->Ist.CAS.details); break;
+   case Ist_Exit: commit(block); break;
+   default: break; /* the others touch no memory of the client; LL/SC is not amd64's */
+   }
+}
+
+static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                        const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
+                        IRType host_word)
+{
+   Block block = { deepCopyIRSBExceptStmts(in), IRTemp_INVALID, 0, NULL, NULL, 0 };
+   Int i = 0;
+   for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
+      addStmtToIRSB(block.out, in->stmts[i]);
+   look_for_room(&block);
+   for (; i < in->stmts_used; i++) {
+      record_statement(&block, in->stmts[i]);
+      addStmtToIRSB(block.out, in->stmts[i]);
+   }
+   commit(&block);
+   return block.out;
+}
+
+/* ----------------------------------------------------------------------------------- the tool */
+
+static Bool process_option(const HChar* argument)
+{
+   if (VG_STR_CLO(argument, "--directory", directory)) return True;
+   if (VG_BINT_CLO(argument, "--references-max", references_max, 0, 1LL << 62)) return True;
+   if (VG_BINT_CLO(argument, "--skip", references_to_skip, 0, 1LL << 62)) return True;
+   return False;
+}
+
+static void print_usage(void)
+{
+   VG_(printf)("    --directory=DIR           where records and logs go\n"
+               "    --references-max=N        stop recording a process after so many\n"
+               "    --skip=N                  leave out the first N of each process\n");
+}
+
+static void print_debug_usage(void)
+{
+   VG_(printf)("    (none)\n");
+}
+
+static void after_options(void)
+{
+   if (directory == NULL || VG_(strlen)(directory) > sizeof stem / 2) {
+      VG_(umsg)("references: --directory=DIR is needed\n");
+      VG_(exit)(1);
+   }
+   begin_process("-");
+}
+
+static void before_options(void)
+{
+   VG_(details_name)("references");
+   VG_(details_description)("records all memory references");
+   VG_(details_copyright_author)("GPL-2.0-or-later, by the authors of Ropewalk");
+   VG_(details_bug_reports_to)("the authors of Ropewalk");
+   VG_(details_avg_translation_sizeB)(500);
+   VG_(basic_tool_funcs)(after_options, instrument, process_ends);
+   VG_(needs_command_line_options)(process_option, print_usage, print_debug_usage);
+   VG_(needs_syscall_wrapper)(before_system_call, after_system_call);
+   VG_(track_start_client_code)(thread_runs);
+   VG_(track_new_mem_brk)(heap_grew);
+   VG_(atfork)(NULL, NULL, after_fork_in_child);
+}
+
+VG_DETERMINE_INTERFACE_VERSION(before_options)
