@@ -27,6 +27,7 @@ const TABLE: &[Allowed] = &[
     allowed("crates/statistics", &[]),
     allowed("crates/workload", &["statistics"]),
     allowed("crates/memory-trace", &["statistics"]),
+    allowed("crates/coherence", &["memory-trace", "statistics"]),
     allowed("crates/os", &[]),
     allowed("crates/engines", &["file-cache", "http1", "os", "session", "site"]),
     // Its tests ask for files whose bytes are derived, in an order that can be repeated.

@@ -1,0 +1,167 @@
+//! References per second: how fast a machine is simulated, by protocol, order and processors.
+//!
+//! `cargo bench -p coherence` takes about a minute; `cargo test --benches` runs the same with small
+//! parameters, as a test. The workload is made up: processes that loop over code, go up and down a
+//! stack, wander through a heap and now and then touch shared memory, about as often as Table 3 of
+//! Foglia et al. says. Making it is not timed; classification is on. The checksum is of all counts:
+//! it differs if a change alters what is simulated.
+
+use std::time::Instant;
+
+use coherence::{Builder, Machine, Options, Outcome, Workload, simulate};
+use memory_trace::{Event, Process, Region, RegionKind};
+use statistics::Generator;
+
+const SHARED: u64 = 0x7000_0000;
+const SHARED_BYTES: u64 = 1 << 18;
+
+fn main() {
+    // `cargo bench` says so; anything else is a test run.
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let each = if full { 1_500_000 } else { 5_000 };
+    let workload = workload(20, each);
+    let references = workload.references();
+    println!("{} tasks, {references} references, {} pages", workload.tasks(), workload.pages());
+    println!("\nprotocol  order   CPUs  M refs/s  miss %  GSP    late");
+    let mut checksum = 0_u64;
+    let mut row = |protocol: &str, cpus: u32, ahead: u64, three_c: bool| {
+        checksum = checksum.rotate_left(7) ^ measure(&workload, protocol, cpus, ahead, three_c);
+    };
+    for protocol in ["mesi", "amsd", "pscr", "dragon"] {
+        row(protocol, 8, Options::RUN_AHEAD_CYCLES, false);
+        row(protocol, 8, 0, false);
+    }
+    for cpus in [1, 2, 4, 16, 64] {
+        row("mesi", cpus, Options::RUN_AHEAD_CYCLES, false);
+        row("mesi", cpus, 0, false);
+    }
+    row("mesi", 8, Options::RUN_AHEAD_CYCLES, true);
+    println!("\nchecksum {checksum:016x}");
+}
+
+fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: bool) -> u64 {
+    let mut machine = Machine { cpus, protocol: protocol.into(), ..Machine::default() };
+    machine.scheduler.until = coherence::Until::AllDone;
+    let options = Options { run_ahead_cycles: ahead, three_c, rank: false };
+    let start = now();
+    let outcome = simulate(workload, &machine, options, 1).expect("a machine that is right");
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = outcome.counts.all_references() as f64 / seconds / 1e6;
+    let order = if ahead == 0 { "strict" } else { "ahead" };
+    let misses = outcome.miss_percent(|_| true);
+    let (gsp, late) = (outcome.gsp, outcome.counts.late);
+    let more = if three_c { "  (capacity and conflict told apart)" } else { "" };
+    println!("{protocol:9} {order:6} {cpus:5} {rate:9.1} {misses:7.3} {gsp:6.2} {late:7}{more}");
+    fold(&outcome)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark times itself; `os` is not needed")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn fold(outcome: &Outcome) -> u64 {
+    let misses = outcome.counts.misses.iter().flatten().flatten();
+    let transactions = outcome.counts.coherence.iter().flatten().flatten();
+    misses.chain(transactions).fold(outcome.cycles, |sum, count| sum.rotate_left(5) ^ count)
+}
+
+/// Processes that do about the same, each at addresses of its own.
+fn workload(processes: u32, references: u64) -> Workload {
+    let mut builder = Builder::new();
+    for id in 1..=processes {
+        let shared = Region {
+            start: SHARED,
+            end: SHARED + SHARED_BYTES,
+            kind: RegionKind::Shared,
+            name: "shared".into(),
+            object: None,
+        };
+        let text = Region {
+            start: 0x40_0000,
+            end: 0x80_0000,
+            kind: RegionKind::File,
+            name: "text".into(),
+            object: Some(memory_trace::Object { device: 1, inode: 1, offset: 0 }),
+        };
+        builder.process(&Process {
+            id,
+            parent: (id > 1).then_some(1),
+            regions: vec![text, shared],
+            ..Process::default()
+        });
+        let mut actor = Actor::new(u64::from(id));
+        let mut events = Vec::new();
+        let mut made = 0;
+        while made < references {
+            events.clear();
+            while events.len() < 10_000 {
+                actor.act(&mut events);
+            }
+            made += events.len() as u64;
+            builder.events(&events).expect("little memory");
+        }
+    }
+    builder.finish().expect("has references")
+}
+
+/// One process: where it is in its code, its stack and its heap.
+struct Actor {
+    generator: Generator,
+    code: u64,
+    heap: u64,
+    loop_left: u64,
+    loop_start: u64,
+}
+
+impl Actor {
+    fn new(seed: u64) -> Self {
+        let generator = Generator::new(seed);
+        Self { generator, code: 0x40_0000, heap: 0, loop_left: 0, loop_start: 0x40_0000 }
+    }
+
+    /// A basic block of instructions, then data.
+    fn act(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..4 + self.generator.below(8) {
+            events.push(Event::fetch(self.code, 4));
+            self.code += 4;
+            if self.generator.below(4) == 0 {
+                self.refer(events);
+            }
+        }
+        if self.loop_left > 0 {
+            self.loop_left -= 1;
+            self.code = self.loop_start;
+        } else {
+            self.loop_left = self.generator.below(12) as u64;
+            let far = self.generator.unit();
+            // Few functions are called often: the cube of a uniform number.
+            self.code = 0x40_0000 + (far * far * far * 400_000.0) as u64 / 16 * 16;
+            self.loop_start = self.code;
+        }
+        if self.generator.below(2000) == 0 {
+            events.push(Event::SystemCall {
+                number: if self.generator.below(8) == 0 { 7 } else { 0 },
+            });
+        }
+    }
+
+    fn refer(&mut self, events: &mut Vec<Event>) {
+        let write = self.generator.below(3) == 0;
+        let address = match self.generator.below(100) {
+            0..60 => 0x7fff_0000 - self.generator.below(64) as u64 * 8,
+            60..94 => {
+                if self.generator.below(30) == 0 {
+                    let far = self.generator.unit();
+                    self.heap = (far * far * 600_000.0) as u64 / 64 * 64;
+                }
+                0x1000_0000 + self.heap + self.generator.below(16) as u64 * 8
+            }
+            _ => {
+                let far = self.generator.unit();
+                SHARED + (far * far * SHARED_BYTES as f64) as u64 / 8 * 8
+            }
+        };
+        events.push(if write { Event::store(address, 8) } else { Event::load(address, 8) });
+    }
+}

@@ -1,0 +1,37 @@
+//! A trace-driven simulator of shared-bus multiprocessors: which caches, blocks, scheduler and
+//! coherence protocol let a workload scale, and to how many processors.
+//!
+//! After Foglia, Giorgi and Prete (2001) and their Trace Factory. A [`Workload`] is made once from
+//! a trace; a [`Machine`] says what it runs on; [`simulate`] runs one on the other, seeded, and
+//! gives an [`Outcome`]. `docs/simulator.md` says what is modelled and what is not.
+//!
+//! Not here: reading files, threads, clocks. Nothing is simulated but what moves blocks: there is
+//! no pipeline, no address translation, no prefetching.
+
+#![forbid(unsafe_code)]
+
+mod bus;
+mod cache;
+mod classify;
+mod kernel;
+mod machine;
+mod order;
+mod outcome;
+pub mod protocol;
+mod ranking;
+mod record;
+mod scheduler;
+mod shadow;
+mod simulation;
+mod workload;
+
+pub use classify::{Miss, Sharing};
+pub use machine::{
+    Blocking, Bus, CacheShape, CleanSupplier, Cpu, Kernel, Machine, MemoryLatency, Placement,
+    Policy, Scheduler, Until,
+};
+pub use outcome::{BusUse, Counts, Outcome, Processor, scalable_to};
+pub use ranking::{Ranked, Ranking};
+pub use record::{Kind, Record};
+pub use simulation::{Done, Observer, Options, Reference, simulate, simulate_observed};
+pub use workload::{Builder, Workload};

@@ -1,0 +1,397 @@
+//! The machine that is simulated, as a TOML file describes it. Everything has a default: the
+//! reference machine of Foglia et al. (2001) with eight processors and blocks of 128 bytes.
+//!
+//! Not the workload, and not what is reported.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{PROTOCOLS, Protocol, protocol};
+use crate::record::GRANULE_BYTES;
+
+/// Copies are found through one bit for each processor.
+pub(crate) const CPUS_MAX: u32 = 64;
+/// One bit for each word says which of a block have been touched.
+pub(crate) const BLOCK_BYTES_MAX: u64 = 256;
+/// A line's place among its ways takes four bits.
+pub(crate) const WAYS_MAX: u32 = 16;
+
+/// A multiprocessor and its operating system's scheduler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// Processors, 1 to 64.
+    pub cpus: u32,
+    /// The name of the coherence protocol.
+    pub protocol: String,
+    /// Each processor's cache.
+    pub cache: CacheShape,
+    /// A processor.
+    pub cpu: Cpu,
+    /// The bus.
+    pub bus: Bus,
+    /// Which process runs where.
+    pub scheduler: Scheduler,
+    /// References of the operating system.
+    pub kernel: Kernel,
+    /// Frames of physical memory are given out at random, or one after the other.
+    pub placement: Placement,
+}
+
+/// A cache for instructions and data, least recently used replaced first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheShape {
+    /// Its size in KiB.
+    pub size_kib: u64,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Bytes of a block: 32, 64, 128 or 256.
+    pub block_bytes: u64,
+}
+
+/// What a processor does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cpu {
+    /// Cycles of a reference that hits.
+    pub operation_cycles: u64,
+    /// Writes that may wait for the bus while the processor goes on.
+    pub write_buffer: usize,
+}
+
+/// The bus: times in processor cycles (Table 4 of the paper: latency + bytes / `bytes_per_cycle`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bus {
+    /// INV.
+    pub invalidate_cycles: u64,
+    /// WR.
+    pub write_cycles: u64,
+    /// RB and RIB from memory, before the bytes.
+    pub memory_latency_cycles: u64,
+    /// RB and RIB from another cache, before the bytes.
+    pub cache_latency_cycles: u64,
+    /// UB, before the bytes.
+    pub update_latency_cycles: u64,
+    /// Bytes that pass in a cycle.
+    pub bytes_per_cycle: u64,
+    /// Who supplies a block that memory has as well.
+    pub clean_supplier: CleanSupplier,
+    /// Whether the bus is held while memory is waited for, or free for others (split).
+    pub memory_latency: MemoryLatency,
+}
+
+/// Who supplies a block that is in a cache and up to date in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CleanSupplier {
+    /// A cache that has a copy (Illinois).
+    AnyCopy,
+    /// Memory; caches supply dirty blocks only (Pentium Pro).
+    Memory,
+}
+
+/// What the bus does while memory looks for a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryLatency {
+    /// It is held for the whole transaction.
+    HoldsBus,
+    /// It carries the request and the bytes, and others in between.
+    Split,
+}
+
+/// The scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scheduler {
+    /// Which ready process a free processor takes.
+    pub policy: Policy,
+    /// References after which another may have the processor.
+    pub slice_references: u64,
+    /// With affinity: a process may be so many slices ahead of the one that has had least.
+    pub affinity_slack_slices: u64,
+    /// System calls that make a process wait.
+    pub blocking: Blocking,
+    /// For how long a process waits, in cycles.
+    pub blocked_cycles: u64,
+    /// A lock that another task used less than so many cycles ago is taken to be held: the task
+    /// gives up its processor. 0 is never.
+    pub lock_held_cycles: u64,
+    /// When the run ends.
+    pub until: Until,
+}
+
+/// Which ready process a free processor takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Any of them.
+    Random,
+    /// One that it ran last, if there is one.
+    Affinity,
+}
+
+/// System calls that make a process wait and give its processor to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocking {
+    /// None.
+    Never,
+    /// Those whose purpose it is: select, poll, accept, futex, wait and their kind.
+    Waiting,
+    /// All.
+    Always,
+}
+
+/// When the run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// As soon as there are fewer processes left than processors: all of it is under full load.
+    Busy,
+    /// When the last process has ended.
+    AllDone,
+}
+
+/// References of the operating system, drawn for each system call.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kernel {
+    /// Off: only what was traced.
+    pub enabled: bool,
+    /// References of a system call, on the average; their number is drawn geometrically.
+    pub references_mean: f64,
+    /// Of 100 references, instructions.
+    pub code_percent: f64,
+    /// Of 100 data references, writes.
+    pub write_percent: f64,
+    /// Of 100 data references, those to structures that all processes use.
+    pub shared_percent: f64,
+    /// Pages of code.
+    pub code_pages: u32,
+    /// Pages of structures that all use.
+    pub shared_pages: u32,
+    /// Pages of each process that only the kernel uses: its stack and its descriptors.
+    pub private_pages: u32,
+    /// Instructions fetched in a row before a jump, on the average.
+    pub run_mean: f64,
+    /// How much more popular the popular code and structures are (Zipf's exponent).
+    pub skew: f64,
+    /// Bytes of a structure. Those that lie in one block share it falsely.
+    pub structure_bytes: u32,
+    /// Of 100 references to structures, those to the process's own, which no other touches.
+    pub own_percent: f64,
+}
+
+/// How frames are given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// At random, by the seed.
+    Random,
+    /// In the order of their first use in the trace.
+    InOrder,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            cpus: 8,
+            protocol: "mesi".into(),
+            cache: CacheShape::default(),
+            cpu: Cpu::default(),
+            bus: Bus::default(),
+            scheduler: Scheduler::default(),
+            kernel: Kernel::default(),
+            placement: Placement::Random,
+        }
+    }
+}
+
+impl Default for CacheShape {
+    fn default() -> Self {
+        Self { size_kib: 2048, ways: 2, block_bytes: 128 }
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self { operation_cycles: 2, write_buffer: 8 }
+    }
+}
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self {
+            invalidate_cycles: 5,
+            write_cycles: 5,
+            memory_latency_cycles: 64,
+            cache_latency_cycles: 8,
+            update_latency_cycles: 4,
+            bytes_per_cycle: 8,
+            clean_supplier: CleanSupplier::AnyCopy,
+            memory_latency: MemoryLatency::HoldsBus,
+        }
+    }
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Random,
+            slice_references: 200_000,
+            affinity_slack_slices: 4,
+            blocking: Blocking::Waiting,
+            blocked_cycles: 20_000,
+            lock_held_cycles: 200,
+            until: Until::Busy,
+        }
+    }
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            references_mean: 1000.0,
+            code_percent: 75.0,
+            write_percent: 30.0,
+            shared_percent: 20.0,
+            code_pages: 64,
+            shared_pages: 16,
+            private_pages: 2,
+            run_mean: 12.0,
+            skew: 1.0,
+            structure_bytes: 32,
+            own_percent: 70.0,
+        }
+    }
+}
+
+impl Machine {
+    /// What a TOML file says; what it does not say is as by default. The error is one line.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let machine: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// The same machine as a file, whole.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("numbers and names are TOML")
+    }
+
+    /// One line that says what is wrong, if anything is.
+    pub fn check(&self) -> Result<(), String> {
+        range("cpus", self.cpus, 1, CPUS_MAX)?;
+        let CacheShape { size_kib, ways, block_bytes } = self.cache;
+        range("cache.ways", ways, 1, WAYS_MAX)?;
+        range("cache.size_kib", size_kib, 1, 1 << 16)?;
+        if !block_bytes.is_power_of_two() {
+            return Err(format!("cache.block_bytes = {block_bytes}: give 32, 64, 128 or 256"));
+        }
+        range("cache.block_bytes", block_bytes, GRANULE_BYTES, BLOCK_BYTES_MAX)?;
+        let sets = size_kib * 1024 / block_bytes / u64::from(ways);
+        if !sets.is_power_of_two() || sets * block_bytes * u64::from(ways) != size_kib * 1024 {
+            return Err(format!(
+                "cache.size_kib = {size_kib}: {ways} ways of {block_bytes} bytes make no power of \
+                 two of sets; change the size or the ways"
+            ));
+        }
+        range("cpu.operation_cycles", self.cpu.operation_cycles, 1, 1000)?;
+        range("cpu.write_buffer", self.cpu.write_buffer, 1, 64)?;
+        range("bus.bytes_per_cycle", self.bus.bytes_per_cycle, 1, 4096)?;
+        range("scheduler.slice_references", self.scheduler.slice_references, 1, 1 << 40)?;
+        self.kernel.check()?;
+        self.protocol().map(|_| ())
+    }
+
+    /// The protocol of that name.
+    pub fn protocol(&self) -> Result<&'static Protocol, String> {
+        protocol(&self.protocol).ok_or_else(|| {
+            let known = PROTOCOLS.map(|protocol| protocol.name).join(", ");
+            format!("protocol = \"{}\": give one of {known}", self.protocol)
+        })
+    }
+}
+
+impl Kernel {
+    fn check(&self) -> Result<(), String> {
+        let percents = [
+            ("code_percent", self.code_percent),
+            ("write_percent", self.write_percent),
+            ("shared_percent", self.shared_percent),
+            ("own_percent", self.own_percent),
+        ];
+        for (name, value) in percents {
+            range(&format!("kernel.{name}"), value, 0.0, 100.0)?;
+        }
+        range("kernel.references_mean", self.references_mean, 1.0, 1e6)?;
+        range("kernel.run_mean", self.run_mean, 1.0, 1e4)?;
+        range("kernel.skew", self.skew, 0.0, 4.0)?;
+        range("kernel.code_pages", self.code_pages, 1, 1 << 12)?;
+        range("kernel.shared_pages", self.shared_pages, 1, 1 << 12)?;
+        range("kernel.private_pages", self.private_pages, 1, 64)?;
+        range("kernel.structure_bytes", self.structure_bytes, 4, 4096)
+    }
+}
+
+fn range<T: PartialOrd + Copy + std::fmt::Display>(
+    name: &str,
+    value: T,
+    low: T,
+    high: T,
+) -> Result<(), String> {
+    if low <= value && value <= high {
+        return Ok(());
+    }
+    Err(format!("{name} = {value}: give {low} to {high}"))
+}
+
+/// What a reader of TOML has to say, without the picture it draws.
+fn one_line(text: &str, why: &toml::de::Error) -> String {
+    let message = why.message().lines().collect::<Vec<_>>().join(", ");
+    match why.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let why = Machine::from_toml(text).expect_err(text);
+        assert!(why.starts_with(expected), "{why}");
+        assert!(!why.contains('\n'), "{why}");
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default_and_what_is_written_is_read() {
+        assert_eq!(Machine::from_toml(""), Ok(Machine::default()));
+        let mut machine = Machine::default();
+        machine.cache.ways = 4;
+        machine.bus.memory_latency = MemoryLatency::Split;
+        machine.scheduler.policy = Policy::Affinity;
+        assert_eq!(Machine::from_toml(&machine.to_toml()), Ok(machine));
+    }
+
+    #[test]
+    fn mistakes_are_one_line_that_names_the_key() {
+        check("cpus = 65", "cpus = 65: give 1 to 64");
+        check("cpus = 0", "cpus = 0: give 1 to 64");
+        check("\ncups = 4", "line 2: unknown field `cups`");
+        check("protocol = \"moesi\"", "protocol = \"moesi\": give one of mesi, amsd, pscr, dragon");
+        check("[cache]\nblock_bytes = 48", "cache.block_bytes = 48: give 32, 64, 128 or 256");
+        check("[cache]\nblock_bytes = 16", "cache.block_bytes = 16: give 32 to 256");
+        check("[cache]\nways = 3", "cache.size_kib = 2048: 3 ways of 128 bytes");
+        check("[cache]\nways = 17", "cache.ways = 17: give 1 to 16");
+        check("[bus]\nbytes_per_cycle = 0", "bus.bytes_per_cycle = 0");
+        check("[kernel]\ncode_percent = 101.0", "kernel.code_percent = 101: give 0 to 100");
+        check("[kernel]\nskew = nan", "kernel.skew = NaN: give 0 to 4");
+        check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
+    }
+}

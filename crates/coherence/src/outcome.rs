@@ -1,0 +1,198 @@
+//! What a run gives: counts, and the figures of the paper made from them.
+//!
+//! Numbers only; how they are shown is for those who show them. An outcome of several seeds is a
+//! list of outcomes.
+
+use serde::Serialize;
+
+use crate::bus::Bus;
+use crate::classify::{Miss, Sharing};
+use crate::machine::Machine;
+use crate::protocol::Transaction;
+use crate::ranking::Ranking;
+
+/// What was counted. The first index of an array is 0 for user mode and 1 for the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Fetches, loads and stores.
+    pub references: [[u64; 3]; 2],
+    /// By class in the order of [`Miss::ALL`]: reads and fetches, then writes.
+    pub misses: [[[u64; 2]; 11]; 2],
+    /// By [`Sharing::ALL`]: invalidations (INV), then updates (WR).
+    pub coherence: [[[u64; 2]; 4]; 2],
+    /// System calls.
+    pub system_calls: u64,
+    /// How often a processor took a task.
+    pub switches: u64,
+    /// How often that task had run on another processor before.
+    pub migrations: u64,
+    /// Transactions that found a copy in a cache whose processor had run ahead of them: 0 in
+    /// strict order.
+    pub late: u64,
+}
+
+/// A run of one machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What was simulated.
+    pub machine: Machine,
+    /// With which seed.
+    pub seed: u64,
+    /// From the beginning to the end.
+    pub cycles: u64,
+    /// Global system power: the sum of the processors' utilisations.
+    pub gsp: f64,
+    /// The part of the time for which the bus was busy.
+    pub bus_utilisation: f64,
+    /// By transaction and supplier.
+    pub bus: Vec<BusUse>,
+    /// Cycles that transactions waited for the bus.
+    pub bus_waited: u64,
+    /// By number.
+    pub processors: Vec<Processor>,
+    /// Everything that was counted.
+    pub counts: Counts,
+    /// References of all traces; not all are made if the run ends when processors become idle.
+    pub trace_references: u64,
+    /// What causes misses and coherence transactions, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranking: Option<Ranking>,
+}
+
+/// What the bus did.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BusUse {
+    /// The transaction.
+    pub transaction: Transaction,
+    /// A cache supplied the block.
+    pub from_cache: bool,
+    /// How many there were.
+    pub count: u64,
+    /// The part of the time for which they had the bus.
+    pub utilisation: f64,
+}
+
+/// How a processor spent its time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Processor {
+    /// The part of the time in which it did not wait.
+    pub utilisation: f64,
+    /// Cycles that it waited for memory.
+    pub delayed: u64,
+    /// Cycles without a task.
+    pub idle: u64,
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        machine: &Machine,
+        seed: u64,
+        cycles: u64,
+        times: impl Iterator<Item = (u64, u64)>,
+        bus: &Bus,
+        counts: Counts,
+    ) -> Self {
+        let share = |part: u64| part as f64 / cycles.max(1) as f64;
+        let processors: Vec<Processor> = times
+            .map(|(delayed, idle)| {
+                let utilisation = share(cycles.saturating_sub(delayed + idle));
+                Processor { utilisation, delayed, idle }
+            })
+            .collect();
+        let uses = Transaction::ALL.into_iter().flat_map(|transaction| {
+            let what = transaction as usize;
+            [false, true].map(|from_cache| BusUse {
+                transaction,
+                from_cache,
+                count: bus.count[what][usize::from(from_cache)],
+                utilisation: share(bus.busy[what][usize::from(from_cache)]),
+            })
+        });
+        let bus_uses: Vec<BusUse> = uses.filter(|one| one.count > 0).collect();
+        Self {
+            machine: machine.clone(),
+            seed,
+            cycles,
+            gsp: processors.iter().map(|one| one.utilisation).sum(),
+            // The last transaction may end after the last reference.
+            bus_utilisation: bus_uses.iter().map(|one| one.utilisation).sum::<f64>().min(1.0),
+            bus: bus_uses,
+            bus_waited: bus.waited,
+            processors,
+            counts,
+            trace_references: 0,
+            ranking: None,
+        }
+    }
+
+    pub(crate) fn of(self, trace_references: u64) -> Self {
+        Self { trace_references, ..self }
+    }
+
+    pub(crate) fn ranked(self, ranking: Option<Ranking>) -> Self {
+        Self { ranking, ..self }
+    }
+
+    /// Misses for 100 references, of the classes that are asked for.
+    pub fn miss_percent(&self, of: impl Fn(Miss) -> bool) -> f64 {
+        let classes = Miss::ALL.into_iter().filter(|class| of(*class));
+        self.percent(classes.map(|class| self.counts.misses_of(class)).sum())
+    }
+
+    /// Coherence transactions for 100 references, of the kinds that are asked for.
+    pub fn coherence_percent(&self, of: impl Fn(Sharing) -> bool) -> f64 {
+        let kinds = Sharing::ALL.into_iter().filter(|kind| of(*kind));
+        self.percent(kinds.map(|kind| self.counts.coherence_of(kind)).sum())
+    }
+
+    /// The mean of the processors' utilisations.
+    pub fn processor_utilisation(&self) -> f64 {
+        self.gsp / self.processors.len().max(1) as f64
+    }
+
+    fn percent(&self, count: u64) -> f64 {
+        count as f64 * 100.0 / self.counts.all_references().max(1) as f64
+    }
+}
+
+impl Counts {
+    /// References of either mode.
+    pub fn all_references(&self) -> u64 {
+        self.references.iter().flatten().sum()
+    }
+
+    /// Misses of a class, in either mode.
+    pub fn misses_of(&self, class: Miss) -> u64 {
+        self.misses.iter().flat_map(|mode| mode[class as usize]).sum()
+    }
+
+    /// Coherence transactions of a kind, in either mode.
+    pub fn coherence_of(&self, kind: Sharing) -> u64 {
+        self.coherence.iter().flat_map(|mode| mode[kind as usize]).sum()
+    }
+}
+
+/// To how many processors a machine scales: the first number at which one more adds less than 0.5
+/// to the GSP, by the straight line between the numbers that were simulated. None if all of them
+/// add more. `gsp` is by number of processors, which rises.
+pub fn scalable_to(gsp: &[(u32, f64)]) -> Option<u32> {
+    let too_little = gsp.windows(2).find(|pair| {
+        let (cpus, power) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        power < 0.5 * f64::from(cpus)
+    });
+    too_little.map(|pair| pair[0].0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scalability_point_is_the_first_step_that_adds_too_little() {
+        let gsp = [(1, 0.9), (2, 1.8), (3, 2.4), (4, 2.8), (5, 3.4)];
+        assert_eq!(scalable_to(&gsp), Some(3));
+        assert_eq!(scalable_to(&gsp[..3]), None);
+        assert_eq!(scalable_to(&[(4, 3.5), (8, 6.0), (12, 7.9)]), Some(8));
+        assert_eq!(scalable_to(&[]), None);
+    }
+}

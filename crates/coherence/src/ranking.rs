@@ -1,0 +1,161 @@
+//! Which code and which data cause misses and coherence transactions: counts by granule while the
+//! run goes on, names afterwards.
+//!
+//! The code of a data reference is the instruction fetched last before it.
+
+use std::collections::HashMap;
+
+use memory_trace::Process;
+use serde::Serialize;
+
+use crate::classify::{Miss, Sharing};
+use crate::record::{GRANULE_BYTES, Kind, PAGE_BYTES, Record};
+use crate::workload::Workload;
+
+/// What a place has caused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct Caused {
+    misses: u64,
+    invalidation_misses: u64,
+    transactions: u64,
+    false_sharing: u64,
+}
+
+/// Counts by the first byte of a granule, as if frames lay one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    code: HashMap<u64, Caused>,
+    data: HashMap<u64, Caused>,
+}
+
+/// Functions and data, those that cause most first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ranking {
+    /// By function.
+    pub functions: Vec<Ranked>,
+    /// By variable, or by what is mapped there.
+    pub data: Vec<Ranked>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ranked {
+    /// A symbol or a region, with its process.
+    pub name: String,
+    /// Misses of any kind.
+    pub misses: u64,
+    /// Those after an invalidation.
+    pub invalidation_misses: u64,
+    /// Coherence transactions (INV and WR).
+    pub transactions: u64,
+    /// Invalidation misses and transactions by false sharing.
+    pub false_sharing: u64,
+}
+
+impl Tally {
+    pub(crate) fn miss(&mut self, record: Record, code: Record, class: Miss) {
+        let caused = Caused {
+            misses: 1,
+            invalidation_misses: u64::from(class.is_invalidation()),
+            transactions: 0,
+            false_sharing: u64::from(class == Miss::InvalidationFalse),
+        };
+        self.add(record, code, caused);
+    }
+
+    pub(crate) fn coherence(&mut self, record: Record, code: Record, sharing: Sharing) {
+        let false_sharing = u64::from(sharing == Sharing::False);
+        let caused = Caused { transactions: 1, false_sharing, ..Caused::default() };
+        self.add(record, code, caused);
+    }
+
+    fn add(&mut self, record: Record, code: Record, caused: Caused) {
+        if record.kind() == Some(Kind::Fetch) {
+            self.code.entry(place(record)).or_default().add(caused);
+        } else {
+            self.code.entry(place(code)).or_default().add(caused);
+            self.data.entry(place(record)).or_default().add(caused);
+        }
+    }
+
+    /// Names instead of places; what has the same name is one.
+    pub(crate) fn name(self, workload: &Workload, kernel_frames: u32) -> Ranking {
+        let rank = |places: HashMap<u64, Caused>, kernel: &str| {
+            let mut by_name: HashMap<String, Caused> = HashMap::new();
+            for (place, caused) in places {
+                let name = match name_of(workload, kernel_frames, place) {
+                    Some(name) => name,
+                    None => kernel.to_owned(),
+                };
+                by_name.entry(name).or_default().add(caused);
+            }
+            let mut ranked: Vec<Ranked> = by_name.into_iter().map(Ranked::from).collect();
+            ranked.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
+            ranked
+        };
+        Ranking {
+            functions: rank(self.code, "(kernel code, drawn)"),
+            data: rank(self.data, "(kernel data, drawn)"),
+        }
+    }
+}
+
+impl Caused {
+    fn add(&mut self, other: Self) {
+        self.misses += other.misses;
+        self.invalidation_misses += other.invalidation_misses;
+        self.transactions += other.transactions;
+        self.false_sharing += other.false_sharing;
+    }
+}
+
+impl Ranked {
+    fn weight(&self) -> u64 {
+        self.misses + self.transactions
+    }
+}
+
+impl From<(String, Caused)> for Ranked {
+    fn from((name, caused): (String, Caused)) -> Self {
+        let Caused { misses, invalidation_misses, transactions, false_sharing } = caused;
+        Self { name, misses, invalidation_misses, transactions, false_sharing }
+    }
+}
+
+fn place(record: Record) -> u64 {
+    u64::from(record.frame()) * PAGE_BYTES + record.offset() / GRANULE_BYTES * GRANULE_BYTES
+}
+
+/// None for the kernel's.
+fn name_of(workload: &Workload, kernel_frames: u32, place: u64) -> Option<String> {
+    let number = (place / PAGE_BYTES) as u32;
+    if number >= kernel_frames {
+        return None;
+    }
+    let frame = workload.frames[number as usize];
+    let address = frame.address + place % PAGE_BYTES;
+    let Some(process) = workload.processes.get(frame.process as usize) else {
+        return Some("(nothing fetched yet)".into());
+    };
+    Some(format!("{}: {}", program(process), at(process, address)))
+}
+
+/// The first word of the command, without its directory.
+fn program(process: &Process) -> &str {
+    let word = process.command.split_whitespace().next().unwrap_or("?");
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// A symbol that lies in the granule, or the region.
+fn at(process: &Process, address: u64) -> String {
+    let touches = |start: u64, end: u64| start < address + GRANULE_BYTES && address < end;
+    let symbol = process.symbols.iter().find(|one| touches(one.start, one.end));
+    if let Some(symbol) = symbol {
+        return symbol.function.clone();
+    }
+    match process.regions.iter().find(|one| touches(one.start, one.end)) {
+        Some(region) if !region.name.is_empty() => region.name.clone(),
+        Some(_) => "(mapped memory)".into(),
+        None => "(private memory)".into(),
+    }
+}

@@ -1,0 +1,500 @@
+//! The run: whose turn it is, what runs there, and when it ends.
+//!
+//! The processor that is furthest behind goes on. **In strict order** it stops as soon as another
+//! is behind it. Otherwise it may run ahead by a number of cycles as long as it hits; what needs
+//! the bus or the scheduler is always done in the order of time. What can go wrong then is a hit
+//! that an earlier transaction of another processor would have prevented; transactions that found
+//! a copy in a cache whose processor was ahead of them are counted.
+//!
+//! `hits` is the part that is done for each reference, `transact` what is done for each miss.
+
+mod hits;
+mod transact;
+
+use std::collections::{HashMap, VecDeque};
+
+use statistics::Generator;
+
+use crate::bus::Bus;
+use crate::cache::{BLOCKS_MAX, Cache};
+use crate::kernel::Stream;
+use crate::machine::{Blocking, Machine, Placement, Until};
+use crate::order::{Order, Turn};
+use crate::outcome::{Counts, Outcome};
+use crate::protocol::{Compiled, State, Transaction};
+use crate::ranking::Tally;
+use crate::record::{Marker, PAGE_BYTES, Record};
+use crate::scheduler::Scheduler;
+use crate::shadow::Shadows;
+use crate::workload::Workload;
+
+use hits::{Geometry, Stop};
+
+/// How a machine is simulated; nothing of it belongs to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Cycles that a processor may run ahead of the others while it hits; 0 is strict order.
+    pub run_ahead_cycles: u64,
+    /// Tell capacity misses from conflict misses, which takes several times as long.
+    pub three_c: bool,
+    /// Count by code and data, for a ranking.
+    pub rank: bool,
+}
+
+impl Options {
+    /// Enough for speed; what it changes is counted.
+    pub const RUN_AHEAD_CYCLES: u64 = 200;
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { run_ahead_cycles: Self::RUN_AHEAD_CYCLES, three_c: false, rank: false }
+    }
+}
+
+/// A reference as a processor makes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference {
+    /// Which processor.
+    pub cpu: u32,
+    /// What it refers to.
+    pub record: Record,
+    /// The block's number in physical memory.
+    pub block: u32,
+    /// The set that it belongs to in every cache.
+    pub set: u32,
+    /// The state of the processor's own copy before.
+    pub state: State,
+}
+
+/// A transaction that was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Who asked for it.
+    pub cpu: u32,
+    /// The block.
+    pub block: u32,
+    /// What was done.
+    pub what: Transaction,
+    /// A cache supplied the block.
+    pub from_cache: bool,
+    /// The state of the asking processor's copy after it; after UB it has none.
+    pub state: State,
+}
+
+/// Somebody who is told what happens, in the order in which it is simulated: a reference first,
+/// then the transactions that it causes.
+pub trait Observer {
+    /// A reference is made.
+    fn reference(&mut self, _: &Reference) {}
+
+    /// A transaction was done.
+    fn transaction(&mut self, _: &Done) {}
+
+    /// A row of a protocol's tables was used: of the local one or of the snooping one. Hits that
+    /// change nothing on the bus are not told.
+    fn row(&mut self, _local: bool, _number: u8) {}
+
+    /// Whether a fully associative cache would have hit, if that is known.
+    fn would_hit_anywhere(&self, _cpu: u32, _block: u32) -> Option<bool> {
+        None
+    }
+}
+
+impl Observer for () {}
+
+/// Runs a workload on a machine. The same seed gives the same outcome.
+///
+/// # Errors
+/// One line: what of the machine or of the workload cannot be simulated.
+pub fn simulate(
+    workload: &Workload,
+    machine: &Machine,
+    options: Options,
+    seed: u64,
+) -> Result<Outcome, String> {
+    simulate_observed(workload, machine, options, seed, &mut ())
+}
+
+/// The same, and somebody listens.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_observed<O: Observer>(
+    workload: &Workload,
+    machine: &Machine,
+    options: Options,
+    seed: u64,
+    observer: &mut O,
+) -> Result<Outcome, String> {
+    if !options.three_c {
+        return Simulation::new(workload, machine, options, seed, observer).map(Simulation::run);
+    }
+    machine.check()?;
+    let lines = machine.cache.size_kib * 1024 / machine.cache.block_bytes;
+    let blocks = blocks_of(workload, machine)? as usize;
+    let shadows = Shadows::new(machine.cpus, blocks, lines as u32, Borrowed(observer));
+    let mut shadows = shadows;
+    Simulation::new(workload, machine, options, seed, &mut shadows).map(Simulation::run)
+}
+
+/// An observer that belongs to somebody else.
+struct Borrowed<'o, O>(&'o mut O);
+
+impl<O: Observer> Observer for Borrowed<'_, O> {
+    fn reference(&mut self, reference: &Reference) {
+        self.0.reference(reference);
+    }
+
+    fn transaction(&mut self, done: &Done) {
+        self.0.transaction(done);
+    }
+
+    fn row(&mut self, local: bool, number: u8) {
+        self.0.row(local, number);
+    }
+}
+
+/// Blocks of physical memory, those of the kernel included.
+fn blocks_of(workload: &Workload, machine: &Machine) -> Result<u64, String> {
+    let kernel = Stream::frames(&machine.kernel, workload.tasks.len() as u32);
+    let frames = workload.frames.len() as u64 + u64::from(kernel);
+    let blocks = frames * PAGE_BYTES / machine.cache.block_bytes;
+    if blocks > BLOCKS_MAX {
+        return Err(format!(
+            "{} MiB are touched, but {} MiB fit blocks of {} bytes: give larger blocks",
+            (frames * PAGE_BYTES) >> 20,
+            (BLOCKS_MAX * machine.cache.block_bytes) >> 20,
+            machine.cache.block_bytes
+        ));
+    }
+    Ok(blocks)
+}
+
+/// Who has a block: one bit for each processor.
+#[derive(Debug, Clone, Copy, Default)]
+struct Block {
+    holders: u64,
+    /// Those whose copy was taken away, and whose line is still free.
+    ghosts: u64,
+}
+
+/// A processor.
+#[derive(Debug)]
+struct Cpu {
+    clock: u64,
+    /// When the last record began.
+    started: u64,
+    task: Option<u32>,
+    /// In the records of the task, or of the kernel.
+    position: usize,
+    /// The kernel's references for the system call under way.
+    kernel: Vec<Record>,
+    /// Where the task goes on after the system call.
+    user_position: usize,
+    in_kernel: bool,
+    blocks_after: bool,
+    /// References of the slice that are left.
+    left: i64,
+    last_fetch: Record,
+    /// When the writes that wait will be done.
+    write_buffer: VecDeque<u64>,
+    delay: u64,
+    idle: u64,
+    parked: bool,
+}
+
+/// A run under way.
+struct Simulation<'w, O> {
+    workload: &'w Workload,
+    machine: &'w Machine,
+    options: Options,
+    seed: u64,
+    observer: &'w mut O,
+    table: Compiled,
+    geometry: Geometry,
+    /// By frame: the bits of the set that its place in memory decides.
+    colours: Vec<u32>,
+    caches: Vec<Cache>,
+    cpus: Vec<Cpu>,
+    blocks: Vec<Block>,
+    /// Whether a cache ever had the block.
+    seen: Vec<bool>,
+    /// By processor and block: what became of the copy; see `transact`.
+    history: Vec<Vec<u16>>,
+    bus: Bus,
+    order: Order,
+    scheduler: Scheduler,
+    stream: Option<Stream>,
+    kernel_frames: u32,
+    /// By task: where it goes on, and its kernel's generator.
+    positions: Vec<usize>,
+    generators: Vec<Generator>,
+    /// Who used a lock last, and when.
+    locks: HashMap<u64, (u32, u64)>,
+    unfinished: usize,
+    counts: Counts,
+    tally: Option<Tally>,
+}
+
+impl<'w, O: Observer> Simulation<'w, O> {
+    fn new(
+        workload: &'w Workload,
+        machine: &'w Machine,
+        options: Options,
+        seed: u64,
+        observer: &'w mut O,
+    ) -> Result<Self, String> {
+        machine.check()?;
+        let tasks = workload.tasks.len();
+        if tasks >= usize::from(u16::MAX) - 2 {
+            return Err(format!("{tasks} tasks: at most 65532 can be simulated"));
+        }
+        let blocks = blocks_of(workload, machine)? as usize;
+        let geometry = Geometry::new(machine);
+        let cpus = machine.cpus as usize;
+        let (sets, ways) = (geometry.sets(), machine.cache.ways as usize);
+        let kernel_frames = workload.frames.len() as u32;
+        let stream = machine.kernel.enabled;
+        let mut seeds = Generator::new(seed);
+        let frames = blocks * machine.cache.block_bytes as usize / PAGE_BYTES as usize;
+        Ok(Self {
+            workload,
+            machine,
+            options,
+            seed,
+            observer,
+            table: Compiled::new(machine.protocol()?),
+            geometry,
+            colours: colours(frames, machine.placement, geometry, seeds.next_u64()),
+            caches: vec![Cache::new(sets, ways); cpus],
+            cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            blocks: vec![Block::default(); blocks],
+            seen: vec![false; blocks],
+            history: vec![vec![0; blocks]; cpus],
+            bus: Bus::new(&machine.bus, machine.cache.block_bytes),
+            order: Order::new(cpus),
+            scheduler: Scheduler::new(machine.scheduler, tasks, seeds.next_u64()),
+            stream: stream.then(|| Stream::new(machine.kernel, tasks as u32, kernel_frames)),
+            kernel_frames,
+            positions: vec![0; tasks],
+            generators: (0..tasks).map(|_| Generator::new(seeds.next_u64())).collect(),
+            locks: HashMap::new(),
+            unfinished: tasks,
+            counts: Counts::default(),
+            tally: options.rank.then(Tally::default),
+        })
+    }
+
+    fn run(mut self) -> Outcome {
+        let cpus = self.cpus.len();
+        let full = self.machine.scheduler.until == Until::Busy && self.unfinished >= cpus;
+        let least = if full { cpus } else { 1 };
+        while self.unfinished >= least {
+            let Some(turn) = self.order.next() else { break };
+            self.turn(turn, least);
+            let cpu = &self.cpus[turn.cpu];
+            self.order.set(turn.cpu, (!cpu.parked).then_some(cpu.clock));
+        }
+        self.outcome()
+    }
+
+    /// Lets a processor go on until another is behind it.
+    fn turn(&mut self, turn: Turn, least: usize) {
+        let cpu = turn.cpu;
+        let limit = turn.alone_until.saturating_add(self.options.run_ahead_cycles);
+        while self.cpus[cpu].task.is_some() {
+            let stop = self.hits(cpu, limit);
+            if stop == Stop::Limit || self.cpus[cpu].clock >= turn.alone_until {
+                return;
+            }
+            match stop {
+                Stop::Miss => self.miss(cpu),
+                Stop::Marker => self.marker(cpu),
+                Stop::SliceEnd => self.give_up(cpu, None),
+                Stop::Limit => {}
+            }
+            if self.unfinished < least {
+                return;
+            }
+        }
+        self.dispatch(cpu);
+    }
+
+    fn hits(&mut self, cpu: usize, limit: u64) -> Stop {
+        let state = &mut self.cpus[cpu];
+        let Some(task) = state.task else { return Stop::Limit };
+        let kernel = std::mem::take(&mut state.kernel);
+        let records = match state.in_kernel {
+            true => &kernel,
+            false => &self.workload.tasks[task as usize].records,
+        };
+        let counts = &mut self.counts.references[usize::from(state.in_kernel)];
+        let cache = &mut self.caches[cpu];
+        let run = hits::Run { records, colours: &self.colours, silent: &self.table.silent, limit };
+        let stop = hits::hits(&run, self.geometry, cpu as u32, state, cache, counts, self.observer);
+        state.kernel = kernel;
+        stop
+    }
+
+    fn record(&self, cpu: usize) -> Record {
+        let state = &self.cpus[cpu];
+        if state.in_kernel {
+            return state.kernel[state.position];
+        }
+        let task = state.task.expect("only a processor with a task has records");
+        self.workload.tasks[task as usize].records[state.position]
+    }
+
+    /// Something that is no reference: a system call, its end, a lock, the end of the task.
+    fn marker(&mut self, cpu: usize) {
+        let marker = self.record(cpu).as_marker();
+        let now = self.cpus[cpu].clock;
+        let state = &mut self.cpus[cpu];
+        if state.in_kernel {
+            state.in_kernel = false;
+            state.position = state.user_position;
+            if state.blocks_after {
+                self.give_up(cpu, Some(now + self.machine.scheduler.blocked_cycles));
+            }
+            return;
+        }
+        match marker {
+            Marker::End => {
+                state.task = None;
+                self.unfinished -= 1;
+            }
+            Marker::SystemCall(number) => self.system_call(cpu, number),
+            Marker::Synchronise(lock) => {
+                state.position += 1;
+                let task = state.task.expect("a marker is a task's");
+                let held = self.machine.scheduler.lock_held_cycles;
+                let last = self.locks.insert(lock, (task, now));
+                if last.is_some_and(|(other, at)| other != task && now < at + held) {
+                    self.give_up(cpu, None);
+                }
+            }
+        }
+    }
+
+    fn system_call(&mut self, cpu: usize, number: u32) {
+        self.counts.system_calls += 1;
+        let blocks = match self.machine.scheduler.blocking {
+            Blocking::Never => false,
+            Blocking::Waiting => WAITING.contains(&number),
+            Blocking::Always => true,
+        };
+        let state = &mut self.cpus[cpu];
+        let task = state.task.expect("a marker is a task's");
+        state.position += 1;
+        state.blocks_after = blocks;
+        if let Some(stream) = &self.stream {
+            stream.draw(task, &mut self.generators[task as usize], &mut state.kernel);
+            state.user_position = state.position;
+            state.position = 0;
+            state.in_kernel = true;
+        } else if blocks {
+            let wake = state.clock + self.machine.scheduler.blocked_cycles;
+            self.give_up(cpu, Some(wake));
+        }
+    }
+
+    /// A task leaves its processor, to wait until a time or to go on at once.
+    fn give_up(&mut self, cpu: usize, wake: Option<u64>) {
+        let state = &mut self.cpus[cpu];
+        let task = state.task.take().expect("only who has a task can give it up");
+        self.positions[task as usize] = state.position;
+        let slice = self.machine.scheduler.slice_references as i64;
+        let served = (slice - state.left).max(0) as u64;
+        match wake {
+            None => self.scheduler.yields(task, served),
+            Some(wake) => self.scheduler.blocks(task, served, wake),
+        }
+    }
+
+    /// Gives a free processor something to do, or lets it wait.
+    fn dispatch(&mut self, cpu: usize) {
+        let now = self.cpus[cpu].clock;
+        let taken = self.scheduler.take(cpu as u32, now);
+        let state = &mut self.cpus[cpu];
+        if let Some(task) = taken {
+            state.task = Some(task);
+            state.position = self.positions[task as usize];
+            state.left = self.machine.scheduler.slice_references as i64;
+            self.call_others(cpu);
+        } else if let Some(wake) = self.scheduler.next_wake() {
+            state.idle += wake - now;
+            state.clock = wake;
+        } else {
+            state.parked = true;
+        }
+    }
+
+    /// Processors that found nothing to do look again.
+    fn call_others(&mut self, cpu: usize) {
+        let now = self.cpus[cpu].clock;
+        if !self.scheduler.anyone_ready() {
+            return;
+        }
+        for other in 0..self.cpus.len() {
+            let state = &mut self.cpus[other];
+            if state.parked {
+                state.parked = false;
+                state.idle += now.saturating_sub(state.clock);
+                state.clock = state.clock.max(now);
+                self.order.set(other, Some(state.clock));
+            }
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let end = self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(0);
+        for cpu in &mut self.cpus {
+            cpu.idle += end - cpu.clock;
+        }
+        self.counts.switches = self.scheduler.switches;
+        self.counts.migrations = self.scheduler.migrations;
+        let times = self.cpus.iter().map(|cpu| (cpu.delay, cpu.idle));
+        let ranking = self.tally.map(|tally| tally.name(self.workload, self.kernel_frames));
+        Outcome::new(self.machine, self.seed, end, times, &self.bus, self.counts)
+            .of(self.workload.references())
+            .ranked(ranking)
+    }
+}
+
+/// Linux system calls (x86-64) that are made in order to wait: poll, select, pause, nanosleep,
+/// accept, wait4, semop, futex, semtimedop, clock_nanosleep, epoll_wait, waitid, pselect6, ppoll,
+/// epoll_pwait, accept4, epoll_pwait2.
+const WAITING: [u32; 17] =
+    [7, 23, 34, 35, 43, 61, 65, 202, 220, 230, 232, 247, 270, 271, 281, 288, 441];
+
+impl Cpu {
+    fn new() -> Self {
+        Self {
+            clock: 0,
+            started: 0,
+            task: None,
+            position: 0,
+            kernel: Vec::new(),
+            user_position: 0,
+            in_kernel: false,
+            blocks_after: false,
+            left: 0,
+            last_fetch: Record(0),
+            write_buffer: VecDeque::new(),
+            delay: 0,
+            idle: 0,
+            parked: false,
+        }
+    }
+}
+
+/// Where frames lie in memory, as far as caches can tell: all but the bits that a set has anyway.
+fn colours(frames: usize, placement: Placement, geometry: Geometry, seed: u64) -> Vec<u32> {
+    let mut generator = Generator::new(seed);
+    let colour = |frame: usize| match placement {
+        Placement::Random => generator.next_u64() as u32,
+        Placement::InOrder => frame as u32,
+    };
+    (0..frames).map(colour).map(|colour| geometry.colour(colour)).collect()
+}

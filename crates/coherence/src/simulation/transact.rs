@@ -1,0 +1,351 @@
+//! What a reference does that needs the bus: it is classified, other caches look at it, a line
+//! makes room, and the processor waits or does not.
+//!
+//! A read waits for its block. A write goes to the write buffer and the processor goes on; it waits
+//! only while the buffer is full. Writes are done in their order (processor consistency).
+
+use super::{Block, Cpu, Done, Observer, Reference, Simulation};
+use crate::cache::{block_of, state_of};
+use crate::classify::{Miss, Sharing};
+use crate::machine::CleanSupplier;
+use crate::protocol::{Event, INVALID, Signals, State, Supply, Transaction};
+use crate::record::{Kind, Record, TRACKED};
+
+/// In the history of a copy: it has never been here.
+const NEVER: u16 = 0;
+/// It is here, or it was taken away and its line is still free.
+const HERE: u16 = 1;
+/// From here on: the task whose reference replaced it.
+const REPLACED_BY: u16 = 2;
+
+/// One reference, taken apart.
+#[derive(Clone, Copy)]
+struct Access {
+    cpu: usize,
+    task: u32,
+    record: Record,
+    block: u32,
+    set: usize,
+    event: Event,
+    private: bool,
+    kernel: bool,
+    words: u64,
+    now: u64,
+}
+
+/// What other caches have said.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    signals: Signals,
+    dirty: bool,
+    clean: bool,
+}
+
+impl<O: Observer> Simulation<'_, O> {
+    /// The next record of that processor, which needs the bus.
+    pub(super) fn miss(&mut self, cpu: usize) {
+        if self.wait_for_write_buffer(cpu) {
+            return;
+        }
+        let access = self.access(cpu);
+        let found = self.caches[cpu].find(access.set, access.block);
+        let state = found.map_or(INVALID, |line| state_of(self.caches[cpu].lines[line]));
+        let Access { record, block, .. } = access;
+        let (number, set) = (cpu as u32, access.set as u32);
+        let class = (state == INVALID).then(|| self.classify_miss(access, found));
+        self.observer.reference(&Reference { cpu: number, record, block, set, state });
+        let done = match class {
+            Some(class) => {
+                self.count_miss(access, class);
+                self.fetch(access, found)
+            }
+            None => self.tell(access),
+        };
+        self.touch_words(access);
+        self.finish(access, done);
+    }
+
+    /// Whether the processor has to wait first, because its next record is a write and the buffer
+    /// is full. It tries again when there is room.
+    fn wait_for_write_buffer(&mut self, cpu: usize) -> bool {
+        let write = self.record(cpu).kind() == Some(Kind::Store);
+        let Cpu { clock, delay, write_buffer, .. } = &mut self.cpus[cpu];
+        while write_buffer.front().is_some_and(|done| *done <= *clock) {
+            write_buffer.pop_front();
+        }
+        if !write || write_buffer.len() < self.machine.cpu.write_buffer {
+            return false;
+        }
+        let room = write_buffer.pop_front().expect("a full buffer has a first");
+        *delay += room - *clock;
+        *clock = room;
+        true
+    }
+
+    fn access(&self, cpu: usize) -> Access {
+        let record = self.record(cpu);
+        let (block, set) = self.geometry.place(record, &self.colours);
+        Access {
+            cpu,
+            task: self.cpus[cpu].task.expect("a record is a task's"),
+            record,
+            block,
+            set: set as usize,
+            event: if record.kind() == Some(Kind::Store) { Event::Write } else { Event::Read },
+            private: record.is_private(),
+            kernel: record.frame() >= self.kernel_frames,
+            words: record.words(self.geometry.block_bytes),
+            now: self.cpus[cpu].clock,
+        }
+    }
+
+    /// Gets a block, from memory or from another cache. Returns when it is there.
+    fn fetch(&mut self, access: Access, ghost: Option<usize>) -> u64 {
+        let wanted = *self.table.wanted(INVALID, access.event, access.private);
+        let what = wanted.ask.expect("a copy that is not valid never hits");
+        let heard = self.snoop(access, what);
+        let any = self.machine.bus.clean_supplier == CleanSupplier::AnyCopy;
+        let from_cache = heard.dirty || (heard.clean && any);
+        let done = self.bus.request(access.now, what, from_cache);
+        let (number, row) = self.table.local(&wanted, heard.signals);
+        self.observer.row(true, number);
+        let place = ghost.unwrap_or_else(|| self.caches[access.cpu].victim(access.set));
+        self.make_room(access, place);
+        self.caches[access.cpu].install(place, access.block, row.to);
+        let block = &mut self.blocks[access.block as usize];
+        block.holders |= 1 << access.cpu;
+        block.ghosts &= !(1 << access.cpu);
+        self.seen[access.block as usize] = true;
+        self.history[access.cpu][access.block as usize] = HERE;
+        self.report(access, what, from_cache, row.to);
+        if row.then_write { done.max(self.tell(access)) } else { done }
+    }
+
+    /// Writes to a copy that is valid. Returns when others know.
+    fn tell(&mut self, access: Access) -> u64 {
+        let cache = &self.caches[access.cpu];
+        let place = cache.find(access.set, access.block).expect("a copy is there");
+        let from = state_of(cache.lines[place]);
+        let wanted = *self.table.wanted(from, access.event, access.private);
+        let Some(what) = wanted.ask else {
+            let (number, row) = self.table.local(&wanted, 0);
+            self.observer.row(true, number);
+            self.caches[access.cpu].set_state(place, row.to);
+            return access.now;
+        };
+        let sharing = self.classify_write(access);
+        self.count_coherence(access, what, sharing);
+        let heard = self.snoop(access, what);
+        let done = self.bus.request(access.now, what, false);
+        let (number, row) = self.table.local(&wanted, heard.signals);
+        self.observer.row(true, number);
+        self.caches[access.cpu].set_state(place, row.to);
+        self.caches[access.cpu].touch(place);
+        self.report(access, what, false, row.to);
+        done
+    }
+
+    fn report(&mut self, access: Access, what: Transaction, from_cache: bool, state: State) {
+        let Access { cpu, block, .. } = access;
+        self.observer.transaction(&Done { cpu: cpu as u32, block, what, from_cache, state });
+    }
+
+    /// All other caches that have the block react.
+    fn snoop(&mut self, access: Access, what: Transaction) -> Heard {
+        let mut heard = Heard::default();
+        let mut late = false;
+        let mut rest = self.blocks[access.block as usize].holders & !(1 << access.cpu);
+        while rest != 0 {
+            let other = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            late |= self.cpus[other].started > access.now;
+            let cache = &self.caches[other];
+            let place = cache.find(access.set, access.block).expect("a holder has a copy");
+            let from = state_of(cache.lines[place]);
+            let reaction = self.table.reaction(from, what, access.private);
+            self.observer.row(false, reaction.row);
+            heard.signals |= reaction.says;
+            heard.dirty |= reaction.supply == Supply::Dirty;
+            heard.clean |= reaction.supply == Supply::Clean;
+            if reaction.to == INVALID {
+                self.take_away(access, other, place, what);
+            } else {
+                self.caches[other].set_state(place, reaction.to);
+            }
+        }
+        self.counts.late += u64::from(late);
+        heard
+    }
+
+    /// A copy becomes a ghost.
+    fn take_away(&mut self, access: Access, other: usize, place: usize, what: Transaction) {
+        if !access.private {
+            self.tell_ghosts(access.set, access.block);
+        }
+        let cache = &mut self.caches[other];
+        cache.set_state(place, INVALID);
+        let at = cache.masks_of(place);
+        cache.masks[at].used = u64::from(what == Transaction::ReadBlock);
+        cache.masks[at].wrote = 0;
+        let block = &mut self.blocks[access.block as usize];
+        block.holders &= !(1 << other);
+        block.ghosts |= 1 << other;
+    }
+
+    /// What holders of a block have written is added to what its ghosts have missed.
+    fn tell_ghosts(&mut self, set: usize, block: u32) {
+        let Block { holders, ghosts } = self.blocks[block as usize];
+        for holder in bits(holders) {
+            let at = self.masks(holder, set, block);
+            let wrote = std::mem::take(&mut self.caches[holder].masks[at].wrote);
+            if wrote == 0 {
+                continue;
+            }
+            for ghost in bits(ghosts) {
+                let at = self.masks(ghost, set, block);
+                self.caches[ghost].masks[at].wrote |= wrote;
+            }
+        }
+    }
+
+    fn masks(&self, cpu: usize, set: usize, block: u32) -> usize {
+        let cache = &self.caches[cpu];
+        cache.masks_of(cache.find(set, block).expect("holders and ghosts have lines"))
+    }
+
+    /// A line is wanted for another block: a dirty copy goes to memory.
+    fn make_room(&mut self, access: Access, place: usize) {
+        let line = self.caches[access.cpu].lines[place];
+        let (old, state) = (block_of(line), state_of(line));
+        if old == 0 || old == access.block {
+            return;
+        }
+        self.history[access.cpu][old as usize] = REPLACED_BY + access.task as u16;
+        if state == INVALID {
+            self.blocks[old as usize].ghosts &= !(1 << access.cpu);
+            return;
+        }
+        if self.blocks[old as usize].ghosts != 0 {
+            self.tell_ghosts(access.set, old);
+        }
+        self.blocks[old as usize].holders &= !(1 << access.cpu);
+        if self.table.is_dirty(state) {
+            self.bus.request(access.now, Transaction::UpdateBlock, false);
+            let cpu = access.cpu as u32;
+            let what = Transaction::UpdateBlock;
+            self.observer.transaction(&Done {
+                cpu,
+                block: old,
+                what,
+                from_cache: false,
+                state: INVALID,
+            });
+        }
+    }
+
+    fn touch_words(&mut self, access: Access) {
+        if access.record.0 & TRACKED == 0 {
+            return;
+        }
+        let at = self.masks(access.cpu, access.set, access.block);
+        let masks = &mut self.caches[access.cpu].masks[at];
+        masks.used |= access.words;
+        if access.event == Event::Write {
+            masks.wrote |= access.words;
+        }
+    }
+
+    /// The record has been made: time passes.
+    fn finish(&mut self, access: Access, done: u64) {
+        let cpu = &mut self.cpus[access.cpu];
+        cpu.started = access.now;
+        match access.event {
+            Event::Read => {
+                cpu.delay += done - access.now;
+                cpu.clock = done;
+            }
+            Event::Write => {
+                let before = cpu.write_buffer.back().copied().unwrap_or(0);
+                cpu.write_buffer.push_back(done.max(before));
+            }
+        }
+        let count = access.record.count();
+        cpu.clock += count * self.geometry.operation_cycles;
+        cpu.left -= count as i64;
+        cpu.position += 1;
+        let kind = access.record.kind().expect("a marker is no reference");
+        if kind == Kind::Fetch {
+            cpu.last_fetch = access.record;
+        }
+        self.counts.references[usize::from(cpu.in_kernel)][kind as usize] += count;
+    }
+
+    fn classify_miss(&mut self, access: Access, ghost: Option<usize>) -> Miss {
+        if let Some(place) = ghost {
+            if !access.private {
+                self.tell_ghosts(access.set, access.block);
+            }
+            let cache = &self.caches[access.cpu];
+            let masks = cache.masks[cache.masks_of(place)];
+            return match () {
+                () if masks.used != 0 => Miss::HandedOver,
+                () if access.private => Miss::InvalidationPassive,
+                () if masks.wrote & access.words != 0 => Miss::InvalidationTrue,
+                () => Miss::InvalidationFalse,
+            };
+        }
+        match self.history[access.cpu][access.block as usize] {
+            NEVER if !self.seen[access.block as usize] => Miss::Cold,
+            NEVER if access.private => Miss::Migrated,
+            NEVER => Miss::FirstHere,
+            by if by != REPLACED_BY + access.task as u16 => Miss::ContextSwitch,
+            _ => match self.observer.would_hit_anywhere(access.cpu as u32, access.block) {
+                Some(true) => Miss::Conflict,
+                Some(false) => Miss::Capacity,
+                None => Miss::Replaced,
+            },
+        }
+    }
+
+    fn classify_write(&self, access: Access) -> Sharing {
+        let others = self.blocks[access.block as usize].holders & !(1 << access.cpu);
+        if others == 0 {
+            return Sharing::Alone;
+        }
+        if access.private {
+            return Sharing::Passive;
+        }
+        let used = bits(others).any(|other| {
+            let at = self.masks(other, access.set, access.block);
+            self.caches[other].masks[at].used & access.words != 0
+        });
+        if used { Sharing::True } else { Sharing::False }
+    }
+
+    fn count_miss(&mut self, access: Access, class: Miss) {
+        let reads = usize::from(access.event == Event::Write);
+        self.counts.misses[usize::from(access.kernel)][class as usize][reads] += 1;
+        let code = self.cpus[access.cpu].last_fetch;
+        if let Some(tally) = &mut self.tally {
+            tally.miss(access.record, code, class);
+        }
+    }
+
+    fn count_coherence(&mut self, access: Access, what: Transaction, sharing: Sharing) {
+        let update = usize::from(what == Transaction::Write);
+        self.counts.coherence[usize::from(access.kernel)][sharing as usize][update] += 1;
+        let code = self.cpus[access.cpu].last_fetch;
+        if let Some(tally) = &mut self.tally {
+            tally.coherence(access.record, code, sharing);
+        }
+    }
+}
+
+/// The processors of a bitmap.
+fn bits(mut map: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (map != 0).then(|| map.trailing_zeros() as usize)?;
+        map &= map - 1;
+        Some(bit)
+    })
+}

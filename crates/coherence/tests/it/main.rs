@@ -1,0 +1,7 @@
+//! The simulator against a model that is slow and obvious, against hand-made traces, and against
+//! what must hold for any trace.
+
+mod agreement;
+mod model;
+mod properties;
+mod traces;
