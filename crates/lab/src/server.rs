@@ -10,7 +10,7 @@ use crate::peer::{PLACES, Peer, Setting};
 use crate::process;
 use crate::template::Values;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -82,10 +82,11 @@ impl RunningServer {
         if let Some(bytes) = launch.memory_bytes_max {
             group.limit_memory(bytes)?;
         }
-        let started_us = os::clock::now();
-        let child = spawn(peer, &values, &work_dir, launch, &group)?;
+        let mut child = spawn(peer, &values, &work_dir, launch, &group)?;
         group.set_root(child.id());
         let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
+        let started_us = os::clock::now();
+        let_go(&mut child);
         let address = SocketAddr::from((place.address, port));
         let mut server = Self {
             address,
@@ -252,8 +253,7 @@ fn prepare(peer: &Peer, values: &Values, work_dir: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// A shell enters the control group and then becomes the server: so not even its first
-/// instruction is outside.
+/// Its first process, which becomes the server once it is told to: see [`standing_by`].
 fn spawn(
     peer: &Peer,
     values: &Values,
@@ -261,26 +261,41 @@ fn spawn(
     launch: &Launch,
     group: &Group,
 ) -> Result<Child, String> {
-    // Servers that keep files open need more descriptors than files; all get as many as may be.
-    const ENTER: &str = r#"
-        for group in $1; do echo 0 > "$group"; done
-        ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
-        shift
-        exec "$@""#;
     let command = process::pinned(&launch.cpus, &install::fill_all(&peer.start.command, values)?);
     let command = launch.place.prefix.iter().chain(&command);
     let log = work_dir.join("output.log");
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", ENTER, "sh"]).arg(group.entrances()).args(command);
+    let mut shell = standing_by(&group.entrances(), command);
     for (name, value) in &peer.start.environment {
         shell.env(name, install::fill(value, values)?);
     }
-    shell.current_dir(work_dir).stdin(Stdio::null()).stdout(log).stderr(error_log);
+    shell.current_dir(work_dir).stdout(log).stderr(error_log);
+    shell.spawn().map_err(|why| format!("sh: {why}"))
+}
+
+/// A shell that enters control groups, waits for a word and then becomes the command: so not even
+/// its first instruction is outside, and if we are killed before somebody guards it, it never
+/// starts.
+fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -> Command {
+    // Servers that keep files open need more descriptors than files; all get as many as may be.
+    const ENTER: &str = r#"
+        for group in $1; do echo 0 > "$group" || exit; done
+        ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
+        shift
+        read -r word || exit
+        exec "$@" < /dev/null"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", ENTER, "sh", entrances]).args(command).stdin(Stdio::piped());
     // Apache's prefork ends by a signal to its whole process group, which must not be ours.
     shell.process_group(0);
-    shell.spawn().map_err(|why| format!("sh: {why}"))
+    shell
+}
+
+/// Says the word that a shell waits for before it becomes the server. One that does not hear it has
+/// ended, and what it printed says why.
+fn let_go(shell: &mut Child) {
+    let _ = shell.stdin.take().map(|mut word| word.write_all(b"\n"));
 }
 
 /// Kills the first process and the group's, and removes the group.
@@ -307,4 +322,28 @@ fn free_port() -> Result<u16, String> {
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
         .map_err(|why| format!("no free port: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is killed between the start of the shell and that of its guard leaves nothing.
+    #[test]
+    fn nothing_starts_before_it_is_told_to() {
+        let name = format!("ropewalk-lab-standing-by-{}", std::process::id());
+        let started = std::env::temp_dir().join(name);
+        let command = ["touch".to_owned(), started.display().to_string()];
+        let shell = || standing_by("", command.iter()).spawn().expect("there is a shell");
+
+        let mut abandoned = shell();
+        drop(abandoned.stdin.take()); // as the kernel does when we are killed
+        assert!(!abandoned.wait().expect("it is our child").success());
+        assert!(!started.exists());
+
+        let mut told = shell();
+        let_go(&mut told);
+        assert!(told.wait().expect("it is our child").success());
+        assert!(fs::remove_file(&started).is_ok());
+    }
 }

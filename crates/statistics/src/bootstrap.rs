@@ -24,6 +24,11 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
+
+    /// Of a ratio: whether it lies where the two differ by no more than `margin`, such as 0.02.
+    pub fn is_within(&self, margin: f64) -> bool {
+        self.low >= 1.0 / (1.0 + margin) && self.high <= 1.0 + margin
+    }
 }
 
 /// A median and where the true one lies.
@@ -52,6 +57,10 @@ pub fn bootstrap_median(sample: &[f64], confidence: f64, seed: u64) -> Option<Es
     let high = quantile_of_sorted(&medians, 1.0 - tail)?;
     Some(Estimate { median: middle, interval: Interval { low, high } })
 }
+
+/// Of fewer pairs no interval of their median can be trusted 95 times in 100: it is their whole
+/// range at most, and five coins fall on the same side once in 16 times.
+pub const PAIRS_MIN: usize = 6;
 
 /// The median of `numerators[i] / denominators[i]` with its interval. The two were measured in
 /// pairs, one after the other, so what slows a whole round cancels. Pairs in which either is

@@ -21,7 +21,7 @@ mod warm_up;
 
 pub use anytime::anytime_interval;
 pub use beta::regularised_beta;
-pub use bootstrap::{Estimate, Interval, bootstrap_median, paired_ratio};
+pub use bootstrap::{Estimate, Interval, PAIRS_MIN, bootstrap_median, paired_ratio};
 pub use chi_square::{ChiSquare, chi_square_p_value, chi_square_test};
 pub use equivalence::{Verdict, equivalence_p_value, log_ratios, ratio_of_logs, verdict};
 pub use gamma::{regularised_gamma, regularised_gamma_above};

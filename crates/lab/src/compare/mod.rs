@@ -138,6 +138,7 @@ impl Plan {
             workloads: vec![workload.described.clone()],
             repetitions: self.pairs,
             confidence: self.confidence,
+            margin: self.margin,
             estimated_s: self.estimated_s(),
             seed: self.seed,
             started_unix_us: crate::unix_us(),

@@ -1,7 +1,7 @@
 //! A comparison in a few lines, for people.
 
 use super::{Comparison, Figure, Side, Verdict};
-use statistics::median;
+use statistics::{PAIRS_MIN, median};
 use std::fmt::Write as _;
 
 /// The table, what is to be minded, and the verdict. Lines end with a line feed.
@@ -69,9 +69,11 @@ fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
         Verdict::Second(_) => &sides[1],
         Verdict::Tie(_) => return format!("Verdict: a tie. {judged}."),
         Verdict::Open(_) | Verdict::Nothing => {
+            return format!("Verdict: cannot tell. More pairs (--pairs) may. {judged}.");
+        }
+        Verdict::TooFew(_) => {
             return format!(
-                "Verdict: a tie as far as these pairs can tell; \
-                 more of them (--pairs) may tell. {judged}."
+                "Verdict: cannot tell. It takes {PAIRS_MIN} good pairs at least (--pairs). {judged}."
             );
         }
     };

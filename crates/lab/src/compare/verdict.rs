@@ -1,6 +1,6 @@
 //! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
 
-use statistics::{Estimate, paired_ratio};
+use statistics::{Estimate, PAIRS_MIN, paired_ratio};
 use std::fmt;
 
 /// Resampling is seeded, so that the same numbers say the same.
@@ -30,6 +30,8 @@ pub enum Verdict {
     Tie(Estimate),
     /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
     Open(Estimate),
+    /// There are fewer than [`PAIRS_MIN`] pairs, which support no interval.
+    TooFew(Estimate),
     /// Nothing was measured.
     Nothing,
 }
@@ -40,18 +42,26 @@ impl Figure {
         let Some(ratio) = paired_ratio(&self.first, &self.second, confidence, SEED) else {
             return Verdict::Nothing;
         };
-        let (low, high) = (ratio.interval.low, ratio.interval.high);
-        if low >= 1.0 / (1.0 + margin) && high <= 1.0 + margin {
+        if self.pairs() < PAIRS_MIN {
+            return Verdict::TooFew(ratio);
+        }
+        if ratio.interval.is_within(margin) {
             return Verdict::Tie(ratio);
         }
         if ratio.interval.contains(1.0) {
             return Verdict::Open(ratio);
         }
-        if (high < 1.0) == self.less_is_better {
+        if (ratio.interval.high < 1.0) == self.less_is_better {
             Verdict::First(ratio)
         } else {
             Verdict::Second(ratio)
         }
+    }
+
+    /// How many pairs there are in which neither is missing.
+    fn pairs(&self) -> usize {
+        let pairs = self.first.iter().zip(&self.second);
+        pairs.filter(|(first, second)| (*first / *second).is_finite()).count()
     }
 }
 
@@ -59,9 +69,11 @@ impl Verdict {
     /// The ratio it rests on.
     pub fn ratio(&self) -> Option<Estimate> {
         match *self {
-            Self::First(ratio) | Self::Second(ratio) | Self::Tie(ratio) | Self::Open(ratio) => {
-                Some(ratio)
-            }
+            Self::First(ratio)
+            | Self::Second(ratio)
+            | Self::Tie(ratio)
+            | Self::Open(ratio)
+            | Self::TooFew(ratio) => Some(ratio),
             Self::Nothing => None,
         }
     }
@@ -75,6 +87,7 @@ impl fmt::Display for Verdict {
             Self::Second(_) => "B is better",
             Self::Tie(_) => "a tie",
             Self::Open(_) => "cannot tell",
+            Self::TooFew(_) => "too few pairs",
             Self::Nothing => "not measured",
         })
     }
@@ -106,6 +119,18 @@ mod tests {
     fn a_difference_within_the_margin_is_none() {
         let verdict = figure(true, 0.99, 0.001).judge(0.02, 0.95);
         assert!(matches!(verdict, Verdict::Tie(ratio) if ratio.interval.high < 1.0));
+    }
+
+    #[test]
+    fn five_pairs_tell_nothing_and_six_do() {
+        let of = |pairs: usize| {
+            let mut figure = figure(true, 0.5, 0.02);
+            figure.first.truncate(pairs);
+            figure.first.push(f64::NAN); // a window that was void to the last
+            figure.judge(0.02, 0.95)
+        };
+        assert!(matches!(of(5), Verdict::TooFew(_)));
+        assert!(matches!(of(6), Verdict::First(_)));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Header {
     pub repetitions: u32,
     /// Of intervals: 0.95.
     pub confidence: f64,
+    /// A difference of two servers that counts as none, such as 0.02; 0 where any counts.
+    pub margin: f64,
     /// Seconds that the runs were estimated to take in all.
     pub estimated_s: f64,
     /// Seconds that they may take; none: no bound.

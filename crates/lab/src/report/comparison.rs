@@ -1,14 +1,10 @@
 //! Two series against each other: how much more one serves, and whether that can be said. Pure.
 
-use statistics::{Estimate, paired_ratio};
+use statistics::{Estimate, PAIRS_MIN, paired_ratio};
 
 use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Peak, Series};
-
-/// The interval of a median of fewer values is their whole range, and holds the true one less
-/// often than 95 times in 100: six coins fall on the same side once in 32 times.
-pub(crate) const PAIRS_MIN: usize = 6;
 
 /// What can be said of two series.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +82,16 @@ impl Comparison {
             pairs: Some(pairs),
             verdict: Verdict::of(&ratio, pairs),
         })
+    }
+
+    /// The same where a difference of no more than `margin` is none.
+    pub(crate) fn within(mut self, margin: f64) -> Self {
+        if self.pairs.is_some_and(|pairs| pairs >= PAIRS_MIN)
+            && self.ratio.interval.is_within(margin)
+        {
+            self.verdict = Verdict::Tie;
+        }
+        self
     }
 
     /// What two searches found in the same blocks; none if they have less than two in common.

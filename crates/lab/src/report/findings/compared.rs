@@ -23,7 +23,8 @@ pub(super) fn verdicts(findings: &mut Findings, opened: &Opened, summary: &Summa
             findings.add(Head::NotSupported, format!("{}: only one took part.", panel.title()));
             continue;
         };
-        verdict(findings, panel, (first, second), summary.confidence);
+        let margin = opened.header.margin;
+        verdict(findings, panel, (first, second), (summary.confidence, margin));
     }
 }
 
@@ -31,7 +32,7 @@ fn verdict(
     findings: &mut Findings,
     panel: &Panel,
     (first, second): (&Series, &Series),
-    confidence: f64,
+    (confidence, margin): (f64, f64),
 ) {
     let title = panel.title();
     let Some((own, others)) = common(first, second) else {
@@ -50,7 +51,7 @@ fn verdict(
         }
         let points = ((&*first.name, own), (&*second.name, others));
         let pair = Comparison::of_points(points.0, points.1, measure, confidence);
-        let Some(pair) = pair else { continue };
+        let Some(pair) = pair.map(|pair| pair.within(margin)) else { continue };
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         let text = format!("{name} ({} times)", pair.shown());
         match pair.verdict {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::comparison::PAIRS_MIN;
 use super::super::measure::Measure;
 use super::super::summary::{Measured, Series, Summary};
 use super::{Findings, Head, counted, listed_at_most};
 use crate::record::Opened;
+use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
 
