@@ -2,15 +2,16 @@
 //! which processors they get.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::Place;
+use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
 
-use crate::Failure;
+use crate::{Failure, print};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]
@@ -142,6 +143,27 @@ impl Lab {
 /// directory that is memory.
 fn default_scratch() -> PathBuf {
     PathBuf::from(format!("/var/tmp/ropewalk-{}", os::process::user_id()))
+}
+
+/// A new folder for records, or one that is to be gone on with, and what is in it.
+pub(crate) fn open_records(
+    path: &Path,
+    header: &Header,
+    resume: bool,
+) -> Result<(Folder, Opened), Failure> {
+    if !resume {
+        let folder = Folder::create(path, header).map_err(Failure::Operation)?;
+        return Ok((folder, Opened::default()));
+    }
+    let (folder, opened) = Folder::resume(path).map_err(Failure::Operation)?;
+    if opened.header.definition != header.definition {
+        let path = path.display();
+        return Err(Failure::Usage(format!(
+            "{path}: it was begun as something else: see `definition` in {path}/study.json"
+        )));
+    }
+    print(&format!("Going on after {} runs.\n", opened.runs.len()))?;
+    Ok((folder, opened))
 }
 
 /// CPUs as they are shown: 0,1,3.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
-use lab::record::{Described, Folder, Header, Kind, Opened, Server, Skipped};
+use lab::record::{Described, Folder, Header, Kind, Server, Skipped};
 use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
 use lab::{Environment, Found, ServerSpec};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions};
+use crate::lab_options::{Lab, LabOptions, open_records};
 use crate::{Failure, print};
 
 pub(crate) const STUDY_HELP: &str = "\
@@ -72,7 +72,7 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     }
     let stage = stage(&lab, &definition, entrants)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
-    let (folder, opened) = arguments.folder(&path, &header(&stage, skipped))?;
+    let (folder, opened) = open_records(&path, &header(&stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
     if opened.ceilings.is_empty() {
         measure_ceilings(&lab, &stage, &folder)?;
@@ -99,23 +99,6 @@ impl StudyArguments {
             definition.domains = vec![Domain { name: "here".into(), ..Domain::default() }];
         }
         Ok(definition)
-    }
-
-    fn folder(&self, path: &Path, header: &Header) -> Result<(Folder, Opened), Failure> {
-        if !self.resume {
-            let folder = Folder::create(path, header).map_err(Failure::Operation)?;
-            return Ok((folder, Opened::default()));
-        }
-        let (folder, opened) = Folder::resume(path).map_err(Failure::Operation)?;
-        if opened.header.definition != header.definition {
-            let path = path.display();
-            return Err(Failure::Usage(format!(
-                "{path}: it was begun with another experiment; {path}/study.json has it"
-            )));
-        }
-        let runs = opened.runs.len();
-        print(&format!("Going on after {runs} runs.\n"))?;
-        Ok((folder, opened))
     }
 }
 

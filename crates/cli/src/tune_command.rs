@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use lab::record::{Described, Folder, Header, Kind, Opened, Server};
+use lab::record::{Described, Folder, Header, Kind, Server};
 use lab::search::{
     Candidate, Contest, Context, Dimension, Grid, Method, Plan, Progress, Recorder, Stop, Tuned,
     Workbench, check_conditions, render, run_s, setting_of, surface, tune, warm_up_s,
@@ -19,7 +19,7 @@ use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed, open_records};
 use crate::{Failure, print};
 
 pub(crate) const TUNE_HELP: &str = "\
@@ -137,7 +137,8 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let header = subject.header(&plan, &arguments.definition(&plan, &typed, &subject));
-    let (folder, opened) = arguments.folder(&header)?;
+    let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&header.name));
+    let (folder, opened) = open_records(&path, &header, arguments.resume)?;
     let versions = [(subject.installed.peer.name.clone(), subject.installed.version.clone())];
     folder.add_environment(&Environment::record(versions.into())).map_err(Failure::Operation)?;
     match subject.search(&plan, &typed, &folder, &opened) {
@@ -284,23 +285,6 @@ impl TuneArguments {
             text += &format!("{name:?} = {values:?}\n");
         }
         text
-    }
-
-    fn folder(&self, header: &Header) -> Result<(Folder, Opened), Failure> {
-        let path = self.output.clone().unwrap_or_else(|| PathBuf::from(&header.name));
-        if !self.resume {
-            let folder = Folder::create(&path, header).map_err(Failure::Operation)?;
-            return Ok((folder, Opened::default()));
-        }
-        let (folder, opened) = Folder::resume(&path).map_err(Failure::Operation)?;
-        if opened.header.definition != header.definition {
-            let path = path.display();
-            return Err(Failure::Usage(format!(
-                "{path}: it was begun with other options: see `definition` in {path}/study.json"
-            )));
-        }
-        print(&format!("Going on after {} runs.\n", opened.runs.len()))?;
-        Ok((folder, opened))
     }
 }
 

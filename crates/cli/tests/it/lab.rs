@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -197,6 +197,62 @@ fn await_no_server(scratch: &Path) {
         thread::sleep(Duration::from_millis(50));
     }
     panic!("a server is left");
+}
+
+/// Two copies of a server in a network of their own, each asked from two subnets by a generator of
+/// its own, whose outcomes are put together.
+#[test]
+fn a_study_in_networks_with_replicas() {
+    let lab = Lab::new();
+    let domain = r#"
+[[domains]]
+name = "four subnets"
+cpus = 2
+client_cpus = 0
+replicas = 2
+network = { subnets = 4, sources = 2 }
+"#;
+    let experiment = lab.study(", \"ropewalk:threads\", \"no-such-thing\"", "");
+    let text_of = fs::read_to_string(&experiment).unwrap();
+    fs::write(&experiment, text_of + domain).unwrap();
+    let (status, out, err) = lab.run(&["study", text(&experiment)]);
+    assert_eq!(status, 0, "{out}{err}");
+    let opened = lab.records();
+    let good: Vec<&Run> = opened.runs.iter().filter(|run| run.void.is_empty()).collect();
+    assert_eq!(good.len(), 6, "{out}");
+    for run in good {
+        let figures = run.figures.as_ref().unwrap();
+        assert!(figures.requests_due > 4 && figures.errors.is_empty(), "{figures:?}");
+        let outcome = fs::read_to_string(lab.path("records").join(&run.outcome_file)).unwrap();
+        let subnets = (1..=4).filter(|subnet| outcome.contains(&format!("10.77.{subnet}.1:")));
+        assert_eq!(subnets.count(), 4, "{outcome}");
+    }
+}
+
+/// Whoever loses patience has what was measured until then, and may go on.
+#[test]
+fn a_study_that_is_interrupted_goes_on() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let places = ["--scratch", text(&scratch), "-o", text(&records)];
+    let arguments = [&["study", text(&experiment)], &places[..]].concat();
+    let mut child = ropewalk(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let runs = records.join("runs.jsonl");
+    let made = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
+    while made() < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made three runs");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let kill = format!("kill -s INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(out.contains("--resume"), "{out}");
+    await_no_server(&scratch);
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert_whole(&lab.records());
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(err.contains("resume it (--resume) or choose another folder"), "{err}");
     let (status, _, err) = tuning.run(&["--resume", "--margin=5"]);
     assert_eq!(status, 2);
-    assert!(err.contains("it was begun with other options"), "{err}");
+    assert!(err.contains("it was begun as something else"), "{err}");
     let (status, out, err) = tuning.run(&["--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("\nGoing on after ") && out.contains("\nBest: "), "{out}");

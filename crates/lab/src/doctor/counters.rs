@@ -1,4 +1,4 @@
-//! Hardware counters: whether the machine has them, and whether we may read them.
+//! Hardware counters: whether the machine has them, and whether we may read them, which is tried.
 
 use super::finding::Section::Measuring;
 use super::machine::Machine;
@@ -41,7 +41,10 @@ fn units(machine: &Machine) -> Look {
     match (names.is_empty(), of_cores.is_empty()) {
         (true, _) => Look::unreadable(UNITS),
         (false, true) => Look::wrong(format!("none, only {}", names.join(", "))),
-        (false, false) => Look::fine(of_cores.join(", ")),
+        (false, false) => match &machine.no_cycles {
+            Some(why) => Look::wrong(format!("{}, but not for us: {why}", of_cores.join(", "))),
+            None => Look::fine(format!("{}; cycles were counted", of_cores.join(", "))),
+        },
     }
 }
 
@@ -71,6 +74,9 @@ mod tests {
         check("hardware counters", &[software, cpu], Fine);
         assert_eq!(check("hardware counters", &[software], Wrong).found, "none, only software");
         check("hardware counters", &[], Unreadable);
+        let mut refused = Machine::of(&[cpu]);
+        refused.no_cycles = Some("Operation not permitted".into());
+        assert_eq!(units(&refused).found, "cpu, but not for us: Operation not permitted");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The files of `/proc` and `/sys` that the checks look at, read once. It judges nothing.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use os::counters::{Counter, Event};
 
 use super::checks;
 use super::interrupts::{self, Interface};
@@ -15,6 +17,8 @@ pub struct Machine {
     pub(super) interfaces: Vec<Interface>,
     /// The directory that files are served from, without links.
     pub(super) directory: PathBuf,
+    /// Why the cycles of a processor cannot be counted, if they cannot: it was tried.
+    pub(super) no_cycles: Option<String>,
 }
 
 impl Machine {
@@ -28,6 +32,7 @@ impl Machine {
             files: paths.filter_map(read).collect(),
             interfaces: interrupts::interfaces(),
             directory: fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()),
+            no_cycles: count_cycles().err().map(|why| why.to_string()),
         }
     }
 
@@ -64,6 +69,13 @@ impl Machine {
             Some((folder, text.trim()))
         })
     }
+}
+
+/// Opens a counter of cycles on a processor of ours. A container may refuse that though the files
+/// promise it.
+fn count_cycles() -> io::Result<()> {
+    let cpu = os::affinity::allowed_cpus().first().copied().unwrap_or(0);
+    Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
 /// The limits of control groups, of both versions.
