@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use lab::record::{Described, Folder, Header, Kind, Server};
+use lab::record::{Described, Folder, Header, Kind, Opened, Server};
 use lab::search::{
     Candidate, Contest, Context, Dimension, Grid, Method, Plan, Progress, Recorder, Stop, Tuned,
     Workbench, check_conditions, render, run_s, setting_of, surface, tune, warm_up_s,

@@ -11,6 +11,7 @@ use std::io;
 
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
+use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
@@ -24,14 +25,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     sendfile: &[SendfileMode::NonBlocking],
     plan,
     start,
-};
-
-const PROCESSES: Knob = Knob {
-    name: "processes",
-    about: "copies in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
-    default: 0,
 };
 
 const PORTS: Knob = Knob {
@@ -52,7 +45,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = knobs.workers(PROCESSES.name, cpus);
+    let count = process_count::of(knobs, cpus);
     let processes = Processes {
         count,
         listeners_per_process: true,

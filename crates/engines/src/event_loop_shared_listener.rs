@@ -12,6 +12,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::gate;
 use crate::parts::loops::Loops;
+use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
@@ -27,14 +28,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const PROCESSES: Knob = Knob {
-    name: "processes",
-    about: "event loops in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
-    default: 0,
-};
-
 const KNOBS: &[Knob] = &[
     PROCESSES,
     gate::ACCEPT_GATE_EIGHTHS,
@@ -46,7 +39,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = knobs.workers(PROCESSES.name, cpus);
+    let count = process_count::of(knobs, cpus);
     let processes =
         Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
     Plan { processes: Some(processes), ..Plan::ONE }

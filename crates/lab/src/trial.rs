@@ -266,6 +266,8 @@ impl Bench {
             let mut command = self.seat_command(seat, server);
             command.extend(common.iter().cloned());
             if self.seats.len() > 1 {
+                // Shares must ask for the same, whatever the address at which they do.
+                command.extend(["--host".to_owned(), server.address.to_string()]);
                 let share = format!("{}/{}", index + 1, self.seats.len());
                 command.extend(["--share".to_owned(), share]);
                 command.extend(["--start-at".to_owned(), start_at_s.to_string()]);

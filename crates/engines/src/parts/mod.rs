@@ -11,6 +11,7 @@ pub(crate) mod helpers;
 pub(crate) mod house;
 pub(crate) mod listeners;
 pub(crate) mod loops;
+pub(crate) mod process_count;
 pub(crate) mod reactor;
 pub(crate) mod step;
 pub(crate) mod thread_each;
