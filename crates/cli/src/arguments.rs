@@ -14,6 +14,7 @@ use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
 use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
+use crate::trace_command::TraceCommand;
 use crate::tune_command::{TUNE_HELP, TuneArguments};
 
 /// A web server for static files.
@@ -65,6 +66,9 @@ pub(crate) enum Command {
     /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
     #[command(after_help = MEMBENCH_EXAMPLES)]
     Membench(MembenchArguments),
+    /// Import and describe memory traces: what a simulator of multiprocessors is given
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// List the engines and their knobs
     Engines {
         /// For programs: an array of objects

@@ -16,6 +16,7 @@ mod membench_command;
 mod peers_command;
 mod report_command;
 mod study_command;
+mod trace_command;
 mod tune_command;
 mod whole_file;
 
@@ -63,6 +64,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Peers(arguments) => peers_command::execute(&arguments),
         Command::Report(arguments) => report_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
+        Command::Trace(command) => trace_command::execute(command),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
     }

@@ -14,6 +14,8 @@ mod encoding;
 mod error;
 mod event;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod index;
 mod process;

@@ -62,6 +62,13 @@ impl<W: Write> Writer<W> {
         Self::begin(sink, Path::new("(stream)"), header)
     }
 
+    /// Has errors name this file, where the sink is one.
+    #[must_use]
+    pub fn named(mut self, path: &Path) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
     fn begin(sink: W, path: &Path, header: &Header) -> Result<Self, TraceError> {
         let mut writer = Self {
             sink,

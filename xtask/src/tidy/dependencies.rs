@@ -37,7 +37,10 @@ const TABLE: &[Allowed] = &[
     },
     allowed("crates/fileset", &["os", "workload"]),
     allowed("crates/load", &["http1", "os", "statistics", "workload"]),
-    allowed("crates/cli", &["engines", "fileset", "lab", "load", "os", "server", "workload"]),
+    Allowed {
+        normal: &["engines", "fileset", "lab", "load", "memory-trace", "os", "server", "workload"],
+        ..allowed("crates/cli", &[])
+    },
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed("crates/lab", &["load", "os", "statistics", "workload"]),
     // The lab's guard cleans up after it, too.

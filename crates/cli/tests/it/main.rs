@@ -17,6 +17,7 @@ mod processes;
 mod report;
 mod server_process;
 mod serving;
+mod trace;
 mod tune;
 mod where_it_runs;
 

@@ -85,6 +85,11 @@ proptest! {
     }
 
     #[test]
+    fn arbitrary_payloads_are_refused_or_come_back(bytes in vec(0..0x60_u8, 0..40)) {
+        memory_trace::fuzzing::payloads(&bytes);
+    }
+
+    #[test]
     fn descriptions_come_back(
         recorder in ".*",
         command in ".*",

@@ -1,0 +1,211 @@
+//! `ropewalk trace`: memory traces are imported and described.
+//!
+//! The format, the imports and the counting are `memory-trace`'s; here options are read, files
+//! opened, and results printed.
+
+mod tables;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
+
+use crate::log_arguments::DASH;
+use crate::{Failure, print, whole_file};
+
+#[derive(Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Say what is in a trace: processes, blocks, code, data, writes, and what is shared
+    #[command(after_help = INFO_HELP)]
+    Info(InfoArguments),
+    /// Make a trace of one in another format: lackey, din, drmemtrace
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArguments),
+}
+
+const INFO_HELP: &str = "\
+The tables are those of Foglia, Giorgi and Prete (2001); docs/trace.md says what is counted how.
+Percentages are of all references. If the trace is not whole, what there is is described, one line
+says where it ends and why, and the exit status is 1.
+
+Examples:
+  ropewalk trace info apache.trace
+  ropewalk trace info --block 128 --json apache.trace";
+
+const IMPORT_HELP: &str = "\
+Formats:
+  lackey      text of valgrind --tool=lackey --trace-mem=yes; no system calls, one process
+  din         text of Dinero, a label and an address in each line
+  drmemtrace  records of 12 bytes of DynamoRIO, decompressed
+
+Examples:
+  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls -aR /usr/share
+  ropewalk trace import ls.lackey --output ls.trace
+  zcat drmemtrace.trace.gz | ropewalk trace import - --format drmemtrace --output app.trace
+  ropewalk trace info ls.trace";
+
+#[derive(Args)]
+pub(crate) struct InfoArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The size of a block: a power of two from 4 to 4096
+    #[arg(long, value_name = "BYTES", default_value = "32")]
+    block: u64,
+    /// For programs: JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ImportArguments {
+    /// The foreign trace; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What it is, if not what its beginning looks like: lackey, din, drmemtrace or auto
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    format: String,
+    /// What was traced, if the trace does not say it
+    #[arg(long, value_name = "TEXT")]
+    command: Option<String>,
+    /// The number of the process, if the trace has none
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    process: u32,
+    /// How many bytes a reference of din is, which does not say
+    #[arg(long, value_name = "BYTES", default_value_t = 4)]
+    din_bytes: u16,
+    /// Where to write the trace
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(crate) fn execute(command: TraceCommand) -> Result<(), Failure> {
+    match command {
+        TraceCommand::Info(arguments) => info(&arguments),
+        TraceCommand::Import(arguments) => import(&arguments),
+    }
+}
+
+fn info(arguments: &InfoArguments) -> Result<(), Failure> {
+    let block = arguments.block;
+    if !block.is_power_of_two() || !(4..=memory_trace::PAGE_BYTES).contains(&block) {
+        let why = format!("--block {block}: must be a power of two from 4 to 4096");
+        return Err(Failure::Usage(why));
+    }
+    let reader = Reader::open(&arguments.file).map_err(operation)?;
+    let found = memory_trace::tables(&reader, block).map_err(operation)?;
+    let text = if arguments.json { tables::json } else { tables::show };
+    print(&text(&reader, &found))?;
+    reader.damage().map_or(Ok(()), |damage| Err(Failure::Operation(damage.to_string())))
+}
+
+fn operation(why: TraceError) -> Failure {
+    Failure::Operation(why.to_string())
+}
+
+fn import(arguments: &ImportArguments) -> Result<(), Failure> {
+    let mut from = open(&arguments.file)?;
+    let form = form(arguments, &mut from)?;
+    let command = arguments.command.clone();
+    let (name, _) = FORMS.iter().find(|(_, known)| *known == form).expect("the table has all");
+    let header = Header {
+        recorder: format!("import {name}"),
+        command: command.clone().unwrap_or_default(),
+        notes: vec![("imported from".into(), arguments.file.display().to_string())],
+    };
+    let path = arguments.file.clone();
+    let (process, din_bytes) = (arguments.process, arguments.din_bytes);
+    let foreign = Foreign { path, form, process, command, din_bytes };
+    let mut outcome = None;
+    let written = whole_file::write(&arguments.output, |sink| -> Result<(), Broken> {
+        let mut writer = Writer::new(sink, &header)?.named(&arguments.output);
+        let imported = memory_trace::import(from, &foreign, &mut writer)?;
+        outcome = Some((imported, writer.finish()?.bytes));
+        Ok(())
+    });
+    written.map_err(|why| match why {
+        Broken::File(why) => {
+            Failure::Operation(format!("{}: cannot be written: {why}", arguments.output.display()))
+        }
+        Broken::Trace(why) => operation(why),
+    })?;
+    let (imported, bytes) = outcome.expect("what has been written has an outcome");
+    server::report(&summary(&imported, bytes, form));
+    Ok(())
+}
+
+/// Why no trace was written.
+enum Broken {
+    File(io::Error),
+    Trace(TraceError),
+}
+
+impl From<io::Error> for Broken {
+    fn from(why: io::Error) -> Self {
+        Self::File(why)
+    }
+}
+
+impl From<TraceError> for Broken {
+    fn from(why: TraceError) -> Self {
+        Self::Trace(why)
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    if path == Path::new(DASH) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let fault = |why| Failure::Operation(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(fault)?;
+    Ok(Box::new(BufReader::with_capacity(1 << 18, file)))
+}
+
+fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form, Failure> {
+    let path = arguments.file.display();
+    let start = from.fill_buf().map_err(|why| Failure::Operation(format!("{path}: {why}")))?;
+    if let Some(program) = decompressor(start) {
+        return Err(Failure::Operation(format!(
+            "{path}: compressed: {program} {path} | ropewalk trace import - ..."
+        )));
+    }
+    if arguments.format == "auto" {
+        let unclear = "neither lackey, din nor drmemtrace by its beginning: name it with --format";
+        return Form::guess(start).ok_or_else(|| Failure::Usage(format!("{path}: {unclear}")));
+    }
+    let known = FORMS.iter().find(|(name, _)| *name == arguments.format);
+    known.map(|(_, form)| *form).ok_or_else(|| {
+        let format = &arguments.format;
+        Failure::Usage(format!("--format {format}: must be lackey, din, drmemtrace or auto"))
+    })
+}
+
+/// What prints the contents of a compressed file that begins so.
+fn decompressor(start: &[u8]) -> Option<&'static str> {
+    let magics: [(&[u8], &str); 4] = [
+        (b"\x1f\x8b", "zcat"),
+        (b"\x28\xb5\x2f\xfd", "zstdcat"),
+        (b"\x04\x22\x4d\x18", "lz4cat"),
+        (b"PK\x03\x04", "unzip -p"),
+    ];
+    magics.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, program)| *program)
+}
+
+fn summary(imported: &Imported, bytes: u64, form: Form) -> String {
+    let references = imported.references;
+    let each = bytes as f64 / references.max(1) as f64;
+    let skipped = match imported.first_skipped {
+        None => String::new(),
+        Some(first) => {
+            let (what, place) = if form == Form::Drmemtrace {
+                ("records", format!("byte {first}"))
+            } else {
+                ("lines", format!("line {first}"))
+            };
+            format!("; {} {what} left out, the first at {place}", imported.skipped)
+        }
+    };
+    format!("{references} references, {bytes} bytes, {each:.3} for each{skipped}")
+}

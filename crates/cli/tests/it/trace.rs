@@ -1,0 +1,100 @@
+//! `ropewalk trace`: a foreign trace becomes ours and is described; mistakes are told in one line.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+use testkit::Temporary;
+
+use crate::{ropewalk, run};
+
+const LACKEY: &str = "\
+==77== Command: /bin/ls /
+I  04016b80,3
+ S 1ffeffe7e8,8
+I  04016b83,5
+ M 0042c008,4
+something else
+";
+
+/// A trace made of the text above; its path.
+fn imported(directory: &Temporary) -> String {
+    let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("ls.lackey"), LACKEY).unwrap();
+    let trace = path("ls.trace");
+    let (status, out, error) = run(&["trace", "import", &path("ls.lackey"), "--output", &trace]);
+    assert_eq!((status, out.as_str()), (0, ""), "{error}");
+    assert!(error.contains("5 references, ") && error.contains("; 1 lines left out"), "{error}");
+    assert!(error.contains("the first at line 6"), "{error}");
+    trace
+}
+
+#[test]
+fn a_trace_is_imported_and_described() {
+    let directory = Temporary::new();
+    let trace = imported(&directory);
+    let (status, out, error) = run(&["trace", "info", &trace]);
+    assert_eq!((status, error.as_str()), (0, ""));
+    assert!(out.contains("recorder    import lackey\n"), "{out}");
+    assert!(out.contains("references  5: 2 fetches, 1 loads, 2 stores\n"), "{out}");
+    let expected = "        1          3   40.00   60.00   40.00         0     0.00     0.00  ls\n";
+    assert!(out.contains(expected), "{out}");
+    let (status, out, _) = run(&["trace", "info", "--json", "--block", "4", &trace]);
+    assert_eq!(status, 0);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["processes"][0]["command"], "/bin/ls /");
+    // The second instruction begins in the block of the first, and the store has two.
+    assert_eq!(value["all"]["counts"]["blocks"], 5);
+    assert_eq!(value["whole"], true);
+}
+
+#[test]
+fn standard_input_is_imported_too() {
+    let directory = Temporary::new();
+    let trace = directory.path().join("din.trace");
+    let trace = trace.to_str().unwrap();
+    let mut command = ropewalk(&["trace", "import", "-", "--output", trace, "--command", "x y"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"2 1000\n0 2000\n1 2004\n").unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+    let (status, out, _) = run(&["trace", "info", trace]);
+    assert_eq!(status, 0);
+    assert!(out.contains("command     x y\n"), "{out}");
+}
+
+#[test]
+fn what_is_not_whole_is_described_as_far_as_it_goes() {
+    let directory = Temporary::new();
+    let trace = imported(&directory);
+    let bytes = fs::read(&trace).unwrap();
+    fs::write(&trace, &bytes[..bytes.len() - 1]).unwrap();
+    let (status, out, error) = run(&["trace", "info", &trace]);
+    assert_eq!(status, 1);
+    assert!(out.contains("references  5:"), "{out}");
+    assert!(error.contains("ls.trace: byte ") && error.contains("end mark"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let directory = Temporary::new();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let says = |arguments: &[&str], expected: &str, code: i32| {
+        let (status, _, error) = run(arguments);
+        assert_eq!((status, error.lines().count()), (code, 1), "{error}");
+        assert!(error.contains(expected), "{error}");
+    };
+    let (text, output) = (path("text"), path("out"));
+    fs::write(&text, "hello\n").unwrap();
+    says(&["trace", "info", &text], "byte 0: not a trace of ropewalk", 1);
+    says(&["trace", "info", &text, "--block", "33"], "--block 33: must be a power of two", 2);
+    says(&["trace", "info", &path("none")], "No such file", 1);
+    says(&["trace", "import", &text, "--output", &output], "name it with --format", 2);
+    let named = ["trace", "import", &text, "--output", &output, "--format"];
+    says(&[&named[..], &["lackey"]].concat(), "no reference in it: is it lackey?", 1);
+    says(&[&named[..], &["pin"]].concat(), "--format pin: must be", 2);
+    fs::write(&text, b"\x1f\x8b\x08").unwrap();
+    says(&["trace", "import", &text, "--output", &output], "compressed: zcat ", 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+}
