@@ -13,6 +13,7 @@ use crate::log_arguments::LogCommand;
 use crate::membench_command::{MEMBENCH_EXAMPLES, MembenchArguments};
 use crate::peers_command::{PEERS_HELP, PeersArguments};
 use crate::report_command::{REPORT_EXAMPLES, ReportArguments};
+use crate::simulate_command::{SIMULATE_HELP, SimulateArguments};
 use crate::study_command::{STUDY_HELP, StudyArguments};
 use crate::trace_command::TraceCommand;
 use crate::tune_command::{TUNE_HELP, TuneArguments};
@@ -63,6 +64,9 @@ pub(crate) enum Command {
     /// Make a page of what a study, a tuning or a comparison has measured
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
+    /// Simulate how a trace scales on a shared-memory multiprocessor
+    #[command(after_help = SIMULATE_HELP, arg_required_else_help = true)]
+    Simulate(Box<SimulateArguments>),
     /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
     #[command(after_help = MEMBENCH_EXAMPLES)]
     Membench(MembenchArguments),

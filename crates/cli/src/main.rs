@@ -15,6 +15,7 @@ mod log_command;
 mod membench_command;
 mod peers_command;
 mod report_command;
+mod simulate_command;
 mod study_command;
 mod trace_command;
 mod tune_command;
@@ -63,6 +64,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Peers(arguments) => peers_command::execute(&arguments),
         Command::Report(arguments) => report_command::execute(&arguments),
+        Command::Simulate(arguments) => simulate_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
         Command::Trace(command) => trace_command::execute(command),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),

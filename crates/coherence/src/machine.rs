@@ -301,8 +301,8 @@ impl Machine {
         }
         range("cpu.operation_cycles", self.cpu.operation_cycles, 1, 1000)?;
         range("cpu.write_buffer", self.cpu.write_buffer, 1, 64)?;
-        range("bus.bytes_per_cycle", self.bus.bytes_per_cycle, 1, 4096)?;
-        range("scheduler.slice_references", self.scheduler.slice_references, 1, 1 << 40)?;
+        self.bus.check()?;
+        self.scheduler.check()?;
         self.kernel.check()?;
         self.protocol().map(|_| ())
     }
@@ -313,6 +313,31 @@ impl Machine {
             let known = PROTOCOLS.map(|protocol| protocol.name).join(", ");
             format!("protocol = \"{}\": give one of {known}", self.protocol)
         })
+    }
+}
+
+impl Bus {
+    fn check(&self) -> Result<(), String> {
+        let cycles = [
+            ("invalidate", self.invalidate_cycles),
+            ("write", self.write_cycles),
+            ("memory_latency", self.memory_latency_cycles),
+            ("cache_latency", self.cache_latency_cycles),
+            ("update_latency", self.update_latency_cycles),
+        ];
+        for (name, value) in cycles {
+            range(&format!("bus.{name}_cycles"), value, 0, 1 << 20)?;
+        }
+        range("bus.bytes_per_cycle", self.bytes_per_cycle, 1, 4096)
+    }
+}
+
+impl Scheduler {
+    fn check(&self) -> Result<(), String> {
+        range("scheduler.slice_references", self.slice_references, 1, 1 << 40)?;
+        range("scheduler.affinity_slack_slices", self.affinity_slack_slices, 0, 1 << 20)?;
+        range("scheduler.blocked_cycles", self.blocked_cycles, 0, 1 << 40)?;
+        range("scheduler.lock_held_cycles", self.lock_held_cycles, 0, 1 << 40)
     }
 }
 

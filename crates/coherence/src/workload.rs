@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use memory_trace::{Access, AccessKind, Event, Process, Region, RegionKind};
+use memory_trace::{Access, AccessKind, Event, Process, Reader, Region, RegionKind};
 
 use crate::record::{
     COUNT_MAX, FRAMES_MAX, GRANULE_BYTES, Kind, Marker, PAGE_BYTES, Record, WORD_BYTES,
@@ -40,6 +40,28 @@ pub(crate) struct Frame {
 }
 
 impl Workload {
+    /// Everything that a trace has. `progress` is told how many references have been read.
+    ///
+    /// # Errors
+    /// One line: where the trace is damaged, or what of it cannot be simulated.
+    pub fn from_trace(reader: &Reader, mut progress: impl FnMut(u64)) -> Result<Self, String> {
+        let mut builder = Builder::new();
+        let parents = reader.processes().iter().filter_map(|one| Some((one.id, one.parent?)));
+        builder.parents.extend(parents);
+        let mut events = Vec::new();
+        let mut read = 0;
+        for process in reader.processes() {
+            builder.process(process);
+            let mut stream = reader.stream(process.id).map_err(|why| why.to_string())?;
+            while stream.next_block(&mut events).map_err(|why| why.to_string())? {
+                builder.events(&events)?;
+                read += events.len() as u64;
+                progress(read);
+            }
+        }
+        builder.finish()
+    }
+
     /// The number of tasks.
     pub fn tasks(&self) -> usize {
         self.tasks.len()

@@ -37,10 +37,21 @@ const TABLE: &[Allowed] = &[
     },
     allowed("crates/fileset", &["os", "workload"]),
     allowed("crates/load", &["http1", "os", "statistics", "workload"]),
-    Allowed {
-        normal: &["engines", "fileset", "lab", "load", "memory-trace", "os", "server", "workload"],
-        ..allowed("crates/cli", &[])
-    },
+    allowed(
+        "crates/cli",
+        &[
+            "coherence",
+            "engines",
+            "fileset",
+            "lab",
+            "load",
+            "memory-trace",
+            "os",
+            "server",
+            "statistics",
+            "workload",
+        ],
+    ),
     // Outcomes of the load generator are read with its own types; it runs as a process.
     allowed("crates/lab", &["load", "os", "statistics", "workload"]),
     // The lab's guard cleans up after it, too.

@@ -18,6 +18,7 @@ mod report;
 mod server_process;
 mod serving;
 mod trace;
+mod simulate;
 mod tune;
 mod where_it_runs;
 

@@ -231,15 +231,8 @@ impl<O: Observer> Simulation<'_, O> {
         self.blocks[old as usize].holders &= !(1 << access.cpu);
         if self.table.is_dirty(state) {
             self.bus.request(access.now, Transaction::UpdateBlock, false);
-            let cpu = access.cpu as u32;
-            let what = Transaction::UpdateBlock;
-            self.observer.transaction(&Done {
-                cpu,
-                block: old,
-                what,
-                from_cache: false,
-                state: INVALID,
-            });
+            let replaced = Access { block: old, ..access };
+            self.report(replaced, Transaction::UpdateBlock, false, INVALID);
         }
     }
 
@@ -282,17 +275,7 @@ impl<O: Observer> Simulation<'_, O> {
 
     fn classify_miss(&mut self, access: Access, ghost: Option<usize>) -> Miss {
         if let Some(place) = ghost {
-            if !access.private {
-                self.tell_ghosts(access.set, access.block);
-            }
-            let cache = &self.caches[access.cpu];
-            let masks = cache.masks[cache.masks_of(place)];
-            return match () {
-                () if masks.used != 0 => Miss::HandedOver,
-                () if access.private => Miss::InvalidationPassive,
-                () if masks.wrote & access.words != 0 => Miss::InvalidationTrue,
-                () => Miss::InvalidationFalse,
-            };
+            return self.classify_loss(access, place);
         }
         match self.history[access.cpu][access.block as usize] {
             NEVER if !self.seen[access.block as usize] => Miss::Cold,
@@ -304,6 +287,24 @@ impl<O: Observer> Simulation<'_, O> {
                 Some(false) => Miss::Capacity,
                 None => Miss::Replaced,
             },
+        }
+    }
+
+    /// Of a miss that would be a hit if the copy had not been taken away.
+    fn classify_loss(&mut self, access: Access, ghost: usize) -> Miss {
+        if !access.private {
+            self.tell_ghosts(access.set, access.block);
+        }
+        let cache = &self.caches[access.cpu];
+        let masks = cache.masks[cache.masks_of(ghost)];
+        if masks.used != 0 {
+            Miss::HandedOver
+        } else if access.private {
+            Miss::InvalidationPassive
+        } else if masks.wrote & access.words != 0 {
+            Miss::InvalidationTrue
+        } else {
+            Miss::InvalidationFalse
         }
     }
 

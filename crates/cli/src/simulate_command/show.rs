@@ -1,0 +1,293 @@
+//! Outcomes as a table, as rows and as JSON.
+//!
+//! The table has a line for each machine: means over its seeds, and how far they are sure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use coherence::{Machine, Miss, Outcome, Policy, Ranked, Sharing, Workload, scalable_to};
+use serde_json::json;
+use statistics::Mean;
+
+/// Confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// What was simulated, and what stands in for what was not traced.
+pub(super) fn head(trace: &Path, workload: &Workload, machine: &Machine) -> String {
+    let kernel = &machine.kernel;
+    let drawn = match kernel.enabled {
+        false => "user references only: no kernel was simulated".into(),
+        true => format!(
+            "kernel references are drawn: {} for a system call, {} % code, {} % of data shared",
+            kernel.references_mean, kernel.code_percent, kernel.shared_percent
+        ),
+    };
+    format!(
+        "{}: {} tasks, {} references, {} pages\n{drawn}\n",
+        trace.display(),
+        workload.tasks(),
+        workload.references(),
+        workload.pages()
+    )
+}
+
+/// The table; for one machine alone also what its misses and its bus were; the ranking.
+pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize) -> String {
+    let mut text = format!(
+        "{:>4}  {:8} {:>5}  {:9}  {:8} {:>6} {:6} {:>7} {:>6} {:>7} {:>9} {:>9}\n",
+        "CPUs",
+        "cache",
+        "block",
+        "scheduler",
+        "protocol",
+        "GSP",
+        "",
+        "CPU %",
+        "bus %",
+        "miss %",
+        "inval. %",
+        "coher. %"
+    );
+    for group in outcomes.chunks(seeds) {
+        text += &row(group);
+    }
+    text += &scalability(outcomes, seeds);
+    if outcomes.len() == seeds
+        && let Some(first) = outcomes.first()
+    {
+        text += &details(first, outcomes);
+    }
+    if top > 0 {
+        for group in outcomes.chunks(seeds) {
+            text += &ranking(&group[0], top);
+        }
+    }
+    text
+}
+
+fn row(group: &[Outcome]) -> String {
+    let machine = &group[0].machine;
+    let gsp: Vec<f64> = group.iter().map(|one| one.gsp).collect();
+    let spread = Mean::of(&gsp).map_or(String::new(), |mean| {
+        let interval = mean.interval(CONFIDENCE);
+        format!("±{:.2}", (interval.high - interval.low) / 2.0)
+    });
+    format!(
+        "{:4}  {:8} {:5}  {:9}  {:8} {:6.2} {:6} {:7.1} {:6.1} {:7.3} {:9.4} {:9.4}\n",
+        machine.cpus,
+        cache(machine),
+        machine.cache.block_bytes,
+        scheduler(machine),
+        machine.protocol,
+        mean(group, |one| one.gsp),
+        spread,
+        mean(group, |one| one.processor_utilisation() * 100.0),
+        mean(group, |one| one.bus_utilisation * 100.0),
+        mean(group, |one| one.miss_percent(|_| true)),
+        mean(group, |one| one.miss_percent(Miss::is_invalidation)),
+        mean(group, |one| one.coherence_percent(|_| true)),
+    )
+}
+
+fn cache(machine: &Machine) -> String {
+    let size = match machine.cache.size_kib {
+        size if size % 1024 == 0 => format!("{}M", size / 1024),
+        size => format!("{size}K"),
+    };
+    format!("{size}/{}", machine.cache.ways)
+}
+
+fn scheduler(machine: &Machine) -> &'static str {
+    match machine.scheduler.policy {
+        Policy::Random => "random",
+        Policy::Affinity => "affinity",
+    }
+}
+
+fn mean(group: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
+    group.iter().map(of).sum::<f64>() / group.len().max(1) as f64
+}
+
+/// To how many processors each kind of machine scales, if several numbers were simulated.
+fn scalability(outcomes: &[Outcome], seeds: usize) -> String {
+    let mut curves: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
+    for group in outcomes.chunks(seeds) {
+        let machine = &group[0].machine;
+        let block = machine.cache.block_bytes;
+        let name = format!(
+            "{}, {} bytes, {}, {}",
+            cache(machine),
+            block,
+            scheduler(machine),
+            machine.protocol
+        );
+        curves.entry(name).or_default().push((machine.cpus, mean(group, |one| one.gsp)));
+    }
+    let mut text = String::new();
+    for (name, mut curve) in curves {
+        curve.sort_by_key(|(cpus, _)| *cpus);
+        curve.dedup_by_key(|(cpus, _)| *cpus);
+        let [.., (most, _)] = curve[..] else { continue };
+        if curve.len() < 2 {
+            continue;
+        }
+        let found = match scalable_to(&curve) {
+            Some(cpus) => format!("scales to {cpus} CPUs: one more adds less than 0.5 to GSP"),
+            None => format!("scales beyond {most} CPUs"),
+        };
+        let _ = writeln!(text, "{name}: {found}");
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// What the bus carried, why references missed, what coherence was for.
+fn details(first: &Outcome, group: &[Outcome]) -> String {
+    let mut text = bus(first, group);
+    text += "\nmisses per 100 references     user     kernel\n";
+    for class in Miss::ALL {
+        let count = |one: &Outcome, mode: usize| one.counts.misses[mode][class as usize];
+        text += &by_mode(class.name(), group, count);
+    }
+    text += "\ncoherence transactions per 100 references\n";
+    for kind in Sharing::ALL {
+        let count = |one: &Outcome, mode: usize| one.counts.coherence[mode][kind as usize];
+        text += &by_mode(kind.name(), group, count);
+    }
+    let user = |one: &Outcome| {
+        let made: u64 = one.counts.references[0].iter().sum();
+        made as f64 * 100.0 / one.trace_references.max(1) as f64
+    };
+    let _ = writeln!(
+        text,
+        "\n{:.1} % of the trace was simulated; {:.0} context switches, {:.0} of them to another \
+         processor;\n{:.0} transactions found a copy whose processor had run ahead",
+        mean(group, user),
+        mean(group, |one| one.counts.switches as f64),
+        mean(group, |one| one.counts.migrations as f64),
+        mean(group, |one| one.counts.late as f64)
+    );
+    text
+}
+
+fn bus(first: &Outcome, group: &[Outcome]) -> String {
+    let mut text = String::from("\nbus           from     % of time   per 100 references\n");
+    for bus in &first.bus {
+        let same = |one: &Outcome| {
+            let key = (bus.transaction, bus.from_cache);
+            one.bus.iter().find(|other| (other.transaction, other.from_cache) == key).copied()
+        };
+        let time = mean(group, |one| same(one).map_or(0.0, |bus| bus.utilisation * 100.0));
+        let count = mean(group, |one| percent(one, same(one).map_or(0, |bus| bus.count)));
+        let name = bus.transaction.abbreviation();
+        let from = match (bus.from_cache, name.starts_with('R')) {
+            (_, false) => "",
+            (true, _) => "cache",
+            (false, _) => "memory",
+        };
+        let _ = writeln!(text, "{name:13} {from:8} {time:8.2} {count:14.4}");
+    }
+    text
+}
+
+/// Nothing for what never happened.
+fn by_mode(name: &str, group: &[Outcome], count: impl Fn(&Outcome, usize) -> [u64; 2]) -> String {
+    let [user, kernel] =
+        [0, 1].map(|mode| mean(group, |one| percent(one, count(one, mode).into_iter().sum())));
+    if user + kernel == 0.0 {
+        return String::new();
+    }
+    format!("{name:24} {user:9.4} {kernel:10.4}\n")
+}
+
+fn percent(outcome: &Outcome, count: u64) -> f64 {
+    count as f64 * 100.0 / outcome.counts.all_references().max(1) as f64
+}
+
+fn ranking(outcome: &Outcome, top: usize) -> String {
+    let Some(ranking) = &outcome.ranking else { return String::new() };
+    let machine = &outcome.machine;
+    let mut text = format!(
+        "\n{} CPUs, {}, {} bytes, {}, {}, seed {}\n",
+        machine.cpus,
+        cache(machine),
+        machine.cache.block_bytes,
+        scheduler(machine),
+        machine.protocol,
+        outcome.seed
+    );
+    for (what, ranked) in [("code", &ranking.functions), ("data", &ranking.data)] {
+        text += "  misses  after inval.  coherence  falsely shared  ";
+        text += what;
+        text.push('\n');
+        for Ranked { name, misses, invalidation_misses, transactions, false_sharing } in
+            ranked.iter().take(top)
+        {
+            let _ = writeln!(
+                text,
+                "{misses:8} {invalidation_misses:13} {transactions:10} {false_sharing:15}  {name}"
+            );
+        }
+    }
+    text
+}
+
+/// A row for each outcome; the first names the columns.
+pub(super) fn csv(outcomes: &[Outcome]) -> String {
+    let mut text = String::from(
+        "cpus,size_kib,ways,block_bytes,scheduler,protocol,seed,references,cycles,gsp,\
+         processor_utilisation,bus_utilisation,miss_percent,coherence_percent",
+    );
+    for class in Miss::ALL {
+        let _ = write!(text, ",miss_{}", class.name().replace('-', "_"));
+    }
+    for kind in Sharing::ALL {
+        let _ = write!(text, ",coherence_{}", kind.name());
+    }
+    text += ",late\n";
+    for one in outcomes {
+        let machine = &one.machine;
+        let _ = write!(
+            text,
+            "{},{},{},{},{},{},{},{},{},{:.6},{:.6},{:.6},{:.6},{:.6}",
+            machine.cpus,
+            machine.cache.size_kib,
+            machine.cache.ways,
+            machine.cache.block_bytes,
+            scheduler(machine),
+            machine.protocol,
+            one.seed,
+            one.counts.all_references(),
+            one.cycles,
+            one.gsp,
+            one.processor_utilisation(),
+            one.bus_utilisation,
+            one.miss_percent(|_| true),
+            one.coherence_percent(|_| true),
+        );
+        for class in Miss::ALL {
+            let _ = write!(text, ",{}", one.counts.misses_of(class));
+        }
+        for kind in Sharing::ALL {
+            let _ = write!(text, ",{}", one.counts.coherence_of(kind));
+        }
+        let _ = writeln!(text, ",{}", one.counts.late);
+    }
+    text
+}
+
+/// Everything that is known of each outcome.
+pub(super) fn json(trace: &Path, workload: &Workload, outcomes: &[Outcome]) -> String {
+    let all = json!({
+        "trace": trace.display().to_string(),
+        "tasks": workload.tasks(),
+        "references": workload.references(),
+        "pages": workload.pages(),
+        "miss_classes": Miss::ALL.map(Miss::name),
+        "sharing": Sharing::ALL.map(Sharing::name),
+        "outcomes": outcomes,
+    });
+    let mut text = serde_json::to_string_pretty(&all).expect("numbers and names are JSON");
+    text.push('\n');
+    text
+}

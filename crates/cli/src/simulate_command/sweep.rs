@@ -1,0 +1,86 @@
+//! Many simulations at once, each in one thread, and how far they are.
+//!
+//! The outcomes do not depend on how many threads there are or who is first.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use coherence::{Machine, Options, Outcome, Workload, simulate};
+
+/// One simulation.
+pub(super) struct Point {
+    pub(super) machine: Machine,
+    pub(super) options: Options,
+    pub(super) seed: u64,
+}
+
+/// All of them, in their order, or the first failure.
+pub(super) fn run(
+    workload: &Workload,
+    points: &[Point],
+    threads: usize,
+) -> Result<Vec<Outcome>, String> {
+    let next = AtomicUsize::new(0);
+    let progress = Mutex::new((Progress::new("simulated", points.len() as u64), 0));
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(point) = points.get(number) else { return done };
+            let outcome = simulate(workload, &point.machine, point.options, point.seed);
+            let failed = outcome.is_err();
+            done.push((number, outcome));
+            if failed {
+                // The others end after what they are at.
+                next.store(points.len(), Ordering::Relaxed);
+            }
+            let mut progress = progress.lock().expect("nobody fails while showing progress");
+            progress.1 += 1;
+            let count = progress.1;
+            progress.0.show(count);
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        let threads = threads.clamp(1, points.len().max(1));
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let parts = running.into_iter().map(|one| one.join().expect("a simulation never panics"));
+        parts.flatten().collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// A line on standard error that is written over, if it is a terminal.
+pub(super) struct Progress {
+    what: &'static str,
+    all: u64,
+    shown: Option<u64>,
+    is_terminal: bool,
+}
+
+impl Progress {
+    pub(super) fn new(what: &'static str, all: u64) -> Self {
+        Self { what, all, shown: None, is_terminal: io::stderr().is_terminal() }
+    }
+
+    pub(super) fn show(&mut self, done: u64) {
+        let percent = (done * 100).checked_div(self.all).unwrap_or(100).min(100);
+        if !self.is_terminal || self.shown == Some(percent) {
+            return;
+        }
+        self.shown = Some(percent);
+        let bar = "#".repeat(percent as usize / 4);
+        // Progress that cannot be shown hinders nobody.
+        let _ = write!(io::stderr(), "\r{} [{bar:25}] {percent} %\x1b[K", self.what);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `ropewalk simulate` from the outside: tables, files, and one line for what is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use memory_trace::Synthetic;
+use testkit::Temporary;
+
+use crate::server_process::ROPEWALK;
+
+/// Exit status, standard output, standard error.
+fn simulate(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(ROPEWALK);
+    command.arg("simulate").args(arguments).current_dir(directory).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn succeeds(directory: &Path, arguments: &[&str]) -> String {
+    let (status, stdout, stderr) = simulate(directory, arguments);
+    assert_eq!((status, &*stderr), (0, ""), "{stdout}");
+    stdout
+}
+
+/// A directory with a trace of a few processes in it.
+fn traced() -> (Temporary, PathBuf) {
+    let root = Temporary::new();
+    let trace = root.path().join("a.trace");
+    let made = Synthetic { processes: 6, events: 20_000, ..Synthetic::default() };
+    fs::write(&trace, made.bytes()).unwrap();
+    (root, trace)
+}
+
+#[test]
+fn a_sweep_is_a_table_and_files_and_the_same_on_any_number_of_threads() {
+    let (root, _) = traced();
+    let sweep = ["a.trace", "--cpus", "1..3", "--protocol", "mesi,pscr", "--cache", "16K/2"];
+    let run = |threads: &str, json: &str| {
+        let more = ["--seeds", "2", "--threads", threads, "--json", json, "--csv", "a.csv"];
+        succeeds(root.path(), &[&sweep[..], &more].concat())
+    };
+    let table = run("1", "1.json");
+    assert_eq!(table, run("3", "3.json"));
+    let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    assert_eq!(read("1.json"), read("3.json"));
+    let json: serde_json::Value = serde_json::from_str(&read("1.json")).unwrap();
+    let outcomes = json["outcomes"].as_array().unwrap();
+    assert_eq!((outcomes.len(), read("a.csv").lines().count()), (12, 13));
+    assert_eq!(outcomes[11]["machine"]["cpus"], 3);
+    for protocol in ["mesi", "pscr"] {
+        let rows = table.lines().filter(|line| line.contains(&format!("random     {protocol}")));
+        assert_eq!(rows.count(), 3, "{table}");
+        let scales = format!("16K/2, 128 bytes, random, {protocol}: scales");
+        assert!(table.contains(&scales), "{table}");
+    }
+}
+
+#[test]
+fn one_machine_is_told_in_detail() {
+    let (root, _) = traced();
+    let file = "cpus = 2\n[cache]\nsize_kib = 16\n[bus]\nclean_supplier = \"memory\"\n";
+    fs::write(root.path().join("m.toml"), file).unwrap();
+    let told = succeeds(root.path(), &["a.trace", "--machine", "m.toml", "--strict", "--top", "3"]);
+    for expected in ["kernel references are drawn", "RB  ", "cold", "code", "data"]
+    {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    assert!(told.contains("\n0 transactions found a copy"), "{told}");
+    let quiet = ["a.trace", "--machine", "m.toml", "--no-kernel"];
+    assert!(succeeds(root.path(), &quiet).contains("user references only"));
+}
+
+#[test]
+fn a_machine_is_printed_as_it_can_be_read() {
+    let root = Temporary::new();
+    let printed = succeeds(root.path(), &["--print-machine", "--cpus", "5"]);
+    fs::write(root.path().join("m.toml"), &printed).unwrap();
+    let again = succeeds(root.path(), &["--print-machine", "--machine", "m.toml"]);
+    assert_eq!(printed, again);
+    assert!(printed.starts_with("cpus = 5\n"), "{printed}");
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    let (root, trace) = traced();
+    fs::write(root.path().join("m.toml"), "cups = 4\n").unwrap();
+    fs::write(root.path().join("foreign"), "not a trace").unwrap();
+    let whole = fs::read(&trace).unwrap();
+    fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
+        (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
+        (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),
+        (&["absent"], 1, "absent"),
+        (&["foreign"], 1, "foreign"),
+        (&["cut"], 1, "cut"),
+    ];
+    for (arguments, expected, message) in cases {
+        let (status, stdout, stderr) = simulate(root.path(), arguments);
+        assert_eq!((status, &*stdout), (expected, ""), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
