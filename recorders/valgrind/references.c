@@ -87,6 +87,11 @@ static Int chunks = 0;   /* how many this process image has begun */
 static Int log_fd = -1;
 static ULong references = 0; /* in chunks that are full, skipped ones included */
 static ThreadId current_thread = VG_INVALID_THREADID;
+
+/* Valgrind gives the number of a thread that has ended to another; a trace does not. */
+#define THREADS_MAX 4096
+static UInt thread_numbers[THREADS_MAX];
+static UInt threads_begun = 0;
 static Bool begun = False; /* whether the client has run */
 
 static HChar said[16384];
@@ -109,6 +114,13 @@ static void say(const HChar* format, ...)
    va_end(arguments);
    said_length += length < room ? length : room - 1;
    said[said_length++] = '\n';
+}
+
+static ULong thread_record(void)
+{
+   ThreadId thread = current_thread;
+   UInt number = thread < THREADS_MAX ? thread_numbers[thread] : THREADS_MAX + thread;
+   return record_of(Thread, 0, number);
 }
 
 static void stop_recording(const HChar* why, ULong number)
@@ -183,8 +195,7 @@ static void chunk_is_full(void)
       write_log();
       VG_(memset)(chunk, 0, CHUNK_BYTES);
       cursor = chunk;
-      cursor[0] = record_of(Thread, 0, current_thread);
-      cursor++;
+      *cursor++ = thread_record();
    } else {
       end_chunk();
       if (references_max > 0 && references - references_to_skip >= references_max)
@@ -336,10 +347,15 @@ static void after_fork_in_child(ThreadId thread)
    VG_(close)(log_fd);
    begin_process(parent);
    current_thread = thread;
-   append(record_of(Thread, 0, thread));
+   append(thread_record());
    say_all_regions();
    say("inherited");
    write_log();
+}
+
+static void thread_begins(ThreadId parent, ThreadId thread)
+{
+   if (thread < THREADS_MAX) thread_numbers[thread] = ++threads_begun;
 }
 
 static void thread_runs(ThreadId thread, ULong blocks)
@@ -350,7 +366,7 @@ static void thread_runs(ThreadId thread, ULong blocks)
    }
    if (thread == current_thread) return;
    current_thread = thread;
-   append(record_of(Thread, 0, thread));
+   append(thread_record());
 }
 
 static void before_system_call(ThreadId thread, UInt number, UWord* arguments, UInt count)
@@ -600,6 +616,7 @@ static void before_options(void)
    VG_(basic_tool_funcs)(after_options, instrument, process_ends);
    VG_(needs_command_line_options)(process_option, print_usage, print_debug_usage);
    VG_(needs_syscall_wrapper)(before_system_call, after_system_call);
+   VG_(track_pre_thread_ll_create)(thread_begins);
    VG_(track_start_client_code)(thread_runs);
    VG_(track_new_mem_brk)(heap_grew);
    VG_(atfork)(NULL, NULL, after_fork_in_child);

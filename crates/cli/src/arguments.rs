@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Measure what memory gives to 1, 2, 4, … cores: the ceiling of every server
     #[command(after_help = MEMBENCH_EXAMPLES)]
     Membench(MembenchArguments),
-    /// Import and describe memory traces: what a simulator of multiprocessors is given
+    /// Record, import and describe memory traces: what a simulator of multiprocessors is given
     #[command(subcommand)]
     Trace(TraceCommand),
     /// List the engines and their knobs

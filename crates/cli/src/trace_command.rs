@@ -1,4 +1,4 @@
-//! `ropewalk trace`: memory traces are imported and described.
+//! `ropewalk trace`: memory traces are recorded, imported and described.
 //!
 //! The format, the imports and the counting are `memory-trace`'s; here options are read, files
 //! opened, and results printed.
@@ -13,10 +13,14 @@ use clap::{Args, Subcommand};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
 use crate::log_arguments::DASH;
+use crate::trace_record::{self, RECORD_HELP, RecordArguments};
 use crate::{Failure, print, whole_file};
 
 #[derive(Subcommand)]
 pub(crate) enum TraceCommand {
+    /// Record the memory references of a command and of all processes it starts
+    #[command(after_help = RECORD_HELP, arg_required_else_help = true)]
+    Record(RecordArguments),
     /// Say what is in a trace: processes, blocks, code, data, writes, and what is shared
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
@@ -83,6 +87,7 @@ pub(crate) struct ImportArguments {
 
 pub(crate) fn execute(command: TraceCommand) -> Result<(), Failure> {
     match command {
+        TraceCommand::Record(arguments) => trace_record::execute(&arguments),
         TraceCommand::Info(arguments) => info(&arguments),
         TraceCommand::Import(arguments) => import(&arguments),
     }

@@ -3,8 +3,9 @@
 use crate::chunk::{Kind, Record, records};
 use crate::image::{End, Image, Stop, images};
 use crate::names::{Names, Touched};
+use crate::selection::{Keep, kept, left_out};
 use crate::summary::{Recorded, Summary};
-use memory_trace::{Event, Header, Process, TraceError, Writer};
+use memory_trace::{Event, Header, Object, Process, RegionKind, TraceError, Writer};
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
@@ -19,32 +20,38 @@ pub(crate) struct Window {
     pub(crate) references_max: u64,
 }
 
-/// Writes the trace of everything that was recorded into `folder`.
+/// Writes the trace of what was recorded into `folder`.
 pub(crate) fn convert(
     folder: &Path,
     out: &Path,
     header: &Header,
     window: Window,
+    keep: &[Keep],
 ) -> Result<Summary, String> {
     let begun_us = os::clock::now();
     let images = images(folder)?;
     let ids = numbers(&images);
+    let kept = kept(&images, keep)?;
     let explain = |why: TraceError| why.to_string();
     let mut writer = Writer::create(out, header).map_err(explain)?;
     let mut names = Names::default();
     let mut summary = Summary::default();
-    for (image, id) in images.iter().zip(&ids) {
+    for ((image, id), _) in images.iter().zip(&ids).zip(&kept).filter(|(_, kept)| **kept) {
         let mut conversion = Conversion::new(*id, image, window);
         for chunk in image.chunks() {
             let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
             conversion.chunk(&bytes, &mut writer).map_err(explain)?;
         }
-        let process = describe(image, *id, &images, &ids, &mut names, &conversion.touched);
+        let mut process = describe(image, *id, &images, &ids);
+        process.symbols = names.of(&process.regions, &conversion.touched);
+        let there = |id: &u32| ids.iter().zip(&kept).any(|(other, kept)| other == id && *kept);
+        process.parent = process.parent.filter(there);
         writer.process(&process).map_err(explain)?;
         summary.processes.push(conversion.recorded);
     }
     summary.trace_bytes = writer.finish().map_err(explain)?.bytes;
     summary.notes = messages(folder);
+    summary.notes.extend(left_out(&images, &kept)?);
     summary.converting_us = os::clock::now() - begun_us;
     Ok(summary)
 }
@@ -67,25 +74,23 @@ fn numbers(images: &[Image]) -> Vec<u32> {
     ids
 }
 
-fn describe(
-    image: &Image,
-    id: u32,
-    images: &[Image],
-    ids: &[u32],
-    names: &mut Names,
-    touched: &Touched,
-) -> Process {
+fn describe(image: &Image, id: u32, images: &[Image], ids: &[u32]) -> Process {
     let index = |stem: &String| images.iter().position(|other| other.stem == *stem);
     let by_number = || images.iter().rposition(|other| other.pid == image.parent_pid);
     let parent = image.parent_stem.as_ref().and_then(index).or_else(by_number);
-    let regions = image.regions.list();
-    Process {
-        id,
-        parent: parent.map(|index| ids[index]),
-        command: image.command.clone(),
-        symbols: names.of(&regions, touched),
-        regions,
+    let parent = parent.map(|index| ids[index]);
+    let mut regions = image.regions.list();
+    // What is inherited is one object for all children: their parent's memory. No file system has
+    // the device 0.
+    for region in regions.iter_mut().filter(|region| region.kind == RegionKind::CopyOnWrite) {
+        let inherited = parent.map(|parent| Object {
+            device: 0,
+            inode: u64::from(parent),
+            offset: region.start,
+        });
+        region.object = region.object.or(inherited);
     }
+    Process { id, parent, command: image.command.clone(), regions, symbols: Vec::new() }
 }
 
 /// What Valgrind itself complained about.

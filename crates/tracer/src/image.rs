@@ -35,6 +35,8 @@ pub(crate) struct Image {
     folder: PathBuf,
     pub(crate) stem: String,
     pub(crate) parent_stem: Option<String>,
+    /// Whether a fork began it, and not an exec.
+    pub(crate) forked: bool,
     pub(crate) parent_pid: u32,
     pub(crate) pid: u32,
     /// When it began, for the order.
@@ -61,6 +63,7 @@ impl Image {
             pid: pid.parse().map_err(|why| fault(&why))?,
             folder,
             parent_stem: None,
+            forked: false,
             parent_pid: 0,
             begun_us: u64::MAX,
             command: String::new(),
@@ -93,6 +96,7 @@ impl Image {
                 let fields: Vec<&str> = rest.split(' ').collect();
                 self.parent_pid = fields.get(1)?.parse().ok()?;
                 self.parent_stem = fields.get(2).filter(|f| **f != "-").map(|f| (*f).to_owned());
+                self.forked = self.parent_stem.is_some();
                 self.begun_us = fields.get(3)?.parse().ok()?;
             }
             "command" => self.command = rest.to_owned(),

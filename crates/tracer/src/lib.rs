@@ -19,6 +19,7 @@ mod recipe;
 mod recording;
 mod regions;
 mod scratch;
+mod selection;
 mod summary;
 mod tool;
 

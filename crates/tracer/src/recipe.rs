@@ -4,6 +4,7 @@
 //! `trace` under the recorder in the background, or `stop` all that is traced. Commands and files
 //! may hold `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
 
+use crate::selection::Keep;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +17,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("event-loop-per-core", include_str!("../../../experiments/traces/event-loop-per-core.toml")),
     ("fibers", include_str!("../../../experiments/traces/fibers.toml")),
     ("staged", include_str!("../../../experiments/traces/staged.toml")),
+    ("foglia-2001", include_str!("../../../experiments/traces/foglia-2001.toml")),
 ];
 
 /// A recipe, read and whole.
@@ -36,6 +38,9 @@ pub struct Recipe {
     /// Files that are written into the folder first.
     #[serde(default)]
     files: BTreeMap<String, String>,
+    /// Which processes go into the trace; all, if nothing is said.
+    #[serde(default)]
+    pub(crate) keep: Vec<Keep>,
     /// What is done, in this order.
     #[serde(rename = "step")]
     pub(crate) steps: Vec<Step>,

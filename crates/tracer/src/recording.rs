@@ -4,6 +4,7 @@ use crate::convert::{Window, convert};
 use crate::live;
 use crate::recipe::{Recipe, Step};
 use crate::scratch::Scratch;
+use crate::selection::Keep;
 use crate::summary::Summary;
 use crate::tool::Tool;
 use memory_trace::Header;
@@ -50,7 +51,7 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> 
     let mut session = Session::begin(options)?;
     session.start(command, None)?;
     session.watch()?;
-    session.finish(options, &command.join(" "), Vec::new())
+    session.finish(options, &command.join(" "), Vec::new(), &[])
 }
 
 /// Does what a recipe says, and records what it says is to be traced.
@@ -74,7 +75,7 @@ pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, Stri
         }
     }
     let notes = vec![("recipe".to_owned(), recipe.name.clone())];
-    session.finish(options, &format!("recipe {}", recipe.name), notes)
+    session.finish(options, &format!("recipe {}", recipe.name), notes, &recipe.keep)
 }
 
 /// Everything that runs while records are made.
@@ -263,6 +264,7 @@ impl Session {
         options: &Options,
         command: &str,
         mut header_notes: Vec<(String, String)>,
+        keep: &[Keep],
     ) -> Result<Summary, String> {
         self.stop()?;
         let recording_us = os::clock::now() - self.begun_us;
@@ -274,7 +276,9 @@ impl Session {
             notes: header_notes,
         };
         let window = Window { skip: options.skip, references_max: options.references_max };
-        let mut summary = convert(self.scratch.path(), &options.out, &header, window)?;
+        let converted = convert(self.scratch.path(), &options.out, &header, window, keep);
+        // Half a trace would be taken for a whole one's beginning.
+        let mut summary = converted.inspect_err(|_| drop(std::fs::remove_file(&options.out)))?;
         summary.recording_us = recording_us;
         summary.notes.append(&mut self.notes);
         if summary.processes.is_empty() {

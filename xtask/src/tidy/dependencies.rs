@@ -49,6 +49,7 @@ const TABLE: &[Allowed] = &[
             "os",
             "server",
             "statistics",
+            "tracer",
             "workload",
         ],
     ),

@@ -19,6 +19,7 @@ mod server_process;
 mod serving;
 mod trace;
 mod simulate;
+mod trace_record;
 mod tune;
 mod where_it_runs;
 

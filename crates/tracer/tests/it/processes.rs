@@ -65,6 +65,8 @@ fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     };
     assert_eq!(stack(parent), Some(RegionKind::Private));
     assert_eq!(stack(child), Some(RegionKind::CopyOnWrite));
+    let inherited = child.regions.iter().find(|region| region.name == "[stack]").unwrap();
+    assert_eq!(inherited.object.unwrap().inode, u64::from(parent.id));
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! `ropewalk trace record`: a command or a recipe under the recorder. The recording is the
+//! `tracer` crate's.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use load::units::Duration;
+use tracer::{Options, Recipe};
+
+use crate::{Failure, print};
+
+pub(crate) const RECORD_HELP: &str = "\
+Every instruction fetch, load and store of the command and of all processes it starts, with system
+calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, compiled on
+first use; under it a program is about fifty times as slow as without, and its threads take turns.
+docs/recording.md says what is exact and what is not.
+
+Raw records are eight bytes each, and go to --scratch until the trace is made.
+
+Recipes start, load and stop servers: nginx, event-loop-per-core, fibers, staged, foglia-2001 (as
+root: Apache, PostgreSQL, utilities); or a file, see experiments/traces.
+
+Examples:
+  ropewalk trace record --out ls.trace -- ls -aR /usr/share
+  ropewalk trace record --out make.trace --references-max 5000000 -- make
+  ropewalk trace record --out server.trace --time 30s -- ropewalk serve public
+  ropewalk trace record --recipe nginx --out nginx.trace";
+
+#[derive(Args)]
+pub(crate) struct RecordArguments {
+    /// Where the trace goes
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Do what this recipe says, in place of a command
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
+    recipe: Option<String>,
+    /// Stop with so many references of each process; when those that are at work have as many, the
+    /// command is asked to end
+    #[arg(long, value_name = "N")]
+    references_max: Option<u64>,
+    /// Leave out the first N references of each process
+    #[arg(long, value_name = "N")]
+    skip: Option<u64>,
+    /// Ask the command to end after this time (SIGTERM), as Ctrl-C does
+    #[arg(long, value_name = "TIME", conflicts_with = "recipe")]
+    time: Option<Duration>,
+    /// Where raw records go, and what a recipe needs; by default the directory for temporary files
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// The command, with its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "recipe")]
+    command: Vec<String>,
+}
+
+pub(crate) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
+    let recipe = arguments.recipe.as_deref().map(Recipe::find).transpose();
+    let recipe = recipe.map_err(Failure::Usage)?;
+    let options = options(arguments, recipe.as_ref())?;
+    let summary = match &recipe {
+        Some(recipe) => {
+            server::report(&recipe.description);
+            tracer::record_recipe(&options, recipe)
+        }
+        None => tracer::record(&options, &arguments.command),
+    };
+    print(&summary.map_err(Failure::Operation)?.show())
+}
+
+/// What was typed goes before what the recipe says.
+fn options(arguments: &RecordArguments, recipe: Option<&Recipe>) -> Result<Options, Failure> {
+    let of_recipe = |field: fn(&Recipe) -> u64| recipe.map_or(0, field);
+    let here = |why| Failure::Operation(format!("cannot tell the current directory: {why}"));
+    Ok(Options {
+        out: std::path::absolute(&arguments.out).map_err(here)?,
+        references_max: arguments.references_max.unwrap_or(of_recipe(|r| r.references_max)),
+        skip: arguments.skip.unwrap_or(of_recipe(|recipe| recipe.skip)),
+        time_us: arguments.time.map_or(0, |time| time.0),
+        scratch: arguments.scratch.clone().unwrap_or_else(std::env::temp_dir),
+    })
+}
