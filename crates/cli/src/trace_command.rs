@@ -99,14 +99,14 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
         let why = format!("--block {block}: must be a power of two from 4 to 4096");
         return Err(Failure::Usage(why));
     }
-    let reader = Reader::open(&arguments.file).map_err(operation)?;
-    let found = memory_trace::tables(&reader, block).map_err(operation)?;
+    let reader = Reader::open(&arguments.file).map_err(|why| operation(&why))?;
+    let found = memory_trace::tables(&reader, block).map_err(|why| operation(&why))?;
     let text = if arguments.json { tables::json } else { tables::show };
     print(&text(&reader, &found))?;
     reader.damage().map_or(Ok(()), |damage| Err(Failure::Operation(damage.to_string())))
 }
 
-fn operation(why: TraceError) -> Failure {
+fn operation(why: &TraceError) -> Failure {
     Failure::Operation(why.to_string())
 }
 
@@ -134,7 +134,7 @@ fn import(arguments: &ImportArguments) -> Result<(), Failure> {
         Broken::File(why) => {
             Failure::Operation(format!("{}: cannot be written: {why}", arguments.output.display()))
         }
-        Broken::Trace(why) => operation(why),
+        Broken::Trace(why) => operation(&why),
     })?;
     let (imported, bytes) = outcome.expect("what has been written has an outcome");
     server::report(&summary(&imported, bytes, form));

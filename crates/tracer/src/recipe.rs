@@ -167,7 +167,8 @@ mod tests {
                     Step::Stop(_) => continue,
                 };
                 let filled = places.fill_all(command);
-                assert!(!filled.iter().any(|word| word.starts_with('{')), "{name}: {filled:?}");
+                let is_left = |word: &String| word.starts_with('{') && !word.contains(' ');
+                assert!(!filled.iter().any(is_left), "{name}: {filled:?}");
             }
         }
     }

@@ -63,8 +63,7 @@ fn one_machine_is_told_in_detail() {
     let file = "cpus = 2\n[cache]\nsize_kib = 16\n[bus]\nclean_supplier = \"memory\"\n";
     fs::write(root.path().join("m.toml"), file).unwrap();
     let told = succeeds(root.path(), &["a.trace", "--machine", "m.toml", "--strict", "--top", "3"]);
-    for expected in ["kernel references are drawn", "RB  ", "cold", "code", "data"]
-    {
+    for expected in ["kernel references are drawn", "RB  ", "cold", "code", "data"] {
         assert!(told.contains(expected), "{expected}: {told}");
     }
     assert!(told.contains("\n0 transactions found a copy"), "{told}");

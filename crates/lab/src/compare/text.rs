@@ -73,7 +73,8 @@ fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
         }
         Verdict::TooFew(_) => {
             return format!(
-                "Verdict: cannot tell. It takes {PAIRS_MIN} good pairs at least (--pairs). {judged}."
+                "Verdict: cannot tell. It takes {PAIRS_MIN} good pairs at least (--pairs). \
+                 {judged}."
             );
         }
     };

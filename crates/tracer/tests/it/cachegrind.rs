@@ -101,7 +101,7 @@ fn a_trace_has_what_cachegrind_counts() {
         &["gzip", "-k", &text],
         &["cp", &text, &other],
         &["sort", &text, "-o", &other],
-        &["sed", "s/of/in/w /dev/null", "-i", &text],
+        &["wc", &text],
     ];
     for command in commands {
         // Each of the two runs finds what the other found.
