@@ -1,4 +1,5 @@
-//! The process's limits on descriptors. It sets the soft limit only, never the hard one.
+//! The process's limits on descriptors, of which it sets the soft one only, never the hard one; and
+//! whether the machine has room for more threads.
 
 use crate::call::check;
 use std::fs;
@@ -28,6 +29,21 @@ pub fn open_descriptors() -> usize {
     entries.count().saturating_sub(1) // the one that reads the directory
 }
 
+/// Whether the machine has numbers left for threads and processes of others: an eighth of
+/// `kernel.pid_max`, without which nobody could so much as log in. True where /proc does not say.
+/// It reads two small files: some microseconds.
+pub fn has_room_for_threads() -> bool {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    has_room(&read("/proc/loadavg"), &read("/proc/sys/kernel/pid_max")).unwrap_or(true)
+}
+
+/// The fourth field of the load is `running/existing` threads (proc_loadavg(5)).
+fn has_room(load: &str, pid_max: &str) -> Option<bool> {
+    let (_, existing) = load.split_whitespace().nth(3)?.split_once('/')?;
+    let (existing, max): (u64, u64) = (existing.parse().ok()?, pid_max.trim().parse().ok()?);
+    Some(existing < max - max / 8)
+}
+
 fn read() -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live, writable rlimit of this frame.
@@ -48,6 +64,20 @@ mod tests {
         let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
         assert_eq!(numbers, [raised.to_string(), raised.to_string()]);
         assert_eq!(raise_descriptor_limit().unwrap(), raised);
+    }
+
+    #[test]
+    fn room_for_threads_ends_before_the_numbers_do() {
+        let load = |existing: u64| format!("0.70 1.83 2.58 1/{existing} 9401\n");
+        let check = |existing, expected| {
+            assert_eq!(has_room(&load(existing), "32768\n"), Some(expected), "{existing}");
+        };
+        check(787, true);
+        check(28_671, true);
+        check(28_672, false);
+        check(32_768, false);
+        assert_eq!(has_room("", "32768"), None);
+        assert!(has_room_for_threads(), "this machine has some");
     }
 
     #[test]

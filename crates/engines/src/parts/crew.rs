@@ -27,6 +27,9 @@ pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);
 /// How often those that could yield are looked for while somebody waits.
 const LOOK_MS: u64 = 50;
 
+/// After so many threads it is looked whether the machine has room for more.
+const SPAWNS_PER_LOOK: u64 = 16;
+
 /// What a crew is like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrewPlan {
@@ -50,6 +53,8 @@ pub(crate) struct ThreadCrew {
     team: Arc<Team>,
     threads: HashMap<u64, JoinHandle<()>>,
     next_id: u64,
+    /// Whether the machine's last threads were to be left to others when that was last looked at.
+    is_machine_full: bool,
 }
 
 /// What the threads share.
@@ -76,11 +81,19 @@ struct State {
 impl ThreadCrew {
     pub(crate) fn new(house: Arc<House>, plan: CrewPlan) -> Self {
         let team = Team { house, plan, state: Mutex::default(), called: Condvar::new() };
-        Self { team: Arc::new(team), threads: HashMap::new(), next_id: 0 }
+        Self { team: Arc::new(team), threads: HashMap::new(), next_id: 0, is_machine_full: false }
     }
 
     fn spawn(&mut self) -> io::Result<()> {
         let (id, team) = (self.next_id, Arc::clone(&self.team));
+        if self.is_machine_full || id.is_multiple_of(SPAWNS_PER_LOOK) {
+            self.is_machine_full = !os::limits::has_room_for_threads();
+        }
+        if self.is_machine_full {
+            return Err(io::Error::other(
+                "seven eighths of all threads there may be exist (pid_max)",
+            ));
+        }
         let plan = team.plan;
         self.next_id += 1;
         team.lock().alive += 1;

@@ -20,6 +20,9 @@ const WITH_HELPERS: &[(&str, &str)] =
 /// connections in some rows, and where tens of thousands rest it cannot take part.
 const PROCESSES: &str = "processes";
 
+/// A thread or process for each connection: no machine has numbers for so many (`pid_max`).
+const ONE_EACH: [&str; 3] = [PROCESSES, "threads", "threads-direct"];
+
 /// How long listing the engines may take.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
 
@@ -65,7 +68,7 @@ impl Field {
             plain(name, if is_forking { &more } else { &[] })
         });
         let engines = engines.collect();
-        let sharded = names.iter().filter(wanted).filter(|name| *name != PROCESSES);
+        let sharded = names.iter().filter(wanted).filter(|name| !ONE_EACH.contains(&name.as_str()));
         let sharded = sharded.map(|name| plain(name, &[("engine.processes", "4")]));
         let helped = WITH_HELPERS.iter().filter(|(name, _)| {
             names.iter().any(|there| there == name) && stage.options.wants(name)
