@@ -36,11 +36,32 @@ Examples:
   ropewalk serve --config /etc/ropewalk/ropewalk.toml
   ropewalk check --config ropewalk.toml              is it right, and what does it mean?";
 
+/// The same for those who serve, which is for long: what other commands have to say about their
+/// options is never looked at, and so takes no memory.
+#[derive(Parser)]
+#[command(name = "ropewalk", version)]
+pub(crate) struct ServingLine {
+    #[command(subcommand)]
+    pub(crate) command: Serving,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum Serving {
     /// Serve a directory until SIGTERM or Ctrl-C
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
+    /// What a server starts as a worker process; not for people
+    #[command(hide = true)]
+    Worker {
+        #[arg(allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Serving(Serving),
     /// Print the effective configuration, each key with its origin, or say what is wrong with it
     Check(ServeArguments),
     /// Write, check or repair the files that load is generated for
@@ -82,12 +103,6 @@ pub(crate) enum Command {
     /// List the servers that can be compared, and how to install those that are not here
     #[command(after_help = PEERS_HELP)]
     Peers(PeersArguments),
-    /// What a server starts as a worker process; not for people
-    #[command(hide = true)]
-    Worker {
-        #[arg(allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
     /// Say what this machine lacks for measuring and serving, what it costs and what mends it
     ///
     /// Status 1 if anything is wrong. docs/doctor.md lists all checks.

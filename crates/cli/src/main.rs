@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use server::config::{Arguments, Config};
 
-use arguments::{Command, CommandLine};
+use arguments::{Command, CommandLine, Serving, ServingLine};
 
 /// Why a command failed, which decides the exit status.
 enum Failure {
@@ -41,8 +41,9 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    match CommandLine::try_parse() {
-        Ok(line) => exit_code(execute(line.command)),
+    match command() {
+        Ok(Command::Serving(serving)) => exit_code(execute_serving(serving)),
+        Ok(command) => exit_code(execute(command)),
         Err(error) => {
             // Help and version are errors to clap, with status 0.
             let printed = error.print().is_ok();
@@ -51,9 +52,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// What was typed.
+fn command() -> Result<Command, clap::Error> {
+    match std::env::args_os().nth(1) {
+        Some(first) if first == "serve" || first == "worker" => {
+            ServingLine::try_parse().map(|line| Command::Serving(line.command))
+        }
+        _ => CommandLine::try_parse().map(|line| line.command),
+    }
+}
+
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(arguments) => serve(&arguments.into()),
+        Command::Serving(serving) => execute_serving(serving),
         Command::Check(arguments) => check(&arguments.into()),
         Command::Log(command) => log_command::execute(command),
         Command::Fileset(arguments) => fileset_command::execute(&arguments),
@@ -68,8 +79,16 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Simulate(arguments) => simulate_command::execute(&arguments),
         Command::Membench(arguments) => membench_command::execute(&arguments),
         Command::Trace(command) => trace_command::execute(command),
-        Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
+    }
+}
+
+/// A function of its own, so that pages of the others are not touched.
+#[inline(never)]
+fn execute_serving(serving: Serving) -> Result<(), Failure> {
+    match serving {
+        Serving::Serve(arguments) => serve(&arguments.into()),
+        Serving::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
     }
 }
 
