@@ -61,9 +61,12 @@ pub fn wait_ready(
     Ok(ready > 0)
 }
 
-/// Whether something waits in the socket that nobody has received yet: bytes, an end, or an error.
+/// Whether bytes wait in the socket that nobody has received yet. An end or an error is none.
 pub fn has_input(socket: BorrowedFd<'_>) -> bool {
-    wait_ready(socket, Readiness::Readable, 0).unwrap_or(false)
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the pointer is to one live, writable byte, and the length says so.
+    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
 }
 
 fn shutdown(socket: BorrowedFd<'_>, how: libc::c_int) -> io::Result<()> {

@@ -262,3 +262,14 @@ fn a_wait_for_readiness_ends_with_it_or_with_its_time() {
     client.write_all(b"x").unwrap();
     assert!(wait_ready(ours.as_fd(), Readiness::Readable, 5_000).unwrap());
 }
+
+#[test]
+fn input_is_bytes_and_not_an_end() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    assert!(!has_input(ours.as_fd()));
+    theirs.write_all(b"GET").unwrap();
+    assert!(has_input(ours.as_fd()) && has_input(ours.as_fd()), "it stays");
+    assert_eq!(recv(ours.as_fd(), &mut [0; 8]).unwrap(), 3);
+    drop(theirs);
+    assert!(!has_input(ours.as_fd()));
+}
