@@ -51,7 +51,7 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> 
     let mut session = Session::begin(options)?;
     session.start(command, None)?;
     session.watch()?;
-    session.finish(options, &command.join(" "), Vec::new(), &[])
+    session.finish(&command.join(" "), Vec::new(), &[])
 }
 
 /// Does what a recipe says, and records what it says is to be traced.
@@ -75,7 +75,7 @@ pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, Stri
         }
     }
     let notes = vec![("recipe".to_owned(), recipe.name.clone())];
-    session.finish(options, &format!("recipe {}", recipe.name), notes, &recipe.keep)
+    session.finish(&format!("recipe {}", recipe.name), notes, &recipe.keep)
 }
 
 /// Everything that runs while records are made.
@@ -261,13 +261,13 @@ impl Session {
 
     fn finish(
         mut self,
-        options: &Options,
         command: &str,
         mut header_notes: Vec<(String, String)>,
         keep: &[Keep],
     ) -> Result<Summary, String> {
         self.stop()?;
         let recording_us = os::clock::now() - self.begun_us;
+        let options = self.options.clone();
         header_notes.push(("skipped references of each process".into(), options.skip.to_string()));
         header_notes.push(("references at most".into(), options.references_max.to_string()));
         let header = Header {

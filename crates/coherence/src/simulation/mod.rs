@@ -133,8 +133,7 @@ pub fn simulate_observed<O: Observer>(
     machine.check()?;
     let lines = machine.cache.size_kib * 1024 / machine.cache.block_bytes;
     let blocks = blocks_of(workload, machine)? as usize;
-    let shadows = Shadows::new(machine.cpus, blocks, lines as u32, Borrowed(observer));
-    let mut shadows = shadows;
+    let mut shadows = Shadows::new(machine.cpus, blocks, lines as u32, Borrowed(observer));
     Simulation::new(workload, machine, options, seed, &mut shadows).map(Simulation::run)
 }
 
