@@ -230,7 +230,7 @@ fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
     let p99_us = lag.value_at_quantile(0.99);
     if !lag.is_empty() && p99_us > plan.lag_bound_us {
         reasons.push(format!(
-            "the generator itself was late: its lag is {:.3} ms at the 99th percentile, \
+            "generator saturated: its own lag is {:.3} ms at the 99th percentile, \
              more than the {:.3} ms allowed",
             p99_us as f64 / 1e3,
             plan.lag_bound_us as f64 / 1e3

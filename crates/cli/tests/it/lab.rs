@@ -141,6 +141,28 @@ fn a_study_from_its_file_to_its_records() {
     assert_eq!((status, lab.records().runs.len()), (0, opened.runs.len()), "{out}");
 }
 
+/// A generator that cannot keep up is never taken for a slow server.
+#[test]
+fn runs_whose_generator_was_late_are_void() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"ropewalk:threads\", \"no-such-thing\"", "");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+    fs::write(&experiment, definition.replace(" --lag-bound 60s", "")).unwrap();
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--lag-bound", "1us"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("every run was void"), "{out}");
+    let runs = lab.records().runs;
+    let attempts: Vec<u32> = runs.iter().map(|run| run.attempt).collect();
+    assert_eq!(attempts, [0, 1, 2], "it is made again");
+    let late = |run: &Run| run.void.iter().any(|why| why.starts_with("generator saturated: "));
+    assert!(runs.iter().all(late), "{runs:?}");
+    let (status, page, err) =
+        run(&["report", text(&lab.path("records")), "--format=markdown", "-o", "-"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(page.contains("3 of 3 runs were void and take no part: generator saturated"), "{page}");
+}
+
 /// Every point has both its repetitions, each once.
 fn assert_whole(opened: &Opened) {
     let mut blocks = BTreeMap::<String, Vec<u32>>::new();

@@ -12,7 +12,7 @@ mod verdict;
 pub use text::render;
 pub use verdict::{Figure, Verdict};
 
-use crate::record::{Folder, Header, Kind, Offered, Point, Run, Server};
+use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
 use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, Target, Trial};
 use crate::workload::Workload;
@@ -341,6 +341,16 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
             caveats.push(format!(
                 "{label} failed {failed} of {due} requests ({share:.2} %): \
                  what it did not do cost it nothing"
+            ));
+        }
+        let busiest = saturated[index].iter().flatten().map(|run| run.figures.client_busy_share);
+        let busiest = busiest.fold(0.0, f64::max);
+        if busiest > CLIENT_BUSY_MAX {
+            let label = side.label();
+            caveats.push(format!(
+                "the clients of {label} had no processor time left ({:.0} % busy): its requests/s \
+                 are their limit as much as its own",
+                100.0 * busiest
             ));
         }
         let spread = runs().filter_map(|run| run.figures.spread_points).fold(0.0, f64::max);

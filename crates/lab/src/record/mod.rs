@@ -231,7 +231,14 @@ pub struct Figures {
     pub lag_p99_us: f64,
     /// Processor time of the generator, microseconds a request served.
     pub client_cpu_us_per_request: f64,
+    /// How busy the generator's threads were within the window, 0 to 1. One that is late is void;
+    /// in a closed run nothing is ever late, and this alone tells who was the limit.
+    pub client_busy_share: f64,
 }
+
+/// A generator that is busier than this in a closed run was the limit, or nearly so. In an open
+/// one it says nothing: so as not to be late it waits awake.
+pub const CLIENT_BUSY_MAX: f64 = 0.95;
 
 impl Figures {
     /// The figures of an outcome.
@@ -256,6 +263,8 @@ impl Figures {
             served_by_kind: served_by_kind(outcome),
             lag_p99_us: times.lag.value_at_quantile(0.99) as f64,
             client_cpu_us_per_request: (user_us + system_us) as f64 / served,
+            client_busy_share: (user_us + system_us) as f64
+                / (outcome.window_us.max(1) * u64::from(outcome.setting.threads.max(1))) as f64,
         }
     }
 }

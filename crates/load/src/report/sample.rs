@@ -45,7 +45,7 @@ pub(crate) fn void() -> Outcome {
     outcome.measures.errors.set(ErrorKind::OutOfPorts, 2_000);
     outcome.measures.times.lag.record_n(12_000, 2_000).expect("the sample is whole");
     outcome.void = vec![
-        "the generator itself was late: its lag is 12.000 ms at the 99th percentile, more than \
+        "generator saturated: its own lag is 12.000 ms at the 99th percentile, more than \
          the 1.000 ms allowed"
             .into(),
         "the generator itself failed: out_of_ports, 2000 times".into(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::measure::Measure;
 use super::super::summary::{Measured, Series, Summary};
 use super::{Findings, Head, counted, listed_at_most};
-use crate::record::Opened;
+use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Run};
 use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
@@ -13,6 +13,7 @@ const LISTED_MAX: usize = 6;
 pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     blocks(findings, opened, summary);
     precision(findings, summary);
+    saturated(findings, opened);
     voided(findings, opened);
     machines(findings, opened);
     skipped(findings, opened);
@@ -77,6 +78,27 @@ fn precision(findings: &mut Findings, summary: &Summary) {
     findings.add(Head::NotSupported, text);
 }
 
+/// Closed runs in which the clients had no processor time left.
+fn saturated(findings: &mut Findings, opened: &Opened) {
+    let closed = opened
+        .runs
+        .iter()
+        .filter(|run| run.void.is_empty() && matches!(run.point.offered, Offered::Connections(_)));
+    let is_busy =
+        |run: &&Run| run.figures.as_ref().is_some_and(|f| f.client_busy_share > CLIENT_BUSY_MAX);
+    let servers: BTreeSet<String> =
+        closed.filter(is_busy).map(|run| run.point.server.clone()).collect();
+    if !servers.is_empty() {
+        let servers: Vec<String> = servers.into_iter().collect();
+        let text = format!(
+            "With a fixed number of clients, these had no processor time left in runs of {}: what \
+             was served then is their limit as much as the server's.",
+            listed_at_most(&servers, LISTED_MAX)
+        );
+        findings.add(Head::NotSupported, text);
+    }
+}
+
 fn voided(findings: &mut Findings, opened: &Opened) {
     let mut reasons: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     let mut count = 0;
@@ -111,7 +133,7 @@ fn without_numbers(reason: &str) -> String {
 
 /// Points of which no run counts.
 fn lost(findings: &mut Findings, opened: &Opened) {
-    let name = |run: &crate::record::Run| {
+    let name = |run: &Run| {
         let point = &run.point;
         let offered = super::super::number::plain(super::super::summary::offered(point));
         format!("{} at {offered} ({}, {})", point.server, point.workload, point.domain)

@@ -67,6 +67,24 @@ fn servers_that_keep_up_are_not_ranked() {
 }
 
 #[test]
+fn clients_without_time_left_are_told() {
+    let closed = |busy| {
+        let mut runs = runs("one", 100.0, &[50.0; 6]);
+        for run in &mut runs {
+            run.point.offered = Offered::Connections(64);
+            run.figures.as_mut().expect("it has some").client_busy_share = busy;
+        }
+        said(Header::default(), &[runs])
+    };
+    let told = |busy| {
+        closed(busy)
+            .iter()
+            .any(|finding| finding.text.contains("no processor time left in runs of one"))
+    };
+    assert!(told(0.97) && !told(0.9));
+}
+
+#[test]
 fn void_runs_take_no_part_and_are_counted() {
     let mut run = runs("one", 100.0, &[1.0]);
     run[0].void = vec!["late by 3.5 ms".into()];

@@ -86,6 +86,16 @@ fn a_planted_unfair_winner_is_rejected() {
     }
 }
 
+/// All bear more than the generator can ask for: nobody is better, and why is said.
+#[test]
+fn a_generator_that_is_saturated_crowns_nobody() {
+    let world = World { generator: 400.0, noise: 0.02, ..World::quiet(planted(3).0) };
+    let tuned = run(&mut Simulated::new(world, 3), &plan(Method::Halving, 27, 3)).expect("so");
+    assert!(tuned.rivals.iter().all(|rival| rival.verdict != Verdict::Higher), "{tuned:?}");
+    assert!(tuned.standings[tuned.winner].generator_bound);
+    assert!(tuned.runs.1 >= 27, "{:?}", tuned.runs);
+}
+
 #[test]
 fn what_does_not_start_does_not_take_part() {
     let (capacities, best) = planted(4);
