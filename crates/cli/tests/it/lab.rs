@@ -151,7 +151,7 @@ fn runs_whose_generator_was_late_are_void() {
     fs::write(&experiment, definition.replace(" --lag-bound 60s", "")).unwrap();
     let (status, out, err) = lab.run(&["study", text(&experiment), "--lag-bound", "1us"]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("every run was void"), "{out}");
+    assert!(err.contains("every run was void"), "{out}{err}");
     let runs = lab.records().runs;
     let attempts: Vec<u32> = runs.iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, [0, 1, 2], "it is made again");
