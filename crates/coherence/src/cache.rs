@@ -20,6 +20,10 @@ pub(crate) struct Masks {
     pub(crate) wrote: u64,
 }
 
+/// Where a hit found its line: the way (4 bits) and the state (4).
+pub(crate) type Step = u8;
+const STEP_WAY_SHIFT: u32 = 4;
+
 /// A set-associative cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache {
@@ -65,6 +69,22 @@ impl Cache {
         self.lines[base..=place].rotate_right(1);
     }
 
+    /// A hit has not been: it found its line in that way and state, and these masks if any. What a
+    /// read leaves in them as it is, others may have changed since.
+    pub(crate) fn take_back(&mut self, set: usize, step: Step, masks: Option<Masks>, write: bool) {
+        let base = set * self.ways;
+        let place = base + usize::from(step >> STEP_WAY_SHIFT);
+        self.lines[base..=place].rotate_left(1);
+        self.set_state(place, step & STATE as State);
+        if let Some(masks) = masks {
+            let at = self.masks_of(place);
+            self.masks[at].used = masks.used;
+            if write {
+                self.masks[at].wrote = masks.wrote;
+            }
+        }
+    }
+
     pub(crate) fn set_state(&mut self, place: usize, state: State) {
         self.lines[place] = with_state(self.lines[place], state);
     }
@@ -73,6 +93,10 @@ impl Cache {
     pub(crate) fn masks_of(&self, place: usize) -> usize {
         place - place % self.ways + slot_of(self.lines[place])
     }
+}
+
+pub(crate) fn step_of(way: usize, state: State) -> Step {
+    (way << STEP_WAY_SHIFT) as Step | state
 }
 
 pub(crate) fn block_of(line: Line) -> u32 {

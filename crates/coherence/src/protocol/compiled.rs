@@ -4,7 +4,7 @@
 //! in the table, found when it happens.
 
 use super::{
-    Event, INVALID, Local, Page, Protocol, STATES_MAX, Signals, State, Supply, Transaction,
+    Event, INVALID, Local, Page, Protocol, STATES_MAX, Signals, Snoop, State, Supply, Transaction,
 };
 
 /// In [`Compiled::silent`]: the bus is needed.
@@ -37,6 +37,7 @@ pub(crate) struct Compiled {
     wanted: [Wanted; STATES_MAX * 4],
     reactions: [Reaction; STATES_MAX * 8],
     dirty: [bool; STATES_MAX],
+    calm: [bool; STATES_MAX],
 }
 
 impl Compiled {
@@ -49,6 +50,7 @@ impl Compiled {
             wanted: [nothing; STATES_MAX * 4],
             reactions: [none; STATES_MAX * 8],
             dirty: [false; STATES_MAX],
+            calm: [false; STATES_MAX],
         };
         for (number, info) in protocol.states.iter().enumerate() {
             compiled.dirty[number] = info.dirty;
@@ -62,6 +64,9 @@ impl Compiled {
             for &private in pages(row.page) {
                 compiled.reactions[snoop_place(row.from, row.on, private)] = reaction;
             }
+        }
+        for (number, calm) in compiled.calm.iter_mut().enumerate() {
+            *calm = is_calm(protocol, number as State);
         }
         compiled
     }
@@ -107,9 +112,23 @@ impl Compiled {
         reaction
     }
 
+    /// Whether the copy stays as it is when others read, and cannot be written silently.
+    pub(crate) fn is_calm(&self, state: State) -> bool {
+        self.calm[usize::from(state)]
+    }
+
     pub(crate) fn is_dirty(&self, state: State) -> bool {
         self.dirty[usize::from(state)]
     }
+}
+
+fn is_calm(protocol: &Protocol, state: State) -> bool {
+    let others_read =
+        |row: &Snoop| row.from == state && row.on == Transaction::ReadBlock && row.to != state;
+    let written = |row: &Local| {
+        row.ask.is_none() && row.event == Event::Write && (row.from == state || row.to == state)
+    };
+    !protocol.snoop.iter().any(others_read) && !protocol.local.iter().any(written)
 }
 
 fn pages(page: Page) -> &'static [bool] {

@@ -2,8 +2,9 @@
 //!
 //! Everything else stops the loop and is done elsewhere. Nothing here allocates or calls.
 
+use super::ahead::{Log, RECORDS_MAX, filter_of};
 use super::{Cpu, Observer, Reference};
-use crate::cache::{Cache, block_of, slot_of, state_of, with_state};
+use crate::cache::{Cache, Line, block_of, slot_of, state_of, with_state};
 use crate::machine::Machine;
 use crate::protocol::{SLOW, STATES_MAX};
 use crate::record::{
@@ -58,14 +59,21 @@ impl Geometry {
         (place << self.page_bits) & self.set_mask
     }
 
+    /// A record's block.
+    #[inline]
+    pub(super) fn block(self, record: Record) -> u32 {
+        let frame = (record.0 >> FRAME_SHIFT) as u32;
+        let offset = (record.0 >> OFFSET_SHIFT) as u32 & (PAGE_BYTES as u32 - 1);
+        (frame << self.page_bits) | (offset >> self.block_bits)
+    }
+
     /// A record's block and set.
     #[inline]
     pub(super) fn place(self, record: Record, colours: &[u32]) -> (u32, u32) {
-        let frame = (record.0 >> FRAME_SHIFT) as u32;
-        let offset = (record.0 >> OFFSET_SHIFT) as u32 & (PAGE_BYTES as u32 - 1);
-        let in_page = offset >> self.block_bits;
-        let block = (frame << self.page_bits) | in_page;
-        (block, (colours[frame as usize] | in_page) & self.set_mask)
+        let block = self.block(record);
+        let frame = (record.0 >> FRAME_SHIFT) as usize;
+        let in_page = block & ((1 << self.page_bits) - 1);
+        (block, (colours[frame] | in_page) & self.set_mask)
     }
 }
 
@@ -75,79 +83,148 @@ pub(super) struct Run<'r> {
     pub(super) colours: &'r [u32],
     pub(super) silent: &'r [u8; STATES_MAX * 2],
     pub(super) limit: u64,
+    pub(super) geometry: Geometry,
+    /// The processor's number.
+    pub(super) number: u32,
+    /// Somebody wants to know which instruction was fetched last.
+    pub(super) rank: bool,
 }
 
-/// Makes references as long as they hit.
-pub(super) fn hits<O: Observer>(
+/// Fetches, loads and stores that were made, in one number: 21 bits each.
+const MADE_BITS: u32 = 21;
+const MADE_MAX: u64 = (1 << MADE_BITS) - 1;
+const _: () = assert!(RECORDS_MAX as u64 * COUNT_MAX <= MADE_MAX);
+
+/// Makes references as long as they hit. What is kept of them is said by the log.
+pub(super) fn hits<O: Observer, L: Log>(
     run: &Run<'_>,
-    geometry: Geometry,
-    number: u32,
     cpu: &mut Cpu,
     cache: &mut Cache,
+    log: &mut L,
     counts: &mut [u64; 3],
     observer: &mut O,
 ) -> Stop {
-    // A system call is not interrupted.
-    let least_left = if cpu.in_kernel { i64::MIN } else { 1 };
-    let Run { records, colours, silent, limit } = *run;
-    let (mut clock, mut started, mut left) = (cpu.clock, cpu.started, cpu.left);
-    let (mut position, mut last_fetch) = (cpu.position, cpu.last_fetch);
-    let mut made = [0_u64; 4];
-    let ways = cache.ways;
+    let window = &run.records[cpu.position..];
+    let window = &window[..window.len().min(L::RECORDS_MAX)];
+    log.begin(cpu);
+    // The usual shapes have loops of their own, in which the number of ways is known.
+    let (stop, step, made) = match cache.ways {
+        1 => walk::<O, L, 1>(run, window, cpu, cache, log, observer),
+        2 => walk::<O, L, 2>(run, window, cpu, cache, log, observer),
+        4 => walk::<O, L, 4>(run, window, cpu, cache, log, observer),
+        _ => walk::<O, L, 0>(run, window, cpu, cache, log, observer),
+    };
+    let mut all = 0;
+    for (kind, count) in counts.iter_mut().enumerate() {
+        let made = made >> (kind as u32 * MADE_BITS) & MADE_MAX;
+        *count += made;
+        all += made;
+    }
+    if let Some(last) = step.checked_sub(1) {
+        let last = window[last].count() * run.geometry.operation_cycles;
+        cpu.started = cpu.clock + all * run.geometry.operation_cycles - last;
+    }
+    cpu.clock += all * run.geometry.operation_cycles;
+    cpu.left -= all as i64;
+    cpu.position += step;
+    if run.rank
+        && let Some(fetch) = window[..step].iter().rfind(|one| one.0 & 3 == 0)
+    {
+        cpu.last_fetch = *fetch;
+    }
+    match (stop, window.get(step)) {
+        (Stop::Limit, Some(record)) if cpu.clock < run.limit => match record.0 & 3 {
+            MARKER => Stop::Marker,
+            _ => Stop::SliceEnd,
+        },
+        _ => stop,
+    }
+}
+
+/// The loop: why it stopped, after how many records, and what they were. [`Stop::Limit`] is the
+/// end of the window, of the time or of the slice. With 0 ways it asks the cache for them.
+#[inline]
+fn walk<O: Observer, L: Log, const WAYS: usize>(
+    run: &Run<'_>,
+    window: &[Record],
+    cpu: &Cpu,
+    cache: &mut Cache,
+    log: &mut L,
+    observer: &mut O,
+) -> (Stop, usize, u64) {
+    let geometry = run.geometry;
+    let budget = budget(run, cpu);
+    let ways = if WAYS == 0 { cache.ways } else { WAYS };
+    let (mut used, mut made, mut step, mut filter) = (0, 0, 0, 0);
     let stop = loop {
-        if clock >= limit {
+        let Some(&record) = window.get(step) else { break Stop::Limit };
+        if used >= budget {
             break Stop::Limit;
         }
-        let record = records[position];
         let kind = record.0 & 3;
         if kind == MARKER {
             break Stop::Marker;
         }
-        if left < least_left {
-            break Stop::SliceEnd;
-        }
-        let (block, set) = geometry.place(record, colours);
+        let (block, set) = geometry.place(record, run.colours);
         let base = set as usize * ways;
         let lines = &mut cache.lines[base..base + ways];
-        let mut line = lines[0];
-        let mut way = 0;
-        if block_of(line) != block {
-            let Some(found) = lines.iter().position(|line| block_of(*line) == block) else {
-                break Stop::Miss;
-            };
-            way = found;
-            line = lines[way];
-        }
+        let way = way_of::<WAYS>(lines, block);
+        let line = lines[way];
         let state = state_of(line);
-        let next = silent[usize::from(state) % STATES_MAX * 2 + (kind >> 1) as usize];
-        if next == SLOW {
+        let next = run.silent[usize::from(state) % STATES_MAX * 2 + (kind >> 1) as usize];
+        if block_of(line) != block || next == SLOW {
             break Stop::Miss;
         }
-        if way != 0 {
-            lines.copy_within(0..way, 1);
-        }
-        lines[0] = with_state(line, next);
+        make_first::<WAYS>(lines, way, with_state(line, next));
+        log.step(step, way, state);
+        filter |= filter_of(block);
         if record.0 & TRACKED != 0 {
             let words = record.words(geometry.block_bytes);
             let masks = &mut cache.masks[base + slot_of(line)];
+            log.masks(*masks);
             masks.used |= words;
             masks.wrote |= if kind >> 1 != 0 { words } else { 0 };
         }
-        if kind == 0 {
-            last_fetch = record;
-        }
         let count = (record.0 >> COUNT_SHIFT) & COUNT_MAX;
-        started = clock;
-        clock += count * geometry.operation_cycles;
-        left -= count as i64;
-        made[kind as usize] += count;
-        position += 1;
-        observer.reference(&Reference { cpu: number, record, block, set, state });
+        used += count;
+        made += count << (kind as u32 * MADE_BITS);
+        step += 1;
+        observer.reference(&Reference { cpu: run.number, record, block, set, state });
     };
-    for (count, made) in counts.iter_mut().zip(made) {
-        *count += made;
+    log.end(step, filter);
+    (stop, step, made)
+}
+
+/// References that may be made before time or the slice is over.
+fn budget(run: &Run<'_>, cpu: &Cpu) -> u64 {
+    let time = run.limit.saturating_sub(cpu.clock).div_ceil(run.geometry.operation_cycles);
+    // A system call is not interrupted.
+    let slice = if cpu.in_kernel { u64::MAX } else { cpu.left.max(0) as u64 };
+    time.min(slice)
+}
+
+/// The way that has the block, or any other. Without branches: which of two ways it is cannot be
+/// foretold.
+#[inline]
+fn way_of<const WAYS: usize>(lines: &[Line], block: u32) -> usize {
+    if WAYS == 0 {
+        return lines.iter().position(|line| block_of(*line) == block).unwrap_or(0);
     }
-    (cpu.clock, cpu.started, cpu.left) = (clock, started, left);
-    (cpu.position, cpu.last_fetch) = (position, last_fetch);
-    stop
+    let mut way = WAYS - 1;
+    for earlier in (0..WAYS - 1).rev() {
+        way = if block_of(lines[earlier]) == block { earlier } else { way };
+    }
+    way
+}
+
+/// Puts the line of that way before the others.
+#[inline]
+fn make_first<const WAYS: usize>(lines: &mut [Line], way: usize, line: Line) {
+    if WAYS == 0 {
+        lines.copy_within(0..way, 1);
+    }
+    for later in (1..WAYS).rev() {
+        lines[later] = if later <= way { lines[later - 1] } else { lines[later] };
+    }
+    lines[0] = line;
 }

@@ -6,8 +6,10 @@
 //! that an earlier transaction of another processor would have prevented; transactions that found
 //! a copy in a cache whose processor was ahead of them are counted.
 //!
-//! `hits` is the part that is done for each reference, `transact` what is done for each miss.
+//! `hits` is the part that is done for each reference, `transact` what is done for each miss, and
+//! `ahead` what keeps strict order without waiting at each reference.
 
+mod ahead;
 mod hits;
 mod transact;
 
@@ -28,6 +30,7 @@ use crate::scheduler::Scheduler;
 use crate::shadow::Shadows;
 use crate::workload::Workload;
 
+use ahead::Ahead;
 use hits::{Geometry, Stop};
 
 /// How a machine is simulated; nothing of it belongs to the machine.
@@ -85,6 +88,9 @@ pub struct Done {
 /// Somebody who is told what happens, in the order in which it is simulated: a reference first,
 /// then the transactions that it causes.
 pub trait Observer {
+    /// It must be told of each reference, and of all in their order. Else it may be told of none.
+    const IN_ORDER: bool = true;
+
     /// A reference is made.
     fn reference(&mut self, _: &Reference) {}
 
@@ -101,7 +107,9 @@ pub trait Observer {
     }
 }
 
-impl Observer for () {}
+impl Observer for () {
+    const IN_ORDER: bool = false;
+}
 
 /// Runs a workload on a machine. The same seed gives the same outcome.
 ///
@@ -216,6 +224,12 @@ struct Simulation<'w, O> {
     colours: Vec<u32>,
     caches: Vec<Cache>,
     cpus: Vec<Cpu>,
+    /// In strict order: what may have to be taken back.
+    ahead: Vec<Ahead>,
+    /// Strict order is kept by taking back.
+    exact: bool,
+    /// Up to here, not included, nobody but who has the turn does anything.
+    alone_until: u64,
     blocks: Vec<Block>,
     /// Whether a cache ever had the block.
     seen: Vec<bool>,
@@ -268,6 +282,9 @@ impl<'w, O: Observer> Simulation<'w, O> {
             colours: colours(frames, machine.placement, geometry, seeds.next_u64()),
             caches: vec![Cache::new(sets, ways); cpus],
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            ahead: (0..cpus).map(|_| Ahead::new()).collect(),
+            exact: options.run_ahead_cycles == 0 && !O::IN_ORDER,
+            alone_until: 0,
             blocks: vec![Block::default(); blocks],
             seen: vec![false; blocks],
             history: vec![vec![0; blocks]; cpus],
@@ -301,12 +318,13 @@ impl<'w, O: Observer> Simulation<'w, O> {
     /// Lets a processor go on until another is behind it.
     fn turn(&mut self, turn: Turn, least: usize) {
         let cpu = turn.cpu;
-        let limit = turn.alone_until.saturating_add(self.options.run_ahead_cycles);
+        self.alone_until = turn.alone_until;
         while self.cpus[cpu].task.is_some() {
-            let stop = self.hits(cpu, limit);
-            if stop == Stop::Limit || self.cpus[cpu].clock >= turn.alone_until {
+            let stop = self.hits(cpu);
+            if stop == Stop::Limit || self.cpus[cpu].clock >= self.alone_until {
                 return;
             }
+            self.ahead[cpu].clear();
             match stop {
                 Stop::Miss => self.miss(cpu),
                 Stop::Marker => self.marker(cpu),
@@ -314,35 +332,54 @@ impl<'w, O: Observer> Simulation<'w, O> {
                 Stop::Limit => {}
             }
             if self.unfinished < least {
-                return;
+                return self.take_all_back(cpu);
             }
         }
         self.dispatch(cpu);
     }
 
-    fn hits(&mut self, cpu: usize, limit: u64) -> Stop {
+    fn hits(&mut self, cpu: usize) -> Stop {
+        let limit = match self.exact {
+            true => u64::MAX,
+            false => self.alone_until.saturating_add(self.options.run_ahead_cycles),
+        };
         let state = &mut self.cpus[cpu];
         let Some(task) = state.task else { return Stop::Limit };
         let kernel = std::mem::take(&mut state.kernel);
-        let records = match state.in_kernel {
-            true => &kernel,
-            false => &self.workload.tasks[task as usize].records,
+        let run = hits::Run {
+            records: match state.in_kernel {
+                true => &kernel,
+                false => &self.workload.tasks[task as usize].records,
+            },
+            colours: &self.colours,
+            silent: &self.table.silent,
+            limit,
+            geometry: self.geometry,
+            number: cpu as u32,
+            rank: self.options.rank,
         };
         let counts = &mut self.counts.references[usize::from(state.in_kernel)];
-        let cache = &mut self.caches[cpu];
-        let run = hits::Run { records, colours: &self.colours, silent: &self.table.silent, limit };
-        let stop = hits::hits(&run, self.geometry, cpu as u32, state, cache, counts, self.observer);
+        let (cache, observer) = (&mut self.caches[cpu], &mut *self.observer);
+        let stop = match self.exact {
+            true => hits::hits(&run, state, cache, &mut self.ahead[cpu], counts, observer),
+            false => hits::hits(&run, state, cache, &mut (), counts, observer),
+        };
         state.kernel = kernel;
         stop
     }
 
-    fn record(&self, cpu: usize) -> Record {
+    /// The records that a processor is in.
+    fn records(&self, cpu: usize) -> &[Record] {
         let state = &self.cpus[cpu];
         if state.in_kernel {
-            return state.kernel[state.position];
+            return &state.kernel;
         }
         let task = state.task.expect("only a processor with a task has records");
-        self.workload.tasks[task as usize].records[state.position]
+        &self.workload.tasks[task as usize].records
+    }
+
+    fn record(&self, cpu: usize) -> Record {
+        self.records(cpu)[self.cpus[cpu].position]
     }
 
     /// Something that is no reference: a system call, its end, a lock, the end of the task.

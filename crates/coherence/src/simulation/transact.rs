@@ -11,26 +11,24 @@ use crate::machine::CleanSupplier;
 use crate::protocol::{Event, INVALID, Signals, State, Supply, Transaction};
 use crate::record::{Kind, Record, TRACKED};
 
-/// In the history of a copy: it has never been here.
+/// In the history of a copy: none has been replaced here.
 const NEVER: u16 = 0;
-/// It is here, or it was taken away and its line is still free.
-const HERE: u16 = 1;
 /// From here on: the task whose reference replaced it.
-const REPLACED_BY: u16 = 2;
+const REPLACED_BY: u16 = 1;
 
 /// One reference, taken apart.
 #[derive(Clone, Copy)]
-struct Access {
-    cpu: usize,
+pub(super) struct Access {
+    pub(super) cpu: usize,
     task: u32,
     record: Record,
-    block: u32,
-    set: usize,
+    pub(super) block: u32,
+    pub(super) set: usize,
     event: Event,
     private: bool,
     kernel: bool,
     words: u64,
-    now: u64,
+    pub(super) now: u64,
 }
 
 /// What other caches have said.
@@ -52,6 +50,11 @@ impl<O: Observer> Simulation<'_, O> {
         let state = found.map_or(INVALID, |line| state_of(self.caches[cpu].lines[line]));
         let Access { record, block, .. } = access;
         let (number, set) = (cpu as u32, access.set as u32);
+        if state == INVALID
+            && let Some(what) = self.table.wanted(state, access.event, access.private).ask
+        {
+            self.settle(access, what);
+        }
         let class = (state == INVALID).then(|| self.classify_miss(access, found));
         self.observer.reference(&Reference { cpu: number, record, block, set, state });
         let done = match class {
@@ -116,7 +119,6 @@ impl<O: Observer> Simulation<'_, O> {
         block.holders |= 1 << access.cpu;
         block.ghosts &= !(1 << access.cpu);
         self.seen[access.block as usize] = true;
-        self.history[access.cpu][access.block as usize] = HERE;
         self.report(access, what, from_cache, row.to);
         if row.then_write { done.max(self.tell(access)) } else { done }
     }
@@ -133,6 +135,7 @@ impl<O: Observer> Simulation<'_, O> {
             self.caches[access.cpu].set_state(place, row.to);
             return access.now;
         };
+        self.settle(access, what);
         let sharing = self.classify_write(access);
         self.count_coherence(access, what, sharing);
         let heard = self.snoop(access, what);
@@ -153,12 +156,12 @@ impl<O: Observer> Simulation<'_, O> {
     /// All other caches that have the block react.
     fn snoop(&mut self, access: Access, what: Transaction) -> Heard {
         let mut heard = Heard::default();
-        let mut late = false;
+        let (mut late, mut told) = (false, access.private);
         let mut rest = self.blocks[access.block as usize].holders & !(1 << access.cpu);
         while rest != 0 {
             let other = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            late |= self.cpus[other].started > access.now;
+            late |= !self.exact && self.cpus[other].started > access.now;
             let cache = &self.caches[other];
             let place = cache.find(access.set, access.block).expect("a holder has a copy");
             let from = state_of(cache.lines[place]);
@@ -168,6 +171,10 @@ impl<O: Observer> Simulation<'_, O> {
             heard.dirty |= reaction.supply == Supply::Dirty;
             heard.clean |= reaction.supply == Supply::Clean;
             if reaction.to == INVALID {
+                // What was written before is nothing that the new ghosts have missed.
+                if !std::mem::replace(&mut told, true) {
+                    self.tell_ghosts(access.set, access.block);
+                }
                 self.take_away(access, other, place, what);
             } else {
                 self.caches[other].set_state(place, reaction.to);
@@ -179,9 +186,6 @@ impl<O: Observer> Simulation<'_, O> {
 
     /// A copy becomes a ghost.
     fn take_away(&mut self, access: Access, other: usize, place: usize, what: Transaction) {
-        if !access.private {
-            self.tell_ghosts(access.set, access.block);
-        }
         let cache = &mut self.caches[other];
         cache.set_state(place, INVALID);
         let at = cache.masks_of(place);
@@ -343,7 +347,7 @@ impl<O: Observer> Simulation<'_, O> {
 }
 
 /// The processors of a bitmap.
-fn bits(mut map: u64) -> impl Iterator<Item = usize> {
+pub(super) fn bits(mut map: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (map != 0).then(|| map.trailing_zeros() as usize)?;
         map &= map - 1;

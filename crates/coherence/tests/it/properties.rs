@@ -2,7 +2,8 @@
 
 use coherence::protocol::PROTOCOLS;
 use coherence::{
-    Builder, Machine, Miss, Options, Outcome, Policy, Sharing, Until, Workload, simulate,
+    Builder, Machine, Miss, Observer, Options, Outcome, Policy, Reference, Sharing, Until,
+    Workload, simulate, simulate_observed,
 };
 use memory_trace::{Event, Process, Region, RegionKind};
 
@@ -279,4 +280,36 @@ fn impossible_machines_are_errors_of_one_line() {
     };
     assert!(error(|machine| machine.cpus = 0).starts_with("cpus = 0"));
     assert!(error(|machine| machine.protocol = "none".into()).contains("mesi, amsd, pscr, dragon"));
+}
+
+/// Somebody who has to be told in order, so that no processor may do anything ahead.
+struct Listener(u64);
+
+impl Observer for Listener {
+    fn reference(&mut self, _: &Reference) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn what_is_done_ahead_in_strict_order_changes_nothing() {
+    let shapes = [(2, 32, 1), (3, 32, 2), (4, 64, 2), (4, 128, 4), (5, 32, 16), (12, 256, 2)];
+    for protocol in PROTOCOLS {
+        for (seed, (cpus, block, ways)) in (1..).zip(shapes) {
+            for (size_kib, until) in [(2, Until::AllDone), (64, Until::Busy), (64, Until::AllDone)]
+            {
+                let workload = random(seed, 14, 600);
+                let mut machine = small(protocol.name, cpus, block);
+                (machine.cache.size_kib, machine.cache.ways) = (size_kib, ways);
+                machine.scheduler.until = until;
+                machine.scheduler.slice_references = 60 * seed;
+                let options = Options { rank: true, ..STRICT };
+                let mut listener = Listener(0);
+                let plain = simulate_observed(&workload, &machine, options, seed, &mut listener);
+                let ahead = simulate(&workload, &machine, options, seed);
+                assert!(listener.0 > 1000);
+                assert_eq!(ahead, plain, "{} {cpus} {block} {ways}", protocol.name);
+            }
+        }
+    }
 }
