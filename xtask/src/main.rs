@@ -5,6 +5,7 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod startup_order;
 mod tidy;
 mod tools;
 
@@ -17,6 +18,8 @@ cargo xtask COMMAND
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   bench   measure Ropewalk, its floor and its peers
+  startup-order
+          tell the linker which functions a server runs
 
 `cargo xtask COMMAND --help` says more.
 ";
@@ -43,6 +46,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "tidy" => tidy::run(),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
+        "startup-order" => startup_order::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
