@@ -115,7 +115,7 @@ fn ask(server: &mut Child) -> Result<(), String> {
 
 /// The address in the line that says what is served.
 fn address(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once("http://")?;
+    let (_, rest) = line.strip_prefix("ropewalk: serving ")?.split_once("http://")?;
     rest.split([' ', '/']).next()
 }
 
@@ -212,7 +212,13 @@ mod tests {
         let of_a_trait = "_ZN4core3fmt$u20$core..fmt17h0123456789abcdefE";
         assert_eq!(pattern(of_a_trait), "_ZN4core3fmt$u20$core..fmt17h*E*");
         assert_eq!(pattern("__rustc_alloc"), "__rustc_alloc*");
-        assert_eq!(address("serving /x at http://127.0.0.1:80 with y"), Some("127.0.0.1:80"));
+    }
+
+    #[test]
+    fn the_address_stands_in_the_line_that_says_what_is_served() {
+        assert_eq!(address("Report it at http://valgrind.org/support"), None);
+        let line = "ropewalk: serving /x at http://127.0.0.1:80 with y";
+        assert_eq!(address(line), Some("127.0.0.1:80"));
     }
 
     #[test]
