@@ -185,12 +185,12 @@ fn is_hash(text: &str) -> bool {
 fn script(patterns: &BTreeSet<String>) -> String {
     let mut script = String::from(
         "/* What a server runs: written by `cargo xtask startup-order`, used by build.rs. */\n\
-         SECTIONS\n{\n  .text.serving :\n  {\n",
+         SECTIONS\n{\n  .text :\n  {\n",
     );
     for pattern in patterns {
         let _ = writeln!(script, "    *(.text*.{pattern})");
     }
-    script + "  }\n}\nINSERT BEFORE .text;\n"
+    script + "    *(.text .text.*)\n  }\n}\nINSERT BEFORE .fini;\n"
 }
 
 #[cfg(test)]
