@@ -200,8 +200,10 @@ mod tests {
     #[test]
     fn the_programs_own_functions_are_found() {
         let record = "ob=(1) /lib/ld.so\nfn=(1) _dl_start\n\
-                      ob=(2) /x/release/ropewalk\nfn=(2) main\nfn=(3) _ZN4site4open17h0123456789abcdefE\n\
-                      cob=(1)\ncfn=(4) _RNvCsdmsGpiOTrGE_4core3fmt'2\nfn=(4)\nfn=(3)\nob=(1)\nfn=(1)\n";
+                      ob=(2) /x/release/ropewalk\nfn=(2) main\n\
+                      fn=(3) _ZN4site4open17h0123456789abcdefE\n\
+                      cob=(1)\ncfn=(4) _RNvCsdmsGpiOTrGE_4core3fmt'2\n\
+                      fn=(4)\nfn=(3)\nob=(1)\nfn=(1)\n";
         let found: Vec<String> = patterns(record).into_iter().collect();
         assert_eq!(found, ["_RNvCs*_4core3fmt*", "_ZN4site4open17h*E*"]);
     }
