@@ -24,9 +24,17 @@ pub(crate) struct Stream {
     structures: Popularity,
 }
 
-/// Places by Zipf's law, drawn by halving.
+/// Places by Zipf's law.
 #[derive(Debug)]
-struct Popularity(Vec<f64>);
+struct Popularity {
+    /// Shares, added up.
+    shares: Vec<f64>,
+    /// By the first digits of a share: the places before it are smaller.
+    guide: Vec<u32>,
+}
+
+/// Parts into which a guide divides the shares.
+const GUIDES: usize = 4096;
 
 impl Stream {
     pub(crate) fn new(kernel: Kernel, tasks: u32, first: u32) -> Self {
@@ -67,7 +75,7 @@ impl Stream {
 
     /// Instructions of four bytes in a row, from a popular place.
     fn fetch(&self, run: u64, generator: &mut Generator, into: &mut Vec<Record>) {
-        let granules = self.code.0.len() as u64;
+        let granules = self.code.shares.len() as u64;
         let per_granule = GRANULE_BYTES / 4;
         let mut granule = scatter(self.code.draw(generator), granules);
         let mut left = run;
@@ -102,7 +110,7 @@ impl Stream {
     /// A word of a structure of all processes: the task's own one, or a popular one.
     fn structure(&self, task: u32, own: bool, kind: Kind, generator: &mut Generator) -> Record {
         let size = u64::from(self.kernel.structure_bytes);
-        let structures = self.structures.0.len() as u64;
+        let structures = self.structures.shares.len() as u64;
         let which = match own {
             true => u64::from(task) % structures,
             // Popular ones lie behind those that belong to somebody.
@@ -143,12 +151,20 @@ impl Popularity {
         for share in &mut shares {
             *share /= sum;
         }
-        Self(shares)
+        let before = |part: usize| {
+            let least = part as f64 / GUIDES as f64;
+            shares.partition_point(|share| *share < least) as u32
+        };
+        let guide = (0..=GUIDES).map(before).collect();
+        Self { shares, guide }
     }
 
     fn draw(&self, generator: &mut Generator) -> u64 {
         let unit = generator.unit();
-        self.0.partition_point(|share| *share < unit).min(self.0.len() - 1) as u64
+        let part = ((unit * GUIDES as f64) as usize).min(GUIDES - 1);
+        let (first, end) = (self.guide[part] as usize, self.guide[part + 1] as usize);
+        let place = first + self.shares[first..end].partition_point(|share| *share < unit);
+        place.min(self.shares.len() - 1) as u64
     }
 }
 

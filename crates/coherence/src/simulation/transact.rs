@@ -5,7 +5,7 @@
 //! only while the buffer is full. Writes are done in their order (processor consistency).
 
 use super::{Block, Cpu, Done, Observer, Reference, Simulation};
-use crate::cache::{block_of, state_of};
+use crate::cache::{Masks, block_of, state_of};
 use crate::classify::{Miss, Sharing};
 use crate::machine::CleanSupplier;
 use crate::protocol::{Event, INVALID, Signals, State, Supply, Transaction};
@@ -156,11 +156,9 @@ impl<O: Observer> Simulation<'_, O> {
     /// All other caches that have the block react.
     fn snoop(&mut self, access: Access, what: Transaction) -> Heard {
         let mut heard = Heard::default();
-        let (mut late, mut told) = (false, access.private);
-        let mut rest = self.blocks[access.block as usize].holders & !(1 << access.cpu);
-        while rest != 0 {
-            let other = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
+        let mut late = false;
+        let Block { holders, ghosts } = self.blocks[access.block as usize];
+        for other in bits(holders & !(1 << access.cpu)) {
             late |= !self.exact && self.cpus[other].started > access.now;
             let cache = &self.caches[other];
             let place = cache.find(access.set, access.block).expect("a holder has a copy");
@@ -171,44 +169,57 @@ impl<O: Observer> Simulation<'_, O> {
             heard.dirty |= reaction.supply == Supply::Dirty;
             heard.clean |= reaction.supply == Supply::Clean;
             if reaction.to == INVALID {
-                // What was written before is nothing that the new ghosts have missed.
-                if !std::mem::replace(&mut told, true) {
-                    self.tell_ghosts(access.set, access.block);
-                }
-                self.take_away(access, other, place, what);
+                self.take_away(access, other, place, what, ghosts);
             } else {
                 self.caches[other].set_state(place, reaction.to);
             }
         }
         self.counts.late += u64::from(late);
+        let left = self.blocks[access.block as usize].holders;
+        if left != holders && !access.private {
+            // What was written before is nothing that the new ghosts have missed.
+            self.tell_ghosts(access.set, access.block, left, ghosts);
+        }
         heard
     }
 
-    /// A copy becomes a ghost.
-    fn take_away(&mut self, access: Access, other: usize, place: usize, what: Transaction) {
+    /// A copy becomes a ghost, and tells those that there were before what it has written.
+    fn take_away(
+        &mut self,
+        access: Access,
+        other: usize,
+        place: usize,
+        what: Transaction,
+        ghosts: u64,
+    ) {
         let cache = &mut self.caches[other];
         cache.set_state(place, INVALID);
         let at = cache.masks_of(place);
-        cache.masks[at].used = u64::from(what == Transaction::ReadBlock);
-        cache.masks[at].wrote = 0;
+        let used = u64::from(what == Transaction::ReadBlock);
+        let old = std::mem::replace(&mut cache.masks[at], Masks { used, wrote: 0 });
+        self.missed(access.set, access.block, ghosts, old.wrote);
         let block = &mut self.blocks[access.block as usize];
         block.holders &= !(1 << other);
         block.ghosts |= 1 << other;
     }
 
-    /// What holders of a block have written is added to what its ghosts have missed.
-    fn tell_ghosts(&mut self, set: usize, block: u32) {
-        let Block { holders, ghosts } = self.blocks[block as usize];
+    /// What these holders of a block have written is added to what its ghosts have missed.
+    fn tell_ghosts(&mut self, set: usize, block: u32, holders: u64, ghosts: u64) {
         for holder in bits(holders) {
             let at = self.masks(holder, set, block);
             let wrote = std::mem::take(&mut self.caches[holder].masks[at].wrote);
-            if wrote == 0 {
-                continue;
-            }
-            for ghost in bits(ghosts) {
-                let at = self.masks(ghost, set, block);
-                self.caches[ghost].masks[at].wrote |= wrote;
-            }
+            self.missed(set, block, ghosts, wrote);
+        }
+    }
+
+    /// These words were written while the ghosts were ghosts.
+    fn missed(&mut self, set: usize, block: u32, ghosts: u64, wrote: u64) {
+        if wrote == 0 {
+            return;
+        }
+        for ghost in bits(ghosts) {
+            let at = self.masks(ghost, set, block);
+            self.caches[ghost].masks[at].wrote |= wrote;
         }
     }
 
@@ -229,9 +240,9 @@ impl<O: Observer> Simulation<'_, O> {
             self.blocks[old as usize].ghosts &= !(1 << access.cpu);
             return;
         }
-        if self.blocks[old as usize].ghosts != 0 {
-            self.tell_ghosts(access.set, old);
-        }
+        let cache = &self.caches[access.cpu];
+        let wrote = cache.masks[cache.masks_of(place)].wrote;
+        self.missed(access.set, old, self.blocks[old as usize].ghosts, wrote);
         self.blocks[old as usize].holders &= !(1 << access.cpu);
         if self.table.is_dirty(state) {
             self.bus.request(access.now, Transaction::UpdateBlock, false);
@@ -297,7 +308,8 @@ impl<O: Observer> Simulation<'_, O> {
     /// Of a miss that would be a hit if the copy had not been taken away.
     fn classify_loss(&mut self, access: Access, ghost: usize) -> Miss {
         if !access.private {
-            self.tell_ghosts(access.set, access.block);
+            let Block { holders, ghosts } = self.blocks[access.block as usize];
+            self.tell_ghosts(access.set, access.block, holders, ghosts);
         }
         let cache = &self.caches[access.cpu];
         let masks = cache.masks[cache.masks_of(ghost)];
