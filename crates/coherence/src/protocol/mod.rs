@@ -5,6 +5,8 @@
 //! because the paper that defines them was not to be had, are marked as such.
 
 mod amsd;
+#[cfg(test)]
+mod checker;
 mod compiled;
 mod dragon;
 mod mesi;
