@@ -11,8 +11,9 @@
    to the program that started it.
 
    For each process image (a fork and an exec both begin one) there are, in the folder given by
-   --directory, `PID-N.log`, lines of text that say what it is and what was mapped, and
-   `PID-N.0`, `PID-N.1`, ...: its records in order. A record of all zeroes ends a file. */
+   --directory, `PID-N.log`, lines of text that say what it is, what was mapped, and how many
+   references are in each file of records; `PID-N.0`, `PID-N.1`, ...: its records in order, where
+   a record of all zeroes ends a file; and `PID-N.messages`: what Valgrind has to say. */
 
 #include "pub_tool_basics.h"
 #include "pub_tool_vki.h"
@@ -38,6 +39,7 @@ extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, I
 extern Int VG_(safe_fd)(Int oldfd);
 extern SysRes VG_(do_syscall)(UWord number, RegWord, RegWord, RegWord, RegWord, RegWord, RegWord,
                               RegWord, RegWord);
+extern struct { Int fd; Bool is_socket; } VG_(log_output_sink);
 #define SYSCALL(number, a, b, c, d) VG_(do_syscall)(number, a, b, c, d, 0, 0, 0, 0)
 
 /* ------------------------------------------------------------------------------------ records */
@@ -182,6 +184,13 @@ static ULong references_in_chunk(void)
    return count;
 }
 
+/* Once a chunk gets no more records: who reads the log need not count them. */
+static void say_count(ULong count)
+{
+   say("chunk %d %llu", chunks - 1, count);
+   write_log();
+}
+
 /* Goes on in the same chunk if all of it is to be skipped, or else in a new one. */
 static void chunk_is_full(void)
 {
@@ -189,7 +198,8 @@ static void chunk_is_full(void)
       cursor = scrap;
       return;
    }
-   references += references_in_chunk();
+   ULong count = references_in_chunk();
+   references += count;
    if (references <= references_to_skip) {
       say("skipped %llu", references);
       write_log();
@@ -197,6 +207,7 @@ static void chunk_is_full(void)
       cursor = chunk;
       *cursor++ = thread_record();
    } else {
+      say_count(count);
       end_chunk();
       if (references_max > 0 && references - references_to_skip >= references_max)
          stop_recording("limit", references);
@@ -310,6 +321,22 @@ static void say_command(void)
    say("command %s", command);
 }
 
+/* Valgrind's own option would name a file by the process alone, and after an exec open it again:
+   which loses what is in it, and fails where the process has become another user. */
+static void begin_messages(void)
+{
+   static Int messages_fd = -1;
+   HChar path[sizeof stem + 16];
+   VG_(snprintf)(path, sizeof path, "%s.messages", stem);
+   SysRes file = VG_(open)(path, VKI_O_WRONLY | VKI_O_APPEND | VKI_O_CREAT | VKI_O_EXCL, 0600);
+   if (messages_fd >= 0) VG_(close)(messages_fd);
+   messages_fd = sr_isError(file) ? -1 : VG_(safe_fd)(sr_Res(file));
+   if (messages_fd >= 0)
+      VG_(log_output_sink).fd = messages_fd;
+   else
+      say("lost messages of Valgrind, which go to its standard error output: error %lu", sr_Err(file));
+}
+
 /* Opens the first log whose name is free: a process that executes another program keeps its PID. */
 static void begin_process(const HChar* parent)
 {
@@ -333,6 +360,7 @@ static void begin_process(const HChar* parent)
    say("process %d %d %s %llu", VG_(getpid)(), VG_(getppid)(), parent,
        now.tv_sec * 1000000ULL + now.tv_usec);
    say_command();
+   begin_messages();
    write_log();
    begin_chunk();
 }
@@ -385,6 +413,7 @@ static void after_system_call(ThreadId thread, UInt number, UWord* arguments, UI
 static void process_ends(Int status)
 {
    Bool recording = chunk != NULL;
+   if (recording) say_count(references_in_chunk());
    SizeT used = (HChar*)cursor - (HChar*)chunk;
    HChar path[sizeof stem + 16];
    end_chunk();

@@ -18,7 +18,6 @@ mod report_command;
 mod simulate_command;
 mod study_command;
 mod trace_command;
-mod trace_record;
 mod tune_command;
 mod whole_file;
 

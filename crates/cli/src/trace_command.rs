@@ -3,6 +3,7 @@
 //! The format, the imports and the counting are `memory-trace`'s; here options are read, files
 //! opened, and results printed.
 
+mod record;
 mod tables;
 
 use std::fs::File;
@@ -13,8 +14,9 @@ use clap::{Args, Subcommand};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
 use crate::log_arguments::DASH;
-use crate::trace_record::{self, RECORD_HELP, RecordArguments};
 use crate::{Failure, print, whole_file};
+
+use record::{RECORD_HELP, RecordArguments};
 
 #[derive(Subcommand)]
 pub(crate) enum TraceCommand {
@@ -87,7 +89,7 @@ pub(crate) struct ImportArguments {
 
 pub(crate) fn execute(command: TraceCommand) -> Result<(), Failure> {
     match command {
-        TraceCommand::Record(arguments) => trace_record::execute(&arguments),
+        TraceCommand::Record(arguments) => record::execute(&arguments),
         TraceCommand::Info(arguments) => info(&arguments),
         TraceCommand::Import(arguments) => import(&arguments),
     }

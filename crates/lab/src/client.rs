@@ -59,7 +59,7 @@ impl Client {
 
     /// Sends SIGINT, after which most generators report what they have counted so far.
     pub fn interrupt(&self) {
-        process::signal("INT", &[self.child.id()]);
+        os::signals::send("INT", &[self.child.id()]);
     }
 
     /// Waits for its end.

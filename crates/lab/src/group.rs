@@ -177,7 +177,7 @@ impl Group {
             if alive.is_empty() {
                 return;
             }
-            process::signal("KILL", &alive);
+            os::signals::send("KILL", &alive);
             thread::sleep(Duration::from_millis(10));
         }
     }

@@ -201,6 +201,9 @@ impl Peer {
         if self.settings.is_empty() {
             return Err("it has no [[settings]]".into());
         }
+        if !os::signals::is_name(&self.stop.signal) {
+            return Err(format!("no signal is called {:?}: TERM, QUIT are", self.stop.signal));
+        }
         self.knobs.iter().try_for_each(|(name, knob)| self.check_knob(name, knob))?;
         self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
         for name in self.templates().flat_map(template::names) {
@@ -301,6 +304,7 @@ mod tests {
             "default = \"w\"",
             "\"mode\": its default \"w\" is not among x, y",
         );
+        check("\"TERM\"", "\"SIGTERM\"", "no signal is called \"SIGTERM\"");
         check("values = [", "valeus = [", "line 12: unknown field `valeus`");
         check("description = \"d\"", "", "missing field `description`");
     }

@@ -1,6 +1,4 @@
-//! Running other programs: pinned to processors, signalled, looked up in `/proc`.
-//!
-//! Signals are sent by the shell's `kill`, since this crate holds no unsafe code and sends few.
+//! Running other programs: pinned to processors, looked up in `/proc`.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -33,18 +31,6 @@ pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String,
     } else {
         Err(format!("{program} failed: {}", last_lines(&text)))
     }
-}
-
-/// Sends a signal (`TERM`, `KILL`, …) to processes. Those that are gone already are no error.
-pub(crate) fn signal(name: &str, pids: &[u32]) {
-    if pids.is_empty() {
-        return;
-    }
-    let pids = pids.iter().map(u32::to_string);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "kill -s \"$@\"", "sh", name]).args(pids);
-    // `status` fails only where there is no shell, and then nothing was started either.
-    let _ = shell.stdin(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// `root` and all its living descendants.
@@ -115,7 +101,7 @@ mod tests {
     fn a_child_is_a_descendant_until_it_ends() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
         assert!(descendants(std::process::id()).contains(&child.id()));
-        signal("KILL", &[child.id()]);
+        os::signals::send("KILL", &[child.id()]);
         child.wait().expect("it was ours");
         assert!(!descendants(std::process::id()).contains(&child.id()));
     }

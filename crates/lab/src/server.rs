@@ -174,7 +174,7 @@ impl RunningServer {
     /// Asks it to stop, then kills what is left of its group. Nothing here can be answered to, so
     /// errors are ignored.
     fn end(&mut self) {
-        process::signal(&self.stop.signal, &[self.child.id()]);
+        os::signals::send(&self.stop.signal, &[self.child.id()]);
         let begun_us = os::clock::now();
         while matches!(self.child.try_wait(), Ok(None)) {
             if os::clock::now() - begun_us > self.stop.within_ms * 1000 {

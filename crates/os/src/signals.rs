@@ -1,4 +1,4 @@
-//! Signals as events on a descriptor (signalfd) instead of handlers.
+//! Signals: received as events on a descriptor (signalfd) instead of by handlers, and sent.
 //!
 //! It does not handle the signals that report bugs (SIGSEGV and its like).
 
@@ -113,6 +113,45 @@ impl AsFd for SignalDescriptor {
     }
 }
 
+/// The signals that are sent by name.
+const NAMES: [(&str, libc::c_int); 11] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("TERM", libc::SIGTERM),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("WINCH", libc::SIGWINCH),
+];
+
+/// Whether [`send`] knows a signal of this name, which is without `SIG`.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    number_of(name).is_some()
+}
+
+fn number_of(name: &str) -> Option<libc::c_int> {
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
+/// Sends a signal to processes. Those that are gone already are no error; under a name that is
+/// none ([`is_name`]) nothing is sent.
+pub fn send(name: &str, pids: &[u32]) {
+    let Some(number) = number_of(name) else { return };
+    // To the kernel, 0 and what is negative mean groups of processes.
+    let pids = pids.iter().filter_map(|pid| libc::pid_t::try_from(*pid).ok());
+    for pid in pids.filter(|pid| *pid > 0) {
+        // SAFETY: kill takes two numbers. What a process does about a signal cannot break what
+        // this program relies on: its memory is its own. To itself it sends what it would do about
+        // by a handler only, and it has none.
+        unsafe { libc::kill(pid, number) };
+    }
+}
+
 /// Ensures that writing to a closed connection or pipe is an error (`BrokenPipe`) and does not
 /// raise SIGPIPE, which would end the process. Rust programs start like this, but not those whose
 /// `main` belongs to another language or that were built to leave the signal alone.
@@ -164,6 +203,7 @@ fn signal_set(signals: &[Signal]) -> libc::sigset_t {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::Stdio;
 
     /// Sends a signal to the calling thread only: other tests' threads have it unblocked.
@@ -192,6 +232,19 @@ mod tests {
         assert_eq!(one.read(), None);
         raise(Signal::User1);
         assert_eq!(one.read(), Some(Signal::User1));
+    }
+
+    #[test]
+    fn a_signal_reaches_the_processes_that_are_meant() {
+        let sleeper = || Command::new("sleep").arg("60").spawn().unwrap();
+        let (mut one, mut another) = (sleeper(), sleeper());
+        send("SIGTERM", &[one.id()]); // no name
+        send("TERM", &[0, u32::MAX, another.id()]);
+        assert_eq!(another.wait().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(one.try_wait().unwrap().is_none());
+        send("KILL", &[one.id()]);
+        assert_eq!(one.wait().unwrap().signal(), Some(libc::SIGKILL));
+        assert!(is_name("INT") && !is_name("int") && !is_name(""));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! An image is what a fork or an exec begins. A process that forks and then executes another
 //! program is two images, of which the second has the first for its parent.
 
+use crate::chunk::records;
 use crate::regions::Regions;
 use memory_trace::{Object, Region, RegionKind};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,8 @@ pub(crate) struct Image {
     pub(crate) begun_us: u64,
     pub(crate) command: String,
     pub(crate) regions: Regions,
+    /// How many references are in which of its files of records, as far as the tool has said.
+    counts: HashMap<u32, u64>,
     /// References that the tool has left out already, of those to be skipped.
     pub(crate) skipped: u64,
     pub(crate) stop: Option<Stop>,
@@ -68,6 +72,7 @@ impl Image {
             begun_us: u64::MAX,
             command: String::new(),
             regions: Regions::default(),
+            counts: HashMap::new(),
             skipped: 0,
             stop: None,
             end: End::Killed,
@@ -86,6 +91,19 @@ impl Image {
     pub(crate) fn chunks(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let path = |n: u32| self.folder.join(format!("{}.{n}", self.stem));
         (0..).map(path).take_while(|path| path.exists())
+    }
+
+    /// How many references are in its files of records. What was killed has not said it of the
+    /// last one, which is read for it.
+    pub(crate) fn references(&self) -> Result<u64, String> {
+        let mut references = 0;
+        for (number, chunk) in (0..).zip(self.chunks()) {
+            references += match self.counts.get(&number) {
+                Some(count) => *count,
+                None => references_in(&chunk)?,
+            };
+        }
+        Ok(references)
     }
 
     /// Takes in one line; none if it is not understood.
@@ -111,6 +129,10 @@ impl Image {
             "shared" => self.regions.map(&shared(rest)?),
             "anonymous" => self.regions.map(&anonymous(rest)?),
             "inherited" => self.regions.inherit(),
+            "chunk" => {
+                let (number, count) = rest.split_once(' ')?;
+                self.counts.insert(number.parse().ok()?, count.parse().ok()?);
+            }
             "skipped" => self.skipped = rest.parse().ok()?,
             "stopped" => self.stop = Some(stop(rest)?),
             "lost" => self.lost.push(rest.to_owned()),
@@ -119,6 +141,11 @@ impl Image {
         }
         Some(())
     }
+}
+
+fn references_in(chunk: &Path) -> Result<u64, String> {
+    let bytes = fs::read(chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
+    Ok(records(&bytes).map(|record| record.references()).sum())
 }
 
 fn stop(rest: &str) -> Option<Stop> {
@@ -238,6 +265,17 @@ mod tests {
         assert_eq!(images[3].stop, Some(Stop::Error(28)));
         assert_eq!(images[2].skipped, 77);
         assert_eq!(images[2].lost, ["a line of its log: surprise"]);
+    }
+
+    #[test]
+    fn only_records_that_nobody_has_counted_are() {
+        let folder = folder_of(&[("10-0.log", "process 10 1 - 100\nchunk 0 1000\n")]);
+        let records = [17_u8, 0, 1, 0, 0, 0, 0, 0].repeat(3);
+        for number in 0..2 {
+            fs::write(folder.path().join(format!("10-0.{number}")), &records).expect("writable");
+        }
+        let images = images(folder.path()).expect("it can be read");
+        assert_eq!(images[0].references(), Ok(1003));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod convert;
 mod image;
 mod live;
 mod names;
+mod printed;
 mod recipe;
 mod recording;
 mod regions;

@@ -1,9 +1,8 @@
-//! The processes that record at this moment: found, looked at, signalled.
+//! The processes that record at this moment: found and looked at.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// The numbers of those that record into `folder`, as it may have been when this returns.
 pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
@@ -19,17 +18,6 @@ pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
         arguments.split(|byte| *byte == 0).any(|argument| argument == option.as_bytes())
     };
     pids.collect::<HashSet<u32>>().into_iter().filter(of_ours).collect()
-}
-
-/// Sends a signal (`TERM`, `KILL`). Who is gone already is no error.
-pub(crate) fn signal(name: &str, pids: impl IntoIterator<Item = u32>) {
-    let pids: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
-    if !pids.is_empty() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "kill -s \"$@\"", "sh", name]).args(pids);
-        // It fails only where there is no shell, and then there is no guard and no recording.
-        let _ = shell.stdin(Stdio::null()).stderr(Stdio::null()).status();
-    }
 }
 
 /// The processor time a process has used, in hundredths of a second; 0 if it is gone.

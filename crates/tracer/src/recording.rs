@@ -2,6 +2,7 @@
 
 use crate::convert::{Window, convert};
 use crate::live;
+use crate::printed::Printed;
 use crate::recipe::{Recipe, Step};
 use crate::scratch::Scratch;
 use crate::selection::Keep;
@@ -10,9 +11,11 @@ use crate::tool::Tool;
 use memory_trace::Header;
 use os::epoll::Interest;
 use os::poll::PollSet;
-use os::signals::{Signal, SignalDescriptor, restore_in_child};
-use std::collections::{HashMap, HashSet};
+use os::signals::{self, Signal, SignalDescriptor, restore_in_child};
+use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
@@ -49,7 +52,7 @@ pub struct Options {
 /// What is missing or went wrong, as one line. There is no trace then.
 pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> {
     let mut session = Session::begin(options)?;
-    session.start(command, None)?;
+    session.start("the command", command, None)?;
     session.watch()?;
     session.finish(&command.join(" "), Vec::new(), &[])
 }
@@ -60,22 +63,18 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> 
 /// The same, and a step that failed.
 pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, String> {
     let mut session = Session::begin(options)?;
-    let folder = session.scratch.path().join("work");
-    let places = recipe.prepare(&folder)?;
-    for step in &recipe.steps {
-        match step {
-            Step::Run(run) => session.run(&places.fill_all(&run.run), &folder)?,
-            Step::Trace(trace) => {
-                session.start(&places.fill_all(&trace.trace), Some(&folder))?;
-                let until = places.fill(&trace.until);
-                session.wait_until(&until)?;
-            }
-            Step::Stop(wanted) if wanted.stop => session.stop()?,
-            Step::Stop(_) => {}
-        }
+    session.printed = Some(Printed::new(&options.out, session.scratch.path()));
+    if let Err(why) = session.follow(recipe) {
+        return Err(session.failure(&why));
     }
     let notes = vec![("recipe".to_owned(), recipe.name.clone())];
     session.finish(&format!("recipe {}", recipe.name), notes, &recipe.keep)
+}
+
+/// A command that is recorded, and how it is called.
+struct Started {
+    name: String,
+    child: Child,
 }
 
 /// Everything that runs while records are made.
@@ -84,7 +83,9 @@ struct Session {
     options: Options,
     signals: SignalDescriptor,
     scratch: Scratch,
-    children: Vec<Child>,
+    /// What the commands of a recipe print; a command that was typed prints where we do.
+    printed: Option<Printed>,
+    children: Vec<Started>,
     begun_us: u64,
     interrupted: bool,
     notes: Vec<String>,
@@ -100,6 +101,7 @@ impl Session {
             options: options.clone(),
             signals,
             scratch: Scratch::below(&options.scratch)?,
+            printed: None,
             children: Vec::new(),
             begun_us: os::clock::now(),
             interrupted: false,
@@ -107,8 +109,39 @@ impl Session {
         })
     }
 
+    /// Does the steps of a recipe.
+    fn follow(&mut self, recipe: &Recipe) -> Result<(), String> {
+        let folder = self.scratch.path().join("work");
+        let places = recipe.prepare(&folder)?;
+        for step in &recipe.steps {
+            match step {
+                Step::Run(run) => self.run(&places.fill_all(&run.run), &folder)?,
+                Step::Trace(trace) => {
+                    let typed = places.fill_all(&trace.trace);
+                    let name = in_a_line(&typed);
+                    self.start(&name, &typed, Some(&folder))?;
+                    let until = places.fill(&trace.until);
+                    self.wait_until(&until).map_err(|why| format!("{name}: {why}"))?;
+                }
+                Step::Stop(wanted) if wanted.stop => self.stop()?,
+                Step::Stop(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said of a recipe that failed. What was printed up to then may tell more.
+    fn failure(&mut self, why: &str) -> String {
+        self.end_all();
+        let Some(printed) = &self.printed else { return why.to_owned() };
+        match printed.gather() {
+            Ok(()) => format!("{why} (all that was printed: {})", printed.log().display()),
+            Err(lost) => format!("{why} ({lost})"),
+        }
+    }
+
     /// Starts a command under the recorder.
-    fn start(&mut self, typed: &[String], folder: Option<&Path>) -> Result<(), String> {
+    fn start(&mut self, name: &str, typed: &[String], folder: Option<&Path>) -> Result<(), String> {
         let Options { references_max, skip, .. } = self.options;
         let mut command = self.tool.command(self.scratch.path());
         command.arg(format!("--references-max={references_max}")).arg(format!("--skip={skip}"));
@@ -116,9 +149,15 @@ impl Session {
         if let Some(folder) = folder {
             command.current_dir(folder);
         }
+        self.take_what_is_printed(&mut command, typed)?;
+        if self.printed.is_some() || !std::io::stdin().is_terminal() {
+            // Apache's prefork ends by a signal to its whole process group, which must not be
+            // ours. What reads from a terminal has to be in the group that the terminal is of.
+            command.process_group(0);
+        }
         restore_in_child(&mut command);
         let child = command.spawn().map_err(|why| format!("cannot start valgrind: {why}"))?;
-        self.children.push(child);
+        self.children.push(Started { name: name.to_owned(), child });
         Ok(())
     }
 
@@ -126,20 +165,26 @@ impl Session {
     fn run(&mut self, typed: &[String], folder: &Path) -> Result<(), String> {
         let (program, arguments) = typed.split_first().ok_or("an empty command")?;
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder).stdin(std::process::Stdio::null());
+        command.args(arguments).current_dir(folder);
+        self.take_what_is_printed(&mut command, typed)?;
         restore_in_child(&mut command);
-        let output = command.output().map_err(|why| format!("cannot start {program}: {why}"))?;
+        let status = command.status().map_err(|why| format!("cannot start {program}: {why}"))?;
         self.look_at_signals();
         if self.interrupted {
             return Err("interrupted".to_owned());
         }
-        if output.status.success() {
+        if status.success() {
             return Ok(());
         }
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing was said");
-        Err(format!("{}: {}: {last}", typed.join(" "), output.status))
+        Err(format!("{}: {status}: {}", in_a_line(typed), self.last_line()))
+    }
+
+    fn take_what_is_printed(&mut self, by: &mut Command, typed: &[String]) -> Result<(), String> {
+        self.printed.as_mut().map_or(Ok(()), |printed| printed.take(by, typed))
+    }
+
+    fn last_line(&self) -> String {
+        self.printed.as_ref().map(Printed::last_line).unwrap_or_default()
     }
 
     /// Waits until what was started last is ready: an address takes connections, or a file exists.
@@ -152,17 +197,21 @@ impl Session {
         while !until.is_empty() && !ready() {
             self.wait(LOOK_MS);
             if let Some(status) = self.ended_early() {
-                return Err(format!("what is traced ended before it was ready: {status}"));
+                let last = self.last_line();
+                return Err(format!("it ended before it was ready: {status}: {last}"));
             }
-            if self.interrupted || os::clock::now() - begun_us > READY_WITHIN_US {
-                return Err(format!("what is traced is not ready: nothing at {until}"));
+            if self.interrupted {
+                return Err("interrupted".to_owned());
+            }
+            if os::clock::now() - begun_us > READY_WITHIN_US {
+                return Err(format!("it is not ready in two minutes: nothing at {until}"));
             }
         }
         Ok(())
     }
 
     fn ended_early(&mut self) -> Option<ExitStatus> {
-        self.children.last_mut()?.try_wait().ok()?
+        self.children.last_mut()?.child.try_wait().ok()?
     }
 
     /// Waits for the end of the command, of the time, of what may be recorded, or for Ctrl-C.
@@ -199,7 +248,7 @@ impl Session {
 
     fn children_have_ended(&mut self) -> Result<bool, String> {
         let mut all = true;
-        for child in &mut self.children {
+        for Started { child, .. } in &mut self.children {
             let status =
                 child.try_wait().map_err(|why| format!("waiting for the command: {why}"))?;
             all &= status.is_some();
@@ -211,8 +260,9 @@ impl Session {
     fn stop(&mut self) -> Result<(), String> {
         if !self.children_have_ended()? {
             let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
-            let alive = self.children.iter_mut().filter_map(|c| (!ended(c)).then(|| c.id()));
-            live::signal("TERM", alive.collect::<Vec<_>>());
+            let children = self.children.iter_mut().map(|started| &mut started.child);
+            let alive = children.filter_map(|child| (!ended(child)).then(|| child.id()));
+            signals::send("TERM", &alive.collect::<Vec<_>>());
             // A second Ctrl-C cuts this short.
             self.interrupted = false;
             self.wait_for(END_WITHIN_MS, Self::children_have_ended)?;
@@ -225,15 +275,16 @@ impl Session {
                 break;
             }
             let count = live.len();
-            self.notes.push(format!("{count} processes outlived the command and were {what}"));
-            live::signal(name, live);
+            let whom = if self.printed.is_some() { "what was started" } else { "the command" };
+            self.notes.push(format!("{count} processes outlived {whom} and were {what}"));
+            signals::send(name, &live);
             self.wait_for(REST_WITHIN_MS, |session| Ok(session.live().is_empty()))?;
         }
         self.say_how_it_ended()
     }
 
-    fn live(&self) -> HashSet<u32> {
-        live::recording_into(self.scratch.path())
+    fn live(&self) -> Vec<u32> {
+        live::recording_into(self.scratch.path()).into_iter().collect()
     }
 
     fn wait_for(
@@ -250,10 +301,10 @@ impl Session {
 
     /// Waits for the children, which have ended or been killed, and forgets them.
     fn say_how_it_ended(&mut self) -> Result<(), String> {
-        for mut child in std::mem::take(&mut self.children) {
+        for Started { name, mut child } in std::mem::take(&mut self.children) {
             let status = child.wait().map_err(|why| format!("waiting for the command: {why}"))?;
             if !status.success() {
-                self.notes.push(format!("the command ended with {status}"));
+                self.notes.push(format!("{name} ended with {status}"));
             }
         }
         Ok(())
@@ -266,6 +317,10 @@ impl Session {
         keep: &[Keep],
     ) -> Result<Summary, String> {
         self.stop()?;
+        self.notes.extend(self.printed.as_ref().map(|printed| match printed.gather() {
+            Ok(()) => format!("what the commands printed is in {}", printed.log().display()),
+            Err(lost) => lost,
+        }));
         let recording_us = os::clock::now() - self.begun_us;
         let options = self.options.clone();
         header_notes.push(("skipped references of each process".into(), options.skip.to_string()));
@@ -286,17 +341,27 @@ impl Session {
         }
         Ok(summary)
     }
-}
 
-impl Drop for Session {
     /// After an error: nothing that was started goes on.
-    fn drop(&mut self) {
-        live::signal("KILL", self.live());
-        for child in &mut self.children {
+    fn end_all(&mut self) {
+        signals::send("KILL", &self.live());
+        for Started { child, .. } in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+/// A command as messages name it; a script among its arguments may have many lines.
+fn in_a_line(typed: &[String]) -> String {
+    let words = typed.iter().flat_map(|argument| argument.split_whitespace());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether anybody still does something that is recorded.

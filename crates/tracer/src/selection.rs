@@ -1,10 +1,8 @@
 //! Which of the processes that were recorded go into the trace, where a recipe says so: servers
 //! have supervisors and helpers that a workload is not made of.
 
-use crate::chunk::records;
 use crate::image::{End, Image};
 use serde::Deserialize;
-use std::fs;
 
 /// Some processes that are to be kept.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +24,7 @@ pub(crate) fn kept(images: &[Image], keep: &[Keep]) -> Result<Vec<bool>, String>
         let mut found = Vec::new();
         for (index, image) in images.iter().enumerate() {
             if wanted.means(image) && !kept[index] {
-                found.push((references(image)?, index));
+                found.push((image.references()?, index));
             }
         }
         // The most first, of equals those that began earlier.
@@ -48,20 +46,11 @@ impl Keep {
     }
 }
 
-fn references(image: &Image) -> Result<u64, String> {
-    let mut count = 0;
-    for chunk in image.chunks() {
-        let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
-        count += records(&bytes).map(|record| record.references()).sum::<u64>();
-    }
-    Ok(count)
-}
-
 /// What is said of those that are not kept; nothing if all are.
 pub(crate) fn left_out(images: &[Image], kept: &[bool]) -> Result<Option<String>, String> {
     let mut counts = Vec::new();
     for (image, _) in images.iter().zip(kept).filter(|(_, kept)| !**kept) {
-        counts.push(references(image)?);
+        counts.push(image.references()?);
     }
     let (processes, references) = (counts.len(), counts.iter().sum::<u64>());
     Ok((processes > 0).then(|| {

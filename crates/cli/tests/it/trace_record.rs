@@ -81,3 +81,58 @@ fn what_is_wrong_is_said_in_a_line() {
     let (status, _, said) = run(&["trace", "record", "--out", "x"]);
     assert_eq!(status, 2, "{said}");
 }
+
+/// Records a recipe of these steps; returns the status, what was printed, and the log.
+fn recorded_recipe(folder: &Temporary, steps: &str) -> (i32, String, String, String) {
+    let recipe = folder.file("some.toml", format!("description = \"some\"\n{steps}"));
+    let path = |path: &Path| path.display().to_string();
+    let (recipe, scratch) = (path(&recipe), path(folder.path()));
+    let out = path(&folder.path().join("some.trace"));
+    let (status, printed, said) =
+        run(&["trace", "record", "--recipe", &recipe, "--scratch", &scratch, "--out", &out]);
+    let log = std::fs::read_to_string(format!("{out}.log")).unwrap();
+    (status, printed, said, log)
+}
+
+#[test]
+fn what_a_recipe_s_commands_print_is_in_a_log() {
+    let folder = Temporary::new();
+    // Apache's prefork, too, ends by a signal to all of its group.
+    let steps = r#"
+        [[step]]
+        run = ["echo", "made"]
+        [[step]]
+        trace = ["sh", "-c", """
+            echo served; echo badly >&2
+            trap 'trap - TERM; kill -s TERM 0' TERM
+            sleep 600 & : >done; wait
+        """]
+        until = "{folder}/done"
+    "#;
+    let (status, printed, said, log) = recorded_recipe(&folder, steps);
+    assert_eq!(status, 0, "{said}");
+    assert!(log.starts_with("$ echo made\nmade\n$ sh -c"), "{log}");
+    assert!(log.ends_with("\nserved\nbadly\n"), "{log}");
+    assert!(!printed.contains("served\n") && !said.contains("badly"), "{printed}{said}");
+    assert!(printed.contains("ended with signal: 15"), "{printed}");
+    assert!(!printed.contains("outlived"), "{printed}");
+    assert!(printed.contains("note: what the commands printed is in "), "{printed}");
+}
+
+#[test]
+fn a_recipe_s_command_that_fails_is_quoted() {
+    let folder = Temporary::new();
+    let failing = "[\"sh\", \"-c\", \"echo much; echo no such luck >&2; exit 3\"]";
+    let check = |steps: &str, expected: &str| {
+        let (status, printed, said, log) = recorded_recipe(&folder, steps);
+        assert_eq!((status, printed.as_str(), said.lines().count()), (1, "", 2), "{said}");
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains("(all that was printed: "), "{said}");
+        assert!(log.contains("\nmuch\nno such luck\n"), "{log}");
+    };
+    check(&format!("[[step]]\nrun = {failing}\n"), "exit status: 3: no such luck ");
+    check(
+        &format!("[[step]]\ntrace = {failing}\nuntil = \"/nowhere\"\n"),
+        "it ended before it was ready: exit status: 3: no such luck ",
+    );
+}

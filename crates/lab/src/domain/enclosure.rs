@@ -8,7 +8,6 @@
 use super::names;
 use crate::group::{mount_of_controller, unified_mount};
 use crate::guard::Guard;
-use crate::process;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -166,7 +165,7 @@ fn remove(folder: &Path) {
     for _ in 0..200 {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         let alive: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        process::signal("KILL", &alive);
+        os::signals::send("KILL", &alive);
         if fs::remove_dir(folder).is_ok() || !folder.exists() {
             return;
         }

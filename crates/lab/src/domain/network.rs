@@ -247,7 +247,7 @@ fn remove(name: &str) {
     let inside = process::output(&command(&["ip", "netns", "pids", name]), None);
     let inside = inside.unwrap_or_default();
     let inside: Vec<u32> = inside.lines().filter_map(|line| line.trim().parse().ok()).collect();
-    process::signal("KILL", &inside);
+    os::signals::send("KILL", &inside);
     // It fails for one that was not made yet.
     let _ = process::output(&command(&["ip", "netns", "delete", name]), None);
 }

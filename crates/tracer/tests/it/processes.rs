@@ -2,6 +2,8 @@
 
 use crate::{events, recorded};
 use memory_trace::{AccessKind, Event, Process, RegionKind, Symbol};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testkit::Temporary;
 
@@ -94,4 +96,20 @@ fn an_exec_is_a_process_of_its_own() {
     let shell = &summary.processes[0];
     assert_eq!(echo.parent, Some(shell.id), "{commands:?}");
     assert!(summary.processes.iter().all(|process| process.lost.is_empty()), "{summary:?}");
+}
+
+/// Servers that root starts become somebody else, and some then execute another program.
+#[test]
+fn what_becomes_another_user_is_recorded_on() {
+    let folder = Temporary::new();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let another = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "true"];
+    // Who is not root stays who it is, which has to work as well.
+    let command = if os::process::is_root() { &another[..] } else { &["setpriv", "true"] };
+    let (summary, reader) = recorded(&folder, command, (0, 0));
+    assert_eq!(summary.notes, [""; 0]);
+    let [before, after] = reader.processes() else { panic!("{:?}", summary.processes) };
+    assert!(after.command.ends_with("true"), "{after:?}");
+    assert_eq!(after.parent, Some(before.id));
+    assert!(summary.processes[1].references() > 50_000, "{summary:?}");
 }

@@ -9,7 +9,7 @@ use tracer::{Options, Recipe};
 
 use crate::{Failure, print};
 
-pub(crate) const RECORD_HELP: &str = "\
+pub(super) const RECORD_HELP: &str = "\
 Every instruction fetch, load and store of the command and of all processes it starts, with system
 calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, compiled on
 first use; under it a program is about fifty times as slow as without, and its threads take turns.
@@ -52,7 +52,7 @@ pub(crate) struct RecordArguments {
     command: Vec<String>,
 }
 
-pub(crate) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
+pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let recipe = arguments.recipe.as_deref().map(Recipe::find).transpose();
     let recipe = recipe.map_err(Failure::Usage)?;
     let options = options(arguments, recipe.as_ref())?;

@@ -1,0 +1,105 @@
+//! What the commands of a recipe print: a log beside the trace. Our own standard output has the
+//! results of the recording, and nothing else.
+//!
+//! While they run each has two files of its own in the folder of records, so that what one of
+//! them has complained about can be told apart.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The files of all commands so far.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    log: PathBuf,
+    folder: PathBuf,
+    commands: Vec<String>,
+}
+
+impl Printed {
+    /// The log of a trace; until it is written, what is printed goes into `folder`.
+    pub(crate) fn new(trace: &Path, folder: &Path) -> Self {
+        let mut log = trace.as_os_str().to_owned();
+        log.push(".log");
+        Self { log: log.into(), folder: folder.to_owned(), commands: Vec::new() }
+    }
+
+    /// Where the log is or will be.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Takes what a command will print. It is given nothing to read.
+    pub(crate) fn take(&mut self, command: &mut Command, typed: &[String]) -> Result<(), String> {
+        let number = self.commands.len();
+        let create =
+            |path: PathBuf| File::create(&path).map_err(|why| format!("{}: {why}", path.display()));
+        command.stdin(Stdio::null());
+        command.stdout(create(self.output(number))?);
+        command.stderr(create(self.errors(number))?);
+        self.commands.push(typed.join(" "));
+        Ok(())
+    }
+
+    /// The last line that the command taken last has printed to its standard error output: there
+    /// a program says why it ends.
+    pub(crate) fn last_line(&self) -> String {
+        let last = self.commands.len().checked_sub(1);
+        let text = last.and_then(|number| std::fs::read(self.errors(number)).ok());
+        last_line(&String::from_utf8_lossy(&text.unwrap_or_default()))
+    }
+
+    /// Writes the log: the commands in the order in which they began, and what each has printed.
+    pub(crate) fn gather(&self) -> Result<(), String> {
+        let write = || -> io::Result<()> {
+            let mut log = File::create(&self.log)?;
+            for (number, command) in self.commands.iter().enumerate() {
+                writeln!(log, "$ {command}")?;
+                for path in [self.output(number), self.errors(number)] {
+                    io::copy(&mut File::open(path)?, &mut log)?;
+                }
+            }
+            Ok(())
+        };
+        write().map_err(|why| {
+            format!("what the commands printed is lost: {}: {why}", self.log.display())
+        })
+    }
+
+    fn output(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("command-{number}.output"))
+    }
+
+    fn errors(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("command-{number}.errors"))
+    }
+}
+
+fn last_line(text: &str) -> String {
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or_else(|| "it did not say why".to_owned(), |line| line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Temporary;
+
+    #[test]
+    fn what_commands_print_is_in_one_log_in_their_order() {
+        let folder = Temporary::new();
+        let mut printed = Printed::new(&folder.path().join("x.trace"), folder.path());
+        assert_eq!(printed.last_line(), "it did not say why");
+        for script in ["echo one; echo of one >&2", "echo two >&2; echo two >&2; echo >&2"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            printed.take(&mut command, &["run".to_owned(), script.len().to_string()]).unwrap();
+            assert!(command.status().unwrap().success());
+        }
+        assert_eq!(printed.last_line(), "two");
+        printed.gather().unwrap();
+        let log = std::fs::read_to_string(folder.path().join("x.trace.log")).unwrap();
+        assert_eq!(log, "$ run 25\none\nof one\n$ run 36\ntwo\ntwo\n\n");
+    }
+}
