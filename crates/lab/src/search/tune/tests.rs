@@ -53,20 +53,16 @@ fn found_of(method: Method, noise: f64, seeds: u64) -> (u64, u32) {
     (right, runs / seeds as u32)
 }
 
-/// The stated confidence is 95 %.
+/// The first 400 of the 1,000 worlds of which `docs/tune.md` tells: the best is found in at least
+/// 97 of 100, and halving takes less than three quarters of the grid's runs.
 #[test]
-fn a_planted_optimum_is_found() {
+fn a_planted_optimum_is_found_as_often_as_is_said() {
     for noise in [0.02, 0.05] {
-        let (right, runs) = found_of(Method::Halving, noise, 150);
-        assert!(right >= 145, "noise {noise}: {right} of 150 in {runs} runs each");
+        let [halving, grid] =
+            [Method::Halving, Method::Grid].map(|method| found_of(method, noise, 400));
+        assert!(halving.0 >= 388 && grid.0 >= 388, "noise {noise}: {halving:?}, {grid:?}");
+        assert!(halving.1 * 4 < grid.1 * 3, "noise {noise}: {halving:?}, {grid:?}");
     }
-}
-
-#[test]
-fn halving_needs_fewer_runs_than_the_grid() {
-    let (_, halving) = found_of(Method::Halving, 0.03, 20);
-    let (right, grid) = found_of(Method::Grid, 0.03, 20);
-    assert!(halving * 5 < grid * 4 && right >= 19, "{halving} against {grid}, {right} of 20");
 }
 
 /// Candidate 3 gets twice as much out by leaving a fifth of the large files unanswered. In one run
