@@ -203,10 +203,13 @@ fn budget(run: &Run<'_>, cpu: &Cpu) -> u64 {
     time.min(slice)
 }
 
-/// The way that has the block, or any other. Without branches: which of two ways it is cannot be
-/// foretold.
+/// The way that has the block, or any other. The first is foretold well; which of the others it is
+/// cannot be, and is found without branches.
 #[inline]
 fn way_of<const WAYS: usize>(lines: &[Line], block: u32) -> usize {
+    if block_of(lines[0]) == block {
+        return 0;
+    }
     if WAYS == 0 {
         return lines.iter().position(|line| block_of(*line) == block).unwrap_or(0);
     }
@@ -220,11 +223,13 @@ fn way_of<const WAYS: usize>(lines: &[Line], block: u32) -> usize {
 /// Puts the line of that way before the others.
 #[inline]
 fn make_first<const WAYS: usize>(lines: &mut [Line], way: usize, line: Line) {
-    if WAYS == 0 {
-        lines.copy_within(0..way, 1);
-    }
-    for later in (1..WAYS).rev() {
-        lines[later] = if later <= way { lines[later - 1] } else { lines[later] };
+    if way != 0 {
+        if WAYS == 0 {
+            lines.copy_within(0..way, 1);
+        }
+        for later in (1..WAYS).rev() {
+            lines[later] = if later <= way { lines[later - 1] } else { lines[later] };
+        }
     }
     lines[0] = line;
 }
