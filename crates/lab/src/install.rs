@@ -129,7 +129,8 @@ impl Peer {
         let values = surroundings.values(self);
         let command = |texts: &[String]| fill_all(texts, &values).map_err(no_source);
         if let Some(build) = &self.build {
-            let (built, folder) = (command(&build.command)?, fill(&build.folder, &values)?);
+            let folder = fill(&build.folder, &values).map_err(no_source)?;
+            let built = command(&build.command)?;
             if surroundings.build {
                 process::output(&built, Some(&folder))?;
             }
@@ -219,6 +220,9 @@ mod tests {
         let peer = peer("own", "'{target_dir}/own'");
         let why = peer.install(&NOWHERE).expect_err("there is none");
         assert!(why.starts_with("it comes as source"), "{why}");
+        let build = Build { command: vec!["true".into()], folder: "{peers_dir}/own".into() };
+        let why = Peer { build: Some(build), ..peer }.install(&NOWHERE);
+        assert!(why.expect_err("there is none").starts_with("it comes as source"));
     }
 
     #[test]
