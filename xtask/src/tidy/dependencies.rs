@@ -28,6 +28,7 @@ const TABLE: &[Allowed] = &[
     allowed("crates/workload", &["statistics"]),
     allowed("crates/memory-trace", &["statistics"]),
     allowed("crates/coherence", &["memory-trace", "statistics"]),
+    allowed("crates/page", &["statistics"]),
     allowed("crates/os", &[]),
     allowed("crates/engines", &["file-cache", "http1", "os", "session", "site"]),
     // Its tests ask for files whose bytes are derived, in an order that can be repeated.
@@ -47,6 +48,7 @@ const TABLE: &[Allowed] = &[
             "load",
             "memory-trace",
             "os",
+            "page",
             "server",
             "statistics",
             "tracer",
@@ -54,7 +56,7 @@ const TABLE: &[Allowed] = &[
         ],
     ),
     // Outcomes of the load generator are read with its own types; it runs as a process.
-    allowed("crates/lab", &["load", "os", "statistics", "workload"]),
+    allowed("crates/lab", &["load", "os", "page", "statistics", "workload"]),
     // The lab's guard cleans up after it, too.
     allowed("crates/tracer", &["lab", "memory-trace", "os"]),
     allowed("crates/testkit", &[]),

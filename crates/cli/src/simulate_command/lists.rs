@@ -26,7 +26,7 @@ pub(super) struct CacheSize {
 }
 
 /// Which ready process a free processor takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Scheduler {
     /// Any of them
     Random,
@@ -40,10 +40,7 @@ impl Lists<'_> {
         let mut machines = vec![base.clone()];
         vary(&mut machines, self.protocols, |machine, name| machine.protocol.clone_from(name));
         vary(&mut machines, self.schedulers, |machine, policy| {
-            machine.scheduler.policy = match policy {
-                Scheduler::Random => Policy::Random,
-                Scheduler::Affinity => Policy::Affinity,
-            };
+            machine.scheduler.policy = policy.policy();
         });
         vary(&mut machines, self.blocks, |machine, bytes| machine.cache.block_bytes = *bytes);
         vary(&mut machines, self.caches, |machine, cache| {
@@ -52,6 +49,30 @@ impl Lists<'_> {
         });
         vary(&mut machines, self.cpus, |machine, cpus| machine.cpus = *cpus);
         machines
+    }
+}
+
+impl Scheduler {
+    pub(super) fn of(policy: Policy) -> Self {
+        match policy {
+            Policy::Random => Self::Random,
+            Policy::Affinity => Self::Affinity,
+        }
+    }
+
+    pub(super) fn policy(self) -> Policy {
+        match self {
+            Self::Random => Policy::Random,
+            Self::Affinity => Policy::Affinity,
+        }
+    }
+
+    /// As in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Affinity => "affinity",
+        }
     }
 }
 

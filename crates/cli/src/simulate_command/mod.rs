@@ -1,8 +1,12 @@
 //! `ropewalk simulate`: what was typed becomes machines, each is run with each seed, and the
 //! outcomes become a table and files. How a machine is simulated is the business of `coherence`.
 
+mod html;
 mod lists;
+mod measured;
+mod paper;
 mod show;
+mod spec;
 mod sweep;
 
 use std::fs;
@@ -10,11 +14,14 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use coherence::{Machine, Options, Workload};
+use coherence::{Machine, Options, Outcome, Workload};
 use memory_trace::Reader;
 
 use crate::{Failure, print, whole_file};
+use html::Told;
 use lists::{CacheSize, Lists, Numbers};
+use measured::Runs;
+use paper::Plan;
 use sweep::{Point, Progress};
 
 pub(crate) const SIMULATE_HELP: &str = "\
@@ -26,7 +33,8 @@ Examples:
   ropewalk simulate server.trace
   ropewalk simulate server.trace --cpus 1..16 --protocol mesi,amsd,pscr --json sweep.json
   ropewalk simulate server.trace --cpus 4 --block 32 --cache 128K/1,512K/2,2M/4 --csv sweep.csv
-  ropewalk simulate server.trace --machine ours.toml --top 20 --three-c";
+  ropewalk simulate server.trace --machine ours.toml --top 20 --three-c
+  ropewalk simulate server.trace --paper --html paper.html     the paper's figures, its and ours";
 
 #[derive(Args)]
 pub(crate) struct SimulateArguments {
@@ -51,6 +59,9 @@ pub(crate) struct SimulateArguments {
     /// Schedulers: random, affinity
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     scheduler: Vec<lists::Scheduler>,
+    /// The machines of the paper's Figures 1 to 11 and Table 5 in place of lists
+    #[arg(long, conflicts_with_all = ["cpus", "protocol", "block", "cache", "scheduler", "top"])]
+    paper: bool,
     /// Run each machine with so many seeds
     #[arg(long, value_name = "N", default_value = "3")]
     seeds: NonZeroU32,
@@ -75,6 +86,9 @@ pub(crate) struct SimulateArguments {
     /// Write a row for each outcome
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page of figures and tables; with --paper the paper's beside ours
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Only print the machine, with all that can be set
     #[arg(long)]
     print_machine: bool,
@@ -91,15 +105,13 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
         return print(&shown.join("\n"));
     };
     let workload = read(trace)?;
+    let plan = arguments.paper.then(|| Plan::of(workload.tasks())).transpose();
+    let plan = plan.map_err(|why| Failure::Usage(format!("{}: {why}", trace.display())))?;
+    let machines = plan.as_ref().map_or(machines, |plan| plan.machines(&machine));
     let points = arguments.points(machines);
     let threads = arguments.threads.unwrap_or_else(available);
     let outcomes = sweep::run(&workload, &points, threads).map_err(Failure::Operation)?;
-    if let Some(path) = &arguments.json {
-        write(path, &show::json(trace, &workload, &outcomes))?;
-    }
-    if let Some(path) = &arguments.csv {
-        write(path, &show::csv(&outcomes))?;
-    }
+    arguments.write(trace, &workload, &outcomes, plan.as_ref())?;
     let head = show::head(trace, &workload, &machine);
     let body = show::outcomes(&outcomes, arguments.seeds.get() as usize, arguments.top);
     print(&format!("{head}\n{body}"))
@@ -119,6 +131,31 @@ impl SimulateArguments {
         Ok(machine)
     }
 
+    /// The files that were asked for.
+    fn write(
+        &self,
+        trace: &Path,
+        workload: &Workload,
+        outcomes: &[Outcome],
+        plan: Option<&Plan>,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.json {
+            write(path, &show::json(trace, workload, outcomes))?;
+        }
+        if let Some(path) = &self.csv {
+            write(path, &show::csv(outcomes))?;
+        }
+        let Some(path) = &self.html else { return Ok(()) };
+        let (base, seeds) = (&self.machine()?, self.seeds.get());
+        let told = Told { trace, workload, base, options: self.options(), seeds };
+        let runs = Runs::of(outcomes, seeds as usize).map_err(Failure::Operation)?;
+        let text = match plan {
+            Some(plan) => html::of_paper(&told, plan, &runs),
+            None => html::of_sweep(&told, &runs),
+        };
+        write(path, &text)
+    }
+
     fn lists(&self) -> Lists<'_> {
         Lists {
             cpus: self.cpus.as_ref().map_or(&[][..], |numbers| &numbers.0[..]),
@@ -129,13 +166,17 @@ impl SimulateArguments {
         }
     }
 
-    /// Every machine with every seed, the seeds of a machine one after the other.
-    fn points(&self, machines: Vec<Machine>) -> Vec<Point> {
-        let options = Options {
+    fn options(&self) -> Options {
+        Options {
             run_ahead_cycles: if self.strict { 0 } else { Options::RUN_AHEAD_CYCLES },
             three_c: self.three_c,
             rank: self.top > 0,
-        };
+        }
+    }
+
+    /// Every machine with every seed, the seeds of a machine one after the other.
+    fn points(&self, machines: Vec<Machine>) -> Vec<Point> {
+        let options = self.options();
         let seeds = |machine: Machine| {
             (1..=u64::from(self.seeds.get())).map(move |seed| Point {
                 machine: machine.clone(),

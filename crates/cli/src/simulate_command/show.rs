@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use coherence::{Machine, Miss, Outcome, Policy, Ranked, Sharing, Workload, scalable_to};
+use coherence::{Machine, Miss, Outcome, Ranked, Sharing, Workload, scalable_to};
 use serde_json::json;
 use statistics::Mean;
+
+use super::lists::Scheduler;
+use super::spec;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -91,18 +94,11 @@ fn row(group: &[Outcome]) -> String {
 }
 
 fn cache(machine: &Machine) -> String {
-    let size = match machine.cache.size_kib {
-        size if size % 1024 == 0 => format!("{}M", size / 1024),
-        size => format!("{size}K"),
-    };
-    format!("{size}/{}", machine.cache.ways)
+    spec::cache(machine.cache.size_kib, machine.cache.ways)
 }
 
 fn scheduler(machine: &Machine) -> &'static str {
-    match machine.scheduler.policy {
-        Policy::Random => "random",
-        Policy::Affinity => "affinity",
-    }
+    Scheduler::of(machine.scheduler.policy).name()
 }
 
 fn mean(group: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use memory_trace::Synthetic;
+use serde_json::json;
 use testkit::Temporary;
 
+use crate::browser::Browser;
 use crate::server_process::ROPEWALK;
 
 /// Exit status, standard output, standard error.
@@ -102,4 +104,86 @@ fn what_is_wrong_is_one_line() {
         assert!(stderr.contains(message), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
+}
+
+/// So many processes that the paper's figures and the first of its scalability curves are there.
+fn many() -> (Temporary, PathBuf) {
+    let root = Temporary::new();
+    let made = Synthetic { processes: 16, events: 3000, ..Synthetic::default() };
+    fs::write(root.path().join("many<b>.trace"), made.bytes()).unwrap();
+    let page = root.path().join("page.html");
+    (root, page)
+}
+
+#[test]
+fn the_papers_page_in_a_browser() {
+    let (root, page) = many();
+    let told = succeeds(
+        root.path(),
+        &["many<b>.trace", "--paper", "--seeds", "1", "--html", "page.html", "--csv", "a.csv"],
+    );
+    let machines = fs::read_to_string(root.path().join("a.csv")).unwrap().lines().count() - 1;
+    assert!(told.contains("2M/2, 128 bytes, affinity, pscr: scales"), "{told}");
+    let mut browser = Browser::start();
+    for (width, scheme) in [(1400_u32, "light"), (390, "dark")] {
+        browser.shape(width, 900, scheme);
+        browser.open(&page);
+        assert_eq!(browser.ask("document.querySelectorAll('figure').length"), json!(15));
+        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(11));
+        for number in 1..=11 {
+            let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
+            assert_eq!(browser.ask(&figure), json!(true), "{number}");
+        }
+        let wide = browser.ask("document.documentElement.scrollWidth");
+        assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
+        assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
+        assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+    }
+    let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
+    assert_eq!(browser.ask(&rows("#table-5")), json!(5));
+    assert_eq!(browser.ask(&rows("#machines")), json!(machines));
+    // Each finding is one or the other, and what came from outside is text.
+    let said = browser.ask("document.querySelectorAll('.verdict li, .words li').length");
+    assert_eq!(said, json!(28));
+    assert_eq!(browser.ask("document.querySelectorAll('main b').length"), json!(0));
+    points_at_a_part(&mut browser);
+}
+
+/// A part of a column says what it is.
+fn points_at_a_part(browser: &mut Browser) {
+    let part = "(() => {
+        const part = document.querySelector('#figure-4 .cell rect');
+        part.scrollIntoView({ block: 'center' });
+        const box = part.getBoundingClientRect();
+        return [box.left + box.width / 2, box.top + box.height / 2];
+    })()";
+    browser.point_at(part, false);
+    let told = browser.ask("document.querySelector('#figure-4 .pointed').innerText");
+    assert!(told.as_str().unwrap().contains("transactions for 100 references"), "{told}");
+}
+
+#[test]
+fn any_sweep_has_a_page() {
+    let (root, _) = traced();
+    let sweep = ["a.trace", "--cpus", "1,2,4", "--protocol", "mesi,pscr", "--html", "page.html"];
+    succeeds(root.path(), &sweep);
+    let page = fs::read_to_string(root.path().join("page.html")).unwrap();
+    for expected in ["<h1>Simulations of a.trace</h1>", "id=\"gsp\"", "id=\"bus\"", "not measured"]
+    {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert!(!page.contains("not shown here"));
+}
+
+#[test]
+fn the_papers_machines_need_several_tasks_and_no_lists() {
+    let root = Temporary::new();
+    let made = Synthetic { processes: 3, events: 100, ..Synthetic::default() };
+    fs::write(root.path().join("few.trace"), made.bytes()).unwrap();
+    let (status, _, error) = simulate(root.path(), &["few.trace", "--paper"]);
+    assert_eq!((status, error.lines().count()), (2, 1), "{error}");
+    assert!(error.contains("few.trace: the trace has 3 tasks"), "{error}");
+    let (status, _, error) = simulate(root.path(), &["few.trace", "--paper", "--cpus", "4"]);
+    assert_eq!(status, 2);
+    assert!(error.contains("cannot be used with"), "{error}");
 }

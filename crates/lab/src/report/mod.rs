@@ -4,7 +4,6 @@
 //! [`Report::read`] puts the records together; every form is a pure function of what it holds.
 //! Nothing is measured here, and what a run was void for is not judged again.
 
-mod chart;
 mod comparison;
 mod csv;
 mod distributions;
@@ -13,17 +12,17 @@ mod findings;
 mod html;
 mod markdown;
 mod measure;
-mod number;
 mod png;
 mod summary;
 mod surfaces;
-mod svg;
 mod tables;
 
 use std::path::Path;
 
-use chart::{Figure, Table};
 use findings::Finding;
+use page::chart::Figure;
+use page::document::Section;
+use page::{chart, number, svg};
 use summary::Summary;
 
 use crate::record::{Folder, Kind, Opened};
@@ -35,16 +34,6 @@ pub struct Report {
     summary: Summary,
     findings: Vec<Finding>,
     figures: Vec<Figure>,
-}
-
-/// A table of its own.
-struct Section {
-    /// An anchor.
-    id: String,
-    title: String,
-    table: Table,
-    /// What few will read is folded.
-    folded: bool,
 }
 
 impl Report {

@@ -1,6 +1,5 @@
 //! `ropewalk report` from the outside: every form of it, and the page in a real browser.
 
-mod browser;
 mod made;
 
 use std::fs;
@@ -9,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use testkit::Temporary;
 
+use crate::browser::Browser;
 use crate::run;
-use browser::Browser;
 
 /// Makes a form of the report of a folder: its text.
 #[track_caller]

@@ -2,52 +2,74 @@
 //!
 //! Nothing is drawn here; see `svg.rs` and the script of the page.
 
+use crate::number;
+
 /// A figure with its words.
 #[derive(Debug, Clone)]
-pub(crate) struct Figure {
+pub struct Figure {
     /// Unique in a report: an anchor in the page.
-    pub(crate) id: String,
-    pub(crate) title: String,
+    pub id: String,
+    /// What it is called.
+    pub title: String,
     /// What it shows and how to read it, in a sentence or two.
-    pub(crate) about: String,
-    pub(crate) drawing: Drawing,
+    pub about: String,
+    /// What is drawn.
+    pub drawing: Drawing,
     /// All that is drawn, as text.
-    pub(crate) table: Table,
+    pub table: Table,
 }
 
+/// A kind of drawing.
 #[derive(Debug, Clone)]
-pub(crate) enum Drawing {
+pub enum Drawing {
+    /// Curves.
     Lines(Chart),
+    /// Shades over two axes of names.
     Heat(Heat),
+    /// Parts that add up.
+    Bars(Bars),
 }
 
 /// Curves over a common axis.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Chart {
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) curves: Vec<Curve>,
+pub struct Chart {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// In the order of the legend.
+    pub curves: Vec<Curve>,
 }
 
+/// An axis of a chart.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Axis {
-    pub(crate) label: String,
-    pub(crate) log: bool,
+pub struct Axis {
+    /// What it measures, with the unit.
+    pub label: String,
+    /// Decades are as far apart as decades.
+    pub log: bool,
     /// The ends, if the data should not choose them.
-    pub(crate) range: Option<(f64, f64)>,
+    pub range: Option<(f64, f64)>,
+    /// Places with names, in ascending order: the lines of the grid, instead of round numbers.
+    pub names: Vec<(f64, String)>,
 }
 
+/// A curve.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Curve {
-    pub(crate) label: String,
-    pub(crate) form: Form,
-    /// Decides colour, dashes and marker; the same server has the same in all figures.
-    pub(crate) style: usize,
-    pub(crate) dots: Vec<Dot>,
+pub struct Curve {
+    /// As the legend has it.
+    pub label: String,
+    /// How it is drawn.
+    pub form: Form,
+    /// Decides colour, dashes and marker; the same series has the same in all figures.
+    pub style: usize,
+    /// In the order of their `x`.
+    pub dots: Vec<Dot>,
 }
 
+/// How a curve is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Points that were measured, with markers and error bands.
     #[default]
     Measured,
@@ -55,82 +77,120 @@ pub(crate) enum Form {
     Dense,
     /// A bound that holds everywhere, or what would be ideal.
     Reference,
+    /// Single points that somebody else has told: markers, and no line between them.
+    Stated,
+}
+
+impl Form {
+    /// Each point has a mark of its own.
+    pub fn has_markers(self) -> bool {
+        matches!(self, Self::Measured | Self::Stated)
+    }
 }
 
 /// A point, with the ends of its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Dot {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Dot {
+    /// Where.
+    pub x: f64,
+    /// The value.
+    pub y: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
 }
 
 impl Dot {
     /// Without an interval.
-    pub(crate) fn exact(x: f64, y: f64) -> Self {
+    pub fn exact(x: f64, y: f64) -> Self {
         Self { x, y, low: y, high: y }
     }
 }
 
 /// Values over two axes of names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heat {
-    pub(crate) x_label: String,
-    pub(crate) y_label: String,
+pub struct Heat {
+    /// Below the columns.
+    pub x_label: String,
+    /// Beside the rows.
+    pub y_label: String,
     /// What the values are, with their unit.
-    pub(crate) value_label: String,
-    pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<String>,
+    pub value_label: String,
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The names of the rows.
+    pub rows: Vec<String>,
     /// By row, then column; none: not measured.
-    pub(crate) cells: Vec<Vec<Option<HeatCell>>>,
+    pub cells: Vec<Vec<Option<HeatCell>>>,
     /// The lowest and the highest value of the scale, which figures beside it share.
-    pub(crate) range: (f64, f64),
+    pub range: (f64, f64),
 }
 
+/// A cell of a heat map.
 #[derive(Debug, Clone)]
-pub(crate) struct HeatCell {
-    pub(crate) value: f64,
+pub struct HeatCell {
+    /// Decides the shade.
+    pub value: f64,
     /// As it is written into the cell.
-    pub(crate) text: String,
+    pub text: String,
     /// All that is known of it.
-    pub(crate) about: String,
+    pub about: String,
     /// Whether it is the best of the surface.
-    pub(crate) best: bool,
+    pub best: bool,
 }
 
+/// Columns of parts that add up to a whole.
+#[derive(Debug, Clone, Default)]
+pub struct Bars {
+    /// Below the columns.
+    pub x_label: String,
+    /// What the parts are counted in.
+    pub y_label: String,
+    /// The names of the parts, from the bottom.
+    pub parts: Vec<String>,
+    /// From the left: the name, and the size of each part.
+    pub columns: Vec<(String, Vec<f64>)>,
+}
+
+/// Rows of text under heads.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) heads: Vec<String>,
-    pub(crate) rows: Vec<Vec<String>>,
+pub struct Table {
+    /// One for each column.
+    pub heads: Vec<String>,
+    /// As many cells as there are heads.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(heads: &[&str]) -> Self {
+    /// Without rows.
+    pub fn new(heads: &[&str]) -> Self {
         Self { heads: heads.iter().map(|&head| head.to_owned()).collect(), rows: Vec::new() }
     }
 }
 
 impl Chart {
     /// The ends of the horizontal axis.
-    pub(crate) fn x_range(&self) -> (f64, f64) {
+    pub fn x_range(&self) -> (f64, f64) {
         let values = self.curves.iter().flat_map(|curve| curve.dots.iter().map(|dot| dot.x));
         self.x.ends(values)
     }
 
     /// The ends of the vertical axis, with room for the bands.
-    pub(crate) fn y_range(&self) -> (f64, f64) {
+    pub fn y_range(&self) -> (f64, f64) {
         let dots = self.curves.iter().flat_map(|curve| &curve.dots);
         self.y.ends(dots.flat_map(|dot| [dot.low, dot.y, dot.high]))
     }
 }
 
 impl Axis {
-    pub(crate) fn linear(label: &str) -> Self {
+    /// Equal steps are equally far apart.
+    pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), ..Self::default() }
     }
 
-    pub(crate) fn log(label: &str) -> Self {
+    /// Equal ratios are equally far apart.
+    pub fn log(label: &str) -> Self {
         Self { label: label.to_owned(), log: true, ..Self::default() }
     }
 
@@ -153,12 +213,21 @@ impl Axis {
     }
 
     /// Where lines of the grid go between two ends.
-    pub(crate) fn ticks(&self, (low, high): (f64, f64)) -> Vec<f64> {
+    pub fn ticks(&self, (low, high): (f64, f64)) -> Vec<f64> {
+        if !self.names.is_empty() {
+            return self.names.iter().map(|(place, _)| *place).collect();
+        }
         if self.log { log_ticks(low, high) } else { linear_ticks(low, high) }
     }
 
+    /// What stands at a line of the grid.
+    pub fn name_of(&self, tick: f64) -> String {
+        let named = self.names.iter().find(|(place, _)| *place == tick);
+        named.map_or_else(|| number::plain(tick), |(_, name)| name.clone())
+    }
+
     /// From 0 to 1 between the ends.
-    pub(crate) fn place(&self, value: f64, (low, high): (f64, f64)) -> f64 {
+    pub fn place(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         if self.log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
     }
 }
@@ -195,6 +264,14 @@ mod tests {
         let axis = Axis::log("x");
         assert_eq!(axis.ticks((0.5, 30.0)), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
         assert_eq!(axis.ticks((0.001, 1000.0)).len(), 7);
+    }
+
+    #[test]
+    fn named_places_take_the_place_of_round_numbers() {
+        let names = vec![(0.0, "128K".to_owned()), (1.0, "256K".to_owned())];
+        let axis = Axis { names, ..Axis::linear("cache") };
+        assert_eq!(axis.ticks((-0.5, 1.5)), [0.0, 1.0]);
+        assert_eq!([axis.name_of(1.0), Axis::log("x").name_of(1000.0)], ["256K", "1,000"]);
     }
 
     #[test]

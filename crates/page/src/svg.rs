@@ -3,34 +3,35 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Chart, Curve, Dot, Drawing, Figure, Form, Heat};
-use super::html::escape;
-use super::number;
+use crate::bars;
+use crate::chart::{Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell};
+use crate::document::escape;
 
 /// Units of the drawing; a page scales them.
-pub(crate) const WIDTH: f64 = 720.0;
-const PLOT_HEIGHT: f64 = 300.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 18.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 48.0;
-const LEGEND_LINE: f64 = 20.0;
+pub const WIDTH: f64 = 720.0;
+pub(crate) const PLOT_HEIGHT: f64 = 300.0;
+pub(crate) const LEFT: f64 = 70.0;
+pub(crate) const RIGHT: f64 = 18.0;
+pub(crate) const TOP: f64 = 12.0;
+pub(crate) const BOTTOM: f64 = 48.0;
+pub(crate) const LEGEND_LINE: f64 = 20.0;
 /// Of a letter of the legend, about.
-const LETTER: f64 = 7.0;
+pub(crate) const LETTER: f64 = 7.0;
 const CELL_HEIGHT: f64 = 34.0;
-const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
+pub(crate) const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
 
 /// Colours that differ for those who do not see all of them, on white; the page's style sheet has
 /// their likes on black.
-pub(crate) const COLOURS: [&str; 8] =
+pub const COLOURS: [&str; 8] =
     ["#0067a5", "#c84f00", "#00805e", "#a6408f", "#8a6d00", "#4b8fd6", "#555555", "#7a1f3d"];
 /// Dashes; their number has no divisor in common with that of colours and markers, so that series
 /// differ in more than one of them.
-pub(crate) const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
-pub(crate) const MARKERS: usize = 7;
+pub const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
+/// Forms of markers.
+pub const MARKERS: usize = 7;
 
 /// A document of its own, with the figure's title as its name.
-pub(crate) fn draw(figure: &Figure) -> String {
+pub fn draw(figure: &Figure) -> String {
     let height = height(figure);
     let (title, about) = (escape(&figure.title), escape(&figure.about));
     let id = escape(&figure.id);
@@ -46,7 +47,7 @@ pub(crate) fn draw(figure: &Figure) -> String {
 
 /// All figures below each other in as many columns as keep the sheet within `height_max`, and
 /// the sheet's width and height.
-pub(crate) fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, f64) {
+pub fn sheet(title: &str, figures: &[Figure], height_max: f64) -> (String, f64, f64) {
     const HEAD: f64 = 34.0;
     const GAP: f64 = 16.0;
     let total: f64 = figures.iter().map(|figure| height(figure) + HEAD).sum();
@@ -90,6 +91,7 @@ fn height(figure: &Figure) -> f64 {
         Drawing::Lines(chart) => {
             TOP + PLOT_HEIGHT + BOTTOM + legend_lines(&chart.curves).len() as f64 * LEGEND_LINE
         }
+        Drawing::Bars(bars) => bars::height(bars),
         Drawing::Heat(heat) => TOP + heat.rows.len() as f64 * CELL_HEIGHT + BOTTOM + 12.0,
     }
 }
@@ -97,6 +99,7 @@ fn height(figure: &Figure) -> f64 {
 fn body(drawing: &Drawing) -> String {
     match drawing {
         Drawing::Lines(chart) => lines(chart),
+        Drawing::Bars(bars) => bars::draw(bars),
         Drawing::Heat(heat) => heat_map(heat),
     }
 }
@@ -135,7 +138,7 @@ impl Frame<'_> {
         // Writing to a string does not fail, here and below.
         for tick in self.chart.x.ticks(self.x) {
             let (x, _) = self.at(tick, self.y.1);
-            let (bottom, label) = (TOP + PLOT_HEIGHT, number::plain(tick));
+            let (bottom, label) = (TOP + PLOT_HEIGHT, escape(&self.chart.x.name_of(tick)));
             let _ = write!(
                 text,
                 "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{x:.1} {TOP}V{bottom}\"/>\
@@ -145,7 +148,7 @@ impl Frame<'_> {
         }
         for tick in self.chart.y.ticks(self.y) {
             let (_, y) = self.at(self.x.0, tick);
-            let (right, label) = (WIDTH - RIGHT, number::plain(tick));
+            let (right, label) = (WIDTH - RIGHT, escape(&self.chart.y.name_of(tick)));
             let _ = write!(
                 text,
                 "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{LEFT} {y:.1}H{right}\"/>\
@@ -169,12 +172,14 @@ impl Frame<'_> {
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
         let Ink { class, colour, dashes, width } = ink;
-        let _ = write!(
-            text,
-            "<path class=\"{class}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"{dashes}\" d=\"{path}\"/>"
-        );
-        if curve.form == Form::Measured {
+        if curve.form != Form::Stated {
+            let _ = write!(
+                text,
+                "<path class=\"{class}\" fill=\"none\" stroke=\"{colour}\" \
+                 stroke-width=\"{width}\" stroke-dasharray=\"{dashes}\" d=\"{path}\"/>"
+            );
+        }
+        if curve.form.has_markers() {
             for dot in dots {
                 let (x, y) = self.at(dot.x, dot.y);
                 marker(text, curve.style, x, y);
@@ -254,7 +259,7 @@ fn marker(text: &mut String, style: usize, x: f64, y: f64) {
         write!(text, "<path class=\"marker {class}\" fill=\"{colour}\" d=\"M{x:.1} {y:.1}{d}\"/>");
 }
 
-fn axis_labels(text: &mut String, x: &str, y: &str, plot_height: f64) {
+pub(crate) fn axis_labels(text: &mut String, x: &str, y: &str, plot_height: f64) {
     let middle = TOP + plot_height / 2.0;
     let _ = write!(
         text,
@@ -289,16 +294,21 @@ fn legend(text: &mut String, curves: &[Curve]) {
         let y = TOP + PLOT_HEIGHT + BOTTOM + (index as f64 + 0.5) * LEGEND_LINE;
         for (x, curve) in line {
             let Ink { class, colour, dashes, .. } = Ink::of(curve);
+            if curve.form != Form::Stated {
+                let _ = write!(
+                    text,
+                    "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"2\" \
+                     stroke-dasharray=\"{dashes}\" d=\"M{x:.1} {y:.1}h28\"/>"
+                );
+            }
             let _ = write!(
                 text,
-                "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"2\" \
-                 stroke-dasharray=\"{dashes}\" d=\"M{x:.1} {y:.1}h28\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + 34.0,
                 y + 4.0,
                 escape(&curve.label)
             );
-            if curve.form == Form::Measured {
+            if curve.form.has_markers() {
                 marker(text, curve.style, x + 14.0, y);
             }
         }
@@ -341,7 +351,7 @@ fn heat_map(heat: &Heat) -> String {
 
 fn heat_cell(
     text: &mut String,
-    cell: Option<&super::chart::HeatCell>,
+    cell: Option<&HeatCell>,
     (low, high): (f64, f64),
     (x, y, width): (f64, f64, f64),
 ) {

@@ -4,7 +4,7 @@ use statistics::Estimate;
 
 /// Three significant digits from one on upwards, and no fewer than all digits before the point:
 /// more would be noise.
-pub(super) fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if !value.is_finite() => "-".into(),
@@ -16,12 +16,12 @@ pub(super) fn figure(value: f64) -> String {
 }
 
 /// Without zeros that say nothing, for the labels of axes and for what was chosen, not measured.
-pub(super) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { grouped(value) } else { figure(value) }
 }
 
 /// A part of one. What is not all is never shown as 100 %, what is some never as 0 %.
-pub(super) fn percent(part: f64) -> String {
+pub fn percent(part: f64) -> String {
     let percent = part * 100.0;
     match percent {
         _ if percent > 0.0 && percent < 0.005 => "<0.01 %".into(),
@@ -31,7 +31,7 @@ pub(super) fn percent(part: f64) -> String {
 }
 
 /// Bytes in binary units, as memory is measured.
-pub(super) fn memory(bytes: f64) -> String {
+pub fn memory(bytes: f64) -> String {
     let mut value = bytes;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
@@ -43,12 +43,12 @@ pub(super) fn memory(bytes: f64) -> String {
 }
 
 /// A median with its interval.
-pub(super) fn estimate(estimate: &Estimate, show: fn(f64) -> String) -> String {
+pub fn estimate(estimate: &Estimate, show: fn(f64) -> String) -> String {
     interval(estimate.median, estimate.interval.low, estimate.interval.high, show)
 }
 
 /// A value with the ends of its interval; the value alone if they are the same.
-pub(super) fn interval(value: f64, low: f64, high: f64, show: fn(f64) -> String) -> String {
+pub fn interval(value: f64, low: f64, high: f64, show: fn(f64) -> String) -> String {
     match (show(value), show(low), show(high)) {
         (value, low, high) if low == value && high == value => value,
         (value, low, high) => format!("{value} [{low}, {high}]"),
@@ -56,12 +56,12 @@ pub(super) fn interval(value: f64, low: f64, high: f64, show: fn(f64) -> String)
 }
 
 /// A ratio: always two decimals, because it is compared with 1.
-pub(super) fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     if value < 0.095 { significant(value) } else { format!("{value:.2}") }
 }
 
 /// A duration in words for people.
-pub(super) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds < 120.0 => format!("{seconds:.0} s"),
         _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
@@ -71,7 +71,7 @@ pub(super) fn duration(seconds: f64) -> String {
 
 /// The date and time of a moment, in UTC: `2026-11-22 09:55`. The calendar is computed after
 /// Howard Hinnant's `civil_from_days`.
-pub(super) fn moment(unix_us: u64) -> String {
+pub fn moment(unix_us: u64) -> String {
     let minutes = unix_us / 60_000_000;
     let (days, minute) = ((minutes / 1440) as i64, minutes % 1440);
     let days = days + 719_468;

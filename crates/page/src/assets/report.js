@@ -41,7 +41,7 @@
   function drawBandAndMarkers(chart) {
     return (plot, index) => {
       const curve = chart.curves[index - 1];
-      if (!curve || curve.form !== "measured" || !plot.series[index].show) return;
+      if (!curve || !curve.low || !plot.series[index].show) return;
       const { ctx, bbox } = plot;
       const points = places(plot, chart, curve);
       ctx.save();
@@ -69,7 +69,7 @@
   function legendValue(curve) {
     return (plot, value, index, place) => {
       if (place == null || value == null) return "";
-      if (curve.form !== "measured" || curve.low[place] === curve.high[place]) return show(value);
+      if (!curve.low || curve.low[place] === curve.high[place]) return show(value);
       return `${show(value)} [${show(curve.low[place])}, ${show(curve.high[place])}]`;
     };
   }
@@ -81,9 +81,15 @@
       label: spec.label, side, size, labelSize: 22, labelFont: "12px system-ui", font: "12px system-ui",
       stroke: () => colour("--faint"), grid: { stroke: () => colour("--rule"), width: 1 },
       ticks: { show: false },
-      values: spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
+      ...(spec.names.length && { splits: () => spec.names.map(([place]) => place) }),
+      values: spec.names.length ? (plot, values) => values.map((v) => named(spec, v)) : spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
         : (plot, values) => values.map(show),
     };
+  }
+
+  function named(spec, value) {
+    const known = spec.names.find(([place]) => place === value);
+    return known ? known[1] : show(value);
   }
 
   const height = (width) => Math.round(Math.min(400, Math.max(260, width * 0.55)));
@@ -92,6 +98,7 @@
     const series = chart.curves.map((curve) => ({
       label: curve.label, stroke: ink(curve), width: curve.form === "reference" ? 1.5 : 2, dash: dashes(curve),
       spanGaps: true, points: { show: false }, value: legendValue(curve),
+      ...(curve.form === "stated" && { paths: () => null }),
     }));
     return {
       width, height: height(width),
@@ -101,7 +108,7 @@
         y: { distr: chart.y.log ? 3 : 1, range: fixedRange(chart) },
       },
       axes: [axis(chart.x, 2, 34), axis(chart.y, 3, 58)],
-      series: [{ label: chart.x.label, value: (plot, value) => show(value) }, ...series],
+      series: [{ label: chart.x.label, value: (plot, value) => named(chart.x, value) }, ...series],
       cursor: { points: { size: 8 }, drag: { x: true, y: false }, dataIdx: nearest(chart) },
       legend: { live: true },
       hooks: { drawSeries: [drawBandAndMarkers(chart)], ready: [keyboard] },

@@ -1,0 +1,277 @@
+//! The outcomes as one HTML page: with the paper's machines its figures, its numbers and its
+//! findings beside ours; with any other sweep what was simulated.
+//!
+//! How a page is made is the business of the crate `page`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use coherence::{Bus, Kernel, Machine, Miss, Options, Workload};
+use page::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
+use page::document::{self, Section, escape};
+use page::number::{figure, plain};
+
+use super::measured::{Measured, Runs, Value};
+use super::paper::{self, Finding, Plan};
+use super::spec::Spec;
+
+/// What the page says of a run beside its outcomes.
+pub(super) struct Told<'a> {
+    pub(super) trace: &'a Path,
+    pub(super) workload: &'a Workload,
+    /// What all machines have in common.
+    pub(super) base: &'a Machine,
+    pub(super) options: Options,
+    pub(super) seeds: u32,
+}
+
+/// The paper's page.
+pub(super) fn of_paper(told: &Told<'_>, plan: &Plan, runs: &Runs) -> String {
+    let mut preamble = told.preamble(runs);
+    preamble.extend(plan.left_out());
+    preamble.push(
+        "The paper: P. Foglia, R. Giorgi, C. A. Prete, Boosting the performance of three-tier web \
+         servers deploying SMP architecture, 2001; its workload was 13 Apache and 8 PostgreSQL \
+         processes and 5 utilities on MIPS processors, 130 million references, its kernel's \
+         included. Only numbers that its text and tables state are shown, none is read off its \
+         drawings. Deviations are ours from the paper's. The times of the bus are those of its \
+         Table 4 unless the machine below says otherwise."
+            .into(),
+    );
+    preamble.push(
+        "Coherence's part of the bus's work is an estimate: invalidation misses are taken to cost \
+         what a fetched block costs in the mean. The \"more than 90 %\" of the bus with 8 \
+         processors (section 5) is left out: the paper does not say of which cache."
+            .into(),
+    );
+    let sections = paper::sections(runs);
+    let figures = paper::figures(runs);
+    let body = |body: &mut String| {
+        *body += &document::section(&sections[0]);
+        *body += &findings(&paper::findings(runs));
+        *body += &document::section(&sections[1]);
+    };
+    let title = format!("The paper's figures from {}", told.name());
+    told.page(&title, &preamble, runs, body, &sections, &figures)
+}
+
+/// The page of any other sweep.
+pub(super) fn of_sweep(told: &Told<'_>, runs: &Runs) -> String {
+    let figures: Vec<Figure> =
+        KINDS.iter().filter_map(|kind| over_processors(runs, kind)).collect();
+    let title = format!("Simulations of {}", told.name());
+    told.page(&title, &told.preamble(runs), runs, |_| {}, &[], &figures)
+}
+
+impl Told<'_> {
+    fn name(&self) -> String {
+        let name = self.trace.file_name().unwrap_or(self.trace.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    fn page(
+        &self,
+        title: &str,
+        preamble: &[String],
+        runs: &Runs,
+        own: impl FnOnce(&mut String),
+        sections: &[Section],
+        figures: &[Figure],
+    ) -> String {
+        let machines = machines(runs);
+        let figure = figures.iter().map(|figure| (&*figure.id, &*figure.title));
+        let last = (&*machines.id, &*machines.title);
+        let sections = sections.iter().map(|section| (&*section.id, &*section.title));
+        let mut body = document::contents(sections.chain(figure).chain([last]));
+        own(&mut body);
+        body += &document::figures(figures);
+        body += &document::section(&machines);
+        let common = self.base.to_toml();
+        body += &document::folded(
+            "Configuration",
+            &[(
+                "What the machines have in common, where a table says nothing else".into(),
+                &common,
+            )],
+        );
+        document::render(title, preamble, &body, figures)
+    }
+
+    /// What was simulated, with what stands in for what was not traced.
+    fn preamble(&self, runs: &Runs) -> Vec<String> {
+        let count = |count: u64| plain(count as f64);
+        let (least, most) = runs.simulated();
+        let order = match self.options.run_ahead_cycles {
+            0 => "in strict order".into(),
+            cycles => format!("processors run up to {cycles} cycles ahead while they hit"),
+        };
+        let mut lines = vec![
+            format!(
+                "{}: {} tasks, {} references, {} pages.",
+                self.trace.display(),
+                self.workload.tasks(),
+                count(self.workload.references()),
+                count(self.workload.pages() as u64)
+            ),
+            format!(
+                "{} machines, each with the seeds 1 to {}; {order}. {}",
+                runs.by_spec.len(),
+                self.seeds,
+                intervals(self.seeds)
+            ),
+            format!(
+                "Of the trace {} to {} % were simulated, by machine: a run ends {}.",
+                figure(least),
+                figure(most),
+                match self.base.scheduler.until {
+                    coherence::Until::Busy => "when fewer tasks are left than processors",
+                    coherence::Until::AllDone => "when all tasks are done",
+                }
+            ),
+            kernel(&self.base.kernel),
+        ];
+        if self.base.bus != Bus::default() {
+            lines.push("The bus is not the default one: see the configuration below.".into());
+        }
+        lines
+    }
+}
+
+fn intervals(seeds: u32) -> &'static str {
+    match seeds {
+        1 => "With one seed nothing is known of the spread.",
+        _ => "Means; ± is half of the 95 % interval of the mean (Student's t), bands are the same.",
+    }
+}
+
+fn kernel(kernel: &Kernel) -> String {
+    if !kernel.enabled {
+        return "User references only: no kernel was simulated.".into();
+    }
+    format!(
+        "The kernel's references are drawn, and their parameters are not measured: {} for a system \
+         call, {} % code, {} % of data written; {} % of data in structures of {} bytes that all \
+         may use, {} % of those the process's own; {} pages of code, {} of structures.",
+        kernel.references_mean,
+        kernel.code_percent,
+        kernel.write_percent,
+        kernel.shared_percent,
+        kernel.structure_bytes,
+        kernel.own_percent,
+        kernel.code_pages,
+        kernel.shared_pages
+    )
+}
+
+/// What is shown, then what is not, each with its numbers.
+fn findings(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for (shown, class, head) in
+        [(true, "verdict", "What the paper found: shown"), (false, "words", "Not shown here")]
+    {
+        let own = findings.iter().filter(|one| one.shown == shown);
+        let own: Vec<String> = own.map(sentence).collect();
+        if !own.is_empty() {
+            text += &document::words(class, head, &own);
+        }
+    }
+    text
+}
+
+fn sentence(finding: &Finding) -> String {
+    let Finding { claim, place, shown, told } = finding;
+    let verdict = if *shown { "shown" } else { "not shown here" };
+    format!(
+        "<strong>{}</strong> ({}): {verdict}. {}.",
+        escape(claim),
+        escape(place),
+        escape(&capital(told))
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// Every machine, folded.
+fn machines(runs: &Runs) -> Section {
+    let mut table = Table::new(&[
+        "Machine",
+        "GSP",
+        "CPU, %",
+        "Bus, %",
+        "Misses, %",
+        "After invalidations, %",
+        "Coherence transactions, %",
+        "Of the trace, %",
+    ]);
+    table.rows = runs.by_spec.iter().map(|(spec, one)| machine(spec, one)).collect();
+    Section { id: "machines".into(), title: "Every machine".into(), table, folded: true }
+}
+
+fn machine(spec: &Spec, one: &Measured) -> Vec<String> {
+    vec![
+        spec.describe(),
+        one.gsp.show(),
+        one.cpu_percent.show(),
+        one.bus_percent.show(),
+        figure(one.misses_of(|_| true)),
+        figure(one.misses_of(Miss::is_invalidation)),
+        figure(one.transactions()),
+        figure(one.simulated_percent),
+    ]
+}
+
+/// A figure of any sweep over the number of processors.
+struct Kind {
+    id: &'static str,
+    title: &'static str,
+    y: &'static str,
+    of: fn(&Measured) -> Value,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind { id: "gsp", title: "GSP over the number of processors", y: "GSP", of: |one| one.gsp },
+    Kind {
+        id: "bus",
+        title: "Bus utilisation over the number of processors",
+        y: "% of the time",
+        of: |one| one.bus_percent,
+    },
+];
+
+/// More curves than this cannot be told apart; the others are in the table.
+const CURVES_MAX: usize = 16;
+
+/// Nothing if no kind of machine has several numbers of processors.
+fn over_processors(runs: &Runs, kind: &Kind) -> Option<Figure> {
+    let mut kinds: BTreeMap<Spec, String> = BTreeMap::new();
+    for spec in runs.by_spec.keys() {
+        kinds.insert(Spec { cpus: 0, ..*spec }, spec.kind());
+    }
+    let mut table = Table::new(&["Machine", kind.title]);
+    let mut curves = Vec::new();
+    for (style, (spec, label)) in kinds.iter().enumerate() {
+        let mut dots = Vec::new();
+        for (cpus, one) in runs.curve(spec) {
+            let value = (kind.of)(one);
+            let (low, high) = ((value.mean - value.half).max(0.0), value.mean + value.half);
+            dots.push(Dot { x: f64::from(cpus), y: value.mean, low, high });
+            table.rows.push(vec![Spec { cpus, ..*spec }.describe(), value.show()]);
+        }
+        curves.push(Curve { label: label.clone(), form: Form::Measured, style, dots });
+    }
+    let left_out = curves.len().saturating_sub(CURVES_MAX);
+    curves.truncate(CURVES_MAX);
+    if curves.iter().all(|curve| curve.dots.len() < 2) {
+        return None;
+    }
+    let about = match left_out {
+        0 => String::new(),
+        more => format!("{more} more kinds of machines are in the table."),
+    };
+    let chart = Chart { x: Axis::linear("processors"), y: Axis::linear(kind.y), curves };
+    let (id, title) = (kind.id.into(), kind.title.into());
+    Some(Figure { id, title, about, drawing: Drawing::Lines(chart), table })
+}

@@ -1,0 +1,227 @@
+//! What a run gives for each machine, as means over its seeds.
+
+use std::collections::BTreeMap;
+
+use coherence::protocol::Transaction;
+use coherence::{Miss, Outcome, Sharing, scalable_to};
+use statistics::Mean;
+
+use super::spec::Spec;
+
+/// Confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// A mean, and half of its interval; nothing of that for one seed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Value {
+    pub(super) mean: f64,
+    pub(super) half: f64,
+}
+
+/// A machine. Rates are for 100 references; the second index of an array is 0 for user mode and 1
+/// for the kernel.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Measured {
+    pub(super) gsp: Value,
+    pub(super) bus_percent: Value,
+    pub(super) cpu_percent: Value,
+    /// By [`Miss::ALL`].
+    pub(super) misses: [[f64; 2]; 11],
+    /// By [`Sharing::ALL`].
+    pub(super) coherence: [[f64; 2]; 4],
+    /// The part of the bus's work that is for coherence: INV and WR, and invalidation misses,
+    /// which are taken to cost what a fetched block costs in the mean.
+    pub(super) coherence_of_bus: f64,
+    /// How much of the trace was simulated.
+    pub(super) simulated_percent: f64,
+}
+
+/// All machines of a sweep.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Runs {
+    pub(super) by_spec: BTreeMap<Spec, Measured>,
+    /// Whether references of the kernel were drawn.
+    pub(super) kernel: bool,
+}
+
+/// To how many processors a kind of machine scales, with the GSP there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Scales {
+    To(u32, f64),
+    /// No further ones were simulated.
+    Beyond(u32, f64),
+}
+
+impl Value {
+    pub(super) fn of(values: &[f64]) -> Self {
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let half = Mean::of(values).map_or(0.0, |mean| {
+            let interval = mean.interval(CONFIDENCE);
+            (interval.high - interval.low) / 2.0
+        });
+        Self { mean, half: if half.is_finite() { half } else { 0.0 } }
+    }
+
+    /// More than another by more than their intervals explain.
+    pub(super) fn exceeds(self, other: Self) -> bool {
+        self.mean - other.mean > self.half.hypot(other.half)
+    }
+
+    /// `3.41 ±0.02`.
+    pub(super) fn show(self) -> String {
+        let digits = if self.mean.abs() < 20.0 { 2 } else { 1 };
+        match self.half > 0.0 {
+            true => format!("{:.digits$} ±{:.digits$}", self.mean, self.half),
+            false => format!("{:.digits$}", self.mean),
+        }
+    }
+}
+
+impl Measured {
+    /// The outcomes of one machine with all seeds.
+    pub(super) fn of(group: &[Outcome]) -> Self {
+        let value =
+            |of: &dyn Fn(&Outcome) -> f64| Value::of(&group.iter().map(of).collect::<Vec<f64>>());
+        let rate = |count: &dyn Fn(&Outcome) -> [u64; 2]| {
+            value(&|one| {
+                let all = one.counts.all_references().max(1);
+                count(one).iter().sum::<u64>() as f64 * 100.0 / all as f64
+            })
+            .mean
+        };
+        Self {
+            gsp: value(&|one| one.gsp),
+            bus_percent: value(&|one| one.bus_utilisation * 100.0),
+            cpu_percent: value(&|one| one.processor_utilisation() * 100.0),
+            misses: Miss::ALL.map(|class| {
+                [0, 1].map(|mode| rate(&|one| one.counts.misses[mode][class as usize]))
+            }),
+            coherence: Sharing::ALL.map(|kind| {
+                [0, 1].map(|mode| rate(&|one| one.counts.coherence[mode][kind as usize]))
+            }),
+            coherence_of_bus: value(&coherence_of_bus).mean,
+            simulated_percent: value(&|one| {
+                let made: u64 = one.counts.references[0].iter().sum();
+                made as f64 * 100.0 / one.trace_references.max(1) as f64
+            })
+            .mean,
+        }
+    }
+
+    /// Misses of the classes that are asked for, in both modes.
+    pub(super) fn misses_of(&self, of: impl Fn(Miss) -> bool) -> f64 {
+        let classes = Miss::ALL.into_iter().filter(|class| of(*class));
+        classes.map(|class| self.misses[class as usize].iter().sum::<f64>()).sum()
+    }
+
+    /// Coherence transactions of a kind, in both modes.
+    pub(super) fn coherence_of(&self, kind: Sharing) -> f64 {
+        self.coherence[kind as usize].iter().sum()
+    }
+
+    /// All coherence transactions.
+    pub(super) fn transactions(&self) -> f64 {
+        self.coherence.iter().flatten().sum()
+    }
+}
+
+fn coherence_of_bus(outcome: &Outcome) -> f64 {
+    let own = |transaction| matches!(transaction, Transaction::Invalidate | Transaction::Write);
+    let (mut all, mut coherence, mut fetching, mut fetches) = (0.0, 0.0, 0.0, 0);
+    for bus in &outcome.bus {
+        all += bus.utilisation;
+        if own(bus.transaction) {
+            coherence += bus.utilisation;
+        } else if bus.transaction != Transaction::UpdateBlock {
+            fetching += bus.utilisation;
+            fetches += bus.count;
+        }
+    }
+    let after: u64 = Miss::ALL
+        .into_iter()
+        .filter(|class| class.is_invalidation())
+        .map(|class| outcome.counts.misses_of(class))
+        .sum();
+    coherence += fetching * after as f64 / f64::max(fetches as f64, 1.0);
+    if all > 0.0 { coherence * 100.0 / all } else { 0.0 }
+}
+
+impl Runs {
+    /// Outcomes with `seeds` of each machine, one after the other.
+    pub(super) fn of(outcomes: &[Outcome], seeds: usize) -> Result<Self, String> {
+        let groups = outcomes.chunks(seeds.max(1));
+        let by_spec = groups
+            .map(|group| Ok((Spec::of(&group[0].machine)?, Measured::of(group))))
+            .collect::<Result<_, String>>()?;
+        let kernel = outcomes.first().is_some_and(|one| one.machine.kernel.enabled);
+        Ok(Self { by_spec, kernel })
+    }
+
+    pub(super) fn get(&self, spec: &Spec) -> Option<&Measured> {
+        self.by_spec.get(spec)
+    }
+
+    /// By number of processors.
+    pub(super) fn curve(&self, kind: &Spec) -> Vec<(u32, &Measured)> {
+        let same = |spec: &Spec| Spec { cpus: kind.cpus, ..*spec } == *kind;
+        self.by_spec.iter().filter(|(spec, _)| same(spec)).map(|(s, one)| (s.cpus, one)).collect()
+    }
+
+    /// By our reading of the paper's rule; none where there is no curve.
+    pub(super) fn scales(&self, kind: &Spec) -> Option<Scales> {
+        let curve: Vec<(u32, f64)> =
+            self.curve(kind).into_iter().map(|(cpus, one)| (cpus, one.gsp.mean)).collect();
+        let [.., (most, highest)] = curve[..] else { return None };
+        if curve.len() < 2 {
+            return None;
+        }
+        Some(match scalable_to(&curve) {
+            None => Scales::Beyond(most, highest),
+            Some(cpus) => {
+                let there = curve.iter().find(|(at, _)| *at == cpus);
+                Scales::To(cpus, there.map_or(highest, |(_, gsp)| *gsp))
+            }
+        })
+    }
+
+    /// The least and the most of the trace that was simulated, in percent.
+    pub(super) fn simulated(&self) -> (f64, f64) {
+        let parts = self.by_spec.values().map(|one| one.simulated_percent);
+        parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), high.max(part)))
+    }
+}
+
+impl Scales {
+    pub(super) fn cpus(self) -> u32 {
+        let (Self::To(cpus, _) | Self::Beyond(cpus, _)) = self;
+        cpus
+    }
+
+    pub(super) fn gsp(self) -> f64 {
+        let (Self::To(_, gsp) | Self::Beyond(_, gsp)) = self;
+        gsp
+    }
+
+    pub(super) fn show(self) -> String {
+        match self {
+            Self::To(cpus, _) => cpus.to_string(),
+            Self::Beyond(cpus, _) => format!("beyond {cpus}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_have_intervals_if_there_are_several() {
+        let one = Value::of(&[3.0]);
+        assert_eq!((one, &*one.show()), (Value { mean: 3.0, half: 0.0 }, "3.00"));
+        let three = Value::of(&[2.9, 3.0, 3.1]);
+        // Student's t for two degrees of freedom: 4.303.
+        assert!((three.half - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-3, "{three:?}");
+        assert!(!one.exceeds(three) && one.exceeds(Value::of(&[2.5])));
+        assert!(!Value { mean: 1.0, half: 0.1 }.exceeds(Value { mean: 0.9, half: 0.0 }));
+    }
+}

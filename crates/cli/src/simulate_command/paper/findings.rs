@@ -1,0 +1,122 @@
+//! What the paper's text finds, and whether this run shows it: each with the numbers that decide.
+//!
+//! A judge is given the run alone. GSP and bus utilisations differ only if their intervals do not
+//! explain it; rates are compared as means.
+
+mod affinity;
+mod blocks;
+mod caches;
+mod protocols;
+#[cfg(test)]
+mod tests;
+
+use page::number;
+
+use crate::simulate_command::measured::{Measured, Runs, Value};
+use crate::simulate_command::spec::Spec;
+
+/// A sentence of the paper's and what became of it here.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::simulate_command) struct Finding {
+    pub(in crate::simulate_command) claim: &'static str,
+    /// Where the paper has it.
+    pub(in crate::simulate_command) place: &'static str,
+    pub(in crate::simulate_command) shown: bool,
+    /// The numbers that decide, or why there are none.
+    pub(in crate::simulate_command) told: String,
+}
+
+/// Whether it is shown, and by which numbers; nothing where machines for it are missing.
+type Judged = Option<(bool, String)>;
+
+/// A finding and who judges it.
+struct Claim {
+    claim: &'static str,
+    place: &'static str,
+    judge: fn(&Runs) -> Judged,
+}
+
+const fn claim(claim: &'static str, place: &'static str, judge: fn(&Runs) -> Judged) -> Claim {
+    Claim { claim, place, judge }
+}
+
+/// All, in the paper's order.
+pub(super) fn all(runs: &Runs) -> Vec<Finding> {
+    let claims = [caches::CLAIMS, blocks::CLAIMS, affinity::CLAIMS, protocols::CLAIMS];
+    claims.into_iter().flatten().map(|one| found(one, runs)).collect()
+}
+
+fn found(claim: &Claim, runs: &Runs) -> Finding {
+    let (shown, told) = (claim.judge)(runs).unwrap_or_else(|| {
+        let why = "the machines that it needs have more processors than the trace has tasks";
+        (false, why.into())
+    });
+    Finding { claim: claim.claim, place: claim.place, shown, told }
+}
+
+/// What is compared along a chain of machines.
+type Of = fn(&Measured) -> Value;
+
+fn gsp(one: &Measured) -> Value {
+    one.gsp
+}
+
+fn bus(one: &Measured) -> Value {
+    one.bus_percent
+}
+
+fn exactly(mean: f64) -> Value {
+    Value { mean, half: 0.0 }
+}
+
+/// Along each chain the value never falls, and at the end of each it is higher than at its
+/// beginning. Told: where it falls.
+fn rises(runs: &Runs, chains: &[Vec<Spec>], of: Of) -> Option<(bool, String)> {
+    let mut falls = Vec::new();
+    for chain in chains {
+        let values: Vec<Value> =
+            chain.iter().map(|spec| runs.get(spec).map(of)).collect::<Option<_>>()?;
+        for (specs, pair) in chain.windows(2).zip(values.windows(2)) {
+            if pair[0].exceeds(pair[1]) {
+                falls.push(format!("{} to {}", specs[0].cache(), specs[1].cache()));
+            }
+        }
+        if let (Some(first), Some(last)) = (values.first(), values.last())
+            && last.mean <= first.mean
+        {
+            let [from, to] = [chain.first(), chain.last()].map(|spec| spec.map(Spec::cache));
+            falls.push(format!(
+                "{} to {} as a whole",
+                from.unwrap_or_default(),
+                to.unwrap_or_default()
+            ));
+        }
+    }
+    Some(match falls.is_empty() {
+        true => (true, "at each step".into()),
+        false => (false, format!("not from {}", falls.join("; "))),
+    })
+}
+
+/// The same downwards.
+fn falls(runs: &Runs, chains: &[Vec<Spec>], of: Of) -> Option<(bool, String)> {
+    let turned: Vec<Vec<Spec>> =
+        chains.iter().map(|chain| chain.iter().rev().copied().collect()).collect();
+    rises(runs, &turned, of)
+}
+
+/// A part as percent of a whole; nothing of nothing.
+fn percent(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part * 100.0 / whole)
+}
+
+/// Within so many percent of each other.
+fn about_as_many(one: f64, other: f64, percent: f64) -> bool {
+    (one - other).abs() * 100.0 <= percent * f64::max(one, other)
+}
+
+/// `GSP 3.3 (4 CPUs), 5.6 (8 CPUs)`: the numbers that decide.
+fn both(name: &str, one: (&str, f64), other: (&str, f64)) -> String {
+    let [first, second] = [one.1, other.1].map(number::figure);
+    format!("{name} {first} ({}), {second} ({})", one.0, other.0)
+}

@@ -1,0 +1,87 @@
+//! What a sweep varies, and how it is named. Everything else of a machine is the same for all.
+
+use coherence::Machine;
+
+use super::lists::Scheduler;
+
+/// A machine of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Spec {
+    pub(super) cpus: u32,
+    pub(super) size_kib: u64,
+    pub(super) ways: u32,
+    pub(super) block_bytes: u64,
+    pub(super) scheduler: Scheduler,
+    pub(super) protocol: &'static str,
+}
+
+impl Spec {
+    /// Where the paper begins: four processors, 2 MB of two ways, blocks of 32 bytes.
+    pub(super) const FIRST: Self = Self {
+        cpus: 4,
+        size_kib: 2048,
+        ways: 2,
+        block_bytes: 32,
+        scheduler: Scheduler::Random,
+        protocol: "mesi",
+    };
+    /// Where its second half begins.
+    pub(super) const SECOND: Self = Self { cpus: 8, block_bytes: 128, ..Self::FIRST };
+
+    /// What of a machine a sweep may vary.
+    pub(super) fn of(machine: &Machine) -> Result<Self, String> {
+        Ok(Self {
+            cpus: machine.cpus,
+            size_kib: machine.cache.size_kib,
+            ways: machine.cache.ways,
+            block_bytes: machine.cache.block_bytes,
+            scheduler: Scheduler::of(machine.scheduler.policy),
+            protocol: machine.protocol()?.name,
+        })
+    }
+
+    /// The machine, with everything else from `base`.
+    pub(super) fn machine(&self, base: &Machine) -> Machine {
+        let mut machine = base.clone();
+        machine.cpus = self.cpus;
+        machine.cache.size_kib = self.size_kib;
+        machine.cache.ways = self.ways;
+        machine.cache.block_bytes = self.block_bytes;
+        machine.scheduler.policy = self.scheduler.policy();
+        machine.protocol = self.protocol.into();
+        machine
+    }
+
+    /// `128K/1`, `2M/4`.
+    pub(super) fn cache(&self) -> String {
+        cache(self.size_kib, self.ways)
+    }
+
+    /// All but the number of processors.
+    pub(super) fn kind(&self) -> String {
+        format!(
+            "{}, {} bytes, {}, {}",
+            self.cache(),
+            self.block_bytes,
+            self.scheduler.name(),
+            self.protocol.to_uppercase()
+        )
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("{} CPUs, {}", self.cpus, self.kind())
+    }
+}
+
+/// `128K/1`, `2M/4`.
+pub(super) fn cache(size_kib: u64, ways: u32) -> String {
+    format!("{}/{ways}", size(size_kib))
+}
+
+/// `128K`, `2M`.
+pub(super) fn size(kib: u64) -> String {
+    match kib {
+        kib if kib % 1024 == 0 => format!("{}M", kib / 1024),
+        kib => format!("{kib}K"),
+    }
+}

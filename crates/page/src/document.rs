@@ -1,0 +1,268 @@
+//! The page: style, script, figures and data are in it, nothing is fetched. Each figure is drawn
+//! as SVG, for print and for readers without scripts; where scripts run, an interactive chart
+//! takes its place on the screen.
+//!
+//! A report puts its body together from the parts that are here, and [`render`]s it.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::chart::{Axis, Chart, Dot, Drawing, Figure, Form, Table};
+use crate::svg::{self, COLOURS, DASHES};
+
+const STYLE: &str = include_str!("assets/report.css");
+const SCRIPT: &str = include_str!("assets/report.js");
+const UPLOT_STYLE: &str = include_str!("assets/uPlot.min.css");
+const UPLOT_SCRIPT: &str = include_str!("assets/uPlot.iife.min.js");
+/// Goes wherever the library goes.
+const UPLOT_LICENCE: &str = include_str!("assets/uPlot-LICENSE");
+
+/// A table of its own.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// An anchor.
+    pub id: String,
+    /// What it is called.
+    pub title: String,
+    /// What it says.
+    pub table: Table,
+    /// What few will read is folded.
+    pub folded: bool,
+}
+
+/// The whole page: a title, lines about it, and a body of HTML whose figures these are.
+pub fn render(title: &str, preamble: &[String], body: &str, figures: &[Figure]) -> String {
+    let title = escape(title);
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
+         <style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    );
+    for line in preamble {
+        // Writing to a string does not fail, here and below.
+        let _ = writeln!(text, "<p class=\"preamble\">{}</p>", escape(line));
+    }
+    let _ = write!(
+        text,
+        "{body}</main>\n<script type=\"application/json\" id=\"figures\">{}</script>\n\
+         <script>\n/*\n{UPLOT_LICENCE}*/\n{UPLOT_SCRIPT}</script>\n\
+         <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        data(figures)
+    );
+    text
+}
+
+/// What may stand in an element or between double quotes.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // A document may not hold these, and XML no reference to them either.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Links to anchors: each with its words.
+pub fn contents<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text =
+        String::from("<nav aria-label=\"Contents\"><details><summary>Contents</summary><ul>\n");
+    for (id, title) in entries {
+        let _ = writeln!(text, "<li><a href=\"#{}\">{}</a></li>", escape(id), escape(title));
+    }
+    text.push_str("</ul></details></nav>\n");
+    text
+}
+
+/// Sentences under a head, which are HTML already.
+pub fn words(class: &str, head: &str, sentences: &[String]) -> String {
+    let mut text = format!("<section class=\"{}\"><h2>{}</h2>\n<ul>", escape(class), escape(head));
+    for sentence in sentences {
+        let _ = writeln!(text, "<li>{sentence}</li>");
+    }
+    text.push_str("</ul></section>\n");
+    text
+}
+
+/// Pairs of backticks become code; the text is escaped already.
+pub fn with_code(escaped: &str) -> String {
+    let mut parts = escaped.split('`');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    while let (Some(code), Some(rest)) = (parts.next(), parts.next()) {
+        let _ = write!(text, "<code>{code}</code>{rest}");
+    }
+    text
+}
+
+/// A table under its title.
+pub fn section(section: &Section) -> String {
+    let (id, title) = (escape(&section.id), escape(&section.title));
+    let table = table(&section.table, &section.title);
+    match section.folded {
+        true => format!(
+            "<section id=\"{id}\"><details><summary><h2>{title}</h2></summary>{table}</details>\
+             </section>\n"
+        ),
+        false => format!("<section id=\"{id}\"><h2>{title}</h2>{table}</section>\n"),
+    }
+}
+
+fn table(table: &Table, caption: &str) -> String {
+    let mut text = format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\
+         <table><caption>{0}</caption><thead><tr>",
+        escape(caption)
+    );
+    for head in &table.heads {
+        let _ = write!(text, "<th scope=\"col\">{}</th>", escape(head));
+    }
+    text.push_str("</tr></thead><tbody>\n");
+    for row in &table.rows {
+        text.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let cell = escape(cell);
+            let _ = match index {
+                0 => write!(text, "<th scope=\"row\">{cell}</th>"),
+                _ => write!(text, "<td>{cell}</td>"),
+            };
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</tbody></table></div>");
+    text
+}
+
+/// All figures, under a head of theirs; nothing if there are none.
+pub fn figures(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("<section><h2>Figures</h2>\n<div class=\"figures\">\n");
+    for figure in figures {
+        let (id, title) = (escape(&figure.id), escape(&figure.title));
+        let live = match &figure.drawing {
+            Drawing::Lines(_) => format!("<div class=\"live\" data-figure=\"{id}\"></div>"),
+            Drawing::Heat(_) => pointed("Point at a cell to see its setting."),
+            Drawing::Bars(_) => pointed("Point at a part to see its size."),
+        };
+        let _ = writeln!(
+            text,
+            "<figure id=\"{id}\"><figcaption><h3>{title}</h3><p>{}</p></figcaption>\
+             <div class=\"still\">{}</div>{live}",
+            escape(&figure.about),
+            svg::draw(figure)
+        );
+        if !figure.table.rows.is_empty() {
+            let table = table(&figure.table, &figure.title);
+            let _ = writeln!(text, "<details><summary>As a table</summary>{table}</details>");
+        }
+        text.push_str("</figure>\n");
+    }
+    text.push_str("</div></section>\n");
+    text
+}
+
+/// Texts that few will read, each folded under its name; nothing if there are none.
+pub fn folded(head: &str, texts: &[(String, &str)]) -> String {
+    if texts.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("<section><h2>{}</h2>\n", escape(head));
+    for (name, contents) in texts {
+        let (name, contents) = (escape(name), escape(contents));
+        let _ = writeln!(
+            text,
+            "<details><summary>{name}</summary><pre tabindex=\"0\">{contents}</pre></details>"
+        );
+    }
+    text.push_str("</section>\n");
+    text
+}
+
+/// Where the script says what is pointed at.
+fn pointed(hint: &str) -> String {
+    format!("<p class=\"pointed\" aria-live=\"polite\">{hint}</p>")
+}
+
+/// What the script draws, as JSON that may stand in a script element.
+fn data(figures: &[Figure]) -> String {
+    let charts: Vec<Value> = figures
+        .iter()
+        .filter_map(|figure| match &figure.drawing {
+            Drawing::Lines(chart) => Some(chart_data(&figure.id, &figure.title, chart)),
+            Drawing::Heat(_) | Drawing::Bars(_) => None,
+        })
+        .collect();
+    let looks = json!({ "colours": COLOURS.len(), "dashes": DASHES, "markers": svg::MARKERS });
+    let text = json!({ "looks": looks, "charts": charts }).to_string();
+    text.replace('<', "\\u003c")
+}
+
+/// All curves over the same ascending places, as the library wants them.
+fn chart_data(id: &str, title: &str, chart: &Chart) -> Value {
+    let mut places: Vec<f64> =
+        chart.curves.iter().flat_map(|curve| curve.dots.iter().map(|dot| dot.x)).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let shown = |value: f64| match chart.y.log && value <= 0.0 {
+        true => Value::Null,
+        false => json!(value),
+    };
+    let curves = chart.curves.iter().map(|curve| {
+        let by = |value: fn(&Dot) -> f64| -> Vec<Value> {
+            let at = |x: &f64| curve.dots.iter().find(|dot| dot.x == *x);
+            places.iter().map(|x| at(x).map_or(Value::Null, |dot| shown(value(dot)))).collect()
+        };
+        let form = match curve.form {
+            Form::Measured => "measured",
+            Form::Dense => "dense",
+            Form::Reference => "reference",
+            Form::Stated => "stated",
+        };
+        let mut data = json!({
+            "label": curve.label, "form": form, "style": curve.style, "y": by(|dot| dot.y),
+        });
+        if curve.form.has_markers() {
+            data["low"] = json!(by(|dot| dot.low));
+            data["high"] = json!(by(|dot| dot.high));
+        }
+        data
+    });
+    json!({
+        "id": id,
+        "title": title,
+        "x": axis_data(&chart.x, chart.x_range()),
+        "y": axis_data(&chart.y, chart.y_range()),
+        "places": places,
+        "curves": curves.collect::<Vec<_>>(),
+    })
+}
+
+fn axis_data(axis: &Axis, range: (f64, f64)) -> Value {
+    json!({ "label": axis.label, "log": axis.log, "range": range, "names": axis.names })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_is_text() {
+        let odd = "<script>alert('\"&\u{0}')</script>";
+        let expected = "&lt;script&gt;alert(&#39;&quot;&amp;\u{fffd}&#39;)&lt;/script&gt;";
+        assert_eq!(escape(odd), expected);
+        assert_eq!(with_code("a `b` c `d"), "a <code>b</code> c ");
+    }
+}
