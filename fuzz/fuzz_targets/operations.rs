@@ -89,6 +89,8 @@ struct Machine {
     sent: Vec<u8>,
     /// Whether something happened that may keep a request from being answered.
     is_disturbed: bool,
+    /// Whether a head has been waited for too long: what is sent from then on is not read.
+    is_timed_out: bool,
     /// Complete responses on earlier connections.
     received: u64,
 }
@@ -106,7 +108,7 @@ impl Machine {
         ]);
         let mut pair = Pair::new(files, limits());
         pair.small_body_bytes_max = 100;
-        Self { pair, sent: Vec::new(), is_disturbed: false, received: 0 }
+        Self { pair, sent: Vec::new(), is_disturbed: false, is_timed_out: false, received: 0 }
     }
 
     /// Performs one operation and returns what follows it in the input.
@@ -130,6 +132,7 @@ impl Machine {
 
     fn control<'i>(&mut self, letter: u8, after: &'i [u8]) -> &'i [u8] {
         let pair = &mut self.pair;
+        let is_reading = pair.connection.phase() == Phase::Reading;
         self.is_disturbed |= b"abcdefqsz".contains(&letter);
         match letter {
             b'h' => pair.holds_jobs = true,
@@ -170,11 +173,13 @@ impl Machine {
             }
             other => self.send(&[other]),
         }
+        let has_left_off = is_reading && self.pair.connection.phase() != Phase::Reading;
+        self.is_timed_out |= has_left_off && b"abcde".contains(&letter);
         after
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        if self.pair.closed.is_none() {
+        if self.pair.closed.is_none() && !self.is_timed_out {
             self.sent.extend_from_slice(bytes);
         }
         self.pair.send(bytes);
@@ -184,6 +189,7 @@ impl Machine {
         self.check_received();
         self.pair.reconnect();
         self.sent.clear();
+        self.is_timed_out = false;
     }
 
     /// Lets everything come to its end.
