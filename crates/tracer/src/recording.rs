@@ -24,6 +24,8 @@ const LOOK_MS: u32 = 200;
 /// How long a command has to end after it was asked to: under Valgrind all takes fifty times as
 /// long.
 const END_WITHIN_MS: u64 = 20_000;
+/// How long others that end at the same time may live longer without being told of.
+const FOLLOW_WITHIN_MS: u64 = 1_000;
 /// How long what it has left behind has.
 const REST_WITHIN_MS: u64 = 5_000;
 /// Who uses less processor time than this between two looks waits for something.
@@ -266,9 +268,9 @@ impl Session {
             // A second Ctrl-C cuts this short.
             self.interrupted = false;
             self.wait_for(END_WITHIN_MS, Self::children_have_ended)?;
-        } else {
-            self.wait_for(u64::from(LOOK_MS), |session| Ok(session.live().is_empty()))?;
         }
+        // Whoever ends with them may need a moment longer.
+        self.wait_for(FOLLOW_WITHIN_MS, |session| Ok(session.live().is_empty()))?;
         for (name, what) in [("TERM", "asked to end"), ("KILL", "killed")] {
             let live = self.live();
             if live.is_empty() {
