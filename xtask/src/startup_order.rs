@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -75,7 +74,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 /// What Callgrind wrote about a server that started, answered, and stopped.
 fn watched() -> Result<String, String> {
     let record = std::env::temp_dir().join(format!("ropewalk-callgrind-{}", std::process::id()));
-    let binary = target_folder().join("release/ropewalk");
+    let found = lab::Surroundings::find(false).target_dir;
+    let binary = found.ok_or("cargo's target directory is not known")?.join("release/ropewalk");
     let mut server = Command::new("timeout")
         .args(["--signal=TERM", WATCH_S, "valgrind", "--tool=callgrind", "--demangle=no"])
         .arg(format!("--callgrind-out-file={}", record.display()))
@@ -90,12 +90,6 @@ fn watched() -> Result<String, String> {
     let text = fs::read_to_string(&record).map_err(|why| format!("{}: {why}", record.display()));
     let _ = fs::remove_file(&record);
     asked.and(ended).and(text)
-}
-
-/// Where cargo puts what it builds.
-fn target_folder() -> PathBuf {
-    let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    set.unwrap_or_else(|| tools::workspace_root().join("target"))
 }
 
 /// Sends every request as soon as the server says where it listens, and reads on to its end.

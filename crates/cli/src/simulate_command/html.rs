@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use coherence::{Bus, Kernel, Machine, Miss, Options, Workload};
-use page::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
+use page::chart::{Axis, Chart, Curve, Drawing, Figure, Form, Table};
 use page::document::{self, Section, escape};
 use page::number::{figure, plain};
 
@@ -256,8 +256,7 @@ fn over_processors(runs: &Runs, kind: &Kind) -> Option<Figure> {
         let mut dots = Vec::new();
         for (cpus, one) in runs.curve(spec) {
             let value = (kind.of)(one);
-            let (low, high) = ((value.mean - value.half).max(0.0), value.mean + value.half);
-            dots.push(Dot { x: f64::from(cpus), y: value.mean, low, high });
+            dots.push(value.dot(f64::from(cpus)));
             table.rows.push(vec![Spec { cpus, ..*spec }.describe(), value.show()]);
         }
         curves.push(Curve { label: label.clone(), form: Form::Measured, style, dots });

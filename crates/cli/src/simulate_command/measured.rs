@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use coherence::protocol::Transaction;
 use coherence::{Miss, Outcome, Sharing, scalable_to};
+use page::chart::Dot;
 use statistics::Mean;
 
 use super::spec::Spec;
@@ -60,6 +61,17 @@ impl Value {
             (interval.high - interval.low) / 2.0
         });
         Self { mean, half: if half.is_finite() { half } else { 0.0 } }
+    }
+
+    /// Without an interval.
+    pub(super) fn exactly(mean: f64) -> Self {
+        Self { mean, half: 0.0 }
+    }
+
+    /// As a point of a curve, at `x`. Nothing that is measured here can be less than 0.
+    pub(super) fn dot(self, x: f64) -> Dot {
+        let (low, high) = ((self.mean - self.half).max(0.0), self.mean + self.half);
+        Dot { x, y: self.mean, low, high }
     }
 
     /// More than another by more than their intervals explain.

@@ -51,16 +51,17 @@ pub(super) fn all(runs: &Runs) -> Vec<Figure> {
         columns(runs, &FIGURE_7, &schedulers(), &TRANSACTION_PARTS),
         over_cpus(runs, &FIGURE_8, |one| one.gsp, Some(Quantity::Gsp)),
         over_cpus(runs, &FIGURE_9, |one| one.cpu_percent, None),
-        over_cpus(runs, &FIGURE_10, |one| exactly(one.misses_of(Miss::is_invalidation)), None),
-        over_cpus(runs, &FIGURE_11, |one| exactly(one.misses_of(|_| true)), None),
-        over_cpus(runs, &FIGURE_11_TEXT, |one| exactly(one.transactions()), None),
+        over_cpus(
+            runs,
+            &FIGURE_10,
+            |one| Value::exactly(one.misses_of(Miss::is_invalidation)),
+            None,
+        ),
+        over_cpus(runs, &FIGURE_11, |one| Value::exactly(one.misses_of(|_| true)), None),
+        over_cpus(runs, &FIGURE_11_TEXT, |one| Value::exactly(one.transactions()), None),
         scalability(runs),
     ];
     figures.into_iter().flatten().collect()
-}
-
-fn exactly(mean: f64) -> Value {
-    Value { mean, half: 0.0 }
 }
 
 const FIGURE_1: Words = Words {
@@ -194,9 +195,14 @@ const MISS_PARTS: [Part; 4] = [
     }),
 ];
 
+/// At equal distances on an axis.
+fn in_a_row<T>(all: impl IntoIterator<Item = T>) -> Vec<(f64, T)> {
+    (0..).map(f64::from).zip(all).collect()
+}
+
 /// The sizes of caches at equal distances.
 fn sizes() -> Axis {
-    let names = (0..).map(f64::from).zip(SIZES_KIB.map(size)).collect();
+    let names = in_a_row(SIZES_KIB.map(size));
     Axis { names, range: Some((-0.3, 4.3)), ..Axis::linear("cache size") }
 }
 
@@ -204,7 +210,7 @@ fn over_caches(runs: &Runs, words: &Words, of: Of, quantity: Quantity) -> Option
     let series = WAYS.map(|ways| {
         let specs = SIZES_KIB.map(|size_kib| Spec { size_kib, ways, ..Spec::FIRST });
         let label = format!("{ways} way{}", if ways == 1 { "" } else { "s" });
-        Series { label, points: (0..).map(f64::from).zip(specs).collect() }
+        Series { label, points: in_a_row(specs) }
     });
     lines(runs, words, sizes(), &series, of, Some(quantity))
 }
@@ -221,8 +227,8 @@ fn caches() -> Vec<(String, Spec)> {
 
 fn over_blocks(runs: &Runs, words: &Words, of: Of, quantity: Quantity) -> Option<Figure> {
     let specs = BLOCKS.map(|block_bytes| Spec { block_bytes, ..Spec::SECOND });
-    let points = (0..).map(f64::from).zip(specs).collect();
-    let names = (0..).map(f64::from).zip(BLOCKS.map(|bytes| bytes.to_string())).collect();
+    let points = in_a_row(specs);
+    let names = in_a_row(BLOCKS.map(|bytes| bytes.to_string()));
     let axis = Axis { names, range: Some((-0.3, 3.3)), ..Axis::linear(words.x) };
     let series = [Series { label: "8 CPUs".into(), points }];
     lines(runs, words, axis, &series, of, Some(quantity))
@@ -231,8 +237,7 @@ fn over_blocks(runs: &Runs, words: &Words, of: Of, quantity: Quantity) -> Option
 fn over_schedulers(runs: &Runs) -> Option<Figure> {
     let series = SCHEDULERS.map(|scheduler| {
         let specs = SIZES_KIB.map(|size_kib| Spec { size_kib, scheduler, ..Spec::SECOND });
-        let points = (0..).map(f64::from).zip(specs).collect();
-        Series { label: scheduler.name().into(), points }
+        Series { label: scheduler.name().into(), points: in_a_row(specs) }
     });
     lines(runs, &FIGURE_5, sizes(), &series, |one| one.gsp, Some(Quantity::Gsp))
 }
@@ -304,8 +309,7 @@ fn lines(
         let (mut dots, mut told) = (Vec::new(), Vec::new());
         for (place, spec) in &one.points {
             let Some(value) = runs.get(spec).map(of) else { continue };
-            let (low, high) = (value.mean - value.half, value.mean + value.half);
-            dots.push(Dot { x: *place, y: value.mean, low: low.max(0.0), high });
+            dots.push(value.dot(*place));
             let known = quantity.and_then(|quantity| stated::value(spec, quantity));
             told.extend(known.map(|known| Dot::exact(*place, known)));
             table.rows.push(vec![
@@ -379,7 +383,7 @@ mod tests {
     fn planted(tasks: usize) -> Runs {
         let mut runs = Runs::default();
         for spec in Plan::of(tasks).expect("enough").specs {
-            let gsp = exactly(f64::from(spec.cpus) * 0.8);
+            let gsp = Value::exactly(f64::from(spec.cpus) * 0.8);
             runs.by_spec.insert(spec, Measured { gsp, ..Measured::default() });
         }
         runs

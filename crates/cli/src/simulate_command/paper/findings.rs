@@ -65,10 +65,6 @@ fn bus(one: &Measured) -> Value {
     one.bus_percent
 }
 
-fn exactly(mean: f64) -> Value {
-    Value { mean, half: 0.0 }
-}
-
 /// Along each chain the value never falls, and at the end of each it is higher than at its
 /// beginning. Told: where it falls.
 fn rises(runs: &Runs, chains: &[Vec<Spec>], of: Of) -> Option<(bool, String)> {

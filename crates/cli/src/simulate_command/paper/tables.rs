@@ -98,14 +98,15 @@ fn stated_row(runs: &Runs, one: &Stated) -> Vec<String> {
 }
 
 fn ours(runs: &Runs, one: &Stated) -> Option<Value> {
-    let exactly = |mean| Value { mean, half: 0.0 };
     let machine = runs.get(&one.spec);
     match one.quantity {
         Quantity::Gsp => machine.map(|one| one.gsp),
         Quantity::Bus => machine.map(|one| one.bus_percent),
-        Quantity::CoherenceOfBus => machine.map(|one| exactly(one.coherence_of_bus)),
-        Quantity::ScalesTo => runs.scales(&one.spec).map(|found| exactly(f64::from(found.cpus()))),
-        Quantity::GspThere => runs.scales(&one.spec).map(|found| exactly(found.gsp())),
+        Quantity::CoherenceOfBus => machine.map(|one| Value::exactly(one.coherence_of_bus)),
+        Quantity::ScalesTo => {
+            runs.scales(&one.spec).map(|found| Value::exactly(f64::from(found.cpus())))
+        }
+        Quantity::GspThere => runs.scales(&one.spec).map(|found| Value::exactly(found.gsp())),
     }
 }
 

@@ -3,8 +3,8 @@
 use coherence::{Miss, Sharing};
 use page::number::figure;
 
-use super::{Claim, Judged, Of, both, bus, claim, exactly, falls, gsp, percent, rises};
-use crate::simulate_command::measured::{Measured, Runs};
+use super::{Claim, Judged, Of, both, bus, claim, falls, gsp, percent, rises};
+use crate::simulate_command::measured::{Measured, Runs, Value};
 use crate::simulate_command::paper::plan::{SIZES_KIB, WAYS};
 use crate::simulate_command::spec::Spec;
 
@@ -143,20 +143,20 @@ fn mostly_in_the_kernel(runs: &Runs, class: Miss) -> Judged {
 }
 
 fn invalidations_rise(runs: &Runs) -> Judged {
-    let rate: Of = |one| exactly(one.misses_of(Miss::is_invalidation));
+    let rate: Of = |one| Value::exactly(one.misses_of(Miss::is_invalidation));
     let [small, large] = ends(runs)?.map(|one| rate(one).mean);
     Some((large > small, between(runs, "for 100 references:", rate)?))
 }
 
 fn passive_rises(runs: &Runs) -> Judged {
-    let rate: Of = |one| exactly(one.coherence_of(Sharing::Passive));
+    let rate: Of = |one| Value::exactly(one.coherence_of(Sharing::Passive));
     let (shown, where_) = rises(runs, &chains(), rate)?;
     let told = between(runs, "passive transactions for 100 references:", rate)?;
     Some((shown, format!("{told}; they rise {where_}")))
 }
 
 fn coherence_weighs(runs: &Runs) -> Judged {
-    let part: Of = |one| exactly(one.coherence_of_bus);
+    let part: Of = |one| Value::exactly(one.coherence_of_bus);
     let [small, large] = ends(runs)?.map(|one| part(one).mean);
     Some((large > small, between(runs, "% of its work:", part)?))
 }

@@ -28,9 +28,9 @@ fn planted(spec: &Spec) -> Measured {
     };
     let use_ = 0.75 + block + if affine { 0.02 } else { 0.0 } + (lines - 12.0) * 0.02;
     let mut one = Measured {
-        gsp: exactly(cpus * use_ - slope * cpus * cpus),
-        bus_percent: exactly(80.0 - use_ * 60.0 + slope * cpus * 50.0),
-        cpu_percent: exactly((use_ - slope * cpus) * 100.0),
+        gsp: Value::exactly(cpus * use_ - slope * cpus * cpus),
+        bus_percent: Value::exactly(80.0 - use_ * 60.0 + slope * cpus * 50.0),
+        cpu_percent: Value::exactly((use_ - slope * cpus) * 100.0),
         coherence_of_bus: lines,
         simulated_percent: 90.0,
         ..Measured::default()
