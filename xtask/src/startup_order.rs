@@ -148,11 +148,11 @@ fn patterns(record: &str) -> BTreeSet<String> {
     patterns
 }
 
-/// A mangled name without what changes from build to build: hashes, and how often Callgrind or
-/// the compiler had seen it before.
+/// A mangled name without what changes from build to build: hashes, numbers that LLVM appends, and
+/// how often Callgrind had seen it before.
 fn pattern(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or_default();
-    let name = name.split(".llvm.").next().unwrap_or_default();
+    let name = without_numbers(name);
     let mut pattern = String::new();
     let mut rest = name;
     while let Some(at) = rest.find("Cs") {
@@ -168,6 +168,16 @@ fn pattern(name: &str) -> String {
     match pattern.rfind("17h").filter(|&at| name.starts_with("_ZN") && pattern.len() == at + 20) {
         Some(at) => format!("{}17h*E*", &pattern[..at]),
         None => pattern + "*",
+    }
+}
+
+/// A name without the suffixes of LLVM: `.4610` or `.llvm.77`.
+fn without_numbers(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((before, last)) if last == "llvm" || last.bytes().all(|b| b.is_ascii_digit()) => {
+            without_numbers(before)
+        }
+        _ => name,
     }
 }
 
@@ -208,6 +218,7 @@ mod tests {
         let of_a_trait = "_ZN4core3fmt$u20$core..fmt17h0123456789abcdefE";
         assert_eq!(pattern(of_a_trait), "_ZN4core3fmt$u20$core..fmt17h*E*");
         assert_eq!(pattern("__rustc_alloc"), "__rustc_alloc*");
+        assert_eq!(pattern("_RNvNtB2_9write_str.4610"), "_RNvNtB2_9write_str*");
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Connection {
     /// connection.
     pub fn expire(&mut self, w: &mut Worker) {
         match self.state {
-            State::Reading => {
+            State::Reading if self.has_part_of_head() => {
                 w.counters.connections_expired.add(1);
                 self.refuse(w, 408, "The request head took too long.");
             }
@@ -249,6 +249,13 @@ impl Connection {
                 self.state = State::Closed { reset: false };
             }
         }
+    }
+
+    /// Whether more has arrived than the blank line that may precede a request (RFC 9112 §2.2):
+    /// some clients send one after a body, and have asked for nothing by that.
+    fn has_part_of_head(&self) -> bool {
+        let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
+        !b"\r\n".starts_with(unread)
     }
 
     /// The last call: gives the buffers back and records a response that was broken off.

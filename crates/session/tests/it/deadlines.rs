@@ -61,6 +61,19 @@ fn a_later_head_is_timed_from_its_first_byte() {
 }
 
 #[test]
+fn a_blank_line_asks_for_nothing_and_is_not_answered() {
+    for blank in [&b"\r"[..], b"\r\n"] {
+        let mut pair = pair();
+        pair.send(GET);
+        pair.received.clear();
+        pair.send(blank);
+        pair.advance(10_000);
+        assert_eq!(pair.closed, Some(false));
+        assert!(pair.received.is_empty(), "{}", String::from_utf8_lossy(&pair.received));
+    }
+}
+
+#[test]
 fn a_head_above_the_minimum_rate_gets_more_time() {
     let mut pair = pair();
     pair.send(b"GET /big HTTP/1.1\r\nHost: h\r\n");
