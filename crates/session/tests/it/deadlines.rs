@@ -67,7 +67,7 @@ fn a_blank_line_asks_for_nothing_and_is_not_answered() {
         pair.send(GET);
         pair.received.clear();
         pair.send(blank);
-        pair.advance(10_000);
+        pair.advance(10_010);
         assert_eq!(pair.closed, Some(false));
         assert!(pair.received.is_empty(), "{}", String::from_utf8_lossy(&pair.received));
     }
