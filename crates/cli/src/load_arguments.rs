@@ -96,6 +96,9 @@ pub(crate) struct RunArguments {
     /// Which requests share a connection [default: session with --log, else keep]
     #[arg(long, value_enum, value_name = "USE", help_heading = "How it is asked")]
     connection: Option<TypedConnection>,
+    /// Hold so many further connections open, each of which has asked once [default: 0]
+    #[arg(long, value_name = "N", help_heading = "How it is asked")]
+    idle: Option<u64>,
     /// The whole reply must have come within it [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "How it is asked")]
     timeout: Option<String>,
@@ -114,7 +117,8 @@ pub(crate) struct RunArguments {
     /// Be the I-th of N generators: do its share of the sessions
     #[arg(long, value_name = "I/N", help_heading = "How it is asked")]
     share: Option<String>,
-    /// Start at this time, in seconds since 1970, with the other generators
+    /// Start at this time, in seconds since 1970, with the other generators; -: say `ready` and
+    /// read the time from standard input
     #[arg(long, value_name = "SECONDS", help_heading = "How it is asked")]
     start_at: Option<String>,
 
@@ -216,6 +220,7 @@ impl LoadArguments {
             warm_up: run.warm_up,
             sessions: run.sessions,
             connection_use: run.connection.map(Into::into),
+            idle: run.idle,
             timeout: run.timeout,
             connect_timeout: run.connect_timeout,
             hosts: run.host,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
-use load::options::Options;
+use load::options::{Options, parse_start};
 use load::outcome::{Outcome, Setting};
 use load::plan::{Model, Plan, Process};
 use load::report;
@@ -154,6 +154,13 @@ impl Watch for Observer {
 
     fn wants_to_stop(&mut self) -> bool {
         self.interrupt.came()
+    }
+
+    fn on_ready(&mut self) -> Result<u64, String> {
+        print("ready\n").map_err(|_| "--start-at -: nobody hears that it is ready")?;
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map_err(|why| format!("standard input: {why}"))?;
+        parse_start(line.trim())
     }
 }
 

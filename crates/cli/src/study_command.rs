@@ -130,8 +130,7 @@ fn stage<'a>(
     let mut accessed = Vec::new();
     for spec in &definition.workloads {
         let workload = tools.prepare(spec).map_err(Failure::Operation)?;
-        let paths = workload.requested_paths().map_err(Failure::Operation)?;
-        accessed.push(Accessed::of_requests(&workload.root, paths));
+        accessed.push(Accessed::of_requests(&workload.root, workload.requested_paths()));
         workloads.push(workload);
     }
     Ok(Stage {

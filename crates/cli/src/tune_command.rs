@@ -10,9 +10,10 @@ use clap::{Args, ValueEnum};
 use lab::record::{Described, Folder, Header, Kind, Opened, Server};
 use lab::search::{
     Candidate, Contest, Context, Dimension, Grid, Method, Plan, Progress, Recorder, Stop, Tuned,
-    Workbench, check_conditions, render, run_s, setting_of, surface, tune, warm_up_s,
+    WARM_UPS, Workbench, check_conditions, render, setting_of, surface, tune,
 };
 use lab::study::minutes;
+use lab::warm_up::{run_s, warm_up_s};
 use lab::workload::Workload;
 use lab::{Environment, Installed, Launch, ServerSpec, Setting};
 use load::find_limit::{Conditions, Judged};
@@ -207,7 +208,7 @@ impl TuneArguments {
             method,
             grid,
             wanted,
-            run_s: run_s(typed.window_s),
+            run_s: run_s(typed.window_s, WARM_UPS),
             budget_s: Some(typed.budget_s),
             confidence: self.confidence / 100.0,
             margin: self.margin / 100.0,

@@ -4,14 +4,19 @@
 //! have been waited for; so it is right only while one thread here waits for children at a time.
 
 use crate::process;
+use os::socket::{Readiness, wait_ready};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 /// How often a client is looked at while it runs: rarely enough not to be in its way.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What one that waits to be told says when it is ready.
+const READY: &[u8; 6] = b"ready\n";
 
 /// A generator that runs; killed when dropped.
 #[derive(Debug)]
@@ -48,13 +53,68 @@ impl Client {
     /// # Errors
     /// When it cannot be started.
     pub fn start_in(prefix: &[String], cpus: &[usize], command: &[String]) -> Result<Self, String> {
+        Self::start_with(Stdio::null(), prefix, cpus, command)
+    }
+
+    /// The same, of one that says `ready` and waits to be told what comes next.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_waiting(
+        prefix: &[String],
+        cpus: &[usize],
+        command: &[String],
+    ) -> Result<Self, String> {
+        Self::start_with(Stdio::piped(), prefix, cpus, command)
+    }
+
+    fn start_with(
+        stdin: Stdio,
+        prefix: &[String],
+        cpus: &[usize],
+        command: &[String],
+    ) -> Result<Self, String> {
         let pinned = [prefix, &process::pinned(cpus, command)].concat();
         let mut started = Command::new(&pinned[0]);
-        started.args(&pinned[1..]).stdin(Stdio::null());
+        started.args(&pinned[1..]).stdin(stdin);
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
         os::signals::restore_in_child(&mut started);
         let child = started.spawn().map_err(|why| format!("{}: {why}", pinned[0]))?;
         Ok(Self { child, program: command.first().cloned().unwrap_or_default() })
+    }
+
+    /// Waits until it says that it is ready; or says what it says instead.
+    ///
+    /// # Errors
+    /// When it ends before that, with its last words, or says nothing `within` this time: the caller
+    /// drops it, and so it is killed.
+    pub fn await_ready(&mut self, within: Duration) -> Result<(), String> {
+        let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
+        let timeout_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let mut said = [0; READY.len()];
+        for at in 0..said.len() {
+            let is_there = wait_ready(stdout.as_fd(), Readiness::Readable, timeout_ms)
+                .map_err(|why| format!("{}: {why}", self.program))?;
+            if !is_there {
+                return Err(format!("{} was not ready within {within:?}", self.program));
+            }
+            if stdout.read(&mut said[at..=at]).unwrap_or(0) == 0 {
+                let status = self.child.wait().map_err(|why| why.to_string())?;
+                let output = self.output();
+                return Err(format!("{status}: {}", process::last_lines(&output)));
+            }
+        }
+        if said == *READY { Ok(()) } else { Err(format!("{} says something else", self.program)) }
+    }
+
+    /// Tells one that waits what comes next, a line.
+    ///
+    /// # Errors
+    /// When it listens no more.
+    pub fn tell(&mut self, line: &str) -> Result<(), String> {
+        let stdin = self.child.stdin.as_mut().ok_or("it does not listen")?;
+        let told = stdin.write_all(format!("{line}\n").as_bytes());
+        told.map_err(|why| format!("{} listens no more: {why}", self.program))
     }
 
     /// Sends SIGINT, after which most generators report what they have counted so far.
@@ -150,6 +210,23 @@ mod tests {
         assert_eq!((finished.output.as_str(), finished.status.code()), ("out\nerr\n", Some(3)));
         assert!(finished.resident_bytes_max > 100_000, "{finished:?}");
         assert!(finished.into_output().expect_err("it failed").ends_with("out\nerr"));
+    }
+
+    #[test]
+    fn what_waits_is_told() {
+        let start = |script: &str| {
+            let command = ["sh", "-c", script].map(str::to_owned);
+            Client::start_waiting(&[], &[0], &command).expect("there is a shell")
+        };
+        let mut client = start("echo ready; read word; echo heard $word");
+        client.await_ready(Duration::from_secs(20)).expect("it says so");
+        client.tell("this").expect("it listens");
+        let finished = client.finish(Duration::from_secs(20)).expect("it ends");
+        assert_eq!(finished.output, "heard this\n");
+        let why = start("echo no >&2; exit 2").await_ready(Duration::from_secs(20));
+        assert_eq!(why, Err("exit status: 2: no".to_owned()));
+        let why = start("echo readily").await_ready(Duration::from_secs(20));
+        assert_eq!(why, Err("sh says something else".to_owned()));
     }
 
     #[test]

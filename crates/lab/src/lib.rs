@@ -37,6 +37,7 @@ pub mod study;
 mod template;
 mod toml_error;
 pub mod trial;
+pub mod warm_up;
 pub mod workload;
 pub mod wrk;
 

@@ -23,23 +23,13 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Generators that share a load start so much later than they are told to, all at once.
-const START_TOGETHER_S: u64 = 2;
+const START_TOGETHER_US: u64 = 200_000;
 
 /// Connections that ask for everything once before anything is measured.
 const PRIMERS: &str = "4";
 
-/// While warming up, a server that needs this much less for a request than before, or serves this
-/// much more of them, still improves.
-const IMPROVEMENT: f64 = 0.05;
-
-/// How many windows of warming up there may be.
-const WARM_UPS_MAX: u32 = 12;
-
 /// What is said of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
-
-/// The shortest window of warming up, in seconds.
-const WARM_UP_S_MIN: f64 = 0.25;
 
 /// A server that runs, as far as a trial needs it.
 #[derive(Clone, Copy, Debug)]
@@ -126,15 +116,6 @@ pub struct Measured {
     pub outcome: Outcome,
 }
 
-/// How a server was warmed up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WarmUp {
-    /// For how long, in seconds.
-    pub seconds: f64,
-    /// Whether it had stopped improving by then.
-    pub is_steady: bool,
-}
-
 impl Measured {
     /// Processor time of the server, microseconds a good reply; none where there was none.
     pub fn cpu_us_per_request(&self) -> Option<f64> {
@@ -155,16 +136,22 @@ impl Measured {
 }
 
 impl Bench {
-    /// Asks once for everything the workload will ask for, looking at every byte: so it is known
-    /// that the server serves what it should, and its caches hold what they hold.
+    /// Asks once for everything the workload will ask for, from one of the seats, looking at every
+    /// byte: so it is known that the server serves what it should, and its caches hold what they
+    /// hold.
     ///
     /// # Errors
     /// What came back wrong, in a line.
-    pub fn prime(&self, server: Target<'_>, workload: &Workload) -> Result<(), String> {
+    pub(crate) fn prime(
+        &self,
+        server: Target<'_>,
+        seat: usize,
+        workload: &Workload,
+    ) -> Result<(), String> {
         let log = workload.prime.display().to_string();
         let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
         let words = [words.as_slice(), &["--connection", "keep", "--verify", "bytes"]].concat();
-        let one = Self { seats: self.seats[..1].to_vec(), ..self.clone() };
+        let one = Self { seats: vec![self.seats[seat].clone()], ..self.clone() };
         let (outcome, _) = one.load(server, &words, files_option(workload), Duration::ZERO)?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
@@ -176,29 +163,6 @@ impl Bench {
                 Err(format!("not everything can be had from it: {}", errors.join(", ")))
             }
         }
-    }
-
-    /// Loads a server until it no longer improves: until a window neither needs less processor
-    /// time for a request than the best before it, nor serves more requests, nor reads much less
-    /// from the disk: the pages of the programs themselves come from there too.
-    ///
-    /// # Errors
-    /// As [`Bench::run`].
-    pub fn warm_up(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<WarmUp, String> {
-        let window_s = (trial.window_s / 4.0).max(WARM_UP_S_MIN);
-        let mut progress = Progress::default();
-        for number in 1..=WARM_UPS_MAX {
-            let seed = trial.seed.wrapping_add(1000 + u64::from(number));
-            let measured = self.run(server, &Trial { window_s, seed, ..*trial })?;
-            let cpu_us = measured.cpu_us_per_request().unwrap_or(f64::INFINITY);
-            let seconds = window_s * f64::from(number);
-            let read_bytes = measured.observed.get("block_read_bytes").copied().unwrap_or(0.0);
-            let throughput = measured.figures.throughput_per_s;
-            if !progress.is_improved_by(cpu_us, throughput, read_bytes) {
-                return Ok(WarmUp { seconds, is_steady: true });
-            }
-        }
-        Ok(WarmUp { seconds: window_s * f64::from(WARM_UPS_MAX), is_steady: false })
     }
 
     /// Loads a server for a window.
@@ -261,7 +225,6 @@ impl Bench {
         let common: Vec<String> =
             words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
         let mut generators = Vec::new();
-        let start_at_s = crate::unix_us() / 1_000_000 + START_TOGETHER_S;
         for (index, seat) in self.seats.iter().enumerate() {
             let mut command = self.seat_command(seat, server);
             command.extend(common.iter().cloned());
@@ -270,11 +233,14 @@ impl Bench {
                 command.extend(["--host".to_owned(), server.address.to_string()]);
                 let share = format!("{}/{}", index + 1, self.seats.len());
                 command.extend(["--share".to_owned(), share]);
-                command.extend(["--start-at".to_owned(), start_at_s.to_string()]);
+                command.extend(["--start-at", "-"].map(str::to_owned));
             }
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
-            generators.push((Client::start_in(&seat.prefix, &seat.cpus, &command)?, path));
+            generators.push((Client::start_waiting(&seat.prefix, &seat.cpus, &command)?, path));
+        }
+        if self.seats.len() > 1 {
+            start_together(&mut generators)?;
         }
         let outcomes = generators
             .into_iter()
@@ -297,6 +263,16 @@ impl Bench {
         }
         command
     }
+}
+
+/// Has generators begin at one instant, as soon as all of them have said that they are ready.
+fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<(), String> {
+    for (client, _) in &mut *generators {
+        client.await_ready(PATIENCE)?;
+    }
+    let start_us = crate::unix_us() + START_TOGETHER_US;
+    let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
+    generators.iter_mut().try_for_each(|(client, _)| client.tell(&line))
 }
 
 fn outcome_path(scratch: &Path) -> PathBuf {
@@ -357,54 +333,9 @@ fn files_option(workload: &Workload) -> &[String] {
     at.map_or(&[], |at| &workload.load[at..(at + 2).min(workload.load.len())])
 }
 
-/// The best that warming up has seen.
-#[derive(Debug)]
-struct Progress {
-    cpu_us: f64,
-    throughput: f64,
-    read_bytes: f64,
-}
-
-impl Default for Progress {
-    /// Nothing: the first window proves nothing, and is an improvement.
-    fn default() -> Self {
-        Self { cpu_us: f64::INFINITY, throughput: 0.0, read_bytes: f64::INFINITY }
-    }
-}
-
-impl Progress {
-    fn is_improved_by(&mut self, cpu_us: f64, throughput: f64, read_bytes: f64) -> bool {
-        let is_first = self.read_bytes.is_infinite();
-        let is_improved = is_first
-            || cpu_us < self.cpu_us * (1.0 - IMPROVEMENT)
-            || throughput > self.throughput * (1.0 + IMPROVEMENT)
-            // What is read by intention, page by page, goes up and down by less than half.
-            || read_bytes < self.read_bytes / 2.0;
-        self.cpu_us = self.cpu_us.min(cpu_us);
-        self.throughput = self.throughput.max(throughput);
-        self.read_bytes = self.read_bytes.min(read_bytes);
-        is_improved
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn warming_up_ends_when_nothing_improves() {
-        let mut progress = Progress::default();
-        let mut improves = |cpu_us, throughput, read_bytes| {
-            progress.is_improved_by(cpu_us, throughput, read_bytes)
-        };
-        assert!(improves(100.0, 1000.0, 90_000.0), "the first window proves nothing");
-        assert!(improves(60.0, 1000.0, 90_000.0), "cheaper");
-        assert!(improves(60.0, 1200.0, 90_000.0), "faster");
-        assert!(improves(60.0, 1200.0, 4096.0), "nearly all is in memory now");
-        assert!(improves(60.0, 1200.0, 0.0), "all is");
-        assert!(!improves(58.0, 1210.0, 0.0), "hardly");
-        assert!(!improves(70.0, 900.0, 4096.0), "worse is not better");
-    }
 
     fn workload(load: &[&str]) -> Workload {
         Workload {
@@ -415,6 +346,7 @@ mod tests {
             ready_path: "/".into(),
             load: load.iter().map(|&word| word.to_owned()).collect(),
             values: crate::template::Values::new(),
+            requests: std::sync::Arc::default(),
         }
     }
 

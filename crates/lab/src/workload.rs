@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A workload as an experiment's file has it. Files are either made or there; so is the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,8 @@ pub struct Workload {
     pub root: PathBuf,
     /// The log, in httperf's format.
     pub log: PathBuf,
+    /// What is in it.
+    pub requests: Arc<RequestLog>,
     /// A log that asks for everything in `log` once.
     pub prime: PathBuf,
     /// A path that is there.
@@ -171,14 +174,11 @@ impl WorkloadSpec {
 
 impl Workload {
     /// The path of every request of the log, in its order.
-    ///
-    /// # Errors
-    /// When the log cannot be read any more.
-    pub fn requested_paths(&self) -> Result<Vec<String>, String> {
-        let log = read_log(&self.log)?;
+    pub fn requested_paths(&self) -> Vec<String> {
+        let log = &self.requests;
         let sessions = (0..log.sessions()).flat_map(|index| log.session(index));
         let uri = |request: &Request| log.templates()[request.template()].uri.clone();
-        Ok(sessions.map(|request| String::from_utf8_lossy(&uri(request)).into_owned()).collect())
+        sessions.map(|request| String::from_utf8_lossy(&uri(request)).into_owned()).collect()
     }
 }
 
@@ -224,6 +224,7 @@ impl Tools {
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
             log: path,
+            requests: Arc::new(log),
             prime,
             load,
             values,
@@ -400,6 +401,7 @@ mod tests {
         let spec = WorkloadSpec::replay(folder.clone(), log);
         let workload = tools.prepare(&spec).expect("nothing need be made");
         assert_eq!(workload.ready_path, "/a");
+        assert_eq!(workload.requested_paths(), ["/a", "/b", "/a", "/c"]);
         assert_eq!(workload.described.numbers["requests"], 4.0);
         assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
         let prime = fs::read_to_string(&workload.prime).expect("it was written");

@@ -10,6 +10,7 @@ mod client;
 pub mod error_kind;
 pub mod expected;
 pub mod find_limit;
+mod idle;
 pub mod interrupt;
 pub mod measures;
 pub mod merge;

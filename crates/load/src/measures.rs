@@ -101,6 +101,10 @@ pub struct Counts {
     pub connections_open_max: u64,
     /// Sum of the lifetimes of connections with at least one reply, in microseconds.
     pub connection_time_us: u64,
+    /// Connections that rested beside the load, all of them open before it began.
+    pub idle_connections: u64,
+    /// Of these, those that the server had closed when the load was over.
+    pub idle_closed: u64,
 }
 
 /// Distributions, in microseconds.
@@ -235,7 +239,8 @@ impl Counts {
             sessions_failed, sessions_unfinished, requests, replies, replies_in_window,
             body_bytes_in_window, in_flight_begin, in_flight_end, replies_in_time,
             requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
-            connections_tried, connections, connections_open_max, connection_time_us);
+            connections_tried, connections, connections_open_max, connection_time_us,
+            idle_connections, idle_closed);
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));
     }
 

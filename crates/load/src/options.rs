@@ -11,7 +11,7 @@ use workload::request_log::{RequestLog, wsesslog};
 use crate::expected;
 use crate::merge;
 use crate::outcome::Setting;
-use crate::plan::{ConnectionUse, Model, Plan, Process, Target, Verify};
+use crate::plan::{ConnectionUse, Model, Plan, Process, Start, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
 use crate::units::parse_duration;
@@ -64,6 +64,8 @@ pub struct Options {
     pub sessions: Option<u64>,
     /// Which requests share a connection.
     pub connection_use: Option<ConnectionUse>,
+    /// Connections that rest beside the load.
+    pub idle: Option<u64>,
     /// Whole-reply timeout.
     pub timeout: Option<String>,
     /// Connect timeout.
@@ -90,7 +92,7 @@ pub struct Options {
     pub cpus: Option<String>,
     /// `I/N`: generator I (from 1) of N.
     pub share: Option<String>,
-    /// When to start: seconds since 1970.
+    /// When to start: seconds since 1970, or `-` for when one is told.
     pub start_at: Option<String>,
     /// Seeds the arrival process.
     pub seed: u64,
@@ -139,7 +141,8 @@ impl Options {
             threads: self.threads()?,
             cpus: self.cpus()?,
             share: self.share()?,
-            start_unix_us: self.start_at()?,
+            idle: self.idle.unwrap_or(0),
+            start: self.start()?,
             rest_us: 0,
             seed: self.seed,
             notes,
@@ -306,13 +309,12 @@ impl Options {
         parsed.ok_or_else(|| format!("--share {typed}: give I/N, the I-th of N generators"))
     }
 
-    fn start_at(&self) -> Result<Option<u64>, String> {
-        let Some(typed) = &self.start_at else { return Ok(None) };
-        let seconds: Option<f64> = typed.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
-        let seconds = seconds.ok_or_else(|| {
-            format!("--start-at {typed}: give seconds since 1970, such as $(date -d '+10 sec' +%s)")
-        })?;
-        Ok(Some((seconds * 1e6) as u64))
+    fn start(&self) -> Result<Start, String> {
+        match self.start_at.as_deref() {
+            None => Ok(Start::Now),
+            Some("-") => Ok(Start::WhenTold),
+            Some(typed) => parse_start(typed).map(Start::At),
+        }
     }
 
     fn setting(&self, plan: &Plan) -> Setting {
@@ -328,6 +330,7 @@ impl Options {
                 Model::Closed { clients, .. } => Some(clients),
                 Model::Open(_) => None,
             },
+            idle: plan.idle,
             connection_use: plan.connection_use.name().to_owned(),
             verify: plan.verify.name().to_owned(),
             timeout_us: plan.timeout_us,
@@ -367,6 +370,18 @@ fn duration(option: &str, typed: Option<&str>, default_us: u64) -> Result<u64, S
 fn optional(option: &str, typed: Option<&str>) -> Result<Option<u64>, String> {
     let Some(typed) = typed else { return Ok(None) };
     parse_duration(typed).map(Some).map_err(|why| format!("{option} {typed}: {why}"))
+}
+
+/// A time to start at, as typed: in microseconds since 1970.
+///
+/// # Errors
+/// What should have been typed.
+pub fn parse_start(typed: &str) -> Result<u64, String> {
+    let seconds: Option<f64> = typed.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0);
+    let seconds = seconds.ok_or_else(|| {
+        format!("--start-at {typed}: give seconds since 1970, such as $(date -d '+10 sec' +%s)")
+    })?;
+    Ok((seconds * 1e6) as u64)
 }
 
 /// The CPUs that were typed behind `option`: numbers and ranges such as `1,4-7`.

@@ -53,6 +53,8 @@ pub struct Setting {
     pub rate: String,
     /// Connections of a closed run, of all generators.
     pub connections: Option<u64>,
+    /// Connections, of all generators, that rest beside the load.
+    pub idle: u64,
     /// How the requests are made: `session`, `request`, `keep`.
     pub connection_use: String,
     /// `none`, `length`, `bytes`.

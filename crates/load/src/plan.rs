@@ -49,14 +49,27 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// Which generator this is, from 0, and of how many.
     pub share: (u32, u32),
-    /// When all generators start, in microseconds since 1970; none: now.
-    pub start_unix_us: Option<u64>,
+    /// Connections, of all generators, that are open beside the load and rest.
+    pub idle: u64,
+    /// When all generators start.
+    pub start: Start,
     /// Time before the start, in microseconds: for a server that was loaded before to recover.
     pub rest_us: u64,
     /// Seeds the arrival process.
     pub seed: u64,
     /// What of the log is ignored or remarkable, for the user.
     pub notes: Vec<String>,
+}
+
+/// When a generator starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as it is ready.
+    Now,
+    /// At that time, in microseconds since 1970.
+    At(u64),
+    /// At the time it is told once it has said that it is ready: [`crate::run::Watch::on_ready`].
+    WhenTold,
 }
 
 /// A server.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::client::{Assignment, Clients, CpuUs, Window};
 use crate::error_kind::ErrorKind;
+use crate::idle::Idle;
 use crate::measures::{Interval, Measures};
 use crate::outcome::{Outcome, Setting};
-use crate::plan::Plan;
+use crate::plan::{Plan, Start};
 use crate::starts;
 
 /// Time for all threads to be ready before the first session.
@@ -22,6 +23,14 @@ pub trait Watch {
     fn on_interval(&mut self, seconds: f64, interval: &Interval);
     /// Asked about twenty times a second: is the run to be broken off?
     fn wants_to_stop(&mut self) -> bool;
+    /// All is ready to start at the time that this returns, in microseconds since 1970: asked where
+    /// the plan says [`Start::WhenTold`].
+    ///
+    /// # Errors
+    /// One line: nobody tells.
+    fn on_ready(&mut self) -> Result<u64, String> {
+        Err("nobody tells when to start".into())
+    }
 }
 
 /// What the threads of a run share.
@@ -51,18 +60,22 @@ impl Shared {
 /// One line: what the generator itself lacked.
 pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
     let shared = Shared::default();
-    let (start_us, started_unix_us) = start_of(plan)?;
+    let idle = Idle::open(plan)?;
+    let (start_us, started_unix_us) = start_of(plan, watch)?;
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, watch)?;
     let ended_us = os::clock::now();
+    let idle_closed = idle.closed();
     let mut measures = Measures::default();
     let mut cpu_us = (0, 0);
     for (part, (user_us, system_us)) in &parts {
         measures.merge(part);
         cpu_us = (cpu_us.0 + user_us, cpu_us.1 + system_us);
     }
+    measures.counts.idle_connections = idle.count();
+    measures.counts.idle_closed = idle_closed;
     let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     // A run whose sessions are over ends early.
     let end_us = ended_us.min(to_us);
@@ -80,16 +93,25 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
 }
 
 /// When the run begins, by the clock of the run and since 1970.
-fn start_of(plan: &Plan) -> Result<(u64, u64), String> {
+fn start_of(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
+    let start_unix_us = match plan.start {
+        Start::Now => None,
+        Start::At(unix_us) => Some(unix_us),
+        Start::WhenTold => Some(watch.on_ready()?),
+    };
     let (seconds, nanoseconds) = os::clock::unix_time();
     let now_us = os::clock::now();
     let unix_us = seconds as u64 * 1_000_000 + u64::from(nanoseconds) / 1000;
-    let Some(start_unix_us) = plan.start_unix_us else {
+    let Some(start_unix_us) = start_unix_us else {
         let wait_us = GET_READY_US.max(plan.rest_us);
         return Ok((now_us + wait_us, unix_us + wait_us));
     };
     match start_unix_us.checked_sub(unix_us) {
         Some(wait_us) => Ok((now_us + wait_us, start_unix_us)),
+        // Whoever was told has said that it was ready: if it is late all the same, its lag tells.
+        None if plan.start == Start::WhenTold => {
+            Ok((now_us.saturating_sub(unix_us - start_unix_us), start_unix_us))
+        }
         None => {
             let late = (unix_us - start_unix_us) as f64 / 1e6;
             Err(format!("--start-at: that was {late:.3} s ago: start all generators earlier"))

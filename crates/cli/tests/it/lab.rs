@@ -237,6 +237,7 @@ network = { subnets = 4, sources = 2 }
     let experiment = lab.study(", \"ropewalk:threads\", \"no-such-thing\"", "");
     let definition = fs::read_to_string(&experiment).unwrap();
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+    let definition = definition.replace("--connection keep", "--connection keep --idle 6");
     fs::write(&experiment, definition + domain).unwrap();
     let (status, out, err) = lab.run(&["study", text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
@@ -247,6 +248,7 @@ network = { subnets = 4, sources = 2 }
     for run in good {
         let figures = run.figures.as_ref().unwrap();
         assert!(figures.requests_due > 4 && figures.errors.is_empty(), "{figures:?}");
+        assert_eq!((figures.idle_connections, figures.idle_closed), (6, 0), "shared by the four");
         let outcome = fs::read_to_string(lab.path("records").join(&run.outcome_file)).unwrap();
         let subnets = (1..=4).filter(|subnet| outcome.contains(&format!("10.77.{subnet}.1:")));
         assert_eq!(subnets.count(), 4, "{outcome}");

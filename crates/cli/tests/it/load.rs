@@ -6,6 +6,7 @@
 
 mod find_limit;
 mod generators;
+mod idle;
 mod outputs;
 mod side_by_side;
 mod usage;

@@ -15,6 +15,7 @@ pub use verdict::{Figure, Verdict};
 use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
 use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, Target, Trial};
+use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use statistics::{Generator, median};
 use std::net::SocketAddr;
@@ -201,9 +202,10 @@ impl Contest<'_> {
         for side in sides {
             let explain = |why| format!("{}: {why}", side.label());
             tell(&format!("{}: asking for everything once", side.label()));
-            self.bench.prime(side.target(), self.workload).map_err(explain)?;
             let trial = self.trial(Offered::Connections(self.plan.connections), 0);
-            let warm_up = self.bench.warm_up(side.target(), &trial).map_err(explain)?;
+            let target = side.target();
+            let readying = Readying { primed: &[(target, 0)], windows_max: UNTIL_STEADY };
+            let warm_up = self.bench.make_ready(target, &trial, &readying).map_err(explain)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
             tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
         }

@@ -231,6 +231,10 @@ pub struct Figures {
     pub lag_p99_us: f64,
     /// Processor time of the generator, microseconds a request served.
     pub client_cpu_us_per_request: f64,
+    /// Connections that rested beside the load.
+    pub idle_connections: u64,
+    /// Of these, those that the server had closed at the end.
+    pub idle_closed: u64,
     /// How busy the generator's threads were within the window, 0 to 1. One that is late is void;
     /// in a closed run nothing is ever late, and this alone tells who was the limit.
     pub client_busy_share: f64,
@@ -263,6 +267,8 @@ impl Figures {
             served_by_kind: served_by_kind(outcome),
             lag_p99_us: times.lag.value_at_quantile(0.99) as f64,
             client_cpu_us_per_request: (user_us + system_us) as f64 / served,
+            idle_connections: measures.counts.idle_connections,
+            idle_closed: measures.counts.idle_closed,
             client_busy_share: (user_us + system_us) as f64
                 / (outcome.window_us.max(1) * u64::from(outcome.setting.threads.max(1))) as f64,
         }

@@ -21,7 +21,7 @@ pub use mat::{Climb, Found, Hunt, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
 pub use results::{render, surface};
 pub use tune::{Method, Plan, Rival, Tuned, tune};
-pub use workbench::{Workbench, run_s, setting_of, warm_up_s};
+pub use workbench::{WARM_UPS, Workbench, setting_of};
 
 use crate::record::Figures;
 use crate::template::Values;

@@ -8,14 +8,12 @@ use crate::peer::Setting;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
 use crate::trial::{Bench, Target, Trial};
+use crate::warm_up::Readying;
 use crate::workload::Workload;
 
-/// The part of a window for which a server is loaded before it, and the least of it in seconds.
-const WARM_UP: (f64, f64) = (0.25, 0.25);
-
-/// Seconds that starting a server, asking it for everything once, and stopping it are reckoned to
-/// take.
-const START_S: f64 = 1.0;
+/// How many windows of warming up a run has: all runs the same, so that what a search decides
+/// within its budget does not depend on how steady a server is.
+pub const WARM_UPS: u32 = 1;
 
 /// A server that is there, and everything to measure it with.
 pub struct Workbench<'a> {
@@ -35,23 +33,12 @@ pub struct Workbench<'a> {
     pub is_interrupted: &'a mut dyn FnMut() -> bool,
 }
 
-/// Seconds of load before a window of this length.
-pub fn warm_up_s(window_s: f64) -> f64 {
-    (window_s * WARM_UP.0).max(WARM_UP.1)
-}
-
-/// Seconds that a run with a window of this length is reckoned to take.
-pub fn run_s(window_s: f64) -> f64 {
-    START_S + warm_up_s(window_s) + window_s
-}
-
 impl Workbench<'_> {
     /// A failure of the server is an answer; one of ours is not, but cannot be told from it here.
     fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<(Measured, bool), String> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
         let target = Target::of(&server);
-        self.bench.prime(target, self.workload)?;
         let trial = Trial {
             workload: self.workload,
             offered: Offered::RequestsPerS(asked.rate),
@@ -60,8 +47,8 @@ impl Workbench<'_> {
             latency_target_us: self.latency_target_us,
             verify_bytes: false,
         };
-        let warm_up = Trial { window_s: warm_up_s(self.window_s), seed: !asked.seed, ..trial };
-        self.bench.run(target, &warm_up)?;
+        let readying = Readying { primed: &[(target, 0)], windows_max: WARM_UPS };
+        self.bench.make_ready(target, &trial, &readying)?;
         let measured = self.bench.run(target, &trial)?;
         let is_cut_short = measured.outcome.interrupted;
         let measured = Measured {

@@ -6,14 +6,13 @@ use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Stage};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
+use crate::warm_up::run_s;
 use load::find_limit::Rules;
 use statistics::Generator;
 
-/// Seconds that starting, priming and stopping a server are reckoned to take.
-const START_S: f64 = 1.0;
-
-/// Warming up is reckoned to take so much of a window.
-const WARM_UP_SHARE: f64 = 0.75;
+/// Warming up is reckoned to take so many windows: most servers are steady after the second, which
+/// the third shows.
+const WARM_UPS_RECKONED: u32 = 3;
 
 /// A utilisation that is so near the one that was asked for is it.
 const NEAR: f64 = 0.02;
@@ -109,7 +108,7 @@ impl<'a, W: Watch> Study<'a, W> {
             let (cell, offered) = loads[next.point];
             let run = self.one(cell, offered, &next, "")?;
             schedule.learn(&run);
-            let left = f64::from(schedule.runs_left()) * self.run_s();
+            let left = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, left);
         }
         for point in schedule.empty_points() {
@@ -285,7 +284,7 @@ impl<'a, W: Watch> Study<'a, W> {
             return Some(End::Interrupted);
         }
         let budget_s = self.stage.definition.budget_s?;
-        (self.spent_s() + self.run_s() > budget_s).then_some(End::BudgetSpent)
+        (self.spent_s() + self.seconds_of_a_run() > budget_s).then_some(End::BudgetSpent)
     }
 
     fn spent_s(&self) -> f64 {
@@ -293,9 +292,9 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     /// What a run takes: as those of this process did, or as reckoned before there are any.
-    fn run_s(&self) -> f64 {
+    fn seconds_of_a_run(&self) -> f64 {
         if self.made == 0 {
-            run_s(self.stage.definition)
+            run_s(self.stage.definition.window_s, WARM_UPS_RECKONED)
         } else {
             self.spent_s() / f64::from(self.made)
         }
@@ -355,12 +354,8 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
         OfferedPlan::Mat => repetitions * (8.0 + 4.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let all = runs * cells as f64 * run_s(definition);
+    let all = runs * cells as f64 * run_s(definition.window_s, WARM_UPS_RECKONED);
     definition.budget_s.map_or(all, |budget| all.min(budget))
-}
-
-fn run_s(definition: &Definition) -> f64 {
-    definition.window_s * (1.0 + WARM_UP_SHARE) + START_S
 }
 
 fn is_of(search: &Search, point: &Point, purpose: &str) -> bool {

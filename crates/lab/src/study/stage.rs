@@ -12,6 +12,7 @@ use crate::peer::Setting;
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
 use crate::trial::{Bench, Measured, Seat, Target, Trial};
+use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
@@ -118,10 +119,6 @@ impl Stage<'_> {
         let servers = self.start(cell, &entered)?;
         let bench = Bench { seats: seats(&entered, &servers), ..self.bench.clone() };
         let target = Target::of(&servers[0]);
-        // Under a bound on memory the page cache has been filled as it shall be.
-        if settled.is_none() {
-            prime(&bench, &entered, &servers, workload)?;
-        }
         let trial = Trial {
             workload,
             offered,
@@ -130,7 +127,10 @@ impl Stage<'_> {
             latency_target_us: self.definition.latency_target_us,
             verify_bytes: self.definition.verify_bytes,
         };
-        let warm_up = bench.warm_up(target, &trial)?;
+        // Under a bound on memory the page cache has been filled as it shall be.
+        let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
+        let readying = Readying { primed: &primed, windows_max: UNTIL_STEADY };
+        let warm_up = bench.make_ready(target, &trial, &readying)?;
         let observer = Observer::new(Watched {
             groups: servers.iter().map(RunningServer::group).collect(),
             enclosure: Some(&entered.enclosure),
@@ -179,20 +179,16 @@ fn seats(entered: &Entered, servers: &[RunningServer]) -> Vec<Seat> {
     clients.collect()
 }
 
-/// Primes each copy from a place that can ask it.
-fn prime(
-    bench: &Bench,
+/// Each copy, and a seat that can ask it.
+fn reachable<'a>(
     entered: &Entered,
-    servers: &[RunningServer],
-    workload: &Workload,
-) -> Result<(), String> {
-    for (index, server) in servers.iter().enumerate() {
+    servers: &'a [RunningServer],
+) -> Result<Vec<(Target<'a>, usize)>, String> {
+    let with_seat = servers.iter().enumerate().map(|(index, server)| {
         let seat = entered.clients.iter().position(|client| client.server == index);
-        let seat = seat.ok_or("a copy of the server has no clients")?;
-        let bench = Bench { seats: vec![bench.seats[seat].clone()], ..bench.clone() };
-        bench.prime(Target::of(server), workload)?;
-    }
-    Ok(())
+        Ok((Target::of(server), seat.ok_or("a copy of the server has no clients")?))
+    });
+    with_seat.collect()
 }
 
 /// Why a run is not what its domain says about the disk, if so.

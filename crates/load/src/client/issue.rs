@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use os::epoll::Interest;
-use workload::request_log::Request;
+use workload::request_log::{Request, Template};
 
 use super::slot::{Phase, Slot};
 use super::timers::NEVER;
@@ -233,15 +233,7 @@ impl Clients<'_> {
         self.text.clear();
         for request in &requests[slot.position as usize..slot.issued as usize] {
             let template = &self.plan.log.templates()[request.template()];
-            let text = &mut self.text;
-            text.extend_from_slice(template.method.as_bytes());
-            text.push(b' ');
-            // Logs of the University of Waterloo leave the slash out.
-            if !template.uri.starts_with(b"/") && !template.uri.starts_with(b"http://") {
-                text.push(b'/');
-            }
-            text.extend_from_slice(&template.uri);
-            write_fields(text, target, &template.body, close);
+            write_request(&mut self.text, template, target, close);
         }
     }
 
@@ -393,11 +385,20 @@ fn group(requests: &[Request]) -> usize {
     }
 }
 
-fn write_fields(text: &mut Vec<u8>, target: &Target, body: &[u8], close: bool) {
+/// Appends a request as it is sent. `close`: the connection is not to be kept.
+pub(crate) fn write_request(text: &mut Vec<u8>, template: &Template, target: &Target, close: bool) {
+    text.extend_from_slice(template.method.as_bytes());
+    text.push(b' ');
+    // Logs of the University of Waterloo leave the slash out.
+    if !template.uri.starts_with(b"/") && !template.uri.starts_with(b"http://") {
+        text.push(b'/');
+    }
+    text.extend_from_slice(&template.uri);
     text.extend_from_slice(&target.fields);
     if close {
         text.extend_from_slice(b"Connection: close\r\n");
     }
+    let body = &template.body;
     if !body.is_empty() {
         text.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
     }

@@ -17,6 +17,7 @@ use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
 pub(crate) use cpu::CpuUs;
+pub(crate) use issue::write_request;
 use record::Recorder;
 pub(crate) use record::Window;
 use slot::{Phase, Slot};

@@ -91,6 +91,7 @@ fn setting() -> Setting {
         arrivals: "poisson".into(),
         rate: "600".into(),
         connections: None,
+        idle: 0,
         connection_use: "session".into(),
         verify: "length".into(),
         timeout_us: 10_000_000,
@@ -134,6 +135,8 @@ fn counts() -> Counts {
         connections: 7_190,
         connections_open_max: 412,
         connection_time_us: 3_595_000_000,
+        idle_connections: 0,
+        idle_closed: 0,
     }
 }
 

@@ -233,6 +233,14 @@ fn generator(text: &mut String, outcome: &Outcome) {
         format::count(counts.connections_open_max)
     );
     line(text, "Connections", &connections);
+    if outcome.setting.idle > 0 || counts.idle_connections > 0 {
+        let idle = format!(
+            "{} rested beside the load, {} of them closed by the server",
+            format::count(counts.idle_connections),
+            format::count(counts.idle_closed)
+        );
+        line(text, "", &idle);
+    }
     let (user_us, system_us) = outcome.cpu_us;
     let cpu_us = user_us.saturating_add(system_us);
     let each = if counts.requests == 0 { 0.0 } else { cpu_us as f64 / counts.requests as f64 };

@@ -8,6 +8,7 @@ mod bursts;
 mod connections;
 mod coordinated_omission;
 mod failures;
+mod idle;
 mod models;
 mod own_failures;
 mod replies;

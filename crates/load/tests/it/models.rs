@@ -3,7 +3,7 @@
 use load::error_kind::ErrorKind;
 use load::measures::Measures;
 use load::outcome::{Outcome, Setting};
-use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Verify};
+use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Start, Verify};
 use load::run::run;
 use testkit::scripted::{Action, Reply, Scripted};
 
@@ -109,7 +109,7 @@ pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
     let (seconds, nanoseconds) = os::clock::unix_time();
     let now_us = os::clock::now();
     let unix_us = seconds as u64 * SECOND + u64::from(nanoseconds) / 1_000;
-    plan.start_unix_us = Some(unix_us + ms * MS);
+    plan.start = Start::At(unix_us + ms * MS);
     now_us + ms * MS
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn start_in(plan: &mut Plan, ms: u64) -> u64 {
 fn a_start_that_is_over() {
     let server = doing(&[]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    plan.start_unix_us = Some(1_000_000);
+    plan.start = Start::At(1_000_000);
     let why = run(&plan, Setting::default(), &mut Watcher::default()).unwrap_err();
     assert!(why.contains("--start-at"), "{why}");
 }

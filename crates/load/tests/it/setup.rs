@@ -7,7 +7,7 @@ use std::time::Duration;
 use load::error_kind::ErrorKind;
 use load::measures::{Interval, Measures};
 use load::outcome::{Outcome, Setting};
-use load::plan::{ConnectionUse, Expected, Model, Plan, Process, Target, Verify};
+use load::plan::{ConnectionUse, Expected, Model, Plan, Process, Start, Target, Verify};
 use load::run::{Watch, run};
 use load::schedule::Schedule;
 use testkit::scripted::{Action, Asked, Reply, Scripted};
@@ -85,7 +85,8 @@ pub(crate) fn plan(server: SocketAddr, log: RequestLog) -> Plan {
         threads: 1,
         cpus: Vec::new(),
         share: (0, 1),
-        start_unix_us: None,
+        idle: 0,
+        start: Start::Now,
         rest_us: 0,
         seed: 1,
         notes: Vec::new(),

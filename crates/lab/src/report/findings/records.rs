@@ -14,6 +14,7 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     blocks(findings, opened, summary);
     precision(findings, summary);
     saturated(findings, opened);
+    not_at_rest(findings, opened);
     voided(findings, opened);
     machines(findings, opened);
     skipped(findings, opened);
@@ -94,6 +95,25 @@ fn saturated(findings: &mut Findings, opened: &Opened) {
             "With a fixed number of clients, these had no processor time left in runs of {}: what \
              was served then is their limit as much as the server's.",
             listed_at_most(&servers, LISTED_MAX)
+        );
+        findings.add(Head::NotSupported, text);
+    }
+}
+
+/// Runs whose server closed connections that were to rest beside the load.
+fn not_at_rest(findings: &mut Findings, opened: &Opened) {
+    let mut closed: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for run in opened.runs.iter().filter(|run| run.void.is_empty()) {
+        let Some(figures) = run.figures.as_ref().filter(|figures| figures.idle_closed > 0) else {
+            continue;
+        };
+        let sum = closed.entry(&run.point.server).or_default();
+        *sum = (sum.0 + figures.idle_closed, sum.1 + figures.idle_connections);
+    }
+    for (server, (closed, all)) in closed {
+        let text = format!(
+            "{server} closed {closed} of {all} idle connections before its runs were over: it \
+             watched fewer than the workload says."
         );
         findings.add(Head::NotSupported, text);
     }

@@ -85,6 +85,15 @@ fn clients_without_time_left_are_told() {
 }
 
 #[test]
+fn idle_connections_that_were_closed_are_told() {
+    let mut runs = runs("one", 100.0, &[100.0, 100.0]);
+    let figures = runs[1].figures.as_mut().expect("it has some");
+    (figures.idle_connections, figures.idle_closed) = (50, 7);
+    let part = "one closed 7 of 50 idle connections before its runs were over";
+    check(&[runs], Head::NotSupported, part);
+}
+
+#[test]
 fn void_runs_take_no_part_and_are_counted() {
     let mut run = runs("one", 100.0, &[1.0]);
     run[0].void = vec!["late by 3.5 ms".into()];

@@ -1,0 +1,58 @@
+//! Connections that rest beside the load: the server has them while it is measured, and those that
+//! it closes are counted.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use testkit::Temporary;
+
+use super::{load, succeeds};
+use crate::ropewalk;
+use crate::server_process::ServerProcess;
+
+const IDLE: usize = 30;
+/// A load of one connection or two.
+const BESIDE: [&str; 6] = ["--idle", "30", "--rate", "20", "--lag-bound", "60s"];
+
+fn served(more: &[&str]) -> (Temporary, ServerProcess) {
+    let directory = Temporary::new();
+    succeeds(&["fileset", directory.path().to_str().unwrap(), "--single", "1000"]);
+    let server = ServerProcess::of(directory.path(), more);
+    (directory, server)
+}
+
+#[test]
+fn the_server_has_them_while_it_is_measured() {
+    let (_directory, server) = served(&[]);
+    let before = server.descriptors();
+    let mut command = ropewalk(&["load", &server.url("/size1000"), "-q", "--duration", "100s"]);
+    let mut child = command.args(BESIDE).stdin(Stdio::null()).spawn().unwrap();
+    while server.descriptors() < before + IDLE + 1 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without them");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn those_that_the_server_closes_are_counted() {
+    let scratch = Temporary::new();
+    for (idle_ms, closed) in [("600000", 0), ("100", IDLE)] {
+        let idle_ms = format!("timeouts.idle_ms={idle_ms}");
+        let (_directory, server) = served(&["--set", &idle_ms]);
+        let url = server.url("/size1000");
+        let arguments = [&[&*url, "--duration", "2s"][..], &BESIDE].concat();
+        let (_, out, json) = load(&scratch, &arguments);
+        let counts = &json["counts"];
+        assert_eq!(
+            (&counts["idle_connections"], &counts["idle_closed"]),
+            (&IDLE.into(), &closed.into())
+        );
+        assert!(
+            out.contains(&format!("30 rested beside the load, {closed} of them closed")),
+            "{out}"
+        );
+    }
+}

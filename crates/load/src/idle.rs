@@ -1,0 +1,168 @@
+//! Connections that rest beside the load, as those of browsers do whose users read: each has asked
+//! once and has had its whole reply, and is kept open without being asked again.
+//!
+//! They cost the generator nothing while it measures, because nobody looks at them until the end;
+//! what they cost the server is what one wants to know. Which of them the server has closed is
+//! counted, and none is opened anew.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use http1::{BodySkipper, ResponseBody};
+use os::socket::{Readiness, wait_ready};
+
+use crate::client::write_request;
+use crate::plan::Plan;
+
+/// So many are opened side by side: fewer than any server's backlog holds.
+const AT_ONCE: u64 = 64;
+/// A longer head is not worth waiting for.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Connections that rest.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    sockets: Vec<OwnedFd>,
+}
+
+impl Idle {
+    /// Opens this generator's share of those that the plan asks for. All are there when it returns.
+    pub(crate) fn open(plan: &Plan) -> Result<Self, String> {
+        let (index, of) = plan.share;
+        let numbers: Vec<u64> =
+            (u64::from(index)..plan.idle).step_by(usize::try_from(of).unwrap_or(1)).collect();
+        let mut sockets = Vec::with_capacity(numbers.len());
+        for some in numbers.chunks(AT_ONCE as usize) {
+            let begun = some.iter().map(|&number| begin(plan, number));
+            let begun = begun.collect::<Result<Vec<_>, String>>()?;
+            for (&number, socket) in some.iter().zip(&begun) {
+                ask(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
+            }
+            for (&number, socket) in some.iter().zip(&begun) {
+                take_reply(plan, number, socket).map_err(|why| explain(plan, number, &why))?;
+            }
+            sockets.extend(begun);
+        }
+        Ok(Self { sockets })
+    }
+
+    /// How many there are, whatever has become of them.
+    pub(crate) fn count(&self) -> u64 {
+        self.sockets.len() as u64
+    }
+
+    /// How many of them the server has closed, or has sent something that nobody asked for, which
+    /// it does before it closes.
+    pub(crate) fn closed(&self) -> u64 {
+        let rests = |socket: &&OwnedFd| {
+            let received = os::send::recv(socket.as_fd(), &mut [0]);
+            matches!(received, Err(why) if why.kind() == io::ErrorKind::WouldBlock)
+        };
+        self.count() - self.sockets.iter().filter(rests).count() as u64
+    }
+}
+
+fn explain(plan: &Plan, number: u64, why: &str) -> String {
+    format!("--idle {}: connection {} of them: {why}", plan.idle, number + 1)
+}
+
+/// Where a connection leads, and where it comes from.
+fn ends(plan: &Plan, number: u64) -> (SocketAddr, Option<IpAddr>) {
+    let turn = |count: usize| (number % count.max(1) as u64) as usize;
+    let source = plan.sources.get(turn(plan.sources.len())).copied();
+    (plan.targets[turn(plan.targets.len())].address, source)
+}
+
+fn begin(plan: &Plan, number: u64) -> Result<OwnedFd, String> {
+    let (address, source) = ends(plan, number);
+    let begun = os::socket::connect_start(address, source);
+    begun.map_err(|why| explain(plan, number, &format!("cannot be opened: {why}")))
+}
+
+/// Sends the first request of the session with that number.
+fn ask(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
+    await_ready(socket, Readiness::Writable, plan.connect_timeout_us)?;
+    let failure = os::socket::take_error(socket.as_fd()).map_err(|why| why.to_string())?;
+    if let Some(why) = failure {
+        return Err(format!("cannot be opened: {why}"));
+    }
+    let mut text = Vec::new();
+    let template = &plan.log.templates()[template_of(plan, number)];
+    let target = (number % plan.targets.len() as u64) as usize;
+    write_request(&mut text, template, &plan.targets[target], false);
+    let mut sent = 0;
+    while sent < text.len() {
+        await_ready(socket, Readiness::Writable, plan.timeout_us)?;
+        match os::send::send(socket.as_fd(), &text[sent..], false) {
+            Ok(count) => sent += count,
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn template_of(plan: &Plan, number: u64) -> usize {
+    let sessions = plan.log.sessions() as u64;
+    plan.log.session((number % sessions) as usize)[0].template()
+}
+
+/// Reads the whole reply, after which the connection rests.
+fn take_reply(plan: &Plan, number: u64, socket: &OwnedFd) -> Result<(), String> {
+    let to_head = &*plan.log.templates()[template_of(plan, number)].method == "HEAD";
+    let mut bytes = Vec::new();
+    let (len, mut body) = loop {
+        match http1::parse_response_head(&bytes, to_head) {
+            Ok(Some(head)) if (100..200).contains(&head.status) => {
+                bytes.drain(..head.len);
+            }
+            Ok(Some(head)) if head.status >= 400 => {
+                return Err(format!("the server answers {}", head.status));
+            }
+            Ok(Some(head)) => match head.body {
+                ResponseBody::Framed(framing) if head.keep_alive => {
+                    break (head.len, BodySkipper::new(framing));
+                }
+                _ => return Err("the server does not keep it open after a reply".into()),
+            },
+            Ok(None) if bytes.len() < HEAD_BYTES_MAX => receive(plan, socket, &mut bytes)?,
+            Ok(None) | Err(_) => return Err("what comes is no reply of HTTP".into()),
+        }
+    };
+    bytes.drain(..len);
+    while !body.is_done() {
+        if bytes.is_empty() {
+            receive(plan, socket, &mut bytes)?;
+        }
+        let (taken, _) =
+            body.read(&bytes).map_err(|_| "what comes is no reply of HTTP".to_owned())?;
+        bytes.drain(..taken);
+    }
+    Ok(())
+}
+
+fn receive(plan: &Plan, socket: &OwnedFd, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let mut buffer = [0; 16 * 1024];
+    await_ready(socket, Readiness::Readable, plan.timeout_us)?;
+    match os::send::recv(socket.as_fd(), &mut buffer) {
+        Ok(0) => Err("the server closed it before it had answered".into()),
+        Ok(count) => {
+            bytes.extend_from_slice(&buffer[..count]);
+            Ok(())
+        }
+        Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
+fn await_ready(socket: &OwnedFd, readiness: Readiness, within_us: u64) -> Result<(), String> {
+    match wait_ready(socket.as_fd(), readiness, within_us.div_ceil(1000)) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(format!("nothing came of it within {:?}", Duration::from_micros(within_us)))
+        }
+        Err(why) => Err(why.to_string()),
+    }
+}
