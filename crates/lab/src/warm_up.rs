@@ -21,6 +21,8 @@ pub struct Readying<'a> {
     /// Those copies that are asked for everything once, each from a seat that reaches it. None where
     /// the page cache has been filled as it shall be.
     pub primed: &'a [(Target<'a>, usize)],
+    /// Whether all is to come from memory: a server that has just read from the disk is not ready.
+    pub reads_nothing: bool,
     /// How many windows of warming up there may be.
     pub windows_max: u32,
 }
@@ -62,18 +64,20 @@ impl Bench {
         for &(copy, seat) in readying.primed {
             self.prime(copy, seat, trial.workload)?;
         }
-        self.warm_up(server, trial, readying.windows_max)
+        self.warm_up(server, trial, readying)
     }
 
     /// Loads a server until it no longer improves: until a window neither needs less processor
     /// time for a request than the best before it, nor serves more requests, nor reads much less
-    /// from the disk: the pages of the programs themselves come from there too.
+    /// from the disk, or anything that it should not: the pages of the programs themselves come
+    /// from there too.
     fn warm_up(
         &self,
         server: Target<'_>,
         trial: &Trial<'_>,
-        windows_max: u32,
+        readying: &Readying<'_>,
     ) -> Result<WarmUp, String> {
+        let windows_max = readying.windows_max;
         let window_s = warm_up_s(trial.window_s);
         let mut progress = Progress::default();
         for number in 1..=windows_max {
@@ -83,7 +87,8 @@ impl Bench {
             let seconds = window_s * f64::from(number);
             let read_bytes = measured.observed.get("block_read_bytes").copied().unwrap_or(0.0);
             let throughput = measured.figures.throughput_per_s;
-            if !progress.is_improved_by(cpu_us, throughput, read_bytes) {
+            let is_cold = readying.reads_nothing && read_bytes > 0.0;
+            if !progress.is_improved_by(cpu_us, throughput, read_bytes) && !is_cold {
                 return Ok(WarmUp { seconds, is_steady: true });
             }
         }

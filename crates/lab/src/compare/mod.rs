@@ -204,7 +204,11 @@ impl Contest<'_> {
             tell(&format!("{}: asking for everything once", side.label()));
             let trial = self.trial(Offered::Connections(self.plan.connections), 0);
             let target = side.target();
-            let readying = Readying { primed: &[(target, 0)], windows_max: UNTIL_STEADY };
+            let readying = Readying {
+                primed: &[(target, 0)],
+                reads_nothing: false,
+                windows_max: UNTIL_STEADY,
+            };
             let warm_up = self.bench.make_ready(target, &trial, &readying).map_err(explain)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
             tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));

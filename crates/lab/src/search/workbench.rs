@@ -47,7 +47,8 @@ impl Workbench<'_> {
             latency_target_us: self.latency_target_us,
             verify_bytes: false,
         };
-        let readying = Readying { primed: &[(target, 0)], windows_max: WARM_UPS };
+        let readying =
+            Readying { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
         self.bench.make_ready(target, &trial, &readying)?;
         let measured = self.bench.run(target, &trial)?;
         let is_cut_short = measured.outcome.interrupted;

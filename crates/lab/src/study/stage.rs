@@ -5,7 +5,7 @@
 //! caches, its memory, what it had not yet finished when it was overloaded.
 
 use super::definition::Definition;
-use crate::domain::{Accessed, Domain, Entered, Topology};
+use crate::domain::{Accessed, DiskIo, Domain, Entered, Topology};
 use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
 use crate::peer::Setting;
@@ -129,7 +129,8 @@ impl Stage<'_> {
         };
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
-        let readying = Readying { primed: &primed, windows_max: UNTIL_STEADY };
+        let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
+        let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let warm_up = bench.make_ready(target, &trial, &readying)?;
         let observer = Observer::new(Watched {
             groups: servers.iter().map(RunningServer::group).collect(),
