@@ -86,8 +86,8 @@ impl Client {
     /// Waits until it says that it is ready; or says what it says instead.
     ///
     /// # Errors
-    /// When it ends before that, with its last words, or says nothing `within` this time: the caller
-    /// drops it, and so it is killed.
+    /// When it ends before that, with its last words, or says nothing `within` this time: the
+    /// caller drops it, and so it is killed.
     pub fn await_ready(&mut self, within: Duration) -> Result<(), String> {
         let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
         let timeout_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
