@@ -30,6 +30,7 @@ pub mod poll;
 pub mod process;
 pub mod ring;
 pub mod robust_lock;
+pub mod scheduling;
 pub mod select;
 pub mod send;
 pub mod shared_memory;

@@ -223,6 +223,7 @@ impl Server {
                 break;
             }
         }
+        self.take_notices().iter().for_each(|notice| report(notice)); // nobody asks again
         self.staff.end(aborted)
     }
 }

@@ -18,6 +18,7 @@ NUMBERS = {
         "io_uring_register": 427,
         "preadv2": 327,
         "sched_setaffinity": 203,
+        "sched_setscheduler": 144,
     },
     "aarch64": {
         "openat2": 437,
@@ -26,6 +27,7 @@ NUMBERS = {
         "io_uring_register": 427,
         "preadv2": 286,
         "sched_setaffinity": 122,
+        "sched_setscheduler": 119,
     },
 }
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2

@@ -100,6 +100,20 @@ impl ServerProcess {
         sleeps.sum()
     }
 
+    /// How many of its threads interrupt nobody when they wake (SCHED_BATCH).
+    pub(crate) fn patient_threads(&self) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let stats = tasks.filter_map(|task| {
+            std::fs::read_to_string(task.unwrap().path().join("stat")).ok() // it may have ended
+        });
+        // proc_pid_stat(5): the policy is field 41, 3 for SCHED_BATCH, and the rest begins at 3.
+        let is_patient = |stat: &String| {
+            let (_, fields) = stat.rsplit_once(')').unwrap();
+            fields.split_whitespace().nth(41 - 3) == Some("3")
+        };
+        stats.filter(is_patient).count()
+    }
+
     /// The processor time it has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         const MS_PER_TICK: u64 = 10; // USER_HZ is 100 on every architecture of today

@@ -118,6 +118,31 @@ fn a_worker_that_fails_is_one_line_and_status_1() {
     assert!(lines.lines().last().unwrap().starts_with(&format!("ropewalk: {why}")), "{lines}");
 }
 
+/// The stages of `staged` have one thread each unless they are told otherwise.
+#[test]
+fn stages_interrupt_each_other_only_if_told_or_if_they_must() {
+    let directory = Temporary::new();
+    let staged = |command: &mut Command, cohorts: &str, patient: usize| {
+        let cohorts = format!("engine.knobs.cohorts={cohorts}");
+        let arguments = ["--engine", "staged", "--set", &cohorts];
+        let server = ServerProcess::start(serve(command, directory.path()).args(arguments));
+        assert_eq!(server.status("/"), 404);
+        for _ in 0..1000 {
+            if server.patient_threads() == patient {
+                return server.stop();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{cohorts}: {} threads are patient", server.patient_threads());
+    };
+    staged(&mut Command::new(ROPEWALK), "1", 5);
+    staged(&mut Command::new(ROPEWALK), "0", 0);
+    let Some(mut command) = refused("EPERM", "sched_setscheduler") else { return };
+    let lines = staged(&mut command, "1", 0);
+    let told = lines.iter().filter(|line| line.contains("stages interrupt each other"));
+    assert_eq!(told.count(), 1, "{lines:?}");
+}
+
 #[test]
 fn rings_say_why_they_cannot_run_and_what_serves_instead() {
     let directory = Temporary::new();

@@ -94,7 +94,7 @@ impl Accept {
 
     fn run(mut self) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        pipeline.stay_on_cpus()?;
+        pipeline.enter(&self.shared)?;
         let mut events = EventBuffer::with_capacity(64);
         loop {
             self.epoll.wait(&mut events, self.timeout_ms())?;

@@ -95,7 +95,7 @@ impl Hand {
     /// Works until there will be no more, or there has been nothing to do for so long.
     fn work_until(&mut self, idle_ms: Option<u64>) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
-        pipeline.stay_on_cpus()?;
+        pipeline.enter(&self.shared)?;
         // The log wants to be looked after even when there is nothing to do.
         let housekeeping_ms = self.worker.needs_time().then_some(HOUSEKEEPING_MS);
         let patience = [idle_ms, housekeeping_ms].into_iter().flatten().min();

@@ -6,7 +6,9 @@
 //! time, and is handed from queue to queue in batches. The length of a queue says which stage is
 //! the bottleneck, and threads can be given to that stage alone. SEDA's controllers, if they are
 //! switched on, add threads where queues are long, make batches as small as throughput allows, and
-//! accept only as many connections as can be answered in time. The write stage may block.
+//! accept only as many connections as can be answered in time. The write stage may block. On a
+//! CPU that stages share, one that is woken does not interrupt the one that wakes it, so that
+//! batches become large by themselves (cohort scheduling: Larus and Parkes, USENIX 2002).
 //!
 //! What it leaves out: a connection is never answered by the thread that noticed its request, so
 //! each request pays for two to three hand-overs, dear when there are few at a time and cheap when
@@ -83,6 +85,14 @@ const BATCH: Knob = Knob {
     min: 1,
     max: 4096,
     default: 64,
+};
+
+const COHORTS: Knob = Knob {
+    name: "cohorts",
+    about: "1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts",
+    min: 0,
+    max: 1,
+    default: 1,
 };
 
 const SEND_WAIT_MS: Knob = Knob {
@@ -170,6 +180,7 @@ const KNOBS: &[Knob] = &[
     WRITE_THREADS,
     POOLS,
     BATCH,
+    COHORTS,
     SEND_WAIT_MS,
     THREAD_CONTROLLER,
     THREAD_PERIOD_MS,

@@ -16,6 +16,7 @@ use super::client::{BoxedClient, Place};
 use super::governor::Deeds;
 use super::queue::{Figures, Inbox, Queue};
 use super::reserve::Reserve;
+use crate::parts::loops::Shared;
 use crate::{KnobValues, PartitionStart};
 
 /// The stages of one partition, as each of them sees the others.
@@ -36,6 +37,8 @@ pub(super) struct Pipeline {
     /// Threads that controllers have started.
     pub(super) reserve: Reserve,
     knobs: KnobValues,
+    /// Whether it has been told that threads cannot be scheduled as they should be.
+    has_told_refusal: AtomicBool,
     has_accepted_all: AtomicBool,
     is_closed: AtomicBool,
     is_broken: AtomicBool,
@@ -126,6 +129,7 @@ impl Pipeline {
             deeds: Deeds::default(),
             reserve: Reserve::new(Arc::clone(&partition.more)),
             knobs: knobs.clone(),
+            has_told_refusal: AtomicBool::new(false),
             has_accepted_all: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -133,9 +137,24 @@ impl Pipeline {
         })
     }
 
+    /// What the thread of a stage does first, and what it tells if that is refused: see
+    /// [`super::COHORTS`].
+    pub(super) fn enter(&self, shared: &Shared) -> io::Result<()> {
+        self.stay_on_cpus()?;
+        let has_cohorts = self.knobs.get(super::COHORTS.name) == 1;
+        let Err(why) = has_cohorts.then(os::scheduling::wake_without_interrupting).transpose()
+        else {
+            return Ok(());
+        };
+        if !self.has_told_refusal.swap(true, Ordering::Relaxed) {
+            shared.tell(format!("stages interrupt each other (cohorts = 0): {why}"));
+        }
+        Ok(())
+    }
+
     /// Keeps the calling thread on the partition's CPUs. Not on one of them: which stage has most
     /// to do depends on what is asked for.
-    pub(super) fn stay_on_cpus(&self) -> io::Result<()> {
+    fn stay_on_cpus(&self) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());
         }

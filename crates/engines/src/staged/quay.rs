@@ -58,7 +58,7 @@ impl Quay {
 
     /// What a stage's thread does first.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        self.pipeline.stay_on_cpus()?;
+        self.pipeline.enter(&self.shared)?;
         read_clock(&mut self.worker);
         Ok(())
     }
