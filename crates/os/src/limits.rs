@@ -1,7 +1,7 @@
 //! The process's limits on descriptors, of which it sets the soft one only, never the hard one; and
-//! whether the machine has room for more threads.
+//! whether the machine has room for more threads and processes.
 
-use crate::call::check;
+use crate::call::{check, error};
 use std::fs;
 use std::io;
 
@@ -29,10 +29,43 @@ pub fn open_descriptors() -> usize {
     entries.count().saturating_sub(1) // the one that reads the directory
 }
 
-/// Whether the machine has numbers left for threads and processes of others: an eighth of
-/// `kernel.pid_max`, without which nobody could so much as log in. True where /proc does not say.
-/// It reads two small files: some microseconds.
-pub fn has_room_for_threads() -> bool {
+/// What starts threads or processes without end asks here first, and so leaves the machine's last
+/// numbers to others: an eighth of `kernel.pid_max`, without which nobody could so much as log in.
+#[derive(Debug)]
+pub struct ThreadRoom {
+    asked: u64,
+    is_full: bool,
+    has_room: fn() -> bool,
+}
+
+/// After so many threads it is looked again.
+const THREADS_PER_LOOK: u64 = 16;
+
+impl Default for ThreadRoom {
+    fn default() -> Self {
+        Self { asked: 0, is_full: false, has_room: has_room_for_threads }
+    }
+}
+
+impl ThreadRoom {
+    /// Whether one more may be started.
+    ///
+    /// # Errors
+    /// EAGAIN, as from the kernel when there are no numbers at all.
+    pub fn ask(&mut self) -> io::Result<()> {
+        if self.is_full || self.asked.is_multiple_of(THREADS_PER_LOOK) {
+            self.is_full = !(self.has_room)();
+        }
+        if self.is_full {
+            return Err(error(libc::EAGAIN));
+        }
+        self.asked += 1;
+        Ok(())
+    }
+}
+
+/// True where /proc does not say. It reads two small files: some microseconds.
+fn has_room_for_threads() -> bool {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     has_room(&read("/proc/loadavg"), &read("/proc/sys/kernel/pid_max")).unwrap_or(true)
 }
@@ -78,6 +111,19 @@ mod tests {
         check(32_768, false);
         assert_eq!(has_room("", "32768"), None);
         assert!(has_room_for_threads(), "this machine has some");
+    }
+
+    #[test]
+    fn whoever_asks_is_refused_until_there_is_room_again() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+        // Room at the first look, none at the next two, then again.
+        let has_room = || ![1, 2].contains(&LOOKS.fetch_add(1, Ordering::Relaxed));
+        let mut room = ThreadRoom { has_room, ..ThreadRoom::default() };
+        let mut asked = (0..THREADS_PER_LOOK + 3).map(|_| room.ask().is_ok());
+        assert!(asked.by_ref().take(THREADS_PER_LOOK as usize).all(|granted| granted));
+        assert_eq!(asked.collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(LOOKS.load(Ordering::Relaxed), 4);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use os::limits::ThreadRoom;
 use session::Tick;
 
 use super::acceptor::Crew;
@@ -26,9 +27,6 @@ pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);
 
 /// How often those that could yield are looked for while somebody waits.
 const LOOK_MS: u64 = 50;
-
-/// After so many threads it is looked whether the machine has room for more.
-const SPAWNS_PER_LOOK: u64 = 16;
 
 /// What a crew is like.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +51,7 @@ pub(crate) struct ThreadCrew {
     team: Arc<Team>,
     threads: HashMap<u64, JoinHandle<()>>,
     next_id: u64,
-    /// Whether the machine's last threads were to be left to others when that was last looked at.
-    is_machine_full: bool,
+    room: ThreadRoom,
 }
 
 /// What the threads share.
@@ -81,19 +78,17 @@ struct State {
 impl ThreadCrew {
     pub(crate) fn new(house: Arc<House>, plan: CrewPlan) -> Self {
         let team = Team { house, plan, state: Mutex::default(), called: Condvar::new() };
-        Self { team: Arc::new(team), threads: HashMap::new(), next_id: 0, is_machine_full: false }
+        Self {
+            team: Arc::new(team),
+            threads: HashMap::new(),
+            next_id: 0,
+            room: ThreadRoom::default(),
+        }
     }
 
     fn spawn(&mut self) -> io::Result<()> {
         let (id, team) = (self.next_id, Arc::clone(&self.team));
-        if self.is_machine_full || id.is_multiple_of(SPAWNS_PER_LOOK) {
-            self.is_machine_full = !os::limits::has_room_for_threads();
-        }
-        if self.is_machine_full {
-            return Err(io::Error::other(
-                "seven eighths of all threads there may be exist (pid_max)",
-            ));
-        }
+        self.room.ask()?;
         let plan = team.plan;
         self.next_id += 1;
         team.lock().alive += 1;

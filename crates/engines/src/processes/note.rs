@@ -83,7 +83,8 @@ impl fmt::Display for Note {
         };
         match self.what {
             What::CannotFork => {
-                write!(f, "processes: {reason}: raise the limit (ulimit -u, TasksMax=)")
+                let limits = "ulimit -u, TasksMax=, kernel.pid_max";
+                write!(f, "processes: {reason}: raise the limit ({limits})")
             }
             _ => write!(f, "processes: process {pid} {reason}: {consequence}"),
         }

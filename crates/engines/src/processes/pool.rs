@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use os::fork::{Child as Process, Descriptors, Ended};
+use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
 use session::{Tick, Worker};
 
@@ -41,6 +42,7 @@ pub(super) struct Pool {
     /// Tells that a process has ended.
     pub(super) signals: SignalDescriptor,
     alive: usize,
+    room: ThreadRoom,
     /// Whether those that end now are meant to.
     is_killing: bool,
 }
@@ -65,7 +67,8 @@ impl Pool {
     pub(super) fn new(materials: Materials) -> io::Result<Self> {
         // The call is blocked here so that it is in each process, from its beginning.
         let signals = SignalDescriptor::new(&[Signal::Child, CALL])?;
-        Ok(Self { materials, slots: Vec::new(), signals, alive: 0, is_killing: false })
+        let room = ThreadRoom::default();
+        Ok(Self { materials, slots: Vec::new(), signals, alive: 0, room, is_killing: false })
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -84,6 +87,7 @@ impl Pool {
         listeners: &mut Listeners,
         work: impl FnOnce(Child) -> i32,
     ) -> io::Result<()> {
+        self.room.ask()?;
         let index = match self.slots.iter().position(|slot| slot.process.is_none()) {
             Some(index) => index,
             None => self.add_slot(),
