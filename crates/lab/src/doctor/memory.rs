@@ -10,6 +10,9 @@ const SWAPS: &str = "/proc/swaps";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const NODES: &str = "/sys/devices/system/node/online";
 const RANDOMISE: &str = "/proc/sys/kernel/randomize_va_space";
+const DAMON_STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/*/state";
+const DAMON_ACTION: &str = "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/action";
+const DAMON_RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
 const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
 
 pub(super) const CHECKS: &[Check] = &[
@@ -42,6 +45,17 @@ pub(super) const CHECKS: &[Check] = &[
                the middle of a run",
         mend: "sysctl -w kernel.numa_balancing=0",
         rule: Rule::Of(&[BALANCING, NODES], balancing),
+    },
+    Check {
+        section: Measuring,
+        subject: "proactive reclaim",
+        source: "kernel: admin-guide/mm/damon",
+        good: "none",
+        cost: "files that nobody has read for a while, a minute perhaps, leave memory though there \
+               is room: what should come from memory is read from the disk now and then",
+        mend: "echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state; echo N > \
+               /sys/module/damon_reclaim/parameters/enabled",
+        rule: Rule::Of(&[DAMON_STATE, DAMON_ACTION, DAMON_RECLAIM], proactive_reclaim),
     },
     Check {
         section: Measuring,
@@ -94,6 +108,17 @@ fn balancing(machine: &Machine) -> Look {
     }
 }
 
+/// DAMON watches who uses memory; its schemes say what is done with memory that nobody does.
+fn proactive_reclaim(machine: &Machine) -> Look {
+    let is_on = machine.all(DAMON_STATE).any(|(_, state)| state == "on");
+    let pages_out = machine.all(DAMON_ACTION).any(|(_, action)| action == "pageout");
+    match machine.text(DAMON_RECLAIM) {
+        _ if is_on && pages_out => Look::wrong("DAMON pages out"),
+        Some("Y") => Look::wrong("DAMON_RECLAIM"),
+        _ => Look::fine("none"),
+    }
+}
+
 fn randomisation(machine: &Machine) -> Look {
     match machine.number(RANDOMISE) {
         None => Look::unreadable(RANDOMISE),
@@ -127,6 +152,20 @@ mod tests {
         let look =
             check("swap", &[(SWAPS, &format!("{heading}/dev/sda2 partition 1 0 -2\n"))], Wrong);
         assert_eq!(look.found, "/dev/sda2");
+    }
+
+    #[test]
+    fn what_damon_does_counts_if_it_does_it() {
+        let state = DAMON_STATE.replace('*', "0");
+        let action = DAMON_ACTION.replace('*', "0");
+        let check = |running, doing, expected| {
+            check("proactive reclaim", &[(&state, running), (&action, doing)], expected)
+        };
+        check("on\n", "pageout\n", Wrong);
+        check("on\n", "stat\n", Fine);
+        check("off\n", "pageout\n", Fine);
+        super::super::rule::tests::check("proactive reclaim", &[(DAMON_RECLAIM, "Y\n")], Wrong);
+        super::super::rule::tests::check("proactive reclaim", &[], Fine);
     }
 
     #[test]

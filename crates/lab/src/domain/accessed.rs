@@ -1,6 +1,7 @@
 //! The files that a load asks for, the most popular first: how large they are, how much of them is
 //! in memory, and having them leave it.
 
+use os::files::Held;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -103,6 +104,20 @@ impl Accessed {
             }
             Ok(())
         })
+    }
+
+    /// Holds all of them in memory until what is returned is dropped: some machines put out what
+    /// nobody has touched for a while, though there is room (DAMON).
+    ///
+    /// # Errors
+    /// When this process may not hold so much.
+    pub fn hold(&self) -> Result<Vec<Held>, String> {
+        let files = self.files.iter().filter(|(_, length)| *length > 0);
+        let held = files.map(|(path, length)| {
+            let held = File::open(path).and_then(|file| Held::new(file.as_fd(), *length));
+            held.map_err(|why| format!("{}: {why}", path.display()))
+        });
+        held.collect()
     }
 
     /// The most popular files that take at most so many bytes together, each name with a NUL byte

@@ -116,6 +116,8 @@ impl Stage<'_> {
         let entered = domain.enter(&self.machine, files)?;
         // Before any server runs: one that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files)?;
+        let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
+        let held = reads_nothing.then(|| files.hold()).transpose();
         let servers = self.start(cell, &entered)?;
         let bench = Bench { seats: seats(&entered, &servers), ..self.bench.clone() };
         let target = Target::of(&servers[0]);
@@ -129,7 +131,6 @@ impl Stage<'_> {
         };
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
-        let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let warm_up = bench.make_ready(target, &trial, &readying)?;
         let observer = Observer::new(Watched {
@@ -143,6 +144,8 @@ impl Stage<'_> {
         if !warm_up.is_steady {
             measured.observed.insert("still_warming_up".into(), 1.0);
         }
+        // Without it they may stay in memory as well; if not, the run is void.
+        measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
         measured.void.extend(judge_disk(domain, &measured));
         Ok((measured, warm_up.seconds))
     }

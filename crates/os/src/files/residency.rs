@@ -1,4 +1,4 @@
-//! How much of a file is in memory (mincore(2)).
+//! How much of a file is in memory (mincore(2)), and having it stay there (mlock(2)).
 
 use crate::call::{check, error};
 use std::io;
@@ -34,6 +34,47 @@ pub fn resident_bytes(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     Ok((pages.iter().filter(|page| **page & 1 == 1).count() * page) as u64)
 }
 
+/// The first bytes of a file, held in memory until this is dropped: the kernel reclaims them for
+/// nobody. Whoever they were charged to before they still are.
+#[derive(Debug)]
+pub struct Held {
+    start: *mut libc::c_void,
+    len: usize,
+}
+
+// SAFETY: the mapping is the process's, is never read or written through, and is removed once.
+unsafe impl Send for Held {}
+
+impl Held {
+    /// Holds an open file's first `len` bytes, and reads what of them is not in memory.
+    ///
+    /// # Errors
+    /// An empty file; more than this process may hold (RLIMIT_MEMLOCK, unless it is privileged).
+    pub fn new(file: BorrowedFd<'_>, len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| error(libc::EFBIG))?;
+        // SAFETY: the kernel chooses where to map, so nothing of ours is replaced, and the mapping
+        // is used for nothing but its removal. The descriptor is open, for it is borrowed.
+        let start = unsafe {
+            let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+            libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let held = Self { start, len };
+        // SAFETY: the range is that of the mapping, which lives as long as `held`.
+        check(unsafe { libc::mlock(start, len) })?;
+        Ok(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, whole, and removed here only.
+        unsafe { libc::munmap(self.start, self.len) };
+    }
+}
+
 /// The bytes of a page of memory.
 pub fn page_bytes() -> usize {
     // SAFETY: sysconf takes a number and no pointers.
@@ -61,6 +102,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(whole, 11 * page_bytes() as u64);
         assert_eq!(evicted, 0, "the target directory is on a file system in memory");
+    }
+
+    #[test]
+    fn what_is_held_cannot_be_evicted() {
+        let path = std::env::current_exe().unwrap().with_extension("held");
+        fs::write(&path, vec![1; 3 * page_bytes()]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let len = file.metadata().unwrap().len();
+        let resident = || {
+            advise_dont_need(file.as_fd()).unwrap();
+            resident_bytes(file.as_fd(), len).unwrap()
+        };
+        let held = Held::new(file.as_fd(), len).unwrap();
+        assert_eq!(resident(), len);
+        drop(held);
+        let evicted = resident();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(evicted, 0, "the target directory is on a file system in memory");
+        assert!(Held::new(File::open("/dev/null").unwrap().as_fd(), 0).is_err());
     }
 
     #[test]
