@@ -17,6 +17,8 @@ pub(crate) struct Bus {
     pub(crate) count: [[u64; 2]; 5],
     /// Cycles that transactions waited for their turn.
     pub(crate) waited: u64,
+    /// What a block from another node's memory takes more.
+    far: Times,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +30,7 @@ struct Times {
 }
 
 impl Bus {
-    pub(crate) fn new(machine: &machine::Bus, block_bytes: u64) -> Self {
+    pub(crate) fn new(machine: &machine::Bus, block_bytes: u64, remote_extra: u64) -> Self {
         let bytes = block_bytes / machine.bytes_per_cycle;
         let all = |cycles| Times { latency: cycles, occupancy: cycles };
         let whole = machine.memory_latency_cycles + bytes;
@@ -38,6 +40,11 @@ impl Bus {
             MemoryLatency::Split => whole.min(machine.update_latency_cycles + bytes),
         };
         let memory = Times { latency: whole, occupancy };
+        let held = match machine.memory_latency {
+            MemoryLatency::HoldsBus => remote_extra,
+            MemoryLatency::Split => 0,
+        };
+        let far = Times { latency: remote_extra, occupancy: held };
         let fetch = [memory, all(machine.cache_latency_cycles + bytes)];
         let times = [
             fetch,
@@ -46,7 +53,15 @@ impl Bus {
             [all(machine.write_cycles); 2],
             [all(machine.update_latency_cycles + bytes); 2],
         ];
-        Self { free_at: 0, times, busy: [[0; 2]; 5], count: [[0; 2]; 5], waited: 0 }
+        Self { free_at: 0, times, busy: [[0; 2]; 5], count: [[0; 2]; 5], waited: 0, far }
+    }
+
+    /// Fetches a block from another node's memory.
+    pub(crate) fn request_far(&mut self, now: u64, what: Transaction) -> u64 {
+        let done = self.request(now, what, false);
+        self.free_at += self.far.occupancy;
+        self.busy[what as usize][0] += self.far.occupancy;
+        done + self.far.latency
     }
 
     /// Does a transaction as soon as the bus is free and returns when it is done.
@@ -71,7 +86,7 @@ mod tests {
     fn the_default_times_are_the_papers() {
         let columns = [(32, 68, 12, 8), (64, 72, 16, 12), (128, 80, 24, 20), (256, 96, 40, 36)];
         for (block, memory, cache, update) in columns {
-            let mut bus = Bus::new(&machine::Bus::default(), block);
+            let mut bus = Bus::new(&machine::Bus::default(), block, 0);
             let mut done = 0;
             let mut takes = |what, from_cache, expected| {
                 let now = done;
@@ -91,14 +106,27 @@ mod tests {
     #[test]
     fn who_comes_later_waits_and_a_split_bus_is_free_sooner() {
         let mut machine = machine::Bus::default();
-        let mut bus = Bus::new(&machine, 32);
+        let mut bus = Bus::new(&machine, 32, 0);
         assert_eq!(bus.request(10, Transaction::ReadBlock, false), 78);
         assert_eq!(bus.request(20, Transaction::ReadBlock, false), 146);
         assert_eq!(bus.waited, 58);
         machine.memory_latency = MemoryLatency::Split;
-        let mut bus = Bus::new(&machine, 32);
+        let mut bus = Bus::new(&machine, 32, 0);
         assert_eq!(bus.request(10, Transaction::ReadBlock, false), 78);
         assert_eq!(bus.request(20, Transaction::ReadBlock, false), 88);
         assert_eq!(bus.busy[0], [16, 0]);
+    }
+
+    #[test]
+    fn what_is_far_takes_longer_and_holds_a_bus_that_memory_holds() {
+        let mut machine = machine::Bus::default();
+        let mut bus = Bus::new(&machine, 32, 30);
+        assert_eq!(bus.request_far(0, Transaction::ReadBlock), 98);
+        assert_eq!(bus.request(0, Transaction::ReadBlock, false), 166);
+        assert_eq!(bus.busy[0], [166, 0]);
+        machine.memory_latency = MemoryLatency::Split;
+        let mut bus = Bus::new(&machine, 32, 30);
+        assert_eq!(bus.request_far(0, Transaction::ReadBlock), 98);
+        assert_eq!(bus.request(0, Transaction::ReadBlock, false), 76);
     }
 }

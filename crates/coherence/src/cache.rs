@@ -85,6 +85,11 @@ impl Cache {
         }
     }
 
+    /// A line forgets its block.
+    pub(crate) fn clear(&mut self, place: usize) {
+        self.lines[place] &= STATE << SLOT_SHIFT;
+    }
+
     pub(crate) fn set_state(&mut self, place: usize, state: State) {
         self.lines[place] = with_state(self.lines[place], state);
     }

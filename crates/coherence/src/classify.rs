@@ -29,6 +29,8 @@ pub enum Miss {
     Conflict,
     /// The process replaced it itself; it was not asked which of the two.
     Replaced,
+    /// The last-level cache replaced the block, and the copies of its group with it.
+    Inclusion,
     /// Another processor's read took it away (AMSD, PSCR).
     HandedOver,
     /// Another processor's write took it away: true sharing.
@@ -41,7 +43,7 @@ pub enum Miss {
 
 impl Miss {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Cold,
         Self::FirstHere,
         Self::Migrated,
@@ -49,6 +51,7 @@ impl Miss {
         Self::Capacity,
         Self::Conflict,
         Self::Replaced,
+        Self::Inclusion,
         Self::HandedOver,
         Self::InvalidationTrue,
         Self::InvalidationFalse,
@@ -65,6 +68,7 @@ impl Miss {
             "capacity",
             "conflict",
             "replaced",
+            "inclusion",
             "handed-over",
             "invalidation-true",
             "invalidation-false",
@@ -88,7 +92,7 @@ pub enum Sharing {
     False,
     /// The page is private: the other copies are the process's own, left behind.
     Passive,
-    /// There was no other copy any more.
+    /// No other processor had a copy any more; a last-level cache may have had one.
     Alone,
 }
 

@@ -15,6 +15,24 @@ pub(crate) const BLOCK_BYTES_MAX: u64 = 256;
 /// A line's place among its ways takes four bits.
 pub(crate) const WAYS_MAX: u32 = 16;
 
+/// What a machine file could hold besides, where a machine has no last-level cache.
+const NO_LLC: &str = "
+# A last-level cache; there is none unless this table is there:
+# [llc]
+# cpus_per_group = 2
+# size_kib = 6144
+# ways = 24
+# hit_cycles = 15
+";
+/// The same where all memory is equally far.
+const NO_NUMA: &str = "
+# Memory nodes; all memory is equally far unless this table is there:
+# [numa]
+# nodes = 2
+# remote_extra_cycles = 60
+# placement = \"first-touch\" # or \"interleaved\"
+";
+
 /// A multiprocessor and its operating system's scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +53,50 @@ pub struct Machine {
     pub kernel: Kernel,
     /// Frames of physical memory are given out at random, or one after the other.
     pub placement: Placement,
+    /// A cache that groups of processors share, between their own and the bus; none if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llc: Option<LastLevel>,
+    /// Memory in several places; all of it is equally far if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa: Option<Numa>,
+}
+
+/// An inclusive cache shared by a group of processors that follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastLevel {
+    /// Processors of a group; the last group may have fewer.
+    pub cpus_per_group: u32,
+    /// Its size in KiB.
+    pub size_kib: u64,
+    /// Ways of a set. The sets need be no power of two.
+    pub ways: u32,
+    /// Cycles of a miss of a processor's own cache that is served inside the group.
+    pub hit_cycles: u64,
+}
+
+/// Memory nodes. Processors that follow one another are at the same node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numa {
+    /// Nodes, each with its part of the processors and of memory.
+    pub nodes: u32,
+    /// Cycles that a block from another node's memory takes longer.
+    pub remote_extra_cycles: u64,
+    /// At which node a page is.
+    #[serde(default)]
+    pub placement: NodePlacement,
+}
+
+/// At which node a page is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodePlacement {
+    /// That of the processor that uses it first.
+    #[default]
+    FirstTouch,
+    /// Each in turn, in the order in which the trace uses the pages first.
+    Interleaved,
 }
 
 /// A cache for instructions and data, least recently used replaced first.
@@ -205,6 +267,8 @@ impl Default for Machine {
             scheduler: Scheduler::default(),
             kernel: Kernel::default(),
             placement: Placement::Random,
+            llc: None,
+            numa: None,
         }
     }
 }
@@ -277,9 +341,15 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The same machine as a file, whole.
+    /// The same machine as a file, whole. Tables that it does without are comments.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("numbers and names are TOML")
+        let mut text = toml::to_string(self).expect("numbers and names are TOML");
+        for (absent, table) in [(self.llc.is_none(), NO_LLC), (self.numa.is_none(), NO_NUMA)] {
+            if absent {
+                text.push_str(table);
+            }
+        }
+        text
     }
 
     /// One line that says what is wrong, if anything is.
@@ -304,6 +374,8 @@ impl Machine {
         self.bus.check()?;
         self.scheduler.check()?;
         self.kernel.check()?;
+        self.llc.map_or(Ok(()), |llc| llc.check(block_bytes))?;
+        self.numa.map_or(Ok(()), |numa| numa.check())?;
         self.protocol().map(|_| ())
     }
 
@@ -338,6 +410,31 @@ impl Scheduler {
         range("scheduler.affinity_slack_slices", self.affinity_slack_slices, 0, 1 << 20)?;
         range("scheduler.blocked_cycles", self.blocked_cycles, 0, 1 << 40)?;
         range("scheduler.lock_held_cycles", self.lock_held_cycles, 0, 1 << 40)
+    }
+}
+
+impl LastLevel {
+    fn check(&self, block_bytes: u64) -> Result<(), String> {
+        let Self { cpus_per_group, size_kib, ways, hit_cycles } = *self;
+        range("llc.cpus_per_group", cpus_per_group, 1, CPUS_MAX)?;
+        range("llc.size_kib", size_kib, 1, 1 << 20)?;
+        range("llc.ways", ways, 1, 64)?;
+        range("llc.hit_cycles", hit_cycles, 1, 1 << 20)?;
+        let set_bytes = block_bytes * u64::from(ways);
+        if size_kib * 1024 % set_bytes != 0 {
+            return Err(format!(
+                "llc.size_kib = {size_kib}: not whole sets of {ways} ways of {block_bytes} bytes; \
+                 change the size or the ways"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Numa {
+    fn check(&self) -> Result<(), String> {
+        range("numa.nodes", self.nodes, 1, CPUS_MAX)?;
+        range("numa.remote_extra_cycles", self.remote_extra_cycles, 0, 1 << 20)
     }
 }
 
@@ -401,7 +498,16 @@ mod tests {
         machine.cache.ways = 4;
         machine.bus.memory_latency = MemoryLatency::Split;
         machine.scheduler.policy = Policy::Affinity;
-        assert_eq!(Machine::from_toml(&machine.to_toml()), Ok(machine));
+        assert_eq!(Machine::from_toml(&machine.to_toml()), Ok(machine.clone()));
+        let uncommented = |line: &str| match line.strip_prefix("# ") {
+            Some(rest) if rest.starts_with('[') || rest.contains(" = ") => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        };
+        let all: String = machine.to_toml().lines().map(uncommented).collect();
+        let all = Machine::from_toml(&all).expect("the comments are tables");
+        assert!(all.llc.is_some() && all.numa.is_some());
+        assert_eq!(Machine::from_toml(&all.to_toml()), Ok(all.clone()));
+        assert!(!all.to_toml().contains('#'));
     }
 
     #[test]
@@ -416,6 +522,11 @@ mod tests {
         check("[cache]\nways = 17", "cache.ways = 17: give 1 to 16");
         check("[bus]\nbytes_per_cycle = 0", "bus.bytes_per_cycle = 0");
         check("[kernel]\ncode_percent = 101.0", "kernel.code_percent = 101: give 0 to 100");
+        let llc = "[llc]\ncpus_per_group = 2\nsize_kib = 64\nhit_cycles = 9\nways = ";
+        check(&format!("{llc}0"), "llc.ways = 0: give 1 to 64");
+        check(&format!("{llc}3"), "llc.size_kib = 64: not whole sets of 3 ways of 128 bytes");
+        check("[llc]\nways = 2", "line 1: missing field `cpus_per_group`");
+        check("[numa]\nnodes = 65\nremote_extra_cycles = 9", "numa.nodes = 65: give 1 to 64");
         check("[kernel]\nskew = nan", "kernel.skew = NaN: give 0 to 4");
         check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
     }

@@ -17,7 +17,7 @@ pub struct Counts {
     /// Fetches, loads and stores.
     pub references: [[u64; 3]; 2],
     /// By class in the order of [`Miss::ALL`]: reads and fetches, then writes.
-    pub misses: [[[u64; 2]; 11]; 2],
+    pub misses: [[[u64; 2]; 12]; 2],
     /// By [`Sharing::ALL`]: invalidations (INV), then updates (WR).
     pub coherence: [[[u64; 2]; 4]; 2],
     /// System calls.
@@ -29,6 +29,13 @@ pub struct Counts {
     /// Transactions that found a copy in a cache whose processor had run ahead of them: 0 in
     /// strict order.
     pub late: u64,
+    /// By transaction in the order of [`Transaction::ALL`]: those that stayed inside a group of
+    /// processors with a last-level cache. The bus has no part in them.
+    pub inside: [u64; 5],
+    /// Copies that were taken away because the last-level cache replaced their block.
+    pub taken: u64,
+    /// Blocks that came from another node's memory.
+    pub remote: u64,
 }
 
 /// A run of one machine.
@@ -145,6 +152,14 @@ impl Outcome {
         self.percent(kinds.map(|kind| self.counts.coherence_of(kind)).sum())
     }
 
+    /// Blocks that memory supplied.
+    pub fn from_memory(&self) -> u64 {
+        let fetches = [Transaction::ReadBlock, Transaction::ReadAndInvalidate];
+        let from_memory =
+            self.bus.iter().filter(|one| fetches.contains(&one.transaction) && !one.from_cache);
+        from_memory.map(|one| one.count).sum()
+    }
+
     /// The mean of the processors' utilisations.
     pub fn processor_utilisation(&self) -> f64 {
         self.gsp / self.processors.len().max(1) as f64
@@ -164,6 +179,17 @@ impl Counts {
     /// Misses of a class, in either mode.
     pub fn misses_of(&self, class: Miss) -> u64 {
         self.misses.iter().flat_map(|mode| mode[class as usize]).sum()
+    }
+
+    /// Misses of processors' own caches that were served inside their group.
+    pub fn served_inside(&self) -> u64 {
+        self.inside[Transaction::ReadBlock as usize]
+            + self.inside[Transaction::ReadAndInvalidate as usize]
+    }
+
+    /// Coherence transactions that nobody outside the group had to be told of.
+    pub fn told_inside(&self) -> u64 {
+        self.inside[Transaction::Invalidate as usize] + self.inside[Transaction::Write as usize]
     }
 
     /// Coherence transactions of a kind, in either mode.

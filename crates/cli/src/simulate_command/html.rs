@@ -13,6 +13,7 @@ use page::number::{figure, plain};
 
 use super::measured::{Measured, Runs, Value};
 use super::paper::{self, Finding, Plan};
+use super::show;
 use super::spec::Spec;
 
 /// What the page says of a run beside its outcomes.
@@ -130,6 +131,9 @@ impl Told<'_> {
             ),
             kernel(&self.base.kernel),
         ];
+        if let Some(beyond) = show::beyond(self.base) {
+            lines.push(format!("Not the paper's machine: {beyond}."));
+        }
         if self.base.bus != Bus::default() {
             lines.push("The bus is not the default one: see the configuration below.".into());
         }

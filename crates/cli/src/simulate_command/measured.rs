@@ -27,7 +27,7 @@ pub(super) struct Measured {
     pub(super) bus_percent: Value,
     pub(super) cpu_percent: Value,
     /// By [`Miss::ALL`].
-    pub(super) misses: [[f64; 2]; 11],
+    pub(super) misses: [[f64; 2]; 12],
     /// By [`Sharing::ALL`].
     pub(super) coherence: [[f64; 2]; 4],
     /// The part of the bus's work that is for coherence: INV and WR, and invalidation misses,

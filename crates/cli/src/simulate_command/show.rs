@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use coherence::{Machine, Miss, Outcome, Ranked, Sharing, Workload, scalable_to};
+use coherence::{
+    Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Sharing, Workload,
+    scalable_to,
+};
 use serde_json::json;
 use statistics::Mean;
 
@@ -27,12 +30,32 @@ pub(super) fn head(trace: &Path, workload: &Workload, machine: &Machine) -> Stri
         ),
     };
     format!(
-        "{}: {} tasks, {} references, {} pages\n{drawn}\n",
+        "{}: {} tasks, {} references, {} pages\n{drawn}\n{}",
         trace.display(),
         workload.tasks(),
         workload.references(),
-        workload.pages()
+        workload.pages(),
+        beyond(machine).map_or(String::new(), |what| format!("{what}\n"))
     )
+}
+
+/// What lies between the processors' own caches and memory, where there is anything.
+pub(super) fn beyond(machine: &Machine) -> Option<String> {
+    let llc = machine.llc.map(|llc| {
+        let LastLevel { cpus_per_group, size_kib, ways, hit_cycles } = llc;
+        let cache = spec::cache(size_kib, ways);
+        format!("last-level cache of {cache} for each {cpus_per_group} CPUs, {hit_cycles} cycles")
+    });
+    let numa = machine.numa.map(|numa| {
+        let placed = match numa.placement {
+            NodePlacement::FirstTouch => "a page is where it is used first",
+            NodePlacement::Interleaved => "pages are at each in turn",
+        };
+        let Numa { nodes, remote_extra_cycles, .. } = numa;
+        format!("{nodes} memory nodes, {remote_extra_cycles} cycles more between them, {placed}")
+    });
+    let parts: Vec<String> = llc.into_iter().chain(numa).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// The table; for one machine alone also what its misses and its bus were; the ranking.
@@ -163,6 +186,46 @@ fn details(first: &Outcome, group: &[Outcome]) -> String {
         mean(group, |one| one.counts.migrations as f64),
         mean(group, |one| one.counts.late as f64)
     );
+    text + &groups_and_nodes(first, group)
+}
+
+/// What last-level caches did, and which memory blocks came from; nothing without them.
+fn groups_and_nodes(first: &Outcome, group: &[Outcome]) -> String {
+    let mut text = String::new();
+    let rate = |of: fn(&Counts) -> u64| mean(group, |one| percent(one, of(&one.counts)));
+    let part = |of: fn(&Outcome) -> (u64, u64)| {
+        mean(group, |one| {
+            let (part, all) = of(one);
+            part as f64 * 100.0 / all.max(1) as f64
+        })
+    };
+    if first.machine.llc.is_some() {
+        let served = |one: &Outcome| {
+            let misses = Miss::ALL.iter().map(|class| one.counts.misses_of(*class)).sum();
+            (one.counts.served_inside(), misses)
+        };
+        let _ = writeln!(
+            text,
+            "\nlast-level cache per 100 references\n{:24} {:9.4}   {:.1} % of all misses\n\
+             {:24} {:9.4}\n{:24} {:9.4}",
+            "misses served inside",
+            rate(Counts::served_inside),
+            part(served),
+            "told inside only",
+            rate(Counts::told_inside),
+            "copies taken away",
+            rate(|counts| counts.taken)
+        );
+    }
+    if first.machine.numa.is_some() {
+        let _ = writeln!(
+            text,
+            "\n{:24} {:9.4}   {:.1} % of all blocks from memory",
+            "from another node's memory",
+            rate(|counts| counts.remote),
+            part(|one| (one.counts.remote, one.from_memory()))
+        );
+    }
     text
 }
 
@@ -240,7 +303,7 @@ pub(super) fn csv(outcomes: &[Outcome]) -> String {
     for kind in Sharing::ALL {
         let _ = write!(text, ",coherence_{}", kind.name());
     }
-    text += ",late\n";
+    text += ",late,served_inside,told_inside,taken,remote\n";
     for one in outcomes {
         let machine = &one.machine;
         let _ = write!(
@@ -267,7 +330,10 @@ pub(super) fn csv(outcomes: &[Outcome]) -> String {
         for kind in Sharing::ALL {
             let _ = write!(text, ",{}", one.counts.coherence_of(kind));
         }
-        let _ = writeln!(text, ",{}", one.counts.late);
+        let counts = &one.counts;
+        let (served, told) = (counts.served_inside(), counts.told_inside());
+        let _ =
+            writeln!(text, ",{},{served},{told},{},{}", counts.late, counts.taken, counts.remote);
     }
     text
 }

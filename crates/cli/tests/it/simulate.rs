@@ -74,6 +74,45 @@ fn one_machine_is_told_in_detail() {
 }
 
 #[test]
+fn groups_and_nodes_are_told_in_detail_and_in_files() {
+    let (root, _) = traced();
+    let file = "cpus = 4\n[cache]\nsize_kib = 16\n[llc]\ncpus_per_group = 2\nsize_kib = 96\n\
+                ways = 24\nhit_cycles = 9\n[numa]\nnodes = 2\nremote_extra_cycles = 30\n";
+    fs::write(root.path().join("m.toml"), file).unwrap();
+    let sweep = ["a.trace", "--machine", "m.toml", "--seeds", "1", "--json", "a.json"];
+    let told = succeeds(root.path(), &[&sweep[..], &["--csv", "a.csv"]].concat());
+    for expected in ["96K/24 for each 2 CPUs", "2 memory nodes", "served inside", "another node"] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("a.json")).unwrap();
+    let counts = &json["outcomes"][0]["counts"];
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let served = count(&counts["inside"][0]) + count(&counts["inside"][1]);
+    let remote = count(&counts["remote"]);
+    assert!(served > 0 && remote > 0, "{counts}");
+    let csv = read("a.csv");
+    let (head, row) = csv.trim_end().split_once('\n').unwrap();
+    let cell = |name| row.split(',').nth(head.split(',').position(|one| one == name).unwrap());
+    assert_eq!(cell("served_inside"), Some(&*served.to_string()));
+    assert_eq!(cell("remote"), Some(&*remote.to_string()));
+}
+
+#[test]
+fn the_machines_of_papers_are_there_to_be_simulated() {
+    let folder = Path::new(crate::REPOSITORY).join("experiments/machines");
+    let root = Temporary::new();
+    for (name, expected) in [
+        ("geneves-2012.toml", "cpus_per_group = 2\n"),
+        ("hashemian-2013.toml", "cpus_per_group = 4\n"),
+    ] {
+        let file = folder.join(name).display().to_string();
+        let printed = succeeds(root.path(), &["--print-machine", "--machine", &file]);
+        assert!(printed.contains(expected) && printed.contains("cpus = 8\n"), "{printed}");
+    }
+}
+
+#[test]
 fn a_machine_is_printed_as_it_can_be_read() {
     let root = Temporary::new();
     let printed = succeeds(root.path(), &["--print-machine", "--cpus", "5"]);

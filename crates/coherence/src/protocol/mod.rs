@@ -12,7 +12,7 @@ mod dragon;
 mod mesi;
 mod pscr;
 
-pub(crate) use compiled::{Compiled, SLOW};
+pub(crate) use compiled::{Compiled, Reaction, SLOW};
 
 /// A state of a copy; 0 is invalid in every protocol.
 pub type State = u8;

@@ -30,7 +30,7 @@ pub(super) struct Geometry {
     /// log2 of the bytes of a block.
     block_bits: u32,
     /// log2 of the blocks of a page.
-    page_bits: u32,
+    pub(super) page_bits: u32,
     set_mask: u32,
     pub(super) block_bytes: u64,
     pub(super) operation_cycles: u64,
@@ -57,6 +57,12 @@ impl Geometry {
     /// What a frame's place in memory adds to the set.
     pub(super) fn colour(self, place: u32) -> u32 {
         (place << self.page_bits) & self.set_mask
+    }
+
+    /// A block's set.
+    pub(super) fn set_of(self, block: u32, colours: &[u32]) -> u32 {
+        let in_page = block & ((1 << self.page_bits) - 1);
+        (colours[(block >> self.page_bits) as usize] | in_page) & self.set_mask
     }
 
     /// A record's block.

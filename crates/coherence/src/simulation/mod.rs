@@ -7,10 +7,13 @@
 //! a copy in a cache whose processor was ahead of them are counted.
 //!
 //! `hits` is the part that is done for each reference, `transact` what is done for each miss, and
-//! `ahead` what keeps strict order without waiting at each reference.
+//! `ahead` what keeps strict order without waiting at each reference. `last_level` and `nodes` are
+//! there for machines that have last-level caches or memory nodes.
 
 mod ahead;
 mod hits;
+mod last_level;
+mod nodes;
 mod transact;
 
 use std::collections::{HashMap, VecDeque};
@@ -32,6 +35,8 @@ use crate::workload::Workload;
 
 use ahead::Ahead;
 use hits::{Geometry, Stop};
+use last_level::LastLevel;
+use nodes::Nodes;
 
 /// How a machine is simulated; nothing of it belongs to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +86,10 @@ pub struct Done {
     pub what: Transaction,
     /// A cache supplied the block.
     pub from_cache: bool,
+    /// It was done inside a group of processors with a last-level cache, without the bus.
+    pub inside: bool,
+    /// The memory of another node supplied the block.
+    pub remote: bool,
     /// The state of the asking processor's copy after it; after UB it has none.
     pub state: State,
 }
@@ -231,6 +240,8 @@ struct Simulation<'w, O> {
     /// Up to here, not included, nobody but who has the turn does anything.
     alone_until: u64,
     blocks: Vec<Block>,
+    last: Option<LastLevel>,
+    nodes: Option<Nodes>,
     /// Whether a cache ever had the block.
     seen: Vec<bool>,
     /// By processor and block: what became of the copy; see `transact`.
@@ -271,6 +282,10 @@ impl<'w, O: Observer> Simulation<'w, O> {
         let stream = machine.kernel.enabled;
         let mut seeds = Generator::new(seed);
         let frames = blocks * machine.cache.block_bytes as usize / PAGE_BYTES as usize;
+        let places = places(frames, machine.placement, seeds.next_u64());
+        let colours = places.iter().map(|place| geometry.colour(*place)).collect();
+        let remote_extra = machine.numa.map_or(0, |numa| numa.remote_extra_cycles);
+        let last = |shape| LastLevel::new(shape, cpus, blocks, geometry, places);
         Ok(Self {
             workload,
             machine,
@@ -279,16 +294,18 @@ impl<'w, O: Observer> Simulation<'w, O> {
             observer,
             table: Compiled::new(machine.protocol()?),
             geometry,
-            colours: colours(frames, machine.placement, geometry, seeds.next_u64()),
+            colours,
             caches: vec![Cache::new(sets, ways); cpus],
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             ahead: (0..cpus).map(|_| Ahead::new()).collect(),
             exact: options.run_ahead_cycles == 0 && !O::IN_ORDER,
             alone_until: 0,
             blocks: vec![Block::default(); blocks],
+            last: machine.llc.map(last),
+            nodes: machine.numa.map(|numa| Nodes::new(numa, cpus, frames, geometry.page_bits)),
             seen: vec![false; blocks],
             history: vec![vec![0; blocks]; cpus],
-            bus: Bus::new(&machine.bus, machine.cache.block_bytes),
+            bus: Bus::new(&machine.bus, machine.cache.block_bytes, remote_extra),
             order: Order::new(cpus),
             scheduler: Scheduler::new(machine.scheduler, tasks, seeds.next_u64()),
             stream: stream.then(|| Stream::new(machine.kernel, tasks as u32, kernel_frames)),
@@ -525,12 +542,12 @@ impl Cpu {
     }
 }
 
-/// Where frames lie in memory, as far as caches can tell: all but the bits that a set has anyway.
-fn colours(frames: usize, placement: Placement, geometry: Geometry, seed: u64) -> Vec<u32> {
+/// Where frames lie in memory.
+fn places(frames: usize, placement: Placement, seed: u64) -> Vec<u32> {
     let mut generator = Generator::new(seed);
-    let colour = |frame: usize| match placement {
+    let place = |frame: usize| match placement {
         Placement::Random => generator.next_u64() as u32,
         Placement::InOrder => frame as u32,
     };
-    (0..frames).map(colour).map(|colour| geometry.colour(colour)).collect()
+    (0..frames).map(place).collect()
 }

@@ -4,17 +4,20 @@
 //! A read waits for its block. A write goes to the write buffer and the processor goes on; it waits
 //! only while the buffer is full. Writes are done in their order (processor consistency).
 
+use super::last_level::Reach;
 use super::{Block, Cpu, Done, Observer, Reference, Simulation};
 use crate::cache::{Masks, block_of, state_of};
 use crate::classify::{Miss, Sharing};
 use crate::machine::CleanSupplier;
-use crate::protocol::{Event, INVALID, Signals, State, Supply, Transaction};
+use crate::protocol::{Event, INVALID, Signals, State, Transaction};
 use crate::record::{Kind, Record, TRACKED};
 
 /// In the history of a copy: none has been replaced here.
 const NEVER: u16 = 0;
 /// From here on: the task whose reference replaced it.
 const REPLACED_BY: u16 = 1;
+/// The last-level cache replaced it. No task has so high a number.
+pub(super) const TAKEN: u16 = u16::MAX;
 
 /// One reference, taken apart.
 #[derive(Clone, Copy)]
@@ -25,18 +28,27 @@ pub(super) struct Access {
     pub(super) block: u32,
     pub(super) set: usize,
     event: Event,
-    private: bool,
+    pub(super) private: bool,
     kernel: bool,
     words: u64,
     pub(super) now: u64,
 }
 
+impl Access {
+    /// What becomes of another block because of it.
+    pub(super) fn about(self, block: u32, set: usize) -> Self {
+        Self { block, set, ..self }
+    }
+}
+
 /// What other caches have said.
 #[derive(Clone, Copy, Default)]
-struct Heard {
-    signals: Signals,
-    dirty: bool,
-    clean: bool,
+pub(super) struct Heard {
+    pub(super) signals: Signals,
+    pub(super) dirty: bool,
+    pub(super) clean: bool,
+    /// A copy that stays owes memory the block.
+    pub(super) owned: bool,
 }
 
 impl<O: Observer> Simulation<'_, O> {
@@ -106,28 +118,58 @@ impl<O: Observer> Simulation<'_, O> {
     fn fetch(&mut self, access: Access, ghost: Option<usize>) -> u64 {
         let wanted = *self.table.wanted(INVALID, access.event, access.private);
         let what = wanted.ask.expect("a copy that is not valid never hits");
-        let heard = self.snoop(access, what);
+        if let Some(done) = self.recall(access, what, ghost) {
+            return done;
+        }
+        let reach = self.reach(access, what);
+        let heard = self.snoop(access, what, reach);
         let any = self.machine.bus.clean_supplier == CleanSupplier::AnyCopy;
-        let from_cache = heard.dirty || (heard.clean && any);
-        let done = self.bus.request(access.now, what, from_cache);
+        let from_cache = heard.dirty || (heard.clean && any) || reach.near;
+        let remote = !from_cache && self.is_remote(access);
+        let done = match (reach.inside, remote) {
+            (true, _) => self.inside(access, what),
+            (_, true) => self.bus.request_far(access.now, what),
+            _ => self.bus.request(access.now, what, from_cache),
+        };
         let (number, row) = self.table.local(&wanted, heard.signals);
         self.observer.row(true, number);
-        let place = ghost.unwrap_or_else(|| self.caches[access.cpu].victim(access.set));
-        self.make_room(access, place);
-        self.caches[access.cpu].install(place, access.block, row.to);
-        let block = &mut self.blocks[access.block as usize];
-        block.holders |= 1 << access.cpu;
-        block.ghosts &= !(1 << access.cpu);
+        self.admit(access);
+        if reach.inside {
+            self.supplied_inside(access, heard, row.to);
+        }
+        self.place_copy(access, ghost, row.to);
         self.seen[access.block as usize] = true;
-        self.report(access, what, from_cache, row.to);
+        self.report_from(access, what, [from_cache, reach.inside, remote], row.to);
         if row.then_write { done.max(self.tell(access)) } else { done }
     }
 
+    /// Whether the block comes from another node's memory, if it comes from memory.
+    fn is_remote(&mut self, access: Access) -> bool {
+        let Some(nodes) = &mut self.nodes else { return false };
+        let remote = nodes.is_remote(access.cpu, access.block);
+        self.counts.remote += u64::from(remote);
+        remote
+    }
+
+    /// Puts a copy into the processor's cache, in place of its ghost or of what makes room.
+    pub(super) fn place_copy(&mut self, access: Access, ghost: Option<usize>, state: State) {
+        let place = ghost.unwrap_or_else(|| self.caches[access.cpu].victim(access.set));
+        self.make_room(access, place);
+        self.caches[access.cpu].install(place, access.block, state);
+        let block = &mut self.blocks[access.block as usize];
+        block.holders |= 1 << access.cpu;
+        block.ghosts &= !(1 << access.cpu);
+    }
+
     /// Writes to a copy that is valid. Returns when others know.
-    fn tell(&mut self, access: Access) -> u64 {
+    pub(super) fn tell(&mut self, access: Access) -> u64 {
         let cache = &self.caches[access.cpu];
         let place = cache.find(access.set, access.block).expect("a copy is there");
-        let from = state_of(cache.lines[place]);
+        let mut from = state_of(cache.lines[place]);
+        let asks = self.table.wanted(from, access.event, access.private).ask.is_some();
+        if asks && let Some(state) = self.take_over(access) {
+            from = state;
+        }
         let wanted = *self.table.wanted(from, access.event, access.private);
         let Some(what) = wanted.ask else {
             let (number, row) = self.table.local(&wanted, 0);
@@ -138,26 +180,48 @@ impl<O: Observer> Simulation<'_, O> {
         self.settle(access, what);
         let sharing = self.classify_write(access);
         self.count_coherence(access, what, sharing);
-        let heard = self.snoop(access, what);
-        let done = self.bus.request(access.now, what, false);
+        let reach = self.reach(access, what);
+        let heard = self.snoop(access, what, reach);
+        let done = match reach.inside {
+            true => self.inside(access, what),
+            false => self.bus.request(access.now, what, false),
+        };
         let (number, row) = self.table.local(&wanted, heard.signals);
         self.observer.row(true, number);
         self.caches[access.cpu].set_state(place, row.to);
         self.caches[access.cpu].touch(place);
-        self.report(access, what, false, row.to);
+        self.report_from(access, what, [false, reach.inside, false], row.to);
         done
     }
 
-    fn report(&mut self, access: Access, what: Transaction, from_cache: bool, state: State) {
-        let Access { cpu, block, .. } = access;
-        self.observer.transaction(&Done { cpu: cpu as u32, block, what, from_cache, state });
+    /// A dirty block went to memory.
+    pub(super) fn report_update(&mut self, access: Access) {
+        self.report_from(access, Transaction::UpdateBlock, [false; 3], INVALID);
     }
 
-    /// All other caches that have the block react.
-    fn snoop(&mut self, access: Access, what: Transaction) -> Heard {
+    /// From a cache, inside a group, from another node's memory.
+    pub(super) fn report_from(
+        &mut self,
+        access: Access,
+        what: Transaction,
+        [from_cache, inside, remote]: [bool; 3],
+        state: State,
+    ) {
+        let Access { cpu, block, .. } = access;
+        let cpu = cpu as u32;
+        self.observer.transaction(&Done { cpu, block, what, from_cache, inside, remote, state });
+    }
+
+    /// All other caches that have the block react, or those of the group if it stays inside.
+    fn snoop(&mut self, access: Access, what: Transaction, reach: Reach) -> Heard {
         let mut heard = Heard::default();
         let mut late = false;
-        let Block { holders, ghosts } = self.blocks[access.block as usize];
+        let Block { mut holders, ghosts } = self.blocks[access.block as usize];
+        if reach.inside
+            && let Some(last) = &self.last
+        {
+            holders &= last.members(access.cpu);
+        }
         for other in bits(holders & !(1 << access.cpu)) {
             late |= !self.exact && self.cpus[other].started > access.now;
             let cache = &self.caches[other];
@@ -165,9 +229,7 @@ impl<O: Observer> Simulation<'_, O> {
             let from = state_of(cache.lines[place]);
             let reaction = self.table.reaction(from, what, access.private);
             self.observer.row(false, reaction.row);
-            heard.signals |= reaction.says;
-            heard.dirty |= reaction.supply == Supply::Dirty;
-            heard.clean |= reaction.supply == Supply::Clean;
+            heard.add(reaction, self.table.is_dirty(reaction.to));
             if reaction.to == INVALID {
                 self.take_away(access, other, place, what, ghosts);
             } else {
@@ -175,8 +237,11 @@ impl<O: Observer> Simulation<'_, O> {
             }
         }
         self.counts.late += u64::from(late);
+        if !reach.inside {
+            self.snoop_groups(access, what, holders, &mut heard);
+        }
         let left = self.blocks[access.block as usize].holders;
-        if left != holders && !access.private {
+        if left & holders != holders && !access.private {
             // What was written before is nothing that the new ghosts have missed.
             self.tell_ghosts(access.set, access.block, left, ghosts);
         }
@@ -213,7 +278,7 @@ impl<O: Observer> Simulation<'_, O> {
     }
 
     /// These words were written while the ghosts were ghosts.
-    fn missed(&mut self, set: usize, block: u32, ghosts: u64, wrote: u64) {
+    pub(super) fn missed(&mut self, set: usize, block: u32, ghosts: u64, wrote: u64) {
         if wrote == 0 {
             return;
         }
@@ -244,10 +309,9 @@ impl<O: Observer> Simulation<'_, O> {
         let wrote = cache.masks[cache.masks_of(place)].wrote;
         self.missed(access.set, old, self.blocks[old as usize].ghosts, wrote);
         self.blocks[old as usize].holders &= !(1 << access.cpu);
-        if self.table.is_dirty(state) {
+        if self.leave(access.cpu, old, state) {
             self.bus.request(access.now, Transaction::UpdateBlock, false);
-            let replaced = Access { block: old, ..access };
-            self.report(replaced, Transaction::UpdateBlock, false, INVALID);
+            self.report_update(Access { block: old, ..access });
         }
     }
 
@@ -296,6 +360,7 @@ impl<O: Observer> Simulation<'_, O> {
             NEVER if !self.seen[access.block as usize] => Miss::Cold,
             NEVER if access.private => Miss::Migrated,
             NEVER => Miss::FirstHere,
+            TAKEN => Miss::Inclusion,
             by if by != REPLACED_BY + access.task as u16 => Miss::ContextSwitch,
             _ => match self.observer.would_hit_anywhere(access.cpu as u32, access.block) {
                 Some(true) => Miss::Conflict,

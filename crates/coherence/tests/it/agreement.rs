@@ -2,7 +2,10 @@
 //! something.
 
 use coherence::protocol::PROTOCOLS;
-use coherence::{CleanSupplier, Machine, Options, Outcome, simulate_observed};
+use coherence::{
+    CleanSupplier, LastLevel, Machine, Miss, NodePlacement, Numa, Options, Outcome, Placement,
+    simulate_observed,
+};
 
 use crate::model::Model;
 use crate::traces::{random, small};
@@ -16,7 +19,9 @@ fn check(machine: &Machine, seed: u64, run_ahead_cycles: u64) -> (Model, Outcome
     model.finish();
     assert!(model.references > 6000 && model.transactions > 300);
     let told: u64 = outcome.bus.iter().map(|one| one.count).sum();
-    assert_eq!(told, model.transactions);
+    let inside: u64 = outcome.counts.inside.iter().sum();
+    assert_eq!((told + inside, inside), (model.transactions, model.inside));
+    assert_eq!(outcome.counts.remote, model.remote);
     (model, outcome)
 }
 
@@ -66,6 +71,37 @@ fn pscr_agrees_with_the_model() {
 #[test]
 fn dragon_agrees_with_the_model() {
     check_protocol("dragon");
+}
+
+/// Groups of two and four with caches of few lines and of many, and two nodes.
+#[test]
+fn groups_and_nodes_agree_with_the_model() {
+    for protocol in PROTOCOLS {
+        let shapes = [(2, 2, 6, 3), (4, 2, 8, 2), (5, 2, 6, 24), (8, 4, 12, 4), (6, 4, 1024, 16)];
+        for (seed, (cpus, cpus_per_group, size_kib, ways)) in (21..).zip(shapes) {
+            for (ahead, block) in [(0, 32), (0, 64), (200, 64)] {
+                let mut machine = small(protocol.name, cpus, block);
+                machine.placement = Placement::InOrder;
+                machine.llc = Some(LastLevel { cpus_per_group, size_kib, ways, hit_cycles: 6 });
+                if seed % 2 == 0 {
+                    machine.bus.clean_supplier = CleanSupplier::Memory;
+                }
+                let placement = match block {
+                    32 => NodePlacement::Interleaved,
+                    _ => NodePlacement::FirstTouch,
+                };
+                machine.numa = Some(Numa { nodes: 2, remote_extra_cycles: 40, placement });
+                let (model, outcome) = check(&machine, seed, ahead);
+                let of = format!("{} {cpus} {cpus_per_group} {size_kib}", protocol.name);
+                assert!(model.remote > 0 && model.inside > 100, "{of}");
+                // What holds everything replaces nothing.
+                let taken = outcome.counts.taken;
+                assert_eq!(taken == 0, size_kib == 1024, "{of}: {taken}");
+                let inclusion = outcome.counts.misses_of(Miss::Inclusion);
+                assert!(inclusion <= taken && (inclusion > 0 || taken == 0), "{of}");
+            }
+        }
+    }
 }
 
 /// A row that is added must be exercised above: its number is known here.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use coherence::protocol::{Protocol, Transaction};
-use coherence::{CleanSupplier, Done, Kind, Machine, Observer, Reference};
+use coherence::{CleanSupplier, Done, Kind, Machine, NodePlacement, Numa, Observer, Reference};
 
 /// Words of the largest block.
 type Values = [u32; 64];
@@ -21,13 +21,36 @@ struct Line {
     values: Values,
 }
 
+/// A line of a last-level cache: that there is a copy somewhere in the group.
+struct Tag {
+    block: u32,
+    set: u64,
+    used: u64,
+    /// Memory is out of date though no copy is dirty.
+    owes: bool,
+}
+
+/// The caches that groups share. Their own copies are in `Model::caches`, after the processors'.
+struct Shared {
+    cpus_per_group: usize,
+    sets: u64,
+    ways: usize,
+    /// By group, in no order.
+    tags: Vec<Vec<Tag>>,
+}
+
 pub(crate) struct Model {
     protocol: &'static Protocol,
     any_copy_supplies: bool,
     ways: usize,
     block_bytes: u64,
-    /// By processor: all lines that there are, in no order.
+    /// By processor: all lines that there are, in no order. After them, by group.
     caches: Vec<Vec<Line>>,
+    shared: Option<Shared>,
+    numa: Option<Numa>,
+    cpus: usize,
+    /// By page.
+    nodes: HashMap<u64, usize>,
     memory: HashMap<u32, Values>,
     written: HashMap<u32, Values>,
     clock: u64,
@@ -36,17 +59,32 @@ pub(crate) struct Model {
     pub(crate) rows: [Vec<u64>; 2],
     pub(crate) references: u64,
     pub(crate) transactions: u64,
+    /// Those that stayed in a group, and blocks from another node.
+    pub(crate) inside: u64,
+    pub(crate) remote: u64,
 }
 
 impl Model {
     pub(crate) fn new(machine: &Machine) -> Self {
         let protocol = machine.protocol().expect("known");
+        let cpus = machine.cpus as usize;
+        let shared = machine.llc.map(|llc| Shared {
+            cpus_per_group: llc.cpus_per_group as usize,
+            sets: llc.size_kib * 1024 / machine.cache.block_bytes / u64::from(llc.ways),
+            ways: llc.ways as usize,
+            tags: (0..cpus.div_ceil(llc.cpus_per_group as usize)).map(|_| Vec::new()).collect(),
+        });
+        let groups = shared.as_ref().map_or(0, |shared| shared.tags.len());
         Self {
             protocol,
             any_copy_supplies: machine.bus.clean_supplier == CleanSupplier::AnyCopy,
             ways: machine.cache.ways as usize,
             block_bytes: machine.cache.block_bytes,
-            caches: vec![Vec::new(); machine.cpus as usize],
+            caches: vec![Vec::new(); cpus + groups],
+            shared,
+            numa: machine.numa,
+            cpus,
+            nodes: HashMap::new(),
             memory: HashMap::new(),
             written: HashMap::new(),
             clock: 0,
@@ -54,6 +92,8 @@ impl Model {
             rows: [vec![0; protocol.local.len()], vec![0; protocol.snoop.len()]],
             references: 0,
             transactions: 0,
+            inside: 0,
+            remote: 0,
         }
     }
 
@@ -85,9 +125,167 @@ impl Model {
     }
 
     fn expect(&mut self, cpu: usize, block: u32, what: Transaction, cache: bool, state: &str) {
+        let update = what == Transaction::UpdateBlock;
+        let inside = !update && self.stays_inside(cpu, block, what);
+        self.expect_all(cpu, block, what, [cache, inside, false], state);
+    }
+
+    fn expect_all(
+        &mut self,
+        cpu: usize,
+        block: u32,
+        what: Transaction,
+        [from_cache, inside, remote]: [bool; 3],
+        state: &str,
+    ) {
         let number = self.protocol.states.iter().position(|info| info.name == state);
         let state = number.expect("a state of the protocol") as u8;
-        self.expected.push_back(Done { cpu: cpu as u32, block, what, from_cache: cache, state });
+        self.inside += u64::from(inside);
+        self.remote += u64::from(remote);
+        let cpu = cpu as u32;
+        self.expected.push_back(Done { cpu, block, what, from_cache, inside, remote, state });
+    }
+
+    /// The group of a processor or of a shared cache.
+    fn group(&self, cache: usize) -> Option<usize> {
+        let shared = self.shared.as_ref()?;
+        Some(cache.checked_sub(self.cpus).unwrap_or(cache / shared.cpus_per_group))
+    }
+
+    /// The other copies in the processor's own group.
+    fn near(&self, cpu: usize, block: u32) -> Vec<usize> {
+        let Some(group) = self.group(cpu) else { return Vec::new() };
+        let others = self.others(cpu, block).into_iter();
+        others.filter(|&other| self.group(other) == Some(group)).collect()
+    }
+
+    /// Nobody outside the group has a copy; or what is only read has copies outside that are
+    /// plainly shared, so that nothing becomes of them.
+    fn stays_inside(&self, cpu: usize, block: u32, what: Transaction) -> bool {
+        if self.shared.is_none() {
+            return false;
+        }
+        let (near, others) = (self.near(cpu, block), self.others(cpu, block));
+        let mut far = others.iter().filter(|other| !near.contains(other));
+        let has_one = !near.is_empty();
+        match what {
+            Transaction::ReadBlock => {
+                let shared = ["S", "SC", "SD", "Sc", "Sm"];
+                has_one && far.all(|&other| shared.contains(&self.state(other, block)))
+            }
+            Transaction::ReadAndInvalidate => has_one && far.next().is_none(),
+            _ => far.next().is_none(),
+        }
+    }
+
+    fn tag(&mut self, group: usize, block: u32) -> Option<&mut Tag> {
+        let shared = self.shared.as_mut()?;
+        shared.tags[group].iter_mut().find(|tag| tag.block == block)
+    }
+
+    fn remove(&mut self, cache: usize, block: u32) -> Option<Line> {
+        let place = self.caches[cache].iter().position(|line| line.block == block)?;
+        Some(self.caches[cache].swap_remove(place))
+    }
+
+    /// A processor without a copy gets that of its group's cache; one that is about to tell others
+    /// of a write joins it with its own.
+    fn recall(&mut self, at: &Reference, write: bool) {
+        let (cpu, block) = (at.cpu as usize, at.block);
+        let Some(group) = self.group(cpu) else { return };
+        let state = self.state(cpu, block);
+        let tells = write && ["S", "S2", "SC", "SD", "Sc", "Sm"].contains(&state);
+        if !tells && state != "I" || self.state(self.cpus + group, block) == "I" {
+            return;
+        }
+        let line = self.remove(self.cpus + group, block).expect("it has a copy");
+        if tells {
+            return self.set(cpu, block, line.state);
+        }
+        self.use_tag(group, block);
+        self.make_room(cpu, block, at.set);
+        let updates = ["pscr", "dragon"].contains(&self.protocol.name);
+        let what = match write && !updates {
+            true => Transaction::ReadAndInvalidate,
+            false => Transaction::ReadBlock,
+        };
+        self.expect_all(cpu, block, what, [true, true, false], line.state);
+        let used = self.clock;
+        self.caches[cpu].push(Line { set: at.set, used, ..line });
+    }
+
+    fn use_tag(&mut self, group: usize, block: u32) {
+        let now = self.clock;
+        self.tag(group, block).expect("inclusive").used = now;
+    }
+
+    /// The group's cache has a line for a block that the processor is about to get.
+    fn admit(&mut self, cpu: usize, block: u32) {
+        let Some(group) = self.group(cpu) else { return };
+        if self.tag(group, block).is_some() {
+            return self.use_tag(group, block);
+        }
+        let used = self.clock;
+        let shared = self.shared.as_mut().expect("it has groups");
+        // Frames are given out in order: the block's number is its place in memory.
+        let set = u64::from(block) % shared.sets;
+        let of_set: Vec<&Tag> = shared.tags[group].iter().filter(|tag| tag.set == set).collect();
+        if of_set.len() == shared.ways {
+            let victim = of_set.iter().min_by_key(|tag| tag.used).expect("full").block;
+            self.evict(cpu, group, victim);
+        }
+        let shared = self.shared.as_mut().expect("it has groups");
+        shared.tags[group].push(Tag { block, set, used, owes: false });
+    }
+
+    /// A block leaves a group.
+    fn evict(&mut self, cpu: usize, group: usize, block: u32) {
+        let owes = self.tag(group, block).expect("inclusive").owes;
+        let own: Vec<usize> =
+            (0..self.caches.len()).filter(|cache| self.group(*cache) == Some(group)).collect();
+        let mut dirty = None;
+        let mut clean = None;
+        for cache in own {
+            // What is only the ghost of a copy stays what it is.
+            if self.state(cache, block) != "I" {
+                let line = self.remove(cache, block).expect("a copy");
+                let newest = if Self::is_dirty(line.state) { &mut dirty } else { &mut clean };
+                *newest = Some(line.values);
+            }
+        }
+        if dirty.is_some() || owes {
+            self.memory.insert(block, dirty.or(clean).expect("a line stands for a copy"));
+            self.expect(cpu, block, Transaction::UpdateBlock, false, "I");
+        }
+        let shared = self.shared.as_mut().expect("it has groups");
+        shared.tags[group].retain(|tag| tag.block != block);
+    }
+
+    /// Groups that have lost all copies have no line any more, and no shared cache keeps ghosts.
+    fn forget(&mut self, block: u32) {
+        let groups = self.shared.as_ref().map_or(0, |shared| shared.tags.len());
+        for group in 0..groups {
+            let cache = self.cpus + group;
+            if self.state(cache, block) == "I" {
+                self.remove(cache, block);
+            }
+            let left = (0..self.caches.len())
+                .any(|cache| self.group(cache) == Some(group) && self.state(cache, block) != "I");
+            let shared = self.shared.as_mut().expect("it has groups");
+            if !left {
+                shared.tags[group].retain(|tag| tag.block != block);
+            }
+        }
+    }
+
+    fn is_remote(&mut self, cpu: usize, block: u32) -> bool {
+        let Some(numa) = self.numa else { return false };
+        let page = u64::from(block) * self.block_bytes / 4096;
+        let own = cpu * numa.nodes as usize / self.cpus;
+        match numa.placement {
+            NodePlacement::Interleaved => page % u64::from(numa.nodes) != own as u64,
+            NodePlacement::FirstTouch => *self.nodes.entry(page).or_insert(own) != own,
+        }
     }
 
     fn is_dirty(state: &str) -> bool {
@@ -98,18 +296,39 @@ impl Model {
     fn fetch(&mut self, at: &Reference, what: Transaction, to: &'static str, to_memory: bool) {
         let (cpu, block) = (at.cpu as usize, at.block);
         let others = self.others(cpu, block);
-        let dirty = others.iter().find(|&&other| Self::is_dirty(self.state(other, block)));
-        let clean = others.first().filter(|_| self.any_copy_supplies);
-        let supplier = dirty.or(clean).copied();
+        let inside = self.stays_inside(cpu, block, what);
+        let near = self.near(cpu, block);
+        let dirty = others.iter().find(|&&other| Self::is_dirty(self.state(other, block))).copied();
+        let clean = others.first().filter(|_| self.any_copy_supplies).copied();
+        let owing = others.iter().copied().find(|&other| {
+            let group = self.group(other);
+            group.and_then(|group| self.tag(group, block)).is_some_and(|tag| tag.owes)
+        });
+        let supplier = dirty.or(owing).or(near.first().copied()).or(clean);
         let values = match supplier {
             Some(other) => self.line(other, block).expect("a copy").values,
             None => self.memory.get(&block).copied().unwrap_or([0; 64]),
         };
-        if dirty.is_some() && to_memory {
-            self.memory.insert(block, values);
+        let remote = supplier.is_none() && self.is_remote(cpu, block);
+        self.admit(cpu, block);
+        match self.group(cpu).filter(|_| inside) {
+            // Memory is not told; if nobody is dirty after it, the line is.
+            Some(group) => {
+                let owes = dirty.is_some() && to_memory && what == Transaction::ReadBlock;
+                self.tag(group, block).expect("inclusive").owes |= owes;
+            }
+            None if (dirty.is_some() && to_memory) || owing.is_some() => {
+                self.memory.insert(block, values);
+                for other in others {
+                    if let Some(group) = self.group(other) {
+                        self.tag(group, block).expect("inclusive").owes = false;
+                    }
+                }
+            }
+            None => {}
         }
         self.make_room(cpu, block, at.set);
-        self.expect(cpu, block, what, supplier.is_some(), to);
+        self.expect_all(cpu, block, what, [supplier.is_some(), inside, remote], to);
         let used = self.clock;
         self.caches[cpu].push(Line { block, set: at.set, state: to, used, values });
     }
@@ -129,9 +348,22 @@ impl Model {
         let victim = of_set.min_by_key(|line| (line.state != "I", line.used)).expect("full").block;
         let place = lines.iter().position(|line| line.block == victim).expect("found");
         let line = lines.remove(place);
+        if let Some(group) = self.group(cpu) {
+            return self.park(cpu, group, line);
+        }
         if Self::is_dirty(line.state) {
             self.memory.insert(victim, line.values);
             self.expect(cpu, victim, Transaction::UpdateBlock, false, "I");
+        }
+    }
+
+    /// A copy that a processor replaces stays in its group's cache if it is the group's last or
+    /// dirty.
+    fn park(&mut self, cpu: usize, group: usize, line: Line) {
+        let last = self.near(cpu, line.block).is_empty();
+        let there = self.state(self.cpus + group, line.block) != "I";
+        if line.state != "I" && !there && (last || Self::is_dirty(line.state)) {
+            self.caches[self.cpus + group].push(line);
         }
     }
 
@@ -267,6 +499,17 @@ impl Model {
         }
     }
 
+    /// A group's cache has a line for each block that somebody in the group has, and for no other.
+    fn check_inclusion(&self, block: u32) {
+        let Some(shared) = &self.shared else { return };
+        for (group, tags) in shared.tags.iter().enumerate() {
+            let has = (0..self.caches.len())
+                .any(|cache| self.group(cache) == Some(group) && self.state(cache, block) != "I");
+            let lines = tags.iter().filter(|tag| tag.block == block).count();
+            assert_eq!(lines, usize::from(has), "group {group}");
+        }
+    }
+
     fn check_copies(&self, block: u32) {
         let states: Vec<&str> = (0..self.caches.len())
             .map(|cpu| self.state(cpu, block))
@@ -287,6 +530,7 @@ impl Observer for Model {
         self.clock += 1;
         self.references += 1;
         let write = at.record.kind() == Some(Kind::Store);
+        self.recall(at, write);
         let hit = self.protocol.local.iter().position(|row| {
             row.from == at.state && (row.event as u8 == 1) == write && row.ask.is_none()
         });
@@ -306,7 +550,9 @@ impl Observer for Model {
         } else {
             self.read(at);
         }
+        self.forget(at.block);
         self.check_copies(at.block);
+        self.check_inclusion(at.block);
     }
 
     fn transaction(&mut self, done: &Done) {

@@ -87,7 +87,7 @@ fn caches_that_do_not_help_are_told() {
     turned("Passive sharing increases", middle, |one| one.coherence = [[0.0; 2]; 4]);
     let large = |spec: &Spec| spec.ways == 4;
     turned("The larger the caches", large, |one| one.gsp.mean = 1.0);
-    turned("Invalidation misses slightly", large, |one| one.misses = [[0.0; 2]; 11]);
+    turned("Invalidation misses slightly", large, |one| one.misses = [[0.0; 2]; 12]);
     turned("Coherence takes", large, |one| one.coherence_of_bus = 0.0);
     let four = |spec: &Spec| spec.cpus == 4;
     turned("With 8 processors", four, |one| one.cpu_percent.mean = 1.0);
