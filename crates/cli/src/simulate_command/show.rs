@@ -221,7 +221,7 @@ fn groups_and_nodes(first: &Outcome, group: &[Outcome]) -> String {
         let _ = writeln!(
             text,
             "\n{:24} {:9.4}   {:.1} % of all blocks from memory",
-            "from another node's memory",
+            "blocks of another node",
             rate(|counts| counts.remote),
             part(|one| (one.counts.remote, one.from_memory()))
         );
