@@ -19,22 +19,30 @@ pub(super) struct Value {
     pub(super) half: f64,
 }
 
-/// A machine. Rates are for 100 references; the second index of an array is 0 for user mode and 1
-/// for the kernel.
+/// A machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Measured {
     pub(super) gsp: Value,
     pub(super) bus_percent: Value,
     pub(super) cpu_percent: Value,
+    /// One for each seed.
+    pub(super) rates: Vec<Rates>,
+    /// How much of the trace was simulated.
+    pub(super) simulated_percent: f64,
+}
+
+/// What one seed gives for 100 references. The second index of an array is 0 for user mode and 1
+/// for the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rates {
     /// By [`Miss::ALL`].
     pub(super) misses: [[f64; 2]; 12],
     /// By [`Sharing::ALL`].
     pub(super) coherence: [[f64; 2]; 4],
-    /// The part of the bus's work that is for coherence: INV and WR, and invalidation misses,
-    /// which are taken to cost what a fetched block costs in the mean.
+    /// The part of the bus's work that is for coherence, in percent: INV and WR, and invalidation
+    /// misses, which are taken to cost what a block costs that a cache supplies: whoever took the
+    /// copy away has the block dirty.
     pub(super) coherence_of_bus: f64,
-    /// How much of the trace was simulated.
-    pub(super) simulated_percent: f64,
 }
 
 /// All machines of a sweep.
@@ -74,6 +82,16 @@ impl Value {
         Dot { x, y: self.mean, low, high }
     }
 
+    /// The difference to another, which is measured independently.
+    pub(super) fn less(self, other: Self) -> Self {
+        Self { mean: self.mean - other.mean, half: self.half.hypot(other.half) }
+    }
+
+    /// A part or a multiple.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { mean: self.mean * factor, half: self.half * factor.abs() }
+    }
+
     /// More than another by more than their intervals explain.
     pub(super) fn exceeds(self, other: Self) -> bool {
         self.mean - other.mean > self.half.hypot(other.half)
@@ -94,24 +112,11 @@ impl Measured {
     pub(super) fn of(group: &[Outcome]) -> Self {
         let value =
             |of: &dyn Fn(&Outcome) -> f64| Value::of(&group.iter().map(of).collect::<Vec<f64>>());
-        let rate = |count: &dyn Fn(&Outcome) -> [u64; 2]| {
-            value(&|one| {
-                let all = one.counts.all_references().max(1);
-                count(one).iter().sum::<u64>() as f64 * 100.0 / all as f64
-            })
-            .mean
-        };
         Self {
             gsp: value(&|one| one.gsp),
             bus_percent: value(&|one| one.bus_utilisation * 100.0),
             cpu_percent: value(&|one| one.processor_utilisation() * 100.0),
-            misses: Miss::ALL.map(|class| {
-                [0, 1].map(|mode| rate(&|one| one.counts.misses[mode][class as usize]))
-            }),
-            coherence: Sharing::ALL.map(|kind| {
-                [0, 1].map(|mode| rate(&|one| one.counts.coherence[mode][kind as usize]))
-            }),
-            coherence_of_bus: value(&coherence_of_bus).mean,
+            rates: group.iter().map(Rates::of).collect(),
             simulated_percent: value(&|one| {
                 let made: u64 = one.counts.references[0].iter().sum();
                 made as f64 * 100.0 / one.trace_references.max(1) as f64
@@ -120,20 +125,45 @@ impl Measured {
         }
     }
 
+    /// A rate, or what is made of several of the same seed.
+    pub(super) fn rate(&self, of: impl Fn(&Rates) -> f64) -> Value {
+        Value::of(&self.rates.iter().map(of).collect::<Vec<f64>>())
+    }
+
+    /// Misses of the classes that are asked for, in both modes.
+    pub(super) fn misses_of(&self, of: impl Fn(Miss) -> bool) -> Value {
+        self.rate(|one| one.misses_of(&of))
+    }
+
+    /// Coherence transactions of a kind, in both modes.
+    pub(super) fn coherence_of(&self, kind: Sharing) -> Value {
+        self.rate(|one| one.coherence[kind as usize].iter().sum())
+    }
+
+    /// All coherence transactions.
+    pub(super) fn transactions(&self) -> Value {
+        self.rate(|one| one.coherence.iter().flatten().sum())
+    }
+}
+
+impl Rates {
     /// Misses of the classes that are asked for, in both modes.
     pub(super) fn misses_of(&self, of: impl Fn(Miss) -> bool) -> f64 {
         let classes = Miss::ALL.into_iter().filter(|class| of(*class));
         classes.map(|class| self.misses[class as usize].iter().sum::<f64>()).sum()
     }
 
-    /// Coherence transactions of a kind, in both modes.
-    pub(super) fn coherence_of(&self, kind: Sharing) -> f64 {
-        self.coherence[kind as usize].iter().sum()
-    }
-
-    /// All coherence transactions.
-    pub(super) fn transactions(&self) -> f64 {
-        self.coherence.iter().flatten().sum()
+    fn of(outcome: &Outcome) -> Self {
+        let counts = &outcome.counts;
+        let all = counts.all_references().max(1) as f64;
+        let rate = |count: [u64; 2]| count.iter().sum::<u64>() as f64 * 100.0 / all;
+        let misses = |class| [0, 1].map(|mode| rate(counts.misses[mode][class as usize]));
+        let coherence = |kind| [0, 1].map(|mode| rate(counts.coherence[mode][kind as usize]));
+        Self {
+            misses: Miss::ALL.map(misses),
+            coherence: Sharing::ALL.map(coherence),
+            coherence_of_bus: coherence_of_bus(outcome),
+        }
     }
 }
 
@@ -144,7 +174,7 @@ fn coherence_of_bus(outcome: &Outcome) -> f64 {
         all += bus.utilisation;
         if own(bus.transaction) {
             coherence += bus.utilisation;
-        } else if bus.transaction != Transaction::UpdateBlock {
+        } else if bus.from_cache {
             fetching += bus.utilisation;
             fetches += bus.count;
         }
@@ -154,7 +184,7 @@ fn coherence_of_bus(outcome: &Outcome) -> f64 {
         .filter(|class| class.is_invalidation())
         .map(|class| outcome.counts.misses_of(class))
         .sum();
-    coherence += fetching * after as f64 / f64::max(fetches as f64, 1.0);
+    coherence += fetching * f64::min(after as f64 / f64::max(fetches as f64, 1.0), 1.0);
     if all > 0.0 { coherence * 100.0 / all } else { 0.0 }
 }
 
@@ -235,5 +265,24 @@ mod tests {
         assert!((three.half - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-3, "{three:?}");
         assert!(!one.exceeds(three) && one.exceeds(Value::of(&[2.5])));
         assert!(!Value { mean: 1.0, half: 0.1 }.exceeds(Value { mean: 0.9, half: 0.0 }));
+    }
+
+    #[test]
+    fn what_is_made_of_measured_values_has_an_interval_as_well() {
+        let (one, other) = (Value { mean: 5.0, half: 0.3 }, Value { mean: 2.0, half: 0.4 });
+        assert_eq!(one.less(other), Value { mean: 3.0, half: 0.5 });
+        assert_eq!(one.times(-2.0), Value { mean: -10.0, half: 0.6 });
+        let seed = |rate| {
+            let mut one = Rates::default();
+            one.coherence[Sharing::True as usize] = [rate, 1.0];
+            one.misses[Miss::Cold as usize] = [1.0, rate];
+            one
+        };
+        let two = Measured { rates: vec![seed(1.0), seed(1.2)], ..Measured::default() };
+        let expected = Value::of(&[2.0, 2.2]);
+        assert!(expected.half > 0.1, "{expected:?}");
+        assert_eq!((two.transactions(), two.coherence_of(Sharing::True)), (expected, expected));
+        assert_eq!(two.misses_of(|class| class == Miss::Cold), expected);
+        assert_eq!(two.misses_of(Miss::is_invalidation).mean, 0.0);
     }
 }

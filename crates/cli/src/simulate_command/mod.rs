@@ -5,6 +5,7 @@ mod html;
 mod lists;
 mod measured;
 mod paper;
+mod settings;
 mod show;
 mod spec;
 mod sweep;
@@ -34,6 +35,7 @@ Examples:
   ropewalk simulate server.trace --cpus 1..16 --protocol mesi,amsd,pscr --json sweep.json
   ropewalk simulate server.trace --cpus 4 --block 32 --cache 128K/1,512K/2,2M/4 --csv sweep.csv
   ropewalk simulate server.trace --machine ours.toml --top 20 --three-c
+  ropewalk simulate server.trace --set bus.memory_latency=split --set kernel.enabled=false
   ropewalk simulate server.trace --paper --html paper.html     the paper's figures, its and ours";
 
 #[derive(Args)]
@@ -44,6 +46,9 @@ pub(crate) struct SimulateArguments {
     /// The machine (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
+    /// A value of the machine in place of the file's: kernel.skew=1.6; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<settings::Setting>,
     /// Processors: 8, 4,8,12 or 1..16
     #[arg(long, value_name = "LIST")]
     cpus: Option<Numbers>,
@@ -127,6 +132,9 @@ impl SimulateArguments {
                 Machine::from_toml(&text).map_err(why)?
             }
         };
+        for setting in &self.set {
+            machine = setting.apply(&machine).map_err(Failure::Usage)?;
+        }
         machine.kernel.enabled &= !self.no_kernel;
         Ok(machine)
     }

@@ -120,6 +120,17 @@ fn a_machine_is_printed_as_it_can_be_read() {
     let again = succeeds(root.path(), &["--print-machine", "--machine", "m.toml"]);
     assert_eq!(printed, again);
     assert!(printed.starts_with("cpus = 5\n"), "{printed}");
+    let set = ["--print-machine", "--machine", "m.toml", "--set", "kernel.skew=2"];
+    assert_eq!(succeeds(root.path(), &set), printed.replace("skew = 1.0", "skew = 2.0"));
+}
+
+#[test]
+fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
+    let root = Temporary::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/machines/foglia-2001.toml");
+    let calibrated = succeeds(root.path(), &["--print-machine", "--machine", file]);
+    assert!(calibrated.contains("blocking = \"never\""), "{calibrated}");
+    assert_ne!(calibrated, succeeds(root.path(), &["--print-machine"]));
 }
 
 #[test]
@@ -129,8 +140,13 @@ fn what_is_wrong_is_one_line() {
     fs::write(root.path().join("foreign"), "not a trace").unwrap();
     let whole = fs::read(&trace).unwrap();
     fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
+        (
+            &["a.trace", "--set", "kernel.skw=1"],
+            2,
+            "--set kernel.skw=1: a machine has no such value",
+        ),
         (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
         (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),
         (&["absent"], 1, "absent"),

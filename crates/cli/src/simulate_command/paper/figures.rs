@@ -11,7 +11,7 @@ use super::plan::{BLOCKS, CPUS, PROTOCOLS, SCHEDULERS, SIZES_KIB, WAYS, scalings
 use super::stated::{self, Quantity};
 use super::tables::deviation;
 use crate::simulate_command::lists::Scheduler;
-use crate::simulate_command::measured::{Measured, Runs, Value};
+use crate::simulate_command::measured::{Measured, Rates, Runs, Value};
 use crate::simulate_command::spec::{Spec, size};
 
 /// Looks of the paper's own points; no series of ours has them.
@@ -36,7 +36,7 @@ struct Series {
 type Of = fn(&Measured) -> Value;
 
 /// A part of a breakdown, for 100 references.
-type Part = (&'static str, fn(&Measured) -> f64);
+type Part = (&'static str, fn(&Rates) -> f64);
 
 pub(super) fn all(runs: &Runs) -> Vec<Figure> {
     let figures = [
@@ -51,14 +51,9 @@ pub(super) fn all(runs: &Runs) -> Vec<Figure> {
         columns(runs, &FIGURE_7, &schedulers(), &TRANSACTION_PARTS),
         over_cpus(runs, &FIGURE_8, |one| one.gsp, Some(Quantity::Gsp)),
         over_cpus(runs, &FIGURE_9, |one| one.cpu_percent, None),
-        over_cpus(
-            runs,
-            &FIGURE_10,
-            |one| Value::exactly(one.misses_of(Miss::is_invalidation)),
-            None,
-        ),
-        over_cpus(runs, &FIGURE_11, |one| Value::exactly(one.misses_of(|_| true)), None),
-        over_cpus(runs, &FIGURE_11_TEXT, |one| Value::exactly(one.transactions()), None),
+        over_cpus(runs, &FIGURE_10, |one| one.misses_of(Miss::is_invalidation), None),
+        over_cpus(runs, &FIGURE_11, |one| one.misses_of(|_| true), None),
+        over_cpus(runs, &FIGURE_11_TEXT, Measured::transactions, None),
         scalability(runs),
     ];
     figures.into_iter().flatten().collect()
@@ -352,7 +347,7 @@ fn columns(
     let mut columns = Vec::new();
     for (name, spec) in machines {
         let Some(one) = runs.get(spec) else { continue };
-        let sizes: Vec<f64> = parts.iter().map(|(_, part)| part(one)).collect();
+        let sizes: Vec<f64> = parts.iter().map(|(_, part)| one.rate(part).mean).collect();
         let numbers = sizes.iter().copied().chain([sizes.iter().sum()]).map(figure);
         table.rows.push([spec.describe()].into_iter().chain(numbers).collect());
         columns.push((name.clone(), sizes));

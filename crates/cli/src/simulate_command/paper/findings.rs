@@ -1,7 +1,7 @@
 //! What the paper's text finds, and whether this run shows it: each with the numbers that decide.
 //!
-//! A judge is given the run alone. GSP and bus utilisations differ only if their intervals do not
-//! explain it; rates are compared as means.
+//! A judge is given the run alone. Two values differ only if their intervals over the seeds do not
+//! explain it: a difference within them is a tie, and shows nothing.
 
 mod affinity;
 mod blocks;
@@ -78,7 +78,7 @@ fn rises(runs: &Runs, chains: &[Vec<Spec>], of: Of) -> Option<(bool, String)> {
             }
         }
         if let (Some(first), Some(last)) = (values.first(), values.last())
-            && last.mean <= first.mean
+            && !last.exceeds(*first)
         {
             let [from, to] = [chain.first(), chain.last()].map(|spec| spec.map(Spec::cache));
             falls.push(format!(
@@ -101,18 +101,23 @@ fn falls(runs: &Runs, chains: &[Vec<Spec>], of: Of) -> Option<(bool, String)> {
     rises(runs, &turned, of)
 }
 
-/// A part as percent of a whole; nothing of nothing.
-fn percent(part: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| part * 100.0 / whole)
-}
-
-/// Within so many percent of each other.
-fn about_as_many(one: f64, other: f64, percent: f64) -> bool {
-    (one - other).abs() * 100.0 <= percent * f64::max(one, other)
+/// Within so many percent of each other, and their intervals leave no doubt of it.
+fn about_as_many(one: Value, other: Value, percent: f64) -> bool {
+    let apart = one.less(other);
+    (apart.mean.abs() + apart.half) * 100.0 <= percent * f64::max(one.mean, other.mean)
 }
 
 /// `GSP 3.3 (4 CPUs), 5.6 (8 CPUs)`: the numbers that decide.
-fn both(name: &str, one: (&str, f64), other: (&str, f64)) -> String {
-    let [first, second] = [one.1, other.1].map(number::figure);
+fn both(name: &str, one: (&str, Value), other: (&str, Value)) -> String {
+    let [first, second] = [one.1, other.1].map(shown);
     format!("{name} {first} ({}), {second} ({})", one.0, other.0)
+}
+
+/// A mean with as many digits as it needs, and half of its interval if it has one.
+fn shown(value: Value) -> String {
+    let mean = number::figure(value.mean);
+    match value.half > 0.0 {
+        true => format!("{mean} ±{}", number::figure(value.half)),
+        false => mean,
+    }
 }

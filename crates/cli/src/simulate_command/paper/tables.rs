@@ -102,7 +102,7 @@ fn ours(runs: &Runs, one: &Stated) -> Option<Value> {
     match one.quantity {
         Quantity::Gsp => machine.map(|one| one.gsp),
         Quantity::Bus => machine.map(|one| one.bus_percent),
-        Quantity::CoherenceOfBus => machine.map(|one| Value::exactly(one.coherence_of_bus)),
+        Quantity::CoherenceOfBus => machine.map(|one| one.rate(|seed| seed.coherence_of_bus)),
         Quantity::ScalesTo => {
             runs.scales(&one.spec).map(|found| Value::exactly(f64::from(found.cpus())))
         }

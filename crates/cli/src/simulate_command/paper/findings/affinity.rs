@@ -1,13 +1,11 @@
 //! Findings of Figures 5 to 7: what cache affinity does, with 8 processors, 2 MB of two ways and
 //! blocks of 128 bytes.
 
-use coherence::{Miss, Sharing};
-use page::number::figure;
-
-use super::{Claim, Judged, about_as_many, both, claim};
+use super::{Claim, Judged, about_as_many, both, claim, shown};
 use crate::simulate_command::lists::Scheduler;
-use crate::simulate_command::measured::{Measured, Runs};
+use crate::simulate_command::measured::{Measured, Runs, Value};
 use crate::simulate_command::spec::Spec;
+use coherence::{Miss, Sharing};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("Cache affinity gives more power and loads the bus less", "Fig. 5", gains),
@@ -30,15 +28,15 @@ fn two(runs: &Runs) -> Option<[&Measured; 2]> {
     Some([runs.get(&Spec::SECOND)?, runs.get(&affine)?])
 }
 
-fn told(name: &str, [random, affine]: [f64; 2]) -> String {
+fn told(name: &str, [random, affine]: [Value; 2]) -> String {
     both(name, ("random", random), ("affinity", affine))
 }
 
 fn gains(runs: &Runs) -> Judged {
     let [random, affine] = two(runs)?;
     let shown = affine.gsp.exceeds(random.gsp) && random.bus_percent.exceeds(affine.bus_percent);
-    let power = told("GSP", [random, affine].map(|one| one.gsp.mean));
-    let bus = told("bus, %:", [random, affine].map(|one| one.bus_percent.mean));
+    let power = told("GSP", [random, affine].map(|one| one.gsp));
+    let bus = told("bus, %:", [random, affine].map(|one| one.bus_percent));
     Some((shown, format!("{power}; {bus}")))
 }
 
@@ -47,24 +45,27 @@ fn fewer_others(runs: &Runs) -> Judged {
     let others = all.map(|one| one.misses_of(|class| !class.is_invalidation()));
     let switched =
         all.map(|one| one.misses_of(|c| matches!(c, Miss::ContextSwitch | Miss::Migrated)));
-    let saved = others[0] - others[1];
-    let of_switches = switched[0] - switched[1];
+    let saved = others[0].less(others[1]);
+    let of_switches = switched[0].less(switched[1]);
     let text = format!(
         "{}; {} of the difference are of context switches and of migration",
         told("for 100 references:", others),
-        figure(of_switches)
+        shown(of_switches)
     );
-    Some((saved > 0.0 && of_switches > saved / 2.0, text))
+    let nothing = Value::exactly(0.0);
+    Some((saved.exceeds(nothing) && of_switches.exceeds(saved.times(0.5)), text))
 }
 
 fn fewer_passive(runs: &Runs) -> Judged {
     let rates = two(runs)?.map(|one| one.coherence_of(Sharing::Passive));
-    Some((rates[1] < rates[0], told("for 100 references:", rates)))
+    Some((rates[0].exceeds(rates[1]), told("for 100 references:", rates)))
 }
 
 fn others_remain(runs: &Runs) -> Judged {
-    let rates =
-        two(runs)?.map(|one| one.coherence_of(Sharing::True) + one.coherence_of(Sharing::False));
+    let both = [Sharing::True, Sharing::False];
+    let rates = two(runs)?.map(|one| {
+        one.rate(|seed| both.iter().flat_map(|kind| seed.coherence[*kind as usize]).sum())
+    });
     let text = told("true and false ones for 100 references:", rates);
     Some(same(rates, &text))
 }
@@ -75,7 +76,7 @@ fn invalidations_remain(runs: &Runs) -> Judged {
     Some(same(rates, &text))
 }
 
-fn same(rates: [f64; 2], text: &str) -> (bool, String) {
-    let shown = about_as_many(rates[0], rates[1], SAME_PERCENT);
-    (shown, format!("{text}; within {SAME_PERCENT} % would show it"))
+fn same(rates: [Value; 2], text: &str) -> (bool, String) {
+    let same = about_as_many(rates[0], rates[1], SAME_PERCENT);
+    (same, format!("{text}; within {SAME_PERCENT} % would show it"))
 }

@@ -1,8 +1,6 @@
 //! Findings of section 5 about blocks, with 8 processors and 2 MB of two ways.
 
-use page::number::figure;
-
-use super::{Claim, Judged, claim};
+use super::{Claim, Judged, claim, shown};
 use crate::simulate_command::measured::{Runs, Value};
 use crate::simulate_command::paper::plan::BLOCKS;
 use crate::simulate_command::spec::Spec;
@@ -21,30 +19,30 @@ fn values(runs: &Runs) -> Option<[[Value; 4]; 2]> {
 }
 
 fn listed(values: &[Value; 4]) -> String {
-    values.map(|value| figure(value.mean)).join(", ")
+    values.map(shown).join(", ")
 }
 
 fn larger_help(runs: &Runs) -> Judged {
     let [gsp, bus] = values(runs)?;
-    let shown = gsp[3].exceeds(gsp[0]) && bus[0].exceeds(bus[3]);
+    let helps = gsp[3].exceeds(gsp[0]) && bus[0].exceeds(bus[3]);
     let told = format!(
         "with 32, 64, 128 and 256 bytes GSP is {}, bus utilisation {} %",
         listed(&gsp),
         listed(&bus)
     );
-    Some((shown, told))
+    Some((helps, told))
 }
 
 /// The last doubling gives less than half of what each of the two before it gave in the mean.
 fn knee(runs: &Runs) -> Judged {
     let [gsp, _] = values(runs)?;
-    let until = (gsp[2].mean - gsp[0].mean) / 2.0;
-    let beyond = gsp[3].mean - gsp[2].mean;
+    let until = gsp[2].less(gsp[0]).times(0.5);
+    let beyond = gsp[3].less(gsp[2]);
     let told = format!(
         "each doubling up to 128 bytes adds {} to GSP in the mean, the one beyond it {}; less than \
          half would show it",
-        figure(until),
-        figure(beyond)
+        shown(until),
+        shown(beyond)
     );
-    Some((gsp[2].exceeds(gsp[0]) && beyond < until / 2.0, told))
+    Some((gsp[2].exceeds(gsp[0]) && until.times(0.5).exceeds(beyond), told))
 }

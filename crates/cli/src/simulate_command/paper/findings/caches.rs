@@ -1,12 +1,10 @@
 //! Findings of Figures 1 to 4: sizes and ways of caches, and where sharing is.
 
-use coherence::{Miss, Sharing};
-use page::number::figure;
-
-use super::{Claim, Judged, Of, both, bus, claim, falls, gsp, percent, rises};
-use crate::simulate_command::measured::{Measured, Runs, Value};
+use super::{Claim, Judged, Of, both, bus, claim, falls, gsp, rises, shown};
+use crate::simulate_command::measured::{Measured, Rates, Runs, Value};
 use crate::simulate_command::paper::plan::{SIZES_KIB, WAYS};
 use crate::simulate_command::spec::Spec;
+use coherence::{Miss, Sharing};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("Larger caches and more ways give more power", "Fig. 1", power_rises),
@@ -51,24 +49,24 @@ fn ends(runs: &Runs) -> Option<[&Measured; 2]> {
 }
 
 fn between(runs: &Runs, name: &str, of: Of) -> Option<String> {
-    let [small, large] = ends(runs)?.map(|one| of(one).mean);
+    let [small, large] = ends(runs)?.map(of);
     Some(both(name, ("128K/1", small), ("2M/4", large)))
 }
 
 fn power_rises(runs: &Runs) -> Judged {
-    let (shown, where_) = rises(runs, &chains(), gsp)?;
+    let (higher, where_) = rises(runs, &chains(), gsp)?;
     let [small, large] = ends(runs)?.map(gsp);
     Some((
-        shown && large.exceeds(small),
+        higher && large.exceeds(small),
         format!("{}; it rises {where_}", between(runs, "GSP", gsp)?),
     ))
 }
 
 fn bus_falls(runs: &Runs) -> Judged {
-    let (shown, where_) = falls(runs, &chains(), bus)?;
+    let (lower, where_) = falls(runs, &chains(), bus)?;
     let [small, large] = ends(runs)?.map(bus);
     Some((
-        shown && small.exceeds(large),
+        lower && small.exceeds(large),
         format!("{}; it falls {where_}", between(runs, "bus, %:", bus)?),
     ))
 }
@@ -77,11 +75,6 @@ fn scales_further(runs: &Runs) -> Judged {
     let (small, large) = (runs.scales(&SMALLEST)?, runs.scales(&LARGEST)?);
     let told = format!("to {} CPUs (128K/1), {} (2M/4)", small.show(), large.show());
     Some((large.cpus() > small.cpus(), told))
-}
-
-/// Invalidation misses of a kind in user mode and in the kernel, for the largest cache.
-fn invalidations(runs: &Runs, class: Miss) -> Option<[f64; 2]> {
-    runs.get(&LARGEST).map(|one| one.misses[class as usize])
 }
 
 const INVALIDATIONS: [Miss; 3] =
@@ -95,32 +88,38 @@ fn drawn(runs: &Runs) -> &'static str {
     }
 }
 
+/// All invalidation misses of a mode.
+fn after_invalidations(rates: &Rates, mode: usize) -> f64 {
+    INVALIDATIONS.iter().map(|class| rates.misses[*class as usize][mode]).sum()
+}
+
 fn of_the_kernel(runs: &Runs) -> Judged {
-    let mut modes = [0.0; 2];
-    for class in INVALIDATIONS {
-        let rates = invalidations(runs, class)?;
-        modes = [modes[0] + rates[0], modes[1] + rates[1]];
-    }
-    let Some(part) = percent(modes[1], modes[0] + modes[1]) else {
+    let large = runs.get(&LARGEST)?;
+    let all = large.misses_of(Miss::is_invalidation);
+    if all.mean == 0.0 {
         return Some((false, format!("there are no invalidation misses{}", drawn(runs))));
-    };
-    let told = format!("{} % of them with 2M/4{}", figure(part), drawn(runs));
-    Some((part > 50.0, told))
+    }
+    let part = large.rate(|one| {
+        let [user, kernel] = [0, 1].map(|mode| after_invalidations(one, mode));
+        // A seed without any has no part of them that is the kernel's.
+        if user + kernel > 0.0 { kernel * 100.0 / (user + kernel) } else { 0.0 }
+    });
+    let told = format!("{} % of them with 2M/4{}", shown(part), drawn(runs));
+    Some((part.exceeds(Value::exactly(50.0)), told))
 }
 
 fn false_is_main(runs: &Runs) -> Judged {
-    let mut rates = [0.0; 3];
-    for (rate, class) in rates.iter_mut().zip(INVALIDATIONS) {
-        *rate = invalidations(runs, class)?.iter().sum();
-    }
-    let [of_true, of_false, of_passive] = rates;
+    let large = runs.get(&LARGEST)?;
+    let [of_true, of_false, of_passive] =
+        INVALIDATIONS.map(|class| large.misses_of(|other| other == class));
+    let others = large.misses_of(|one| one.is_invalidation() && one != Miss::InvalidationFalse);
     let told = format!(
         "for 100 references with 2M/4: {} false, {} true, {} passive",
-        figure(of_false),
-        figure(of_true),
-        figure(of_passive)
+        shown(of_false),
+        shown(of_true),
+        shown(of_passive)
     );
-    Some((of_false > of_true + of_passive, told))
+    Some((of_false.exceeds(others), told))
 }
 
 fn false_in_the_kernel(runs: &Runs) -> Judged {
@@ -132,38 +131,39 @@ fn true_in_the_kernel(runs: &Runs) -> Judged {
 }
 
 fn mostly_in_the_kernel(runs: &Runs, class: Miss) -> Judged {
-    let [user, kernel] = invalidations(runs, class)?;
+    let large = runs.get(&LARGEST)?;
+    let [user, kernel] = [0, 1].map(|mode| large.rate(|one| one.misses[class as usize][mode]));
     let told = format!(
         "invalidation misses for 100 references with 2M/4: {} kernel, {} user{}",
-        figure(kernel),
-        figure(user),
+        shown(kernel),
+        shown(user),
         drawn(runs)
     );
-    Some((kernel > user, told))
+    Some((kernel.exceeds(user), told))
 }
 
 fn invalidations_rise(runs: &Runs) -> Judged {
-    let rate: Of = |one| Value::exactly(one.misses_of(Miss::is_invalidation));
-    let [small, large] = ends(runs)?.map(|one| rate(one).mean);
-    Some((large > small, between(runs, "for 100 references:", rate)?))
+    let rate: Of = |one| one.misses_of(Miss::is_invalidation);
+    let [small, large] = ends(runs)?.map(rate);
+    Some((large.exceeds(small), between(runs, "for 100 references:", rate)?))
 }
 
 fn passive_rises(runs: &Runs) -> Judged {
-    let rate: Of = |one| Value::exactly(one.coherence_of(Sharing::Passive));
-    let (shown, where_) = rises(runs, &chains(), rate)?;
+    let rate: Of = |one| one.coherence_of(Sharing::Passive);
+    let (higher, where_) = rises(runs, &chains(), rate)?;
     let told = between(runs, "passive transactions for 100 references:", rate)?;
-    Some((shown, format!("{told}; they rise {where_}")))
+    Some((higher, format!("{told}; they rise {where_}")))
 }
 
 fn coherence_weighs(runs: &Runs) -> Judged {
-    let part: Of = |one| Value::exactly(one.coherence_of_bus);
-    let [small, large] = ends(runs)?.map(|one| part(one).mean);
-    Some((large > small, between(runs, "% of its work:", part)?))
+    let part: Of = |one| one.rate(|seed| seed.coherence_of_bus);
+    let [small, large] = ends(runs)?.map(part);
+    Some((large.exceeds(small), between(runs, "% of its work:", part)?))
 }
 
 fn each_is_used_less(runs: &Runs) -> Judged {
     let four = runs.get(&Spec::FIRST)?.cpu_percent;
     let eight = runs.get(&Spec { cpus: 8, ..Spec::FIRST })?.cpu_percent;
-    let told = both("CPU, %:", ("4 CPUs", four.mean), ("8 CPUs", eight.mean));
+    let told = both("CPU, %:", ("4 CPUs", four), ("8 CPUs", eight));
     Some((four.exceeds(eight), told))
 }

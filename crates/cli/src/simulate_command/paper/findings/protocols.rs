@@ -2,9 +2,9 @@
 
 use page::number::figure;
 
-use super::{Claim, Judged, claim};
+use super::{Claim, Judged, claim, shown};
 use crate::simulate_command::lists::Scheduler;
-use crate::simulate_command::measured::{Measured, Runs, Scales};
+use crate::simulate_command::measured::{Measured, Runs, Scales, Value};
 use crate::simulate_command::paper::plan::{CPUS, PROTOCOLS, SCHEDULERS};
 use crate::simulate_command::spec::Spec;
 
@@ -30,7 +30,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 ];
 
 /// The GSP that one more processor must add: so much for each step of the figure.
-const STEP: f64 = 2.0;
+const STEP: Value = Value { mean: 2.0, half: 0.0 };
 
 fn at<'r>(
     runs: &'r Runs,
@@ -42,10 +42,10 @@ fn at<'r>(
 }
 
 /// What 12 processors add to 8, and 16 to 12.
-fn gains(runs: &Runs, protocol: &'static str, scheduler: Scheduler) -> Option<[f64; 2]> {
+fn gains(runs: &Runs, protocol: &'static str, scheduler: Scheduler) -> Option<[Value; 2]> {
     let [eight, twelve, sixteen] = CPUS.map(|cpus| at(runs, protocol, scheduler, cpus));
-    let [eight, twelve, sixteen] = [eight?, twelve?, sixteen?].map(|one| one.gsp.mean);
-    Some([twelve - eight, sixteen - twelve])
+    let [eight, twelve, sixteen] = [eight?, twelve?, sixteen?].map(|one| one.gsp);
+    Some([twelve.less(eight), sixteen.less(twelve)])
 }
 
 /// With 16 processors and random scheduling, in the order of [`PROTOCOLS`].
@@ -55,115 +55,111 @@ fn all_at_16(runs: &Runs) -> Option<[&Measured; 3]> {
 }
 
 /// `MESI 12.1, AMSD 12.9, PSCR 14.2`.
-fn listed(values: [f64; 3]) -> String {
+fn listed(values: [Value; 3]) -> String {
     let named = PROTOCOLS.iter().zip(values);
     let shown: Vec<String> =
-        named.map(|(name, value)| format!("{} {}", name.to_uppercase(), figure(value))).collect();
+        named.map(|(name, value)| format!("{} {}", name.to_uppercase(), shown(value))).collect();
     shown.join(", ")
 }
 
 fn differences_grow(runs: &Runs) -> Judged {
-    let mut spreads = [0.0; 2];
+    let mut spreads = [Value::exactly(0.0); 2];
     for (spread, cpus) in spreads.iter_mut().zip([8, 16]) {
         let [a, b, c] = PROTOCOLS.map(|name| at(runs, name, Scheduler::Random, cpus));
-        let values = [a?, b?, c?].map(|one| one.gsp.mean);
-        *spread = values.into_iter().fold(f64::MIN, f64::max)
-            - values.into_iter().fold(f64::MAX, f64::min);
+        let mut values = [a?, b?, c?].map(|one| one.gsp);
+        values.sort_by(|one, other| one.mean.total_cmp(&other.mean));
+        *spread = values[2].less(values[0]);
     }
     let told = format!(
         "from the lowest to the highest GSP {} with 8, {} with 16 processors, random scheduling",
-        figure(spreads[0]),
-        figure(spreads[1])
+        shown(spreads[0]),
+        shown(spreads[1])
     );
-    Some((spreads[1] > spreads[0], told))
+    Some((spreads[1].exceeds(spreads[0]), told))
 }
 
 fn mesi_is_last(runs: &Runs) -> Judged {
     let [mesi, amsd, pscr] = all_at_16(runs)?.map(|one| one.gsp);
-    let told = format!(
-        "GSP with 16 processors, random: {}",
-        listed([mesi, amsd, pscr].map(|value| value.mean))
-    );
+    let told = format!("GSP with 16 processors, random: {}", listed([mesi, amsd, pscr]));
     Some((amsd.exceeds(mesi) && pscr.exceeds(mesi), told))
 }
 
 /// Who gains less from the last four processors is nearer to saturation, or further beyond it.
 fn order(runs: &Runs) -> Judged {
-    let mut shown = true;
+    let mut holds = true;
     let mut told = Vec::new();
     for scheduler in SCHEDULERS {
         let [mesi, amsd, pscr] = PROTOCOLS.map(|name| gains(runs, name, scheduler));
         let all = [mesi?[1], amsd?[1], pscr?[1]];
         // What reaches the threshold is not saturated, and needs no order.
-        shown &= all[0] < all[1] && all[1] < all[2] && all[0] < STEP;
+        holds &= all[1].exceeds(all[0]) && all[2].exceeds(all[1]) && STEP.exceeds(all[0]);
         told.push(format!("{}: {}", scheduler.name(), listed(all)));
     }
     let told = told.join("; ");
-    Some((shown, format!("GSP that 16 processors add to 12 (saturated below {STEP}): {told}")))
+    Some((holds, format!("GSP that 16 processors add to 12 (saturated below 2): {told}")))
 }
 
 fn mesi_at_12(runs: &Runs) -> Judged {
     let [before, after] = gains(runs, "mesi", Scheduler::Random)?;
-    Some((after < STEP, steps("random", before, after)))
+    Some((STEP.exceeds(after), steps("random", before, after)))
 }
 
-fn steps(name: &str, before: f64, after: f64) -> String {
+fn steps(name: &str, before: Value, after: Value) -> String {
     format!(
-        "{name}: 12 processors add {} to the GSP of 8, 16 add {} to that of 12; saturated below \
-         {STEP}",
-        figure(before),
-        figure(after)
+        "{name}: 12 processors add {} to the GSP of 8, 16 add {} to that of 12; saturated below 2",
+        shown(before),
+        shown(after)
     )
 }
 
 fn amsd_after_12(runs: &Runs) -> Judged {
-    for_both(runs, "amsd", |before, after| before >= STEP && after < STEP)
+    for_both(runs, "amsd", |before, after| before.exceeds(STEP) && STEP.exceeds(after))
 }
 
 fn pscr_never(runs: &Runs) -> Judged {
-    for_both(runs, "pscr", |before, after| before >= STEP && after >= STEP)
+    for_both(runs, "pscr", |before, after| before.exceeds(STEP) && after.exceeds(STEP))
 }
 
-fn for_both(runs: &Runs, protocol: &'static str, holds: fn(f64, f64) -> bool) -> Judged {
-    let mut shown = true;
+fn for_both(runs: &Runs, protocol: &'static str, holds: fn(Value, Value) -> bool) -> Judged {
+    let mut all = true;
     let mut told = Vec::new();
     for scheduler in SCHEDULERS {
         let [before, after] = gains(runs, protocol, scheduler)?;
-        shown &= holds(before, after);
+        all &= holds(before, after);
         told.push(steps(scheduler.name(), before, after));
     }
-    Some((shown, told.join("; ")))
+    Some((all, told.join("; ")))
 }
 
-fn transactions(runs: &Runs) -> Option<([f64; 3], String)> {
+fn transactions(runs: &Runs) -> Option<([Value; 3], String)> {
     let rates = all_at_16(runs)?.map(Measured::transactions);
     Some((rates, format!("for 100 references, 16 processors, random: {}", listed(rates))))
 }
 
 fn amsd_needs_fewer(runs: &Runs) -> Judged {
     let ([mesi, amsd, _], told) = transactions(runs)?;
-    Some((amsd < mesi, told))
+    Some((mesi.exceeds(amsd), told))
 }
 
 fn pscr_makes_most(runs: &Runs) -> Judged {
     let ([mesi, amsd, pscr], told) = transactions(runs)?;
-    Some((pscr > mesi && pscr > amsd, told))
+    Some((pscr.exceeds(mesi) && pscr.exceeds(amsd), told))
 }
 
 fn pscr_misses_least(runs: &Runs) -> Judged {
     let all = all_at_16(runs)?;
     let misses = all.map(|one| one.misses_of(|_| true));
     let bus = all.map(|one| one.bus_percent);
-    let shown = misses[2] < misses[0]
-        && misses[2] < misses[1]
+    let least = misses[0].exceeds(misses[2])
+        && misses[1].exceeds(misses[2])
         && bus[0].exceeds(bus[2])
         && bus[1].exceeds(bus[2]);
     let told = format!(
         "16 processors, random: misses for 100 references {}; bus, %: {}",
         listed(misses),
-        listed(bus.map(|value| value.mean))
+        listed(bus)
     );
-    Some((shown, told))
+    Some((least, told))
 }
 
 fn together(runs: &Runs) -> Judged {
