@@ -43,7 +43,8 @@ impl Record {
         }
     }
 
-    fn of(raw: u64) -> Option<Self> {
+    /// None if the kind is not one of these.
+    pub(crate) fn of(raw: u64) -> Option<Self> {
         let kind = match raw & 15 {
             1 => Kind::Fetch,
             2 => Kind::Load,

@@ -1,6 +1,7 @@
 //! From the tool's files to one trace.
 
-use crate::chunk::{Kind, Record, records};
+use crate::blocks::Expansion;
+use crate::chunk::{Kind, Record};
 use crate::image::{End, Image, Stop, images};
 use crate::names::{Names, Touched};
 use crate::selection::{Keep, kept, left_out};
@@ -38,10 +39,14 @@ pub(crate) fn convert(
     let mut summary = Summary::default();
     for ((image, id), _) in images.iter().zip(&ids).zip(&kept).filter(|(_, kept)| **kept) {
         let mut conversion = Conversion::new(*id, image, window);
+        let mut expansion = image.expansion()?;
+        let mut each = |record| conversion.record(record, &mut writer);
         for chunk in image.chunks() {
             let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
-            conversion.chunk(&bytes, &mut writer).map_err(explain)?;
+            expansion.chunk(&bytes, &mut each).map_err(explain)?;
         }
+        expansion.rest(&mut each).map_err(explain)?;
+        conversion.has_read(&expansion);
         let mut process = describe(image, *id, &images, &ids);
         process.symbols = names.of(&process.regions, &conversion.touched);
         let there = |id: &u32| ids.iter().zip(&kept).any(|(other, kept)| other == id && *kept);
@@ -131,19 +136,23 @@ impl Conversion {
         }
     }
 
-    fn chunk<W: Write>(&mut self, bytes: &[u8], writer: &mut Writer<W>) -> Result<(), TraceError> {
-        for record in records(bytes) {
-            if self.references_left == 0 {
-                return Ok(());
-            }
-            self.recorded.raw_bytes += size_of::<u64>() as u64;
-            if self.to_skip > 0 {
-                self.skip(record);
-            } else {
-                self.write(record, writer)?;
-            }
+    fn record<W: Write>(&mut self, record: Record, to: &mut Writer<W>) -> Result<(), TraceError> {
+        if self.references_left == 0 {
+            return Ok(());
         }
-        Ok(())
+        if self.to_skip > 0 {
+            self.skip(record);
+            return Ok(());
+        }
+        self.write(record, to)
+    }
+
+    fn has_read(&mut self, expansion: &Expansion) {
+        self.recorded.raw_bytes = expansion.raw_bytes;
+        if expansion.unknown > 0 {
+            let lost = format!("{} blocks of instructions that nobody knows", expansion.unknown);
+            self.recorded.lost.push(lost);
+        }
     }
 
     fn skip(&mut self, record: Record) {
@@ -210,5 +219,6 @@ fn losses(image: &Image) -> Vec<String> {
         }
         None => {}
     }
+    lost.extend(image.unrecorded.as_ref().map(|what| format!("not recorded: it executed {what}")));
     lost
 }

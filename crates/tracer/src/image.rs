@@ -3,7 +3,8 @@
 //! An image is what a fork or an exec begins. A process that forks and then executes another
 //! program is two images, of which the second has the first for its parent.
 
-use crate::chunk::records;
+use crate::blocks::{Blocks, Expansion};
+use crate::chunk::Record;
 use crate::regions::Regions;
 use memory_trace::{Object, Region, RegionKind};
 use std::collections::HashMap;
@@ -51,6 +52,8 @@ pub(crate) struct Image {
     pub(crate) skipped: u64,
     pub(crate) stop: Option<Stop>,
     pub(crate) end: End,
+    /// What it executed and could not be recorded, and why.
+    pub(crate) unrecorded: Option<String>,
     /// What else the tool had to say.
     pub(crate) lost: Vec<String>,
 }
@@ -76,6 +79,7 @@ impl Image {
             skipped: 0,
             stop: None,
             end: End::Killed,
+            unrecorded: None,
             lost: Vec::new(),
             stem,
         };
@@ -83,6 +87,9 @@ impl Image {
             if image.understand(line).is_none() {
                 image.lost.push(format!("a line of its log: {line}"));
             }
+        }
+        if image.unrecorded.is_some() {
+            image.end = End::Exec;
         }
         Ok(image)
     }
@@ -97,13 +104,27 @@ impl Image {
     /// last one, which is read for it.
     pub(crate) fn references(&self) -> Result<u64, String> {
         let mut references = 0;
+        let mut expansion = self.expansion()?;
+        let mut count = |record: Record| {
+            references += record.references();
+            Ok(())
+        };
+        let mut counted = 0;
         for (number, chunk) in (0..).zip(self.chunks()) {
-            references += match self.counts.get(&number) {
-                Some(count) => *count,
-                None => references_in(&chunk)?,
-            };
+            if let Some(count) = self.counts.get(&number) {
+                counted += *count;
+                continue;
+            }
+            let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
+            expansion.chunk::<String>(&bytes, &mut count)?;
         }
-        Ok(references)
+        expansion.rest::<String>(&mut count)?;
+        Ok(counted + references)
+    }
+
+    /// What makes plain records of those in its files.
+    pub(crate) fn expansion(&self) -> Result<Expansion, String> {
+        Ok(Expansion::new(Blocks::read(&self.folder, &self.stem)?))
     }
 
     /// Takes in one line; none if it is not understood.
@@ -136,16 +157,13 @@ impl Image {
             "skipped" => self.skipped = rest.parse().ok()?,
             "stopped" => self.stop = Some(stop(rest)?),
             "lost" => self.lost.push(rest.to_owned()),
+            "unrecorded" => self.unrecorded = Some(rest.to_owned()),
+            "resumed" => self.unrecorded = None,
             "end" => self.end = End::Exit,
             _ => return None,
         }
         Some(())
     }
-}
-
-fn references_in(chunk: &Path) -> Result<u64, String> {
-    let bytes = fs::read(chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
-    Ok(records(&bytes).map(|record| record.references()).sum())
 }
 
 fn stop(rest: &str) -> Option<Stop> {

@@ -1,22 +1,27 @@
 //! Memory references of real processes, recorded: a command, or what a recipe starts, runs under a
-//! tool for Valgrind, and what the tool leaves becomes one trace.
+//! recorder, and what that leaves becomes one trace.
 //!
-//! The tool (`recorders/valgrind`, under a licence of its own) is compiled on first use
-//! ([`Tool`]). It writes raw records into files, which this crate reads only when all processes
-//! have ended: recording costs no more than writing to memory, and no way of ending loses any.
+//! A recorder ([`Recorder`]) is a tool for Valgrind or a plugin for QEMU (`recorders`, with a
+//! licence of their own), and is compiled on first use. It writes raw records into files, which
+//! this crate reads only when all processes have ended: recording costs no more than writing to
+//! memory, and no way of ending loses any.
 //!
 //! Not here: the format of traces, what becomes of them, and the kernel's own references, which
 //! no user-mode recorder sees.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
+mod built;
 mod chunk;
 mod convert;
 mod image;
 mod live;
 mod names;
 mod printed;
+mod qemu;
 mod recipe;
+mod recorder;
 mod recording;
 mod regions;
 mod scratch;
@@ -26,6 +31,7 @@ mod tool;
 
 pub use chunk::{Kind, Record, records};
 pub use recipe::{Recipe, recipe_names};
+pub use recorder::Recorder;
 pub use recording::{Options, record, record_recipe};
 pub use summary::{Recorded, Summary};
 pub use tool::Tool;

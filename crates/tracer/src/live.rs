@@ -7,6 +7,7 @@ use std::path::Path;
 /// The numbers of those that record into `folder`, as it may have been when this returns.
 pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
     let option = format!("--directory={}", folder.display());
+    let option = option.as_bytes();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
@@ -15,7 +16,9 @@ pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
     // A number may have become another process's; and the dead have no arguments.
     let of_ours = |pid: &u32| {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        arguments.split(|byte| *byte == 0).any(|argument| argument == option.as_bytes())
+        // Among the options of a plugin it comes last.
+        let is_it = |argument: &[u8]| argument.rsplit(|byte| *byte == b',').next() == Some(option);
+        arguments.split(|byte| *byte == 0).any(is_it)
     };
     pids.collect::<HashSet<u32>>().into_iter().filter(of_ours).collect()
 }

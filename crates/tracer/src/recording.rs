@@ -4,10 +4,10 @@ use crate::convert::{Window, convert};
 use crate::live;
 use crate::printed::Printed;
 use crate::recipe::{Recipe, Step};
+use crate::recorder::{Ready, Recorder};
 use crate::scratch::Scratch;
 use crate::selection::Keep;
 use crate::summary::Summary;
-use crate::tool::Tool;
 use memory_trace::Header;
 use os::epoll::Interest;
 use os::poll::PollSet;
@@ -36,6 +36,8 @@ const IDLE_LOOKS: u32 = 5;
 /// What to record, and where to.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What runs the command and records it.
+    pub recorder: Recorder,
     /// The trace.
     pub out: PathBuf,
     /// At most so many references of each process; 0: all.
@@ -81,7 +83,7 @@ struct Started {
 
 /// Everything that runs while records are made.
 struct Session {
-    tool: Tool,
+    recorder: Ready,
     options: Options,
     signals: SignalDescriptor,
     scratch: Scratch,
@@ -95,11 +97,11 @@ struct Session {
 
 impl Session {
     fn begin(options: &Options) -> Result<Self, String> {
-        let tool = Tool::ready()?;
+        let recorder = options.recorder.ready()?;
         let wanted = [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Child];
         let signals = SignalDescriptor::new(&wanted).map_err(|why| format!("signals: {why}"))?;
         Ok(Self {
-            tool,
+            recorder,
             options: options.clone(),
             signals,
             scratch: Scratch::below(&options.scratch)?,
@@ -144,10 +146,8 @@ impl Session {
 
     /// Starts a command under the recorder.
     fn start(&mut self, name: &str, typed: &[String], folder: Option<&Path>) -> Result<(), String> {
-        let Options { references_max, skip, .. } = self.options;
-        let mut command = self.tool.command(self.scratch.path());
-        command.arg(format!("--references-max={references_max}")).arg(format!("--skip={skip}"));
-        command.arg("--").args(typed);
+        let mut command =
+            self.recorder.command(self.scratch.path(), self.window(), typed, folder)?;
         if let Some(folder) = folder {
             command.current_dir(folder);
         }
@@ -158,9 +158,16 @@ impl Session {
             command.process_group(0);
         }
         restore_in_child(&mut command);
-        let child = command.spawn().map_err(|why| format!("cannot start valgrind: {why}"))?;
+        let child = command.spawn().map_err(|why| {
+            let recorder = self.recorder.program();
+            format!("cannot start {recorder}: {why}")
+        })?;
         self.children.push(Started { name: name.to_owned(), child });
         Ok(())
+    }
+
+    fn window(&self) -> Window {
+        Window { skip: self.options.skip, references_max: self.options.references_max }
     }
 
     /// Runs a command to its end, not recorded.
@@ -328,12 +335,11 @@ impl Session {
         header_notes.push(("skipped references of each process".into(), options.skip.to_string()));
         header_notes.push(("references at most".into(), options.references_max.to_string()));
         let header = Header {
-            recorder: "ropewalk valgrind-tool 1".to_owned(),
+            recorder: self.recorder.name().to_owned(),
             command: command.to_owned(),
             notes: header_notes,
         };
-        let window = Window { skip: options.skip, references_max: options.references_max };
-        let converted = convert(self.scratch.path(), &options.out, &header, window, keep);
+        let converted = convert(self.scratch.path(), &options.out, &header, self.window(), keep);
         // Half a trace would be taken for a whole one's beginning.
         let mut summary = converted.inspect_err(|_| drop(std::fs::remove_file(&options.out)))?;
         summary.recording_us = recording_us;

@@ -3,17 +3,18 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use load::units::Duration;
-use tracer::{Options, Recipe};
+use tracer::{Options, Recipe, Recorder};
 
 use crate::{Failure, print};
 
 pub(super) const RECORD_HELP: &str = "\
 Every instruction fetch, load and store of the command and of all processes it starts, with system
-calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, compiled on
-first use; under it a program is about fifty times as slow as without, and its threads take turns.
-docs/recording.md says what is exact and what is not.
+calls, atomic operations and what is mapped where. The recorder is a tool for Valgrind, or with
+--recorder qemu a plugin for QEMU, compiled on first use. Under Valgrind a program is about fifty
+times as slow as without, and its threads take turns. docs/recording.md says what is exact and what
+is not.
 
 Raw records are eight bytes each, and go to --scratch until the trace is made.
 
@@ -22,6 +23,7 @@ root: Apache, PostgreSQL, utilities); or a file, see experiments/traces.
 
 Examples:
   ropewalk trace record --out ls.trace -- ls -aR /usr/share
+  ropewalk trace record --recorder qemu --out sort.trace -- sort words
   ropewalk trace record --out make.trace --references-max 5000000 -- make
   ropewalk trace record --out server.trace --time 30s -- ropewalk serve public
   ropewalk trace record --recipe nginx --out nginx.trace";
@@ -31,6 +33,9 @@ pub(crate) struct RecordArguments {
     /// Where the trace goes
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// What records: valgrind is exact and runs one thread at a time, qemu is several times as fast
+    #[arg(long, value_enum, default_value = "valgrind", value_name = "RECORDER")]
+    recorder: RecorderName,
     /// Do what this recipe says, in place of a command
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     recipe: Option<String>,
@@ -52,6 +57,22 @@ pub(crate) struct RecordArguments {
     command: Vec<String>,
 }
 
+/// As in [`Recorder`], for the command line.
+#[derive(Clone, Copy, ValueEnum)]
+enum RecorderName {
+    Valgrind,
+    Qemu,
+}
+
+impl RecorderName {
+    fn recorder(self) -> Recorder {
+        match self {
+            Self::Valgrind => Recorder::Valgrind,
+            Self::Qemu => Recorder::Qemu,
+        }
+    }
+}
+
 pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let recipe = arguments.recipe.as_deref().map(Recipe::find).transpose();
     let recipe = recipe.map_err(Failure::Usage)?;
@@ -71,6 +92,7 @@ fn options(arguments: &RecordArguments, recipe: Option<&Recipe>) -> Result<Optio
     let of_recipe = |field: fn(&Recipe) -> u64| recipe.map_or(0, field);
     let here = |why| Failure::Operation(format!("cannot tell the current directory: {why}"));
     Ok(Options {
+        recorder: arguments.recorder.recorder(),
         out: std::path::absolute(&arguments.out).map_err(here)?,
         references_max: arguments.references_max.unwrap_or(of_recipe(|r| r.references_max)),
         skip: arguments.skip.unwrap_or(of_recipe(|recipe| recipe.skip)),

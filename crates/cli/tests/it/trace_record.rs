@@ -10,10 +10,11 @@ use testkit::Temporary;
 use crate::{ropewalk, run};
 
 /// Starts to record a command that does not end by itself.
-fn started(folder: &Temporary) -> Child {
+fn started(folder: &Temporary, recorder: &str) -> Child {
     let out = folder.path().join("trace");
     let mut command = ropewalk(&["trace", "record", "--out", out.to_str().unwrap()]);
-    command.arg("--scratch").arg(folder.path()).args(["--", "sleep", "600"]);
+    command.arg("--scratch").arg(folder.path());
+    command.args(["--recorder", recorder, "--", "sleep", "600"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -45,8 +46,13 @@ fn signal(name: &str, pid: u32) {
 
 #[test]
 fn an_interrupt_ends_the_command_and_the_trace_is_whole() {
+    check_interrupt("valgrind");
+    check_interrupt("qemu");
+}
+
+fn check_interrupt(recorder: &str) {
     let folder = Temporary::new();
-    let child = started(&folder);
+    let child = started(&folder, recorder);
     first_chunk(folder.path());
     signal("INT", child.id());
     let output = child.wait_with_output().unwrap();
@@ -60,8 +66,13 @@ fn an_interrupt_ends_the_command_and_the_trace_is_whole() {
 
 #[test]
 fn a_recorder_that_is_killed_leaves_nothing_behind() {
+    check_kill("valgrind");
+    check_kill("qemu");
+}
+
+fn check_kill(recorder: &str) {
     let folder = Temporary::new();
-    let mut child = started(&folder);
+    let mut child = started(&folder, recorder);
     let (records, chunk) = first_chunk(folder.path());
     let pid = chunk.split('-').next().unwrap().to_owned();
     signal("KILL", child.id());
@@ -80,6 +91,14 @@ fn what_is_wrong_is_said_in_a_line() {
     assert!(said.contains("no recipe nonsense: there are nginx, "), "{said}");
     let (status, _, said) = run(&["trace", "record", "--out", "x"]);
     assert_eq!(status, 2, "{said}");
+
+    let folder = Temporary::new();
+    let mut command = ropewalk(&["trace", "record", "--recorder", "qemu", "--out", "x"]);
+    let output = command.args(["--", "true"]).env("PATH", folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    let expected = "recording with QEMU needs qemu-x86_64: apt-get install qemu-user gcc libc6-dev";
+    assert!(said.contains(expected), "{said}");
 }
 
 /// Records a recipe of these steps; returns the status, what was printed, and the log.

@@ -3,15 +3,27 @@
 
 mod cachegrind;
 mod processes;
+mod qemu;
 
 use memory_trace::{Event, Reader};
 use std::path::Path;
 use testkit::Temporary;
-use tracer::{Options, Summary, record};
+use tracer::{Options, Recorder, Summary, record};
+
+/// Records a command into `folder`, under Valgrind.
+fn recorded(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {
+    recorded_by(Recorder::Valgrind, folder, command, window)
+}
 
 /// Records a command into `folder`.
-fn recorded(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {
+fn recorded_by(
+    recorder: Recorder,
+    folder: &Temporary,
+    command: &[&str],
+    window: (u64, u64),
+) -> (Summary, Reader) {
     let options = Options {
+        recorder,
         out: folder.path().join("trace"),
         skip: window.0,
         references_max: window.1,

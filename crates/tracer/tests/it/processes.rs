@@ -1,15 +1,16 @@
 //! Forks, threads, shared memory, and processes that are killed.
 
 use crate::{events, recorded};
-use memory_trace::{AccessKind, Event, Process, RegionKind, Symbol};
+use memory_trace::{AccessKind, Event, Process, Reader, RegionKind, Symbol};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testkit::Temporary;
+use tracer::Summary;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
 
-fn compiled(folder: &Temporary) -> String {
+pub(crate) fn compiled(folder: &Temporary) -> String {
     let program = folder.path().join("program").display().to_string();
     let cc = Command::new("cc").args(["-g", "-O1", "-pthread", PROGRAM, "-o", &program]).status();
     assert!(cc.unwrap().success());
@@ -33,13 +34,17 @@ fn stores_to(events: &[Event], symbol: &Symbol) -> usize {
 #[test]
 fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     let folder = Temporary::new();
-    let (summary, reader) = recorded(&folder, &[&compiled(&folder)], (0, 0));
+    check_program(&recorded(&folder, &[&compiled(&folder)], (0, 0)));
+}
+
+/// What the program does is in its trace.
+pub(crate) fn check_program((summary, reader): &(Summary, Reader)) {
     assert_eq!(summary.notes, [""; 0], "it ended well");
     let [parent, child] = reader.processes() else { panic!("{:?}", summary.processes) };
     assert_eq!((parent.parent, child.parent), (None, Some(parent.id)));
     assert!(summary.processes[1].lost[0].starts_with("it was killed"), "{summary:?}");
 
-    let (did, child_did) = (events(&reader, parent.id), events(&reader, child.id));
+    let (did, child_did) = (events(reader, parent.id), events(reader, child.id));
     let counter = symbol(parent, "counter");
     assert_eq!(stores_to(&did, counter), 1000);
     let locked = |event: &&Event| **event == Event::Synchronise { address: counter.start };
