@@ -5,8 +5,8 @@
    Software Foundation, either version 2 of the License, or (at your option) any later version.
 
    What it is: instruction fetches, loads and stores as Cachegrind counts them, system calls,
-   atomic operations and futexes, changes of thread, and where memory is mapped from. What it is
-   not: a simulator, a filter or a compressor. It appends eight bytes for each event to a file that
+   atomic operations and futexes, changes of thread, where memory is mapped from, and who allocates
+   it. What it is not: a simulator, a filter or a compressor. It appends eight bytes for each event to a file that
    is mapped into memory, so that nothing is lost whichever way a process ends, and leaves all else
    to the program that started it.
 
@@ -19,8 +19,10 @@
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums_asm.h"
 #include "pub_tool_aspacemgr.h"
-#include "pub_tool_xarray.h"
 #include "pub_tool_clientstate.h"
+#include "pub_tool_debuginfo.h"
+#include "pub_tool_execontext.h"
+#include "pub_tool_guest.h"
 #include "pub_tool_libcassert.h"
 #include "pub_tool_libcbase.h"
 #include "pub_tool_libcfile.h"
@@ -54,7 +56,11 @@ typedef enum {
    SystemCall = 5,
    Synchronise = 6, /* an atomic operation, or a futex system call */
    Thread = 7,      /* all that follows is this thread's */
-   Nothing = 8      /* a conditional access that did not happen */
+   Nothing = 8,     /* a conditional access that did not happen */
+   Allocated = 9,   /* memory from this address on; `Bytes` and `Site` follow */
+   Bytes = 10,      /* so many */
+   Site = 11,       /* by whom: a number that the log explains */
+   Freed = 12       /* what was allocated at this address */
 } Kind;
 
 static ULong tag(Kind kind, Int bytes)
@@ -295,6 +301,15 @@ static void heap_grew(Addr start, SizeT bytes, ThreadId thread)
    write_log();
 }
 
+#define MAP_STACK 0x20000 /* the kernel's, which Valgrind's headers omit */
+
+/* Libraries of threads say which mapping is a stack. Allocators reserve more than they need. */
+static const HChar* what_for(UWord flags)
+{
+   if (flags & MAP_STACK) return " [stack]";
+   return flags & VKI_MAP_NORESERVE ? " [heap]" : "";
+}
+
 static void memory_was_mapped(UInt number, const UWord* arguments, Addr start)
 {
    const UWord private = VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS;
@@ -304,10 +319,110 @@ static void memory_was_mapped(UInt number, const UWord* arguments, Addr start)
       return;
    }
    if ((arguments[3] & private) == private)
-      say("anonymous %lx %lx", start, start + bytes);
+      say("anonymous %lx %lx%s", start, start + bytes, what_for(arguments[3]));
    else
       say_segments(start, start + bytes);
    write_log();
+}
+
+/* ------------------------------------------------------------------------------------ the heap */
+
+/* The client's own allocator is watched, not replaced: where it puts what is part of what is to be
+   recorded. A call is seen where its function begins, its result where something of the same
+   object returns with the stack pointer that the caller had. */
+typedef enum { Malloc, Calloc, Realloc, Aligned, AlignedAt, Free, NoAllocator } Allocator;
+
+static const struct {
+   const HChar* name;
+   Allocator allocator;
+} allocators[] = {
+   { "malloc", Malloc },           { "__libc_malloc", Malloc },
+   { "calloc", Calloc },           { "__libc_calloc", Calloc },
+   { "realloc", Realloc },         { "__libc_realloc", Realloc },
+   { "memalign", Aligned },        { "__libc_memalign", Aligned },
+   { "aligned_alloc", Aligned },   { "posix_memalign", AlignedAt },
+   { "free", Free },               { "__libc_free", Free },
+   { "cfree", Free },
+};
+
+/* A call of the allocator that has not returned. */
+typedef struct {
+   Addr stack; /* the stack pointer after its return; 0: there is none */
+   SizeT bytes;
+   Addr old;    /* what realloc was given */
+   Addr result; /* where posix_memalign puts it; 0: it is returned */
+   UInt site;
+} Call;
+
+static Call calls[THREADS_MAX];
+static ULong calls_open = 0; /* known to translated code */
+
+/* Sites that this process's log has explained; ECUs are multiples of four. */
+#define SITES_MAX 65536
+static UChar explained[SITES_MAX];
+static HChar site_line[1024];
+static Int site_length;
+
+static void say_caller(UInt n, DiEpoch epoch, Addr address, void* unused)
+{
+   if (site_length < sizeof site_line - 24)
+      site_length += VG_(sprintf)(site_line + site_length, " %lx", address);
+}
+
+/* Who calls: a number for all the calls that lead here, 0 if there are too many such. */
+static UInt site_here(ThreadId thread)
+{
+   ExeContext* context = VG_(record_ExeContext)(thread, 0);
+   UInt site = VG_(get_ECU_from_ExeContext)(context) / 4;
+   if (site >= SITES_MAX) return 0;
+   if (!explained[site]) {
+      explained[site] = True;
+      site_length = 0;
+      VG_(apply_ExeContext)(say_caller, NULL, context);
+      say("site %u%s", site, site_line);
+      write_log();
+   }
+   return site;
+}
+
+static void allocator_begins(ULong allocator, ULong first, ULong second, ULong third, ULong stack)
+{
+   ThreadId thread = VG_(get_running_tid)();
+   if (thread >= THREADS_MAX || chunk == NULL) return;
+   Call* call = &calls[thread];
+   /* What the allocator calls itself; a frame that was left by a jump lies below. */
+   if (call->stack != 0 && stack < call->stack) return;
+   if (call->stack == 0) calls_open += allocator != Free;
+   call->old = call->result = 0;
+   call->bytes = allocator == Malloc ? first : second;
+   switch (allocator) {
+   case Free:
+      if (first != 0) append(record_of(Freed, 0, first));
+      return;
+   case Calloc: call->bytes = first * second; break;
+   case Realloc: call->old = first; break;
+   case AlignedAt: call->bytes = third; call->result = first; break;
+   default: break;
+   }
+   call->site = site_here(thread);
+   call->stack = stack + sizeof(Addr);
+}
+
+static void something_returns(ULong stack, ULong value)
+{
+   ThreadId thread = VG_(get_running_tid)();
+   Call* call = thread < THREADS_MAX ? &calls[thread] : NULL;
+   if (call == NULL || call->stack == 0 || stack < call->stack) return;
+   Bool its_own = stack == call->stack;
+   call->stack = 0;
+   calls_open--;
+   if (!its_own) return;
+   if (call->result != 0) value = value == 0 ? *(Addr*)call->result : 0;
+   if (value == 0) return;
+   if (call->old != 0) append(record_of(Freed, 0, call->old));
+   append(record_of(Allocated, 0, value));
+   append(record_of(Bytes, 0, call->bytes));
+   append(record_of(Site, 0, call->site));
 }
 
 /* ------------------------------------------------------------------------ processes and threads */
@@ -373,6 +488,7 @@ static void after_fork_in_child(ThreadId thread)
    parent[sizeof parent - 1] = 0;
    end_chunk();
    VG_(close)(log_fd);
+   VG_(memset)(explained, 0, sizeof explained);
    begin_process(parent);
    current_thread = thread;
    append(thread_record());
@@ -449,7 +565,7 @@ static IRExpr* computed(Block* block, IRType type, IRExpr* expression)
    return IRExpr_RdTmp(result);
 }
 
-static IRExpr* variable(Block* block, ULong** address)
+static IRExpr* variable(Block* block, const void* address)
 {
    return computed(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, number((HWord)address)));
 }
@@ -587,6 +703,88 @@ static void record_statement(Block* block, const IRStmt* statement)
    }
 }
 
+/* Objects that have an allocator: only their returns may be an allocator's. */
+#define OBJECTS_MAX 8
+static const HChar* allocating[OBJECTS_MAX];
+
+static const HChar* object_of(Addr address)
+{
+   const HChar* name = NULL;
+   return VG_(get_objname)(VG_(current_DiEpoch)(), address, &name) ? name : "";
+}
+
+static Bool allocates(const HChar* object)
+{
+   for (Int i = 0; i < OBJECTS_MAX && allocating[i] != NULL; i++)
+      if (VG_STREQ(allocating[i], object)) return True;
+   return False;
+}
+
+static Allocator allocator_at(Addr address)
+{
+   const HChar* name = NULL;
+   if (!VG_(get_fnname_if_entry)(VG_(current_DiEpoch)(), address, &name)) return NoAllocator;
+   for (Int i = 0; i < sizeof allocators / sizeof *allocators; i++) {
+      if (!VG_STREQ(allocators[i].name, name)) continue;
+      const HChar* object = object_of(address);
+      Int free = 0;
+      while (free < OBJECTS_MAX && allocating[free] != NULL) free++;
+      if (!allocates(object) && free < OBJECTS_MAX)
+         allocating[free] = VG_(strdup)("references.object", object);
+      return allocators[i].allocator;
+   }
+   return NoAllocator;
+}
+
+static IRExpr* of_guest(Block* block, Int offset)
+{
+   return computed(block, Ity_I64, IRExpr_Get(offset, Ity_I64));
+}
+
+#define GUEST(name) offsetof(VexGuestAMD64State, guest_##name)
+
+/* That the call reads what a stack is unwound from: the translator has it written back first. */
+static void unwinds(IRDirty* call)
+{
+   const Int offsets[] = { GUEST(RIP), GUEST(RSP), GUEST(RBP) };
+   call->nFxState = 3;
+   for (Int i = 0; i < 3; i++) {
+      call->fxState[i].fx = Ifx_Read;
+      call->fxState[i].offset = offsets[i];
+      call->fxState[i].size = sizeof(ULong);
+      call->fxState[i].nRepeats = call->fxState[i].repeatLen = 0;
+   }
+}
+
+/* After the mark of a function's first instruction. What is called may begin another chunk. */
+static void watch_entry(Block* block, Addr address)
+{
+   Allocator allocator = allocator_at(address);
+   if (allocator == NoAllocator) return;
+   commit(block);
+   block->pending = 0;
+   addStmtToIRSB(block->out, IRStmt_Put(GUEST(RIP), number(address)));
+   IRDirty* call = unsafeIRDirty_0_N(
+      0, "allocator_begins", VG_(fnptr_to_fnentry)(allocator_begins),
+      mkIRExprVec_5(number(allocator), of_guest(block, GUEST(RDI)), of_guest(block, GUEST(RSI)),
+                    of_guest(block, GUEST(RDX)), of_guest(block, GUEST(RSP))));
+   unwinds(call);
+   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+   look_for_room(block);
+}
+
+/* At the end of a translation whose last instruction returns; all has been committed. */
+static void watch_return(Block* block, Addr address)
+{
+   if (!allocates(object_of(address))) return;
+   IRDirty* call = unsafeIRDirty_0_N(
+      0, "something_returns", VG_(fnptr_to_fnentry)(something_returns),
+      mkIRExprVec_2(of_guest(block, GUEST(RSP)), of_guest(block, GUEST(RAX))));
+   call->guard = computed(block, Ity_I1, IRExpr_Binop(Iop_CmpNE64, variable(block, &calls_open),
+                                                      number(0)));
+   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+}
+
 static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
                         const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
                         IRType host_word)
@@ -596,11 +794,17 @@ static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayo
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(block.out, in->stmts[i]);
    look_for_room(&block);
+   Addr address = closure->nraddr;
    for (; i < in->stmts_used; i++) {
-      record_statement(&block, in->stmts[i]);
+      const IRStmt* statement = in->stmts[i];
+      record_statement(&block, statement);
       addStmtToIRSB(block.out, in->stmts[i]);
+      if (statement->tag != Ist_IMark) continue;
+      address = statement->Ist.IMark.addr;
+      watch_entry(&block, address);
    }
    commit(&block);
+   if (in->jumpkind == Ijk_Ret) watch_return(&block, address);
    return block.out;
 }
 

@@ -149,7 +149,12 @@ fn program(process: &Process) -> &str {
 /// A symbol that lies in the granule, or the region.
 fn at(process: &Process, address: u64) -> String {
     let touches = |start: u64, end: u64| start < address + GRANULE_BYTES && address < end;
-    let symbol = process.symbols.iter().find(|one| touches(one.start, one.end));
+    // A trace names each block of a heap: of those that begin before the granule ends, few need be
+    // looked at.
+    const NEAR: usize = 64;
+    let before = process.symbols.partition_point(|one| one.start < address + GRANULE_BYTES);
+    let near = &process.symbols[before.saturating_sub(NEAR)..before];
+    let symbol = near.iter().find(|one| touches(one.start, one.end));
     if let Some(symbol) = symbol {
         return symbol.function.clone();
     }

@@ -20,6 +20,7 @@ pub struct Workload {
     pub(crate) tasks: Vec<Task>,
     /// By frame number; the first is nobody's.
     pub(crate) frames: Vec<Frame>,
+    /// Their symbols in the order of addresses.
     pub(crate) processes: Vec<Process>,
 }
 
@@ -138,7 +139,9 @@ impl Builder {
     pub fn process(&mut self, process: &Process) {
         let workload = self.workload.get_or_insert_with(empty);
         let number = workload.processes.len() as u32;
-        workload.processes.push(process.clone());
+        let mut ordered = process.clone();
+        ordered.symbols.sort_by_key(|symbol| (symbol.start, symbol.end));
+        workload.processes.push(ordered);
         if let Some(parent) = process.parent {
             self.parents.insert(process.id, parent);
         }

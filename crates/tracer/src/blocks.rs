@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// The numbers of the kinds, as `recorders/qemu/references.c` has them.
+/// The numbers of the kinds, as `recorders/qemu/references.c` has them. From 9 on each recorder has
+/// its own.
 const BLOCK_RUNS: u64 = 9;
 const LOAD_BY: u64 = 10;
 const STORE_BY: u64 = 11;
@@ -32,11 +33,11 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Reads the table of an image; empty if it has none.
-    pub(crate) fn read(folder: &Path, stem: &str) -> Result<Self, String> {
+    /// Reads the table of an image; none if it was recorded without blocks.
+    pub(crate) fn read(folder: &Path, stem: &str) -> Result<Option<Self>, String> {
         let path = folder.join(format!("{stem}.blocks"));
         if !path.exists() {
-            return Ok(Self::default());
+            return Ok(None);
         }
         let fault = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         let bytes = fs::read(&path).map_err(|why| fault(&why))?;
@@ -45,9 +46,9 @@ impl Blocks {
             return Err(fault(&"it is its own parent"));
         }
         if parent != "-" {
-            table.parent = Some(Box::new(Self::read(folder, &parent)?));
+            table.parent = Self::read(folder, &parent)?.map(Box::new);
         }
-        Ok(table)
+        Ok(Some(table))
     }
 
     /// A process may be killed while it writes: what is not whole was never referred to.
@@ -97,7 +98,7 @@ struct Place {
 /// One image's records on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Expansion {
-    blocks: Blocks,
+    blocks: Option<Blocks>,
     others: HashMap<u32, Place>,
     thread: Option<u32>,
     place: Place,
@@ -108,7 +109,7 @@ pub(crate) struct Expansion {
 }
 
 impl Expansion {
-    pub(crate) fn new(blocks: Blocks) -> Self {
+    pub(crate) fn new(blocks: Option<Blocks>) -> Self {
         Self { blocks, ..Self::default() }
     }
 
@@ -124,8 +125,10 @@ impl Expansion {
             }
             self.raw_bytes += size_of::<u64>() as u64;
             match (raw & 15, Record::of(raw)) {
-                (BLOCK_RUNS, _) => self.block(raw >> 16, each)?,
-                (LOAD_BY..=ATOMIC_STORE_BY, _) => self.access(raw, each)?,
+                (BLOCK_RUNS, _) if self.blocks.is_some() => self.block(raw >> 16, each)?,
+                (LOAD_BY..=ATOMIC_STORE_BY, _) if self.blocks.is_some() => {
+                    self.access(raw, each)?
+                }
                 (_, Some(record)) if record.kind == Kind::Thread => self.switch(record, each)?,
                 (_, Some(record)) => {
                     self.finish(each)?;
@@ -177,7 +180,7 @@ impl Expansion {
         each: &mut impl FnMut(Record) -> Result<(), E>,
     ) -> Result<(), E> {
         self.finish(each)?;
-        match self.blocks.get(id) {
+        match self.blocks.as_ref().and_then(|blocks| blocks.get(id)) {
             Some((address, _)) => {
                 self.place = Place { block: Some(id), address, ..Place::default() };
             }
@@ -224,7 +227,8 @@ impl Expansion {
         if let Some((access, _)) = self.place.access.take() {
             each(access)?;
         }
-        let Some((_, lengths)) = self.place.block.and_then(|id| self.blocks.get(id)) else {
+        let Some(blocks) = &self.blocks else { return Ok(()) };
+        let Some((_, lengths)) = self.place.block.and_then(|id| blocks.get(id)) else {
             return Ok(());
         };
         for length in lengths.iter().take(end).skip(self.place.next) {
@@ -276,7 +280,7 @@ mod tests {
     }
 
     /// What becomes of some records, as `kind address+bytes`.
-    fn expanded(blocks: Blocks, raw: &[u64]) -> Vec<String> {
+    fn expanded(blocks: Option<Blocks>, raw: &[u64]) -> Vec<String> {
         let mut expansion = Expansion::new(blocks);
         let mut all = Vec::new();
         let mut each = |record: Record| -> Result<(), ()> {
@@ -289,12 +293,12 @@ mod tests {
         all
     }
 
-    fn blocks(folder: &Temporary) -> Blocks {
+    fn blocks(folder: &Temporary) -> Option<Blocks> {
         folder.file("1-0.blocks", table(0, "-", &[(0x100, &[1, 2, 3])]));
         let mut own = table(1, "1-0", &[(0x200, &[4, 5]), (0x300, &[6])]);
         own.extend([1, 2, 3]);
         folder.file("2-0.blocks", own);
-        Blocks::read(folder.path(), "2-0").expect("it is there")
+        Blocks::read(folder.path(), "2-0").expect("it is whole")
     }
 
     #[test]

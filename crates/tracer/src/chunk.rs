@@ -19,6 +19,14 @@ pub enum Kind {
     Thread,
     /// A conditional access that did not happen.
     Nothing,
+    /// The value is where memory was allocated; the next two records say more.
+    Allocated,
+    /// The value is how many bytes were.
+    Bytes,
+    /// The value is the number of the place from which they were asked for.
+    Site,
+    /// The value is where what is given back was allocated.
+    Freed,
 }
 
 /// One record.
@@ -39,7 +47,7 @@ impl Record {
         match self.kind {
             Kind::Fetch | Kind::Load | Kind::Store => 1,
             Kind::Modify => 2,
-            Kind::SystemCall | Kind::Synchronise | Kind::Thread | Kind::Nothing => 0,
+            _ => 0,
         }
     }
 
@@ -54,6 +62,10 @@ impl Record {
             6 => Kind::Synchronise,
             7 => Kind::Thread,
             8 => Kind::Nothing,
+            9 => Kind::Allocated,
+            10 => Kind::Bytes,
+            11 => Kind::Site,
+            12 => Kind::Freed,
             _ => return None,
         };
         Some(Self { kind, value: raw >> 16, bytes: (raw >> 4 & 0xfff) as u16 })

@@ -2,6 +2,7 @@
 
 use crate::blocks::Expansion;
 use crate::chunk::{Kind, Record};
+use crate::heap::Heap;
 use crate::image::{End, Image, Stop, images};
 use crate::names::{Names, Touched};
 use crate::selection::{Keep, kept, left_out};
@@ -49,6 +50,13 @@ pub(crate) fn convert(
         conversion.has_read(&expansion);
         let mut process = describe(image, *id, &images, &ids);
         process.symbols = names.of(&process.regions, &conversion.touched);
+        process.symbols.extend(conversion.heap.symbols(
+            &image.sites,
+            &process.regions,
+            &conversion.touched,
+            &mut names,
+        ));
+        process.symbols.sort_by_key(|symbol| (symbol.start, symbol.end));
         let there = |id: &u32| ids.iter().zip(&kept).any(|(other, kept)| other == id && *kept);
         process.parent = process.parent.filter(there);
         writer.process(&process).map_err(explain)?;
@@ -117,6 +125,7 @@ fn messages(folder: &Path) -> Vec<String> {
 struct Conversion {
     recorded: Recorded,
     touched: Touched,
+    heap: Heap,
     to_skip: u64,
     references_left: u64,
     /// The thread that ran when the first record that is kept was made.
@@ -130,6 +139,7 @@ impl Conversion {
         Self {
             recorded: Recorded { id, command, lost: losses(image), ..Recorded::default() },
             touched: Touched::default(),
+            heap: Heap::default(),
             to_skip: window.skip.saturating_sub(image.skipped),
             references_left: limit,
             thread_before: None,
@@ -140,6 +150,7 @@ impl Conversion {
         if self.references_left == 0 {
             return Ok(());
         }
+        self.heap.record(record);
         if self.to_skip > 0 {
             self.skip(record);
             return Ok(());
@@ -200,7 +211,7 @@ impl Conversion {
                 to.event(id, &Event::Synchronise { address })
             }
             Kind::Thread => to.event(id, &Event::SwitchThread { thread: address as u32 }),
-            Kind::Nothing => Ok(()),
+            Kind::Nothing | Kind::Allocated | Kind::Bytes | Kind::Site | Kind::Freed => Ok(()),
         }
     }
 }

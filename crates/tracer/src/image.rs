@@ -5,6 +5,7 @@
 
 use crate::blocks::{Blocks, Expansion};
 use crate::chunk::Record;
+use crate::heap::Site;
 use crate::regions::Regions;
 use memory_trace::{Object, Region, RegionKind};
 use std::collections::HashMap;
@@ -46,6 +47,8 @@ pub(crate) struct Image {
     pub(crate) begun_us: u64,
     pub(crate) command: String,
     pub(crate) regions: Regions,
+    /// Who called, from the function that allocates outwards, for each number of a place.
+    pub(crate) sites: HashMap<Site, Vec<u64>>,
     /// How many references are in which of its files of records, as far as the tool has said.
     counts: HashMap<u32, u64>,
     /// References that the tool has left out already, of those to be skipped.
@@ -75,6 +78,7 @@ impl Image {
             begun_us: u64::MAX,
             command: String::new(),
             regions: Regions::default(),
+            sites: HashMap::new(),
             counts: HashMap::new(),
             skipped: 0,
             stop: None,
@@ -149,6 +153,11 @@ impl Image {
             }
             "shared" => self.regions.map(&shared(rest)?),
             "anonymous" => self.regions.map(&anonymous(rest)?),
+            "site" => {
+                let (number, callers) = rest.split_once(' ')?;
+                let callers = callers.split(' ').map(hexadecimal).collect::<Option<_>>()?;
+                self.sites.insert(number.parse().ok()?, callers);
+            }
             "inherited" => self.regions.inherit(),
             "chunk" => {
                 let (number, count) = rest.split_once(' ')?;

@@ -15,6 +15,7 @@ mod blocks;
 mod built;
 mod chunk;
 mod convert;
+mod heap;
 mod image;
 mod live;
 mod names;

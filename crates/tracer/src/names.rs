@@ -2,8 +2,9 @@
 //! were referred to.
 //!
 //! What a file was stripped of cannot be named; then its dynamic symbols are all there is.
+//! Memory that was allocated is named after the first caller that is not of a library for all.
 
-use addr2line::Loader;
+use addr2line::{FrameIter, Loader, LoaderReader};
 use memory_trace::{Region, Symbol};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use std::collections::{HashMap, HashSet};
@@ -29,7 +30,7 @@ impl Touched {
     }
 
     /// Whether anything from `start` to before `end` was, to the block.
-    fn any(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn any(&self, start: u64, end: u64) -> bool {
         let last = end.max(start + 1) - 1;
         (start >> 12..=last >> 12).any(|page| {
             let first_block = if page == start >> 12 { start >> 6 & 63 } else { 0 };
@@ -80,6 +81,26 @@ impl Names {
         symbols
     }
 
+    /// Who allocates, given the addresses of calls from the allocator outwards.
+    pub(crate) fn allocating(&mut self, callers: &[u64], regions: &[Region]) -> String {
+        let mut outermost = None;
+        for caller in callers {
+            let region = regions.iter().find(|r| (r.start..r.end).contains(caller));
+            let Some((region, object)) = region.and_then(|r| Some((r, r.object?))) else {
+                continue;
+            };
+            let Some(file) = self.file(&region.name) else { continue };
+            let Some(bias) = file.bias(region.start, object.offset) else { continue };
+            let frames = file.frames(caller.wrapping_sub(bias));
+            if let Some(own) = frames.iter().find(|frame| !frame.is_of_a_library()) {
+                return own.show();
+            }
+            outermost = frames.last().map(Frame::show).or(outermost);
+        }
+        // All of it is the library's, which starts a thread, say.
+        outermost.unwrap_or_else(|| "(unknown)".into())
+    }
+
     fn file(&mut self, path: &str) -> Option<&NamedFile> {
         if !self.files.contains_key(path) {
             self.files.insert(path.to_owned(), NamedFile::open(path));
@@ -121,6 +142,21 @@ impl NamedFile {
         Some(start.wrapping_sub(offset.wrapping_sub(*at).wrapping_add(*address)))
     }
 
+    /// The functions that an address is in, the innermost first.
+    fn frames(&self, address: u64) -> Vec<Frame> {
+        let frames = self.lines.as_ref().and_then(|lines| lines.find_frames(address).ok());
+        let named: Vec<Frame> = frames.map(inlined).unwrap_or_default();
+        if !named.is_empty() {
+            return named;
+        }
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let before = self.symbols[..after].iter().rev().take(4);
+        let holds = |symbol: &&OwnSymbol| address < symbol.address + symbol.size;
+        let symbol = before.into_iter().find(holds);
+        let frame = |symbol: &OwnSymbol| Frame { function: demangled(&symbol.name), line: None };
+        symbol.map(frame).into_iter().collect()
+    }
+
     fn touched<'a>(&'a self, bias: u64, touched: &'a Touched) -> impl Iterator<Item = Symbol> + 'a {
         self.symbols.iter().filter_map(move |symbol| {
             let start = symbol.address.wrapping_add(bias);
@@ -132,9 +168,81 @@ impl NamedFile {
     fn describe(&self, symbol: &OwnSymbol, start: u64, end: u64) -> Symbol {
         let location = self.lines.as_ref().filter(|_| symbol.is_code);
         let location = location.and_then(|lines| lines.find_location(symbol.address).ok()?);
-        let function = format!("{:#}", rustc_demangle::demangle(&symbol.name));
+        let function = demangled(&symbol.name);
         let file = location.as_ref().and_then(|location| location.file).map(str::to_owned);
         Symbol { start, end, function, file, line: location.and_then(|location| location.line) }
+    }
+}
+
+fn inlined(mut frames: FrameIter<'_, LoaderReader<'_>>) -> Vec<Frame> {
+    let mut named = Vec::new();
+    while let Ok(Some(frame)) = frames.next() {
+        let Some(function) = frame.function.as_ref().and_then(|f| f.raw_name().ok()) else {
+            continue;
+        };
+        let function = demangled(&function);
+        let line = frame.location.and_then(|at| Some((at.file?.to_owned(), at.line?)));
+        named.push(Frame { function, line });
+    }
+    named
+}
+
+fn demangled(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
+}
+
+/// A function that is being executed.
+struct Frame {
+    function: String,
+    /// The path and the line of its source, where known.
+    line: Option<(String, u32)>,
+}
+
+impl Frame {
+    /// With the file and the folder that it is in.
+    fn show(&self) -> String {
+        let Some((path, line)) = &self.line else { return self.function.clone() };
+        let before_file = path.rfind('/').unwrap_or(0);
+        let begin = path[..before_file].rfind('/').map_or(0, |slash| slash + 1);
+        format!("{}, {}:{line}", self.function, &path[begin..])
+    }
+
+    /// Whether it allocates for others: C's functions, and those of the libraries that come with
+    /// Rust. What is inlined has no name with a path, but a source file.
+    fn is_of_a_library(&self) -> bool {
+        const FUNCTIONS: [&str; 10] = [
+            "malloc",
+            "calloc",
+            "realloc",
+            "memalign",
+            "aligned_alloc",
+            "posix_memalign",
+            "strdup",
+            "strndup",
+            "__strdup",
+            "__strndup",
+        ];
+        const BEGINNINGS: [&str; 11] = [
+            "alloc::",
+            "core::",
+            "std::",
+            "hashbrown::",
+            "__rust_",
+            "__rdl_",
+            "__rustc::",
+            "__libc_",
+            "__clone",
+            "_mid_",
+            "operator new",
+        ];
+        // `<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter` is the library's, too.
+        let name = self.function.trim_start_matches(['<', '&']);
+        let first_word = name.split([',', '<', ' ', '(']).next().unwrap_or(name);
+        FUNCTIONS.contains(&first_word)
+            || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+            || self.line.as_ref().is_some_and(|(path, _)| {
+                path.starts_with("/rustc/") || path.contains("/rust/deps/")
+            })
     }
 }
 

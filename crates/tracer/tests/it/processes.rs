@@ -8,11 +8,12 @@ use std::process::Command;
 use testkit::Temporary;
 use tracer::Summary;
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
+pub(crate) const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
 
-pub(crate) fn compiled(folder: &Temporary) -> String {
+/// A program in C, for a test of its own.
+pub(crate) fn compiled(folder: &Temporary, source: &str) -> String {
     let program = folder.path().join("program").display().to_string();
-    let cc = Command::new("cc").args(["-g", "-O1", "-pthread", PROGRAM, "-o", &program]).status();
+    let cc = Command::new("cc").args(["-g", "-O1", "-pthread", source, "-o", &program]).status();
     assert!(cc.unwrap().success());
     program
 }
@@ -34,7 +35,7 @@ fn stores_to(events: &[Event], symbol: &Symbol) -> usize {
 #[test]
 fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     let folder = Temporary::new();
-    check_program(&recorded(&folder, &[&compiled(&folder)], (0, 0)));
+    check_program(&recorded(&folder, &[&compiled(&folder, PROGRAM)], (0, 0)));
 }
 
 /// What the program does is in its trace.

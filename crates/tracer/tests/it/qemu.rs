@@ -83,7 +83,7 @@ fn both_recorders_see_the_same_references_of_a_loop() {
 #[test]
 fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
     let folder = Temporary::new();
-    let program = processes::compiled(&folder);
+    let program = processes::compiled(&folder, processes::PROGRAM);
     processes::check_program(&by_qemu(&folder, &[&program], (0, 0)));
 }
 
