@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
+use super::apart::Apart;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
@@ -33,7 +34,8 @@ pub(crate) struct Loops {
 /// What the loops of one engine share.
 pub(crate) struct Shared {
     /// Connections open in all loops.
-    pub(crate) open: AtomicUsize,
+    /// Written whenever one comes or goes; all else here is read at each turn of each loop.
+    pub(crate) open: Apart<AtomicUsize>,
     pub(crate) connections_max: usize,
     pub(crate) stop_accepting: AtomicBool,
     pub(crate) drain: AtomicBool,
@@ -236,7 +238,7 @@ impl Engine for Loops {
 impl Shared {
     pub(crate) fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
         Ok(Self {
-            open: AtomicUsize::new(0),
+            open: Apart(AtomicUsize::new(0)),
             connections_max,
             stop_accepting: AtomicBool::new(false),
             drain: AtomicBool::new(false),

@@ -17,18 +17,20 @@ use super::governor::Deeds;
 use super::queue::{Figures, Inbox, Queue};
 use super::reserve::Reserve;
 use crate::parts::loops::Shared;
+use crate::parts::apart::Apart;
 use crate::{KnobValues, PartitionStart};
 
-/// The stages of one partition, as each of them sees the others.
+/// The stages of one partition, as each of them sees the others. What they hand one another at each
+/// batch is apart from what they only look at.
 pub(super) struct Pipeline {
-    read_poll: PollStage,
-    write_poll: PollStage,
+    read_poll: Apart<PollStage>,
+    write_poll: Apart<PollStage>,
     /// The threads that read and those that write: the same, if they share one pool.
     read: Arc<Pool>,
     write: Arc<Pool>,
     pub(super) room: Room,
     /// Requests begin with one worker and end with another, and their buffers travel back.
-    spares: Mutex<Spares>,
+    spares: Apart<Mutex<Spares>>,
     cpus: Vec<usize>,
     /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
     rate: AtomicU64,
@@ -63,7 +65,7 @@ struct PollStage {
 /// A stage that works, or two that share their threads.
 pub(super) struct Pool {
     pub(super) name: &'static str,
-    pub(super) queue: Queue<BoxedClient>,
+    pub(super) queue: Apart<Queue<BoxedClient>>,
     /// How many connections a thread takes at once.
     pub(super) batch: AtomicUsize,
     /// Threads that it has all the time.
@@ -104,7 +106,7 @@ impl Pipeline {
         let pool = |name, fixed| {
             let batch = AtomicUsize::new(knobs.get_usize(super::BATCH.name));
             let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
-            Arc::new(Pool { name, queue: Queue::new(), batch, fixed, added })
+            Arc::new(Pool { name, queue: Apart(Queue::new()), batch, fixed, added })
         };
         let (read, write) = if knobs.get(super::POOLS.name) == 1 {
             let both = pool("read and write", readers + writers);
@@ -113,8 +115,8 @@ impl Pipeline {
             (pool("read", readers), pool("write", writers))
         };
         Ok(Self {
-            read_poll: PollStage::new()?,
-            write_poll: PollStage::new()?,
+            read_poll: Apart(PollStage::new()?),
+            write_poll: Apart(PollStage::new()?),
             read,
             write,
             room: Room {
@@ -123,7 +125,7 @@ impl Pipeline {
                 wanted: AtomicUsize::new(0),
                 wake: Wake::new()?,
             },
-            spares: Mutex::default(),
+            spares: Apart::default(),
             cpus: partition.cpus.clone(),
             rate: AtomicU64::new(NO_RATE),
             deeds: Deeds::default(),
@@ -249,7 +251,7 @@ impl Pipeline {
     /// way still, and have nowhere to go.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        for queue in [&self.read.queue, &self.write.queue] {
+        for queue in [&*self.read.queue, &*self.write.queue] {
             queue.close();
             queue.clear();
         }

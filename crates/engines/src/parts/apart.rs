@@ -1,0 +1,40 @@
+//! What many threads write, kept off the cache lines of what they only read: a store takes the whole
+//! line away from all other processors, and what lies beside it with it.
+//!
+//! For the few places that a whole engine shares. What there is one of for each connection is
+//! to be small.
+
+use std::ops::Deref;
+
+/// A value on cache lines of its own: two, because they are fetched in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_on_other_lines() {
+        struct Three {
+            before: u8,
+            value: Apart<u8>,
+            after: u8,
+        }
+        let three = Three { before: 1, value: Apart(2), after: 3 };
+        let line = |place: &u8| std::ptr::from_ref(place).addr() / 128;
+        assert_eq!(three.before + *three.value + three.after, 6);
+        assert_ne!(line(&three.before), line(&three.value));
+        assert_ne!(line(&three.after), line(&three.value));
+    }
+}
