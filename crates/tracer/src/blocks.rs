@@ -127,7 +127,7 @@ impl Expansion {
             match (raw & 15, Record::of(raw)) {
                 (BLOCK_RUNS, _) if self.blocks.is_some() => self.block(raw >> 16, each)?,
                 (LOAD_BY..=ATOMIC_STORE_BY, _) if self.blocks.is_some() => {
-                    self.access(raw, each)?
+                    self.access(raw, each)?;
                 }
                 (_, Some(record)) if record.kind == Kind::Thread => self.switch(record, each)?,
                 (_, Some(record)) => {
