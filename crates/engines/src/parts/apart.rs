@@ -1,5 +1,5 @@
-//! What many threads write, kept off the cache lines of what they only read: a store takes the whole
-//! line away from all other processors, and what lies beside it with it.
+//! What many threads write, kept off the cache lines of what they only read: a store takes the
+//! whole line away from all other processors, and what lies beside it with it.
 //!
 //! For the few places that a whole engine shares. What there is one of for each connection is
 //! to be small.

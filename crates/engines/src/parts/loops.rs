@@ -33,8 +33,8 @@ pub(crate) struct Loops {
 
 /// What the loops of one engine share.
 pub(crate) struct Shared {
-    /// Connections open in all loops.
-    /// Written whenever one comes or goes; all else here is read at each turn of each loop.
+    /// Connections open in all loops: written whenever one comes or goes. All else here is read at
+    /// each turn of each loop.
     pub(crate) open: Apart<AtomicUsize>,
     pub(crate) connections_max: usize,
     pub(crate) stop_accepting: AtomicBool,

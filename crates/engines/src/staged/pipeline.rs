@@ -16,8 +16,8 @@ use super::client::{BoxedClient, Place};
 use super::governor::Deeds;
 use super::queue::{Figures, Inbox, Queue};
 use super::reserve::Reserve;
-use crate::parts::loops::Shared;
 use crate::parts::apart::Apart;
+use crate::parts::loops::Shared;
 use crate::{KnobValues, PartitionStart};
 
 /// The stages of one partition, as each of them sees the others. What they hand one another at each
