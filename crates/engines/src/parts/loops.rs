@@ -15,7 +15,6 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
-use super::apart::Apart;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
@@ -33,9 +32,8 @@ pub(crate) struct Loops {
 
 /// What the loops of one engine share.
 pub(crate) struct Shared {
-    /// Connections open in all loops: written whenever one comes or goes. All else here is read at
-    /// each turn of each loop.
-    pub(crate) open: Apart<AtomicUsize>,
+    /// Connections open in all loops.
+    pub(crate) open: AtomicUsize,
     pub(crate) connections_max: usize,
     pub(crate) stop_accepting: AtomicBool,
     pub(crate) drain: AtomicBool,
@@ -238,7 +236,7 @@ impl Engine for Loops {
 impl Shared {
     pub(crate) fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
         Ok(Self {
-            open: Apart(AtomicUsize::new(0)),
+            open: AtomicUsize::new(0),
             connections_max,
             stop_accepting: AtomicBool::new(false),
             drain: AtomicBool::new(false),

@@ -1,7 +1,6 @@
 //! What two or more engines are made of. Each part knows nothing of the engines that use it.
 
 pub(crate) mod acceptor;
-pub(crate) mod apart;
 pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod connections;

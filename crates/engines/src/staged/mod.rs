@@ -16,6 +16,7 @@
 //! response before them.
 
 mod accept;
+mod apart;
 mod berths;
 mod client;
 mod controllers;

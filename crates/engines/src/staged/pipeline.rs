@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use os::event::Wake;
 use session::{Spares, Worker};
 
+use super::apart::Apart;
 use super::client::{BoxedClient, Place};
 use super::governor::Deeds;
 use super::queue::{Figures, Inbox, Queue};
 use super::reserve::Reserve;
-use crate::parts::apart::Apart;
 use crate::parts::loops::Shared;
 use crate::{KnobValues, PartitionStart};
 

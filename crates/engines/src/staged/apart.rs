@@ -1,7 +1,7 @@
 //! What many threads write, kept off the cache lines of what they only read: a store takes the
 //! whole line away from all other processors, and what lies beside it with it.
 //!
-//! For the few places that a whole engine shares. What there is one of for each connection is
+//! For the few places that all stages share. What there is one of for each connection is
 //! to be small.
 
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 /// A value on cache lines of its own: two, because they are fetched in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(super) struct Apart<T>(pub(super) T);
 
 impl<T> Deref for Apart<T> {
     type Target = T;
