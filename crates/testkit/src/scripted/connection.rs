@@ -4,7 +4,7 @@
 //! bytes unread is reset by the kernel, and that is how [`Action::Reset`] works.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub(super) fn serve(shared: &Shared, stream: Arc<TcpStream>, peer: SocketAddr, n
         }
     }
     connection.read_away();
+    // Closing alone is not always heard at once: a kernel may keep a closed file for a while.
+    let _ = connection.stream.shutdown(Shutdown::Both);
 }
 
 struct Connection<'s> {
