@@ -339,6 +339,34 @@ mod tests {
         assert_eq!(expanded(blocks(&folder), &raw).join(", "), expected);
     }
 
+    /// What was recorded without blocks.
+    fn records(bytes: &[u8]) -> Vec<Record> {
+        let (mut expansion, mut all) = (Expansion::new(None), Vec::new());
+        let mut each = |record| -> Result<(), ()> {
+            all.push(record);
+            Ok(())
+        };
+        expansion.chunk(bytes, &mut each).expect("nothing fails");
+        expansion.rest(&mut each).expect("nothing fails");
+        all
+    }
+
+    #[test]
+    fn records_end_with_zeroes_or_with_the_file() {
+        let fetch: u64 = 0x1234_5678_9abc << 16 | 15 << 4 | 1;
+        let modify: u64 = 0x10 << 16 | 8 << 4 | 4;
+        let mut bytes = [fetch.to_le_bytes(), modify.to_le_bytes(), [0; 8]].concat();
+        let expected = [
+            Record { kind: Kind::Fetch, value: 0x1234_5678_9abc, bytes: 15 },
+            Record { kind: Kind::Modify, value: 0x10, bytes: 8 },
+        ];
+        assert_eq!(records(&bytes), expected);
+        bytes.extend([1, 0]);
+        assert_eq!(records(&bytes[..16]).iter().map(Record::references).sum::<u64>(), 3);
+        assert_eq!(records(&bytes[..15]).len(), 1);
+        assert_eq!(records(&bytes).len(), 2);
+    }
+
     #[test]
     fn what_the_table_lacks_is_counted() {
         let folder = Temporary::new();

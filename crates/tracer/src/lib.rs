@@ -30,7 +30,6 @@ mod selection;
 mod summary;
 mod tool;
 
-pub use chunk::{Kind, Record, records};
 pub use recipe::{Recipe, recipe_names};
 pub use recorder::Recorder;
 pub use recording::{Options, record, record_recipe};

@@ -106,21 +106,15 @@ impl ServerProcess {
         let stats = tasks.filter_map(|task| {
             std::fs::read_to_string(task.unwrap().path().join("stat")).ok() // it may have ended
         });
-        // proc_pid_stat(5): the policy is field 41, 3 for SCHED_BATCH, and the rest begins at 3.
-        let is_patient = |stat: &String| {
-            let (_, fields) = stat.rsplit_once(')').unwrap();
-            fields.split_whitespace().nth(41 - 3) == Some("3")
-        };
-        stats.filter(is_patient).count()
+        // The policy: 3 is SCHED_BATCH.
+        stats.filter(|stat| fields(stat, 41).next() == Some("3")).count()
     }
 
     /// The processor time it has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         const MS_PER_TICK: u64 = 10; // USER_HZ is 100 on every architecture of today
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        // proc_pid_stat(5): utime and stime are the fields 14 and 15, and the rest begins at 3.
-        let ticks = fields.split_whitespace().skip(14 - 3).take(2);
+        let ticks = fields(&stat, 14).take(2); // utime and stime
         ticks.map(|field| field.parse::<u64>().unwrap()).sum::<u64>() * MS_PER_TICK
     }
 
@@ -200,4 +194,11 @@ fn what_does_not_become_a_server_is_not_left_behind() {
     assert!(outcome.is_err(), "it has printed nothing");
     let pid = std::fs::read_to_string(pid).unwrap();
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid}");
+}
+
+/// The fields of a process or thread from number `first` on (proc_pid_stat(5)). The second is a
+/// name in brackets, which may have blanks.
+fn fields(stat: &str, first: usize) -> impl Iterator<Item = &str> {
+    let (_, from_third) = stat.rsplit_once(')').unwrap();
+    from_third.split_whitespace().skip(first - 3)
 }

@@ -158,14 +158,12 @@ mod tests {
     fn what_damon_does_counts_if_it_does_it() {
         let state = DAMON_STATE.replace('*', "0");
         let action = DAMON_ACTION.replace('*', "0");
-        let check = |running, doing, expected| {
-            check("proactive reclaim", &[(&state, running), (&action, doing)], expected)
-        };
-        check("on\n", "pageout\n", Wrong);
-        check("on\n", "stat\n", Fine);
-        check("off\n", "pageout\n", Fine);
-        super::super::rule::tests::check("proactive reclaim", &[(DAMON_RECLAIM, "Y\n")], Wrong);
-        super::super::rule::tests::check("proactive reclaim", &[], Fine);
+        let check = |files: &[_], expected| check("proactive reclaim", files, expected);
+        check(&[(&state, "on\n"), (&action, "pageout\n")], Wrong);
+        check(&[(&state, "on\n"), (&action, "stat\n")], Fine);
+        check(&[(&state, "off\n"), (&action, "pageout\n")], Fine);
+        check(&[(DAMON_RECLAIM, "Y\n")], Wrong);
+        check(&[], Fine);
     }
 
     #[test]

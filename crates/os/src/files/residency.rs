@@ -18,32 +18,17 @@ pub fn resident_bytes(file: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     }
     let page = page_bytes();
     let mut pages = vec![0_u8; len.div_ceil(page)];
-    // SAFETY: the kernel chooses where to map, so nothing of ours is replaced. The mapping is
-    // never read or written through: it is asked about, for its whole length and into a vector
-    // with a byte for each page, and then removed. The descriptor is open, for it is borrowed.
-    unsafe {
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-        let start = libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0);
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let asked = check(libc::mincore(start, len, pages.as_mut_ptr().cast()));
-        libc::munmap(start, len);
-        asked?;
-    }
+    let mapping = Mapping::new(file, len)?;
+    // SAFETY: the range is that of the mapping, which is asked about for its whole length and into
+    // a vector with a byte for each page.
+    check(unsafe { libc::mincore(mapping.start, len, pages.as_mut_ptr().cast()) })?;
     Ok((pages.iter().filter(|page| **page & 1 == 1).count() * page) as u64)
 }
 
 /// The first bytes of a file, held in memory until this is dropped: the kernel reclaims them for
 /// nobody. Whoever they were charged to before they still are.
 #[derive(Debug)]
-pub struct Held {
-    start: *mut libc::c_void,
-    len: usize,
-}
-
-// SAFETY: the mapping is the process's, is never read or written through, and is removed once.
-unsafe impl Send for Held {}
+pub struct Held(#[expect(dead_code, reason = "it is there to be dropped")] Mapping);
 
 impl Held {
     /// Holds an open file's first `len` bytes, and reads what of them is not in memory.
@@ -52,8 +37,28 @@ impl Held {
     /// An empty file; more than this process may hold (RLIMIT_MEMLOCK, unless it is privileged).
     pub fn new(file: BorrowedFd<'_>, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| error(libc::EFBIG))?;
-        // SAFETY: the kernel chooses where to map, so nothing of ours is replaced, and the mapping
-        // is used for nothing but its removal. The descriptor is open, for it is borrowed.
+        let mapping = Mapping::new(file, len)?;
+        // SAFETY: the range is that of the mapping, which lives as long as what is returned.
+        check(unsafe { libc::mlock(mapping.start, len) })?;
+        Ok(Self(mapping))
+    }
+}
+
+/// A file's first bytes among our addresses, which are never read or written through.
+#[derive(Debug)]
+struct Mapping {
+    start: *mut libc::c_void,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, is never read or written through, and is removed
+// once.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses where to map, so nothing of ours is replaced. The descriptor
+        // is open, for it is borrowed.
         let start = unsafe {
             let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
             libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)
@@ -61,14 +66,11 @@ impl Held {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let held = Self { start, len };
-        // SAFETY: the range is that of the mapping, which lives as long as `held`.
-        check(unsafe { libc::mlock(start, len) })?;
-        Ok(held)
+        Ok(Self { start, len })
     }
 }
 
-impl Drop for Held {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, whole, and removed here only.
         unsafe { libc::munmap(self.start, self.len) };

@@ -52,3 +52,9 @@ fn events(reader: &Reader, process: u32) -> Vec<Event> {
     }
     all
 }
+
+/// The references of the first process of a recording.
+fn accesses((summary, reader): &(Summary, Reader)) -> Vec<Event> {
+    let all = events(reader, summary.processes[0].id);
+    all.into_iter().filter(|event| matches!(event, Event::Access(_))).collect()
+}

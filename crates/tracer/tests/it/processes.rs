@@ -1,6 +1,6 @@
 //! Forks, threads, shared memory, and processes that are killed.
 
-use crate::{events, recorded};
+use crate::{accesses, events, recorded};
 use memory_trace::{AccessKind, Event, Process, Reader, RegionKind, Symbol};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -80,11 +80,7 @@ pub(crate) fn check_program((summary, reader): &(Summary, Reader)) {
 #[test]
 fn a_window_is_cut_to_the_reference() {
     let folder = Temporary::new();
-    let references = |window| {
-        let (summary, reader) = recorded(&folder, &["true"], window);
-        let all = events(&reader, summary.processes[0].id);
-        all.into_iter().filter(|event| matches!(event, Event::Access(_))).collect::<Vec<_>>()
-    };
+    let references = |window| accesses(&recorded(&folder, &["true"], window));
     let (all, some) = (references((0, 0)), references((5000, 2000)));
     assert!((2000..=2001).contains(&some.len()), "a modify is not cut in two: {}", some.len());
     let begin = if all[5000..].starts_with(&some) { 5000 } else { 5001 };

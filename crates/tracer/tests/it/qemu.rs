@@ -1,7 +1,7 @@
 //! The recorder for QEMU, beside the one for Valgrind: the same references where they are the
 //! program's own, forks, threads, and programs that are executed.
 
-use crate::{events, processes, recorded, recorded_by};
+use crate::{accesses, events, processes, recorded, recorded_by};
 use memory_trace::{AccessKind, Event, Reader, Symbol};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -90,11 +90,7 @@ fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
 #[test]
 fn a_window_is_cut_to_the_reference() {
     let folder = Temporary::new();
-    let references = |window| {
-        let (summary, reader) = by_qemu(&folder, &["true"], window);
-        let all = events(&reader, summary.processes[0].id);
-        all.into_iter().filter(|event| matches!(event, Event::Access(_))).collect::<Vec<_>>()
-    };
+    let references = |window| accesses(&by_qemu(&folder, &["true"], window));
     let (all, some) = (references((0, 0)), references((5000, 2000)));
     assert_eq!(some[..], all[5000..7000]);
 }
