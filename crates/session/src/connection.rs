@@ -181,6 +181,12 @@ impl Connection {
         }
     }
 
+    /// The job that waits to be handed out.
+    #[must_use]
+    pub fn job(&self) -> Option<&Job> {
+        self.exchange.as_ref().and_then(|exchange| exchange.job.as_ref())
+    }
+
     /// Hands the job out. Only when [`Connection::next`] said `Op::Job`.
     pub fn take_job(&mut self) -> (JobId, Job) {
         let job = self.exchange.as_mut().and_then(|exchange| exchange.job.take());

@@ -16,6 +16,7 @@ use super::places::NEVER;
 use super::standing::News;
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
+use crate::parts::helpers::answer_at_once;
 use crate::parts::listeners::is_exhaustion;
 use crate::parts::step::{Ready, Step, after_sendfile, step};
 
@@ -216,8 +217,13 @@ impl Guest {
 
     /// Has a job run: in the blocking cluster, or on the spot while the kernel thread waits.
     fn job(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+        let is_blocking = thread.cluster.blocking.is_some();
+        if is_blocking && answer_at_once(&mut self.connection, &mut thread.worker, &thread.runner) {
+            thread.steps_left = thread.steps_left.saturating_sub(STEPS_PER_JOB);
+            return Next::Again;
+        }
         let (id, job) = self.connection.take_job();
-        if thread.cluster.blocking.is_some() {
+        if is_blocking {
             self.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
             return Next::Block;
         }

@@ -1,7 +1,8 @@
-//! Entries that another process has found.
+//! Entries that another process has found, and those that are looked at again.
 
 use std::fs;
 
+use file_cache::{Budget, Cache, Cost, PolicyKind, Slot};
 use site::HostSettings;
 use site::resource::{Body, Resource};
 
@@ -61,4 +62,41 @@ fn an_encoded_entry_is_taken_over_while_its_files_are_what_they_were() {
     assert!(matches!(resolved(&runner, encoded()).resource, Resource::Missing));
     let nonsense = Known::Encoded((*b"nonsense").into());
     assert!(matches!(resolved(&runner, nonsense).resource, Resource::Missing));
+}
+
+#[test]
+fn an_entry_that_still_holds_is_vouched_for_at_once() {
+    let directory = Directory::new("at-once");
+    let file = directory.0.join("f.txt");
+    fs::write(&file, "here").unwrap();
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let budget = Budget { bytes: usize::MAX, descriptors: usize::MAX, entries: usize::MAX };
+    let cache = Cache::new(PolicyKind::Lru, budget, 1);
+    let found = |later_ns| {
+        let mut entry = resolved(&runner, Known::Nothing);
+        entry.resolved_ns += later_ns;
+        cache.insert(0, b"/f.txt", entry, Cost { bytes: 0, descriptors: 0 }, 0)
+    };
+    let holds = |slot: &Arc<Slot<Entry>>| {
+        let known = Known::Entry(Arc::clone(slot));
+        let job = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known };
+        matches!(runner.run_at_once(&job), Some(Done::Current(_)))
+    };
+
+    let settled = found(10_000_000_000);
+    assert!(holds(&settled));
+    assert!(!holds(&found(0)), "timestamps cannot vouch for it yet");
+    while os::clock::now() < ROOT_CHECK_US {
+        std::thread::sleep(std::time::Duration::from_millis(10)); // the clock begins with the test
+    }
+    runner.roots[0].checked_us.store(0, Ordering::Relaxed);
+    assert!(!holds(&settled), "the root is to be looked at, which may wait for a disk");
+    runner.roots[0].current();
+    assert!(holds(&settled));
+    fs::write(&file, "elsewhere").unwrap();
+    assert!(!holds(&settled), "it has changed");
+
+    let nothing = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
+    assert!(runner.run_at_once(&nothing).is_none(), "only what is known can be vouched for");
 }

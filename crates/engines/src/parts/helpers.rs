@@ -13,8 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
-use session::{Done, Job, JobId};
+use session::{Connection, Done, Job, JobId, Worker};
 use site::resource::FileRef;
+
+use crate::jobs::Runner;
 
 /// Bytes of a file that are fetched with one call.
 pub(crate) const FETCH_BYTES: usize = 128 * 1024;
@@ -189,6 +191,15 @@ impl Shared {
         }
         queue.waiting.pop_front()
     }
+}
+
+/// Answers the job that a connection wants if nobody has to wait for that. Returns whether it did;
+/// if not, the job is still to be handed out.
+pub(crate) fn answer_at_once(connection: &mut Connection, w: &mut Worker, runner: &Runner) -> bool {
+    let Some(done) = connection.job().and_then(|job| runner.run_at_once(job)) else { return false };
+    let (id, _) = connection.take_job();
+    connection.done(w, id, done);
+    true
 }
 
 /// Does one piece of work. A panic is that job's failure, which its client is told as such.

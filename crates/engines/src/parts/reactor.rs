@@ -245,6 +245,9 @@ impl Reactor {
                 Step::More => steps = steps.saturating_sub(1),
                 Step::Yield => return self.queue(key),
                 Step::Wait => return self.wait(key),
+                Step::Job if self.is_answered_at_once(key) => {
+                    steps = steps.saturating_sub(STEPS_PER_JOB);
+                }
                 Step::Job | Step::Cold if self.helpers.is_some() => return self.hand_out(key),
                 Step::Job => {
                     self.run_job(key);

@@ -20,7 +20,7 @@ use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::{Help, Helpers, Outcome, Work};
+use crate::parts::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;
@@ -299,6 +299,7 @@ impl RingLoop {
                 read_clock(&mut self.worker);
                 self.job_done(key, id, done);
             }
+            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
             Some(helpers) if helpers.has_room() => {
                 let (id, job) = slot.connection.take_job();
                 let handed = helpers.hand_out(key, Work::Job(id, job));

@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::house::{ABORT, DRAIN, House, LEAVE, Note};
 use crate::parts::clock::read_clock;
-use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, carry_out};
+use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
 use crate::parts::listeners::is_exhaustion;
 use crate::parts::step::{Ready, Step, Turn, step};
 
@@ -135,6 +135,7 @@ impl Client {
                     }
                     return Pause::Wait;
                 }
+                Step::Job if answer_at_once(connection, worker, &self.house.seat.runner) => {}
                 Step::Job => {
                     let (id, job) = connection.take_job();
                     return Pause::Blocking(Work::Job(id, job));

@@ -355,6 +355,27 @@ fn the_status_is_what_the_file_system_says() {
 }
 
 #[test]
+fn what_the_kernel_has_in_memory_is_told_at_once() {
+    let scratch = tree();
+    let root = Root::new(&scratch.0.join("site")).unwrap();
+    for path in [&b"plain"[..], b"to_plain", b"absolute_outside", b""] {
+        let status = root.stat_at(path).unwrap();
+        assert_eq!(root.stat_if_cached(path).unwrap(), Some(status), "follows links, as stat_at");
+    }
+    // Nobody has asked for this name: only the disk can tell. Once it has, some file systems know.
+    assert_eq!(root.stat_if_cached(b"never-asked-for").unwrap(), None);
+    root.stat_at(b"never-asked-for").unwrap_err();
+    match root.stat_if_cached(b"never-asked-for") {
+        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
+        told => assert_eq!(told.unwrap(), None),
+    }
+    let error = root.stat_if_cached(b"../site/plain").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EXDEV));
+    let walking = Root::with_fallback_forced(&scratch.0.join("site")).unwrap();
+    assert_eq!(walking.stat_if_cached(b"plain").unwrap(), None, "without openat2 nobody can tell");
+}
+
+#[test]
 fn a_replaced_file_is_another_file() {
     let scratch = tree();
     let root = Root::new(&scratch.0.join("site")).unwrap();

@@ -11,10 +11,18 @@ use session::{Done, Job, Op, Phase};
 use site::resource::FileRef;
 
 use super::Reactor;
-use crate::parts::helpers::{Outcome, Work, failed};
+use crate::parts::helpers::{Outcome, Work, answer_at_once, failed};
 use crate::parts::step::Turn;
 
 impl Reactor {
+    /// Whether a job was answered that would have been handed out, had it had to wait for anything.
+    pub(super) fn is_answered_at_once(&mut self, key: u64) -> bool {
+        self.helpers.is_some()
+            && self.connections.get(key).is_some_and(|slot| {
+                answer_at_once(&mut slot.connection, &mut self.worker, &self.runner)
+            })
+    }
+
     /// Gives what a connection wants to the helpers. If they have no room it waits in a line, which
     /// is not longer than there are connections.
     pub(super) fn hand_out(&mut self, key: u64) {
