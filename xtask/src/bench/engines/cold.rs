@@ -66,11 +66,15 @@ fn measure(
     let (cpu_ns, read) = (server.group().cpu_ns(), server.group().disk_bytes_read());
     let run = LoadRun::new(stage, &arguments, window)?;
     let used_us = (server.group().cpu_ns() - cpu_ns) as f64 / 1000.0;
-    let disk_kib = (server.group().disk_bytes_read() - read) as f64 / 1024.0;
     let replies = run.count("replies") as f64;
+    // Less than before: who had read it is not there any more.
+    let Some(disk_bytes) = server.group().disk_bytes_read().checked_sub(read) else {
+        return Ok(Sample::void("one of its processes ended, and what that read is unknown".into()));
+    };
+    let disk_kib = disk_bytes as f64 / 1024.0;
     Ok(match run.complaint() {
         Some(why) => Sample::void(why),
-        None if disk_kib == 0.0 => Sample::void("the disk was not read".into()),
+        None if disk_bytes == 0 => Sample::void("the disk was not read".into()),
         None => Sample {
             requests_per_s: run.per_second("replies"),
             cpu_us: used_us / replies,
