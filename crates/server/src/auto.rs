@@ -2,8 +2,6 @@
 //! machine, the size of the site, and what the kernel can tell. A rule of today, which says why, so
 //! that nobody has to trust it.
 
-use std::fs;
-
 use crate::config::{AUTO, Config, Division, Settings};
 use crate::doctor;
 use crate::partitions::{self, Machine};
@@ -62,7 +60,7 @@ impl Facts {
             nodes: machine.topology.nodes.len(),
             wanted: (!is_left_open).then_some((divided.len(), widest)),
             site: SiteSize::of(roots.clone()),
-            memory_bytes: memory_bytes(),
+            memory_bytes: os::memory::usable_memory_bytes().unwrap_or(u64::MAX),
             can_probe: roots.clone().all(doctor::tells_what_is_in_memory),
         }
     }
@@ -71,16 +69,6 @@ impl Facts {
     fn width(&self) -> usize {
         self.wanted.map_or(self.cpus, |(_, widest)| widest)
     }
-}
-
-/// The memory of the machine, or the limit of a container if that is less.
-fn memory_bytes() -> u64 {
-    const LIMITS: [&str; 2] =
-        ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limits =
-        LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-    let physical = os::memory::physical_memory_bytes().unwrap_or(u64::MAX);
-    limits.fold(physical, u64::min)
 }
 
 /// What the rule says.

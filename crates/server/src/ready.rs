@@ -103,11 +103,20 @@ pub(crate) fn cache(
     /// Locks to collide on: a few for each worker, so that two workers seldom want the same.
     const SHARDS_PER_WORKER: usize = 4;
     let budget = Budget {
-        bytes: settings.cache.bytes_max as usize / caches,
+        bytes: cache_bytes(settings.cache.bytes_max) as usize / caches,
         descriptors: descriptors / caches_here,
         entries: settings.cache.entries_max as usize / caches,
     };
     Arc::new(Cache::new(settings.cache.policy, budget, workers * SHARDS_PER_WORKER))
+}
+
+/// Memory for the cache of the whole server. A server that takes more than it may have is killed,
+/// and what its cache has is in the kernel's as well: so by itself it takes an eighth at most.
+fn cache_bytes(wanted: Option<u64>) -> u64 {
+    const USUAL: u64 = 256 << 20;
+    const MEMORY_SHARE: u64 = 8;
+    let usable = || os::memory::usable_memory_bytes().unwrap_or(u64::MAX);
+    wanted.unwrap_or_else(|| USUAL.min(usable() / MEMORY_SHARE))
 }
 
 impl Descriptors {

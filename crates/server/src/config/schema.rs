@@ -44,7 +44,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     }),
     switch("partitions.set_irq_affinity", |s| &mut s.partitions.set_irq_affinity),
     bytes("cache.small_body_bytes_max", 0..=16 * MIB, |s| &mut s.cache.small_body_bytes_max),
-    bytes("cache.bytes_max", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
+    bytes_or("cache.bytes_max", "auto", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
     number_or("cache.descriptors_max", "auto", 0..=MIB, |s| &mut s.cache.descriptors_max),
     number("cache.entries_max", 0..=1 << 30, |s| &mut s.cache.entries_max),
     other(
@@ -369,6 +369,15 @@ const fn number_or<T>(
     place: fn(&mut T) -> &mut Option<u64>,
 ) -> Key<T> {
     Key { name, field: Field::NumberOr { word, unit: Unit::Plain, range, place } }
+}
+
+const fn bytes_or<T>(
+    name: &'static str,
+    word: &'static str,
+    range: RangeInclusive<u64>,
+    place: fn(&mut T) -> &mut Option<u64>,
+) -> Key<T> {
+    Key { name, field: Field::NumberOr { word, unit: Unit::Bytes, range, place } }
 }
 
 const fn switch<T>(name: &'static str, place: fn(&mut T) -> &mut bool) -> Key<T> {

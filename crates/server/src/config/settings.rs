@@ -12,7 +12,6 @@ use site::host::HostSettings;
 use super::address::ListenAddress;
 
 const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug)]
@@ -120,8 +119,8 @@ pub enum Division {
 pub struct CacheSettings {
     /// Bodies up to this size are kept in memory.
     pub small_body_bytes_max: u64,
-    /// Memory for heads and bodies.
-    pub bytes_max: u64,
+    /// Memory for heads and bodies; none means a part of what there is.
+    pub bytes_max: Option<u64>,
     /// Open files kept; none means half of the descriptor limit.
     pub descriptors_max: Option<u64>,
     /// Entries kept.
@@ -153,7 +152,7 @@ impl Default for CacheSettings {
     fn default() -> Self {
         Self {
             small_body_bytes_max: 32 * KIB,
-            bytes_max: 256 * MIB,
+            bytes_max: None,
             descriptors_max: None,
             entries_max: 100_000,
             policy: PolicyKind::S3Fifo,

@@ -244,7 +244,7 @@ fn flags_override_the_file() {
     assert_eq!((settings.partitions.count, settings.partitions.cpus.len()), (2, 0));
     assert_eq!(settings.log.access, AccessForm::Off);
     assert_eq!(settings.cache.policy.to_string(), "clock");
-    assert_eq!(settings.cache.bytes_max, 1 << 20, "what no flag names stays");
+    assert_eq!(settings.cache.bytes_max, Some(1 << 20), "what no flag names stays");
     assert_eq!(settings.limits.head_bytes_max, 4096);
     assert_eq!(settings.hosts[0].dotfiles, Dotfiles::Allow);
 }
@@ -334,7 +334,7 @@ fn the_shown_configuration_says_where_each_value_is_from() {
     let shown = config.show();
     for (line, origin) in [
         ("small_body_bytes_max = 0", "ropewalk.toml:10:24"),
-        ("bytes_max = \"256 MiB\"", "default"),
+        ("bytes_max = \"auto\"", "default"),
         ("access = \"json\"", "--set log.access=json"),
         ("precompressed = [\"gzip\"]", "ropewalk.toml:19:17"),
         ("default = true", "ropewalk.toml:33:11"),

@@ -69,7 +69,9 @@ fn measure(
     let replies = run.count("replies") as f64;
     // Less than before: who had read it is not there any more.
     let Some(disk_bytes) = server.group().disk_bytes_read().checked_sub(read) else {
-        return Ok(Sample::void("one of its processes ended, and what that read is unknown".into()));
+        return Ok(Sample::void(
+            "one of its processes ended, and what that read is unknown".into(),
+        ));
     };
     let disk_kib = disk_bytes as f64 / 1024.0;
     Ok(match run.complaint() {
