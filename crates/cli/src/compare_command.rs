@@ -133,17 +133,21 @@ fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failu
             setting: String::new(),
             version: String::new(),
             description: String::new(),
+            configuration: String::new(),
             instance: Instance::Running(*address),
         });
     }
     let (installed, setting) = lab.find(spec)?;
-    let server = RunningServer::start(&installed, &setting, &lab.launch(workload))
+    let launch = lab.launch(workload);
+    let server = RunningServer::start(&installed, &setting, &launch)
         .map_err(|why| Failure::Operation(format!("{spec}: {why}")))?;
+    let configuration = lab::configuration_text(&installed, &setting, &launch);
     Ok(Side {
         server: installed.peer.name.clone(),
         setting: setting.name,
         version: installed.version,
         description: installed.peer.description,
+        configuration,
         instance: Instance::Started(Box::new(server)),
     })
 }

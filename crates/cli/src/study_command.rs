@@ -9,7 +9,7 @@ use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Described, Folder, Header, Kind, Server, Skipped};
 use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
-use lab::{Environment, Found, ServerSpec};
+use lab::{Environment, Found, Launch, ServerSpec};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
@@ -25,7 +25,7 @@ Exit status: 0 all was measured, 1 it could not be done, 2 wrong usage, 4 the bu
 study was interrupted, and it can be resumed.
 
 Examples:
-  ropewalk study experiments/radhakrishnan-2019-in-memory.toml
+  ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml
   ropewalk study my.toml --size paper --budget 4h -o results
   ropewalk study my.toml -o results --resume";
 
@@ -72,7 +72,7 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     }
     let stage = stage(&lab, &definition, entrants)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
-    let (folder, opened) = open_records(&path, &header(&stage, skipped), arguments.resume)?;
+    let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
     if opened.ceilings.is_empty() {
         measure_ceilings(&lab, &stage, &folder)?;
@@ -145,19 +145,8 @@ fn stage<'a>(
     })
 }
 
-fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
+fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
     let definition = stage.definition;
-    let mut servers: Vec<Server> = Vec::new();
-    for Entrant { installed, .. } in &stage.entrants {
-        if !servers.iter().any(|server| server.name == installed.peer.name) {
-            servers.push(Server {
-                name: installed.peer.name.clone(),
-                description: installed.peer.description.clone(),
-                version: installed.version.clone(),
-                ..Server::default()
-            });
-        }
-    }
     Header {
         kind: Kind::Study,
         name: definition.name.clone(),
@@ -166,10 +155,10 @@ fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         question: definition.question.clone(),
         expected: definition.expected.clone(),
         definition: definition.text.clone(),
-        servers,
+        servers: servers(lab, stage),
         skipped,
         workloads: stage.workloads.iter().map(|workload| workload.described.clone()).collect(),
-        domains: stage.domains.iter().map(described).collect(),
+        domains: stage.domains.iter().map(|domain| described(domain, stage)).collect(),
         repetitions: definition.repetitions,
         confidence: definition.confidence,
         estimated_s: estimate_s(definition, stage.cells().len()),
@@ -181,8 +170,44 @@ fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
     }
 }
 
-fn described(domain: &Domain) -> Described {
-    let cpus = domain.cpus.unwrap_or(1) as f64;
+/// Who takes part, with the configuration of each setting in each domain in which it differs.
+fn servers(lab: &Lab, stage: &Stage<'_>) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    for Entrant { installed, setting } in &stage.entrants {
+        let name = &installed.peer.name;
+        let index = servers.iter().position(|server| server.name == *name).unwrap_or_else(|| {
+            servers.push(Server {
+                name: name.clone(),
+                description: installed.peer.description.clone(),
+                version: installed.version.clone(),
+                ..Server::default()
+            });
+            servers.len() - 1
+        });
+        let mut last = String::new();
+        for domain in &stage.domains {
+            let copies = domain.replicas.unwrap_or(1).max(1);
+            let launch = Launch {
+                workers: domain.server_cpus(&stage.machine) / copies,
+                affinity: domain.affinity,
+                ..lab.launch(&stage.workloads[0])
+            };
+            let text = lab::configuration_text(installed, setting, &launch);
+            if text != last {
+                let key = match last.is_empty() {
+                    true => setting.name.clone(),
+                    false => format!("{} ({})", setting.name, domain.name),
+                };
+                servers[index].configurations.insert(key, text.clone());
+                last = text;
+            }
+        }
+    }
+    servers
+}
+
+fn described(domain: &Domain, stage: &Stage<'_>) -> Described {
+    let cpus = domain.server_cpus(&stage.machine) as f64;
     Described {
         name: domain.name.clone(),
         about: domain.about(),

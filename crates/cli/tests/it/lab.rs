@@ -135,6 +135,10 @@ fn a_study_from_its_file_to_its_records() {
     let run = &opened.runs[0];
     assert!(run.warm_up_s > 0.0, "{run:?}");
     assert!(lab.path("records").join(&run.outcome_file).exists());
+    let configurations: Vec<&String> =
+        opened.header.servers.iter().flat_map(|server| server.configurations.values()).collect();
+    assert!(configurations.iter().all(|text| text.contains(" serve ")), "{configurations:?}");
+    assert_eq!(configurations.len(), 2);
     let again = lab.run(&["study", text(&experiment)]);
     assert_eq!(again.0, 1, "there is a study in it: {again:?}");
     let (status, out, _) = lab.run(&["study", text(&experiment), "--resume"]);

@@ -208,6 +208,7 @@ fn peers_serve_in_a_domain() {
         ready_path: "/001".into(),
         workload: Values::new(),
         place: entered.servers[0].place.clone(),
+        affinity: Affinity::default(),
     };
     let shipped = Peer::read_all(&peers).expect("all are right");
     let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());

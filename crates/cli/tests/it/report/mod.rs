@@ -58,6 +58,11 @@ fn a_study_in_words_and_tables() {
             "## Summary: zipf, 1 CPU",
             "## Scaling: zipf",
             "## Response times: zipf, 1 CPU, at 8,000 requests/s",
+            "| nginx, class1 |",
+            "## Read from the disk: zipf, 1 CPU",
+            "## Observed at each point: zipf, 1 CPU",
+            "## Observed at the highest throughput",
+            "| Server | Where | Offered | Read from disk, MB/s | System calls/request |",
             "| sysctl.net.core.somaxconn | 4096 | 4096 |",
         ],
     );
@@ -126,6 +131,9 @@ fn equally_busy_servers_are_compared_at_their_own_rates() {
         &text,
         &["## Response times: zipf, 1 CPU, each at its own rate, about ", "| nginx at 14,400 |"],
     );
+    let drawing = report(scratch.path(), "svg");
+    has(&drawing, &["Response times of class0: zipf, 1 CPU, each at its own rate"]);
+    assert!(!drawing.contains("Response times of class2"), "nobody asked for it");
 }
 
 #[test]
