@@ -77,6 +77,7 @@ fn two_engines_are_compared() {
     let good = opened.runs.iter().filter(|run| run.void.is_empty()).count();
     assert_eq!(good, 8, "two pairs of two phases: {out}");
     assert!(opened.runs.iter().all(|run| run.observed["cpu_us"] > 0.0));
+    assert_eq!(opened.environments.len(), 1, "the machine is known");
     let page = fs::read_to_string(lab.path("records/report.html")).unwrap();
     assert!(page.contains("ropewalk:threads") && page.ends_with("</html>\n"), "a page");
 }
