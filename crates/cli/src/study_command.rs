@@ -60,9 +60,11 @@ pub(crate) struct StudyArguments {
 }
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
-    let definition = arguments.definition()?;
+    let mut definition = arguments.definition()?;
     let lab = arguments.lab.open()?;
-    let (entrants, skipped) = entrants(&lab, &definition)?;
+    let (entrants, mut skipped) = entrants(&lab, &definition)?;
+    let machine = Topology::here();
+    skip_domains(&mut definition.domains, &mut skipped, |domain| domain.fits(&machine));
     print(&introduction(&definition, &entrants, &skipped))?;
     if arguments.dry_run {
         return Ok(());
@@ -70,7 +72,18 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     if entrants.is_empty() {
         return Err(Failure::Operation("none of the servers can run here".into()));
     }
-    let stage = stage(&lab, &definition, entrants)?;
+    if definition.domains.is_empty() {
+        return Err(no_domain());
+    }
+    let mut stage = stage(&lab, &definition, entrants)?;
+    let (told, accessed) = (skipped.len(), stage.accessed[0].clone());
+    skip_domains(&mut stage.domains, &mut skipped, |domain| {
+        domain.enter(&machine, &accessed).map(drop)
+    });
+    print(&skipped[told..].iter().map(told_of).collect::<String>())?;
+    if stage.domains.is_empty() {
+        return Err(no_domain());
+    }
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
     let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
@@ -100,6 +113,27 @@ impl StudyArguments {
         }
         Ok(definition)
     }
+}
+
+fn no_domain() -> Failure {
+    Failure::Operation("none of the domains can be had here".into())
+}
+
+/// Takes out the domains that cannot be had here. What is missing is known before anything is
+/// measured, and not from runs that are all void.
+fn skip_domains(
+    domains: &mut Vec<Domain>,
+    skipped: &mut Vec<Skipped>,
+    can_be_had: impl Fn(&Domain) -> Result<(), String>,
+) {
+    domains.retain(|domain| match can_be_had(domain) {
+        Ok(()) => true,
+        Err(reason) => {
+            let server = format!("domain {}", domain.name);
+            skipped.push(Skipped { server, reason, command: String::new() });
+            false
+        }
+    });
 }
 
 /// The servers that can run here, and those that cannot.
@@ -260,10 +294,15 @@ fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skippe
         definition.repetitions,
         minutes(estimate_s(definition, cells)),
     );
-    for one in skipped {
-        text += &format!("skipped {}: {}; {}\n", one.server, one.reason, one.command);
+    text + &skipped.iter().map(told_of).collect::<String>()
+}
+
+fn told_of(skipped: &Skipped) -> String {
+    let Skipped { server, reason, command } = skipped;
+    match command.as_str() {
+        "" => format!("skipped {server}: {reason}\n"),
+        command => format!("skipped {server}: {reason}; {command}\n"),
     }
-    text
 }
 
 fn conclude(end: End, path: &Path) -> Result<(), Failure> {

@@ -299,3 +299,32 @@ fn a_study_tells_what_it_would_do() {
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
 }
+
+/// What the machine has not is known before anything is measured.
+#[test]
+fn domains_that_cannot_be_had_are_skipped() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    let huge = "\n[[domains]]\nname = \"huge\"\ncpus = 4096\n";
+    let here = "\n[[domains]]\nname = \"here\"\nclient_cpus = 0\naffinity = \"workers\"\n";
+    let text = |domains: &str| {
+        let short = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+        fs::write(&experiment, short + domains).unwrap();
+    };
+    text(huge);
+    let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(err.contains("none of the domains can be had here"), "{err}");
+    text(&format!("{huge}{here}"));
+    let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("skipped domain huge: 4096 CPUs are wanted"), "{out}");
+    assert!(out.contains("1 domains"), "{out}");
+    let opened = lab.records();
+    assert_eq!(opened.header.skipped[0].server, "domain huge");
+    assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
+    let unbound =
+        |run: &Run| run.not_available.iter().any(|line| line.starts_with("each worker bound"));
+    assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
+}

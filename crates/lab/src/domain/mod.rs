@@ -220,6 +220,14 @@ impl Domain {
         chosen.unwrap_or(self.cpus.unwrap_or(1))
     }
 
+    /// Whether this machine has the CPUs for it.
+    ///
+    /// # Errors
+    /// What it lacks, in a line.
+    pub fn fits(&self, machine: &Topology) -> Result<(), String> {
+        machine.choose(&self.choice()).map(drop)
+    }
+
     fn choice(&self) -> Choice {
         let replicas = self.replicas.unwrap_or(1);
         // A copy needs a CPU.

@@ -192,12 +192,7 @@ impl Report {
         ));
         sections.push(section("searches", "Searches", tables::searches(opened), false));
         sections.push(section("void", "Void runs", tables::voided(opened), false));
-        sections.push(section(
-            "skipped",
-            "Servers that took no part",
-            tables::skipped(opened),
-            false,
-        ));
+        sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
         sections.push(section("servers", "Servers", tables::servers(opened), false));
         sections.push(section("where", "Workloads and domains", tables::described(opened), false));
         sections.push(section("environment", "Environment", tables::environment(opened), true));

@@ -187,9 +187,9 @@ pub(crate) fn voided(opened: &Opened) -> Table {
     table
 }
 
-/// Servers that took no part.
+/// Servers and domains that took no part.
 pub(crate) fn skipped(opened: &Opened) -> Table {
-    let mut table = Table::new(&["Server", "Why", "What mends it"]);
+    let mut table = Table::new(&["What", "Why", "What mends it"]);
     for skipped in &opened.header.skipped {
         let cells = [&skipped.server, &skipped.reason, &skipped.command];
         table.rows.push(cells.map(Clone::clone).to_vec());
