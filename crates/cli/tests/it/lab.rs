@@ -324,7 +324,6 @@ fn domains_that_cannot_be_had_are_skipped() {
     let opened = lab.records();
     assert_eq!(opened.header.skipped[0].server, "domain huge");
     assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
-    let unbound =
-        |run: &Run| run.not_available.iter().any(|line| line.starts_with("each worker bound"));
+    let unbound = |run: &Run| run.not_available.iter().any(|line| line.starts_with("workers of "));
     assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
 }

@@ -132,10 +132,11 @@ impl Stage<'_> {
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
-        let _ = bind_workers(domain, &servers); // they are warmed up where they will be
+        let name = &self.entrants[cell.entrant].installed.peer.name;
+        let _ = bind_workers(domain, name, &servers); // they are warmed up where they will be
         let warm_up = bench.make_ready(target, &trial, &readying)?;
         // By now all of them have been started.
-        let unbound = bind_workers(domain, &servers);
+        let unbound = bind_workers(domain, name, &servers);
         let observer = Observer::new(Watched {
             groups: servers.iter().map(RunningServer::group).collect(),
             enclosure: Some(&entered.enclosure),
@@ -178,12 +179,12 @@ impl Stage<'_> {
 }
 
 /// Binds the workers of each copy, where the domain says so; why not, if it cannot be done.
-fn bind_workers(domain: &Domain, servers: &[RunningServer]) -> Option<String> {
+fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Option<String> {
     if domain.affinity != Affinity::Workers {
         return None;
     }
     let why = servers.iter().find_map(|server| server.bind_workers().err())?;
-    Some(format!("each worker bound to a CPU of its own: {why}"))
+    Some(format!("workers of {name} on a CPU each: {why}"))
 }
 
 /// One for the clients of each subnet.
