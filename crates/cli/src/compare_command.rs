@@ -8,7 +8,7 @@ use lab::compare::{Instance, Plan, Side, render};
 use lab::record::Folder;
 use lab::report::Report;
 use lab::workload::Workload;
-use lab::{RunningServer, ServerSpec};
+use lab::{Environment, RunningServer, ServerSpec};
 use load::units::parse_duration;
 
 use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
@@ -85,6 +85,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     };
     let folder =
         Folder::create(&folder, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
+    let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
+    let environment = Environment::record(versions.collect());
+    folder.add_environment(&environment).map_err(Failure::Operation)?;
     print(&introduction(&plan, &workload, &lab))?;
     let comparison =
         plan.run(&lab.bench, &workload, &sides, &folder, &mut tell).map_err(Failure::Operation)?;
@@ -133,17 +136,21 @@ fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failu
             setting: String::new(),
             version: String::new(),
             description: String::new(),
+            configuration: String::new(),
             instance: Instance::Running(*address),
         });
     }
     let (installed, setting) = lab.find(spec)?;
-    let server = RunningServer::start(&installed, &setting, &lab.launch(workload))
+    let launch = lab.launch(workload);
+    let server = RunningServer::start(&installed, &setting, &launch)
         .map_err(|why| Failure::Operation(format!("{spec}: {why}")))?;
+    let configuration = lab::configuration_text(&installed, &setting, &launch);
     Ok(Side {
         server: installed.peer.name.clone(),
         setting: setting.name,
         version: installed.version,
         description: installed.peer.description,
+        configuration,
         instance: Instance::Started(Box::new(server)),
     })
 }

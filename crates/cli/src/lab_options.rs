@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lab::domain::Place;
+use lab::domain::{Affinity, Place};
 use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
@@ -135,6 +135,7 @@ impl Lab {
             ready_path: workload.ready_path.clone(),
             workload: workload.values.clone(),
             place: Place::default(),
+            affinity: Affinity::default(),
         }
     }
 }

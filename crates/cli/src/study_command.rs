@@ -9,7 +9,7 @@ use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Described, Folder, Header, Kind, Server, Skipped};
 use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
-use lab::{Environment, Found, ServerSpec};
+use lab::{Environment, Found, Launch, ServerSpec};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
@@ -25,7 +25,7 @@ Exit status: 0 all was measured, 1 it could not be done, 2 wrong usage, 4 the bu
 study was interrupted, and it can be resumed.
 
 Examples:
-  ropewalk study experiments/radhakrishnan-2019-in-memory.toml
+  ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml
   ropewalk study my.toml --size paper --budget 4h -o results
   ropewalk study my.toml -o results --resume";
 
@@ -60,9 +60,11 @@ pub(crate) struct StudyArguments {
 }
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
-    let definition = arguments.definition()?;
+    let mut definition = arguments.definition()?;
     let lab = arguments.lab.open()?;
-    let (entrants, skipped) = entrants(&lab, &definition)?;
+    let (entrants, mut skipped) = entrants(&lab, &definition)?;
+    let machine = Topology::here();
+    skip_domains(&mut definition.domains, &mut skipped, |domain| domain.fits(&machine));
     print(&introduction(&definition, &entrants, &skipped))?;
     if arguments.dry_run {
         return Ok(());
@@ -70,9 +72,20 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     if entrants.is_empty() {
         return Err(Failure::Operation("none of the servers can run here".into()));
     }
-    let stage = stage(&lab, &definition, entrants)?;
+    if definition.domains.is_empty() {
+        return Err(no_domain());
+    }
+    let mut stage = stage(&lab, &definition, entrants)?;
+    let (told, accessed) = (skipped.len(), stage.accessed[0].clone());
+    skip_domains(&mut stage.domains, &mut skipped, |domain| {
+        domain.enter(&machine, &accessed).map(drop)
+    });
+    print(&skipped[told..].iter().map(told_of).collect::<String>())?;
+    if stage.domains.is_empty() {
+        return Err(no_domain());
+    }
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
-    let (folder, opened) = open_records(&path, &header(&stage, skipped), arguments.resume)?;
+    let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
     if opened.ceilings.is_empty() {
         measure_ceilings(&lab, &stage, &folder)?;
@@ -100,6 +113,27 @@ impl StudyArguments {
         }
         Ok(definition)
     }
+}
+
+fn no_domain() -> Failure {
+    Failure::Operation("none of the domains can be had here".into())
+}
+
+/// Takes out the domains that cannot be had here. What is missing is known before anything is
+/// measured, and not from runs that are all void.
+fn skip_domains(
+    domains: &mut Vec<Domain>,
+    skipped: &mut Vec<Skipped>,
+    can_be_had: impl Fn(&Domain) -> Result<(), String>,
+) {
+    domains.retain(|domain| match can_be_had(domain) {
+        Ok(()) => true,
+        Err(reason) => {
+            let server = format!("domain {}", domain.name);
+            skipped.push(Skipped { server, reason, command: String::new() });
+            false
+        }
+    });
 }
 
 /// The servers that can run here, and those that cannot.
@@ -145,19 +179,8 @@ fn stage<'a>(
     })
 }
 
-fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
+fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
     let definition = stage.definition;
-    let mut servers: Vec<Server> = Vec::new();
-    for Entrant { installed, .. } in &stage.entrants {
-        if !servers.iter().any(|server| server.name == installed.peer.name) {
-            servers.push(Server {
-                name: installed.peer.name.clone(),
-                description: installed.peer.description.clone(),
-                version: installed.version.clone(),
-                ..Server::default()
-            });
-        }
-    }
     Header {
         kind: Kind::Study,
         name: definition.name.clone(),
@@ -166,10 +189,10 @@ fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         question: definition.question.clone(),
         expected: definition.expected.clone(),
         definition: definition.text.clone(),
-        servers,
+        servers: servers(lab, stage),
         skipped,
         workloads: stage.workloads.iter().map(|workload| workload.described.clone()).collect(),
-        domains: stage.domains.iter().map(described).collect(),
+        domains: stage.domains.iter().map(|domain| described(domain, stage)).collect(),
         repetitions: definition.repetitions,
         confidence: definition.confidence,
         estimated_s: estimate_s(definition, stage.cells().len()),
@@ -181,8 +204,44 @@ fn header(stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
     }
 }
 
-fn described(domain: &Domain) -> Described {
-    let cpus = domain.cpus.unwrap_or(1) as f64;
+/// Who takes part, with the configuration of each setting in each domain in which it differs.
+fn servers(lab: &Lab, stage: &Stage<'_>) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    for Entrant { installed, setting } in &stage.entrants {
+        let name = &installed.peer.name;
+        let index = servers.iter().position(|server| server.name == *name).unwrap_or_else(|| {
+            servers.push(Server {
+                name: name.clone(),
+                description: installed.peer.description.clone(),
+                version: installed.version.clone(),
+                ..Server::default()
+            });
+            servers.len() - 1
+        });
+        let mut last = String::new();
+        for domain in &stage.domains {
+            let copies = domain.replicas.unwrap_or(1).max(1);
+            let launch = Launch {
+                workers: domain.server_cpus(&stage.machine) / copies,
+                affinity: domain.affinity,
+                ..lab.launch(&stage.workloads[0])
+            };
+            let text = lab::configuration_text(installed, setting, &launch);
+            if text != last {
+                let key = match last.is_empty() {
+                    true => setting.name.clone(),
+                    false => format!("{} ({})", setting.name, domain.name),
+                };
+                servers[index].configurations.insert(key, text.clone());
+                last = text;
+            }
+        }
+    }
+    servers
+}
+
+fn described(domain: &Domain, stage: &Stage<'_>) -> Described {
+    let cpus = domain.server_cpus(&stage.machine) as f64;
     Described {
         name: domain.name.clone(),
         about: domain.about(),
@@ -235,10 +294,15 @@ fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skippe
         definition.repetitions,
         minutes(estimate_s(definition, cells)),
     );
-    for one in skipped {
-        text += &format!("skipped {}: {}; {}\n", one.server, one.reason, one.command);
+    text + &skipped.iter().map(told_of).collect::<String>()
+}
+
+fn told_of(skipped: &Skipped) -> String {
+    let Skipped { server, reason, command } = skipped;
+    match command.as_str() {
+        "" => format!("skipped {server}: {reason}\n"),
+        command => format!("skipped {server}: {reason}; {command}\n"),
     }
-    text
 }
 
 fn conclude(end: End, path: &Path) -> Result<(), Failure> {

@@ -11,12 +11,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Placeholders that every launch fills in; a peer's knobs come on top.
-pub(crate) const PLACES: [&str; 11] = [
+pub(crate) const PLACES: [&str; 12] = [
     "listen",
     "port",
     "root",
     "work_dir",
     "workers",
+    "pins",
     "repository",
     "peers_dir",
     "target_dir",
@@ -116,6 +117,19 @@ pub struct Start {
     /// Variables added to the environment, with placeholders.
     #[serde(default)]
     pub environment: Values,
+    /// What its workers are, so that each can have a CPU of its own; none: that is not known.
+    pub workers: Option<Workers>,
+}
+
+/// What the workers of a server are, as far as binding them to CPUs is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workers {
+    /// All its processes but the first, or the first where there is no other: they are bound from
+    /// outside.
+    Processes,
+    /// It binds them itself, wherever `{pins}` is true.
+    Bound,
 }
 
 /// When a started server counts as serving: it answers a GET with 200.

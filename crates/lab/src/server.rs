@@ -1,12 +1,12 @@
 //! A peer that runs: started in its own control group on its own port, stopped when dropped.
 
-use crate::domain::Place;
+use crate::domain::{Affinity, Place};
 use crate::group::Group;
 use crate::guard::Guard;
 use crate::http::{self, Connection, Response};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
-use crate::peer::{PLACES, Peer, Setting};
+use crate::peer::{PLACES, Peer, Setting, Workers};
 use crate::process;
 use crate::template::Values;
 use std::fs::{self, File};
@@ -39,6 +39,8 @@ pub struct Launch {
     pub workload: Values,
     /// In which network and below which control groups it runs.
     pub place: Place,
+    /// What its threads are bound to.
+    pub affinity: Affinity,
 }
 
 /// A server that answers.
@@ -52,6 +54,9 @@ pub struct RunningServer {
     child: Child,
     work_dir: PathBuf,
     first_byte_us: u64,
+    /// What its workers are, if that is known, and the CPUs that they are dealt.
+    workers: Option<Workers>,
+    cpus: Vec<usize>,
     /// Ends the server if we are killed.
     _guard: Guard,
 }
@@ -96,6 +101,8 @@ impl RunningServer {
             child,
             work_dir,
             first_byte_us: 0,
+            workers: peer.start.workers,
+            cpus: launch.cpus.clone(),
             _guard: guard,
         };
         server.wait_until_ready(peer.ready.within_ms, started_us, &launch.ready_path)?;
@@ -120,6 +127,22 @@ impl RunningServer {
     /// Microseconds from the start to the first answer.
     pub fn first_byte_us(&self) -> u64 {
         self.first_byte_us
+    }
+
+    /// Binds each of its workers to a CPU of its own, in turn if they are more than its CPUs. What
+    /// is started later is not bound; doing it again is harmless.
+    ///
+    /// # Errors
+    /// Why that cannot be done, in a line.
+    pub fn bind_workers(&self) -> Result<(), String> {
+        match self.workers {
+            Some(Workers::Bound) => Ok(()),
+            Some(Workers::Processes) if self.cpus.is_empty() => Err("it has no CPUs".into()),
+            Some(Workers::Processes) => {
+                process::bind_each(&workers(&self.group.processes(), self.child.id()), &self.cpus)
+            }
+            None => Err("its file does not say what its workers are (start.workers)".into()),
+        }
     }
 
     /// Asks it to stop and returns everything it has printed, its last words included.
@@ -218,6 +241,27 @@ pub fn configuration(
     Ok((files.collect::<Result<_, String>>()?, command))
 }
 
+/// The processes that serve: all but the first, or the first if it is alone; oldest first.
+fn workers(processes: &[u32], first: u32) -> Vec<u32> {
+    let mut others: Vec<u32> = processes.iter().copied().filter(|&pid| pid != first).collect();
+    others.sort_by_key(|&pid| (process::start_ticks(pid), pid));
+    if others.is_empty() { vec![first] } else { others }
+}
+
+/// The command and the files of a peer under one of its settings, for people: as they are filled in
+/// but for a port and a folder of its own, for which others stand.
+pub fn configuration_text(installed: &Installed, setting: &Setting, launch: &Launch) -> String {
+    let stand_ins = (8080, Path::new("/its/own/folder"));
+    match configuration(installed, setting, launch, stand_ins) {
+        Ok((files, command)) => {
+            let files = files.iter().filter(|(_, text)| !text.trim().is_empty());
+            let files = files.map(|(name, text)| format!("\n# {name}\n{}\n", text.trim_end()));
+            command.join(" ") + "\n" + &files.collect::<String>()
+        }
+        Err(why) => why,
+    }
+}
+
 fn values(
     peer: &Peer,
     setting: &Setting,
@@ -234,6 +278,7 @@ fn values(
     values.insert("root".into(), launch.root.display().to_string());
     values.insert("work_dir".into(), work_dir.display().to_string());
     values.insert("workers".into(), launch.workers.to_string());
+    values.insert("pins".into(), (launch.affinity != Affinity::None).to_string());
     let mut knobs = peer.knob_values(setting);
     for value in knobs.values_mut() {
         *value = install::fill(value, &values)?;
@@ -327,6 +372,13 @@ fn free_port() -> Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_process_is_a_worker_where_it_is_alone() {
+        let me = std::process::id();
+        assert_eq!(workers(&[me], me), [me]);
+        assert_eq!(workers(&[u32::MAX, me, u32::MAX - 1], me), [u32::MAX - 1, u32::MAX]);
+    }
 
     /// Whoever is killed between the start of the shell and that of its guard leaves nothing.
     #[test]

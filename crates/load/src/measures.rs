@@ -19,14 +19,27 @@ pub const OTHER: usize = 37;
 /// Session lengths above this share the last row.
 pub const SESSION_LENGTH_MAX: usize = 64;
 
+/// Classes of files whose times are apart: the four of SPECweb99, single files, everything else.
+pub const FILE_CLASSES: usize = 6;
+
+/// The class of a kind of file.
+#[must_use]
+pub fn class_of_kind(kind: usize) -> usize {
+    match kind {
+        SINGLE => 4,
+        OTHER => 5,
+        _ => kind / 9,
+    }
+}
+
 /// An empty histogram of microseconds: 1 us to 1 hour at three digits, about 170 KiB.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are constants")
 }
 
-/// An empty histogram for an interval of the series: the same bounds at two digits, so that a run
-/// of an hour needs 26 KiB for each second and not 170.
+/// An empty histogram for an interval of the series, or a class of files: the same bounds at two
+/// digits, so that a run of an hour needs 26 KiB for each second and not 170.
 #[must_use]
 pub fn interval_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 2).expect("the bounds are constants")
@@ -43,6 +56,8 @@ pub struct Measures {
     pub times: Times,
     /// By kind of file: class * 9 + number, then [`SINGLE`] and [`OTHER`].
     pub files: Vec<FileRow>,
+    /// Corrected times by class of file, in microseconds, at two digits.
+    pub classes: Vec<Histogram<u64>>,
     /// By number of requests in a session; row 0 is unused, the last holds longer ones too.
     pub lengths: Vec<LengthRow>,
     /// Sessions by the number of replies they got, failed ones too: httperf's histogram. The last
@@ -198,6 +213,7 @@ impl Measures {
         self.errors.merge(&other.errors);
         self.times.merge(&other.times);
         merge_rows(&mut self.files, &other.files, FileRow::merge);
+        merge_rows(&mut self.classes, &other.classes, add_histogram);
         merge_rows(&mut self.lengths, &other.lengths, LengthRow::merge);
         merge_rows(&mut self.replies_per_session, &other.replies_per_session, add);
         merge_rows(&mut self.series, &other.series, Interval::merge);
@@ -328,6 +344,7 @@ impl Default for Measures {
             errors: ErrorCounts::default(),
             times: Times::default(),
             files: vec![FileRow::default(); FILE_KINDS],
+            classes: vec![interval_histogram(); FILE_CLASSES],
             lengths: vec![LengthRow::default(); SESSION_LENGTH_MAX + 1],
             replies_per_session: vec![0; SESSION_LENGTH_MAX + 1],
             series: Vec::new(),
@@ -378,6 +395,7 @@ mod tests {
         measures.errors.add(ErrorKind::Reset);
         measures.times.corrected.record(value_us).unwrap();
         measures.files[3].time_us = value_us;
+        measures.classes[1].record(value_us).unwrap();
         measures.lengths[7].sessions = 1;
         measures.replies_per_session[7] = 1;
         measures
@@ -395,6 +413,7 @@ mod tests {
         together.record(1_000).unwrap();
         together.record(2_000_000).unwrap();
         assert_eq!(sum.times.corrected, together);
+        assert_eq!((sum.classes[1].len(), sum.classes[0].len()), (2, 0));
     }
 
     #[test]

@@ -241,6 +241,16 @@ pub fn file_kind_name(kind: usize) -> String {
     }
 }
 
+/// The name of a row of [`Measures::classes`].
+#[must_use]
+pub fn file_class_name(class: usize) -> String {
+    match class {
+        4 => "single".into(),
+        5 => "other".into(),
+        _ => format!("class{class}"),
+    }
+}
+
 /// The row of that name.
 #[must_use]
 pub fn file_kind_of_name(name: &str) -> Option<usize> {

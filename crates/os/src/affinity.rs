@@ -22,6 +22,18 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// Restricts the calling thread to `cpus`. CPUs that the machine or the process's cpuset lacks
 /// are ignored; when none is left the result is EINVAL.
 pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    pin(0, cpus)
+}
+
+/// The same for a thread of another process, by its number; a process's first thread has that of
+/// the process. One that has ended is ESRCH, somebody else's EPERM.
+pub fn pin_other(thread: u32, cpus: &[usize]) -> io::Result<()> {
+    // 0 stands for the caller, and numbers beyond the type for nobody.
+    let thread = libc::pid_t::try_from(thread).ok().filter(|&thread| thread > 0);
+    pin(thread.ok_or_else(|| error(libc::ESRCH))?, cpus)
+}
+
+fn pin(thread: libc::pid_t, cpus: &[usize]) -> io::Result<()> {
     let highest = cpus.iter().copied().max().unwrap_or(0);
     if highest >= CPUS_MAX {
         return Err(error(libc::EINVAL));
@@ -32,7 +44,9 @@ pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
     }
     // SAFETY: the pointer and the size describe `mask`, which lives through the call and which
     // the kernel only reads. The C type has a fixed size, but the call takes any size in bytes.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) })?;
+    check(unsafe {
+        libc::sched_setaffinity(thread, size_of_val(&mask[..]), mask.as_ptr().cast())
+    })?;
     Ok(())
 }
 
@@ -100,6 +114,23 @@ mod tests {
             assert_eq!(seen.join().unwrap(), cpu);
         }
         assert!(!allowed_cpus().is_empty(), "other threads are not affected");
+    }
+
+    #[test]
+    fn threads_of_others_are_put_too() {
+        let cpu = *allowed_cpus().last().unwrap();
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pinned = pin_other(child.id(), &[cpu]);
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        pinned.unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        assert_eq!(parse_list(list.unwrap()), [cpu]);
+        for nobody in [0, child.id(), u32::MAX] {
+            let refused = pin_other(nobody, &[cpu]).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ESRCH), "{nobody}");
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Bench<'_> {
             ready_path: ready_path.to_owned(),
             workload,
             place: lab::domain::Place::default(),
+            affinity: lab::domain::Affinity::default(),
         }
     }
 }

@@ -143,6 +143,7 @@ impl<'a, R: Named> Stage<'a, R> {
             ready_path: FILE.into(),
             workload: Values::new(),
             place: lab::domain::Place::default(),
+            affinity: lab::domain::Affinity::default(),
         };
         RunningServer::start(installed, setting, &launch)
     }

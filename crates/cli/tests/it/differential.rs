@@ -98,6 +98,7 @@ fn launch(root: &Path, scratch: &Path) -> Launch {
         ready_path: "/probe.txt".into(),
         workload: Values::new(),
         place: lab::domain::Place::default(),
+        affinity: lab::domain::Affinity::default(),
     }
 }
 

@@ -77,6 +77,7 @@ fn two_engines_are_compared() {
     let good = opened.runs.iter().filter(|run| run.void.is_empty()).count();
     assert_eq!(good, 8, "two pairs of two phases: {out}");
     assert!(opened.runs.iter().all(|run| run.observed["cpu_us"] > 0.0));
+    assert_eq!(opened.environments.len(), 1, "the machine is known");
     let page = fs::read_to_string(lab.path("records/report.html")).unwrap();
     assert!(page.contains("ropewalk:threads") && page.ends_with("</html>\n"), "a page");
 }
@@ -135,6 +136,10 @@ fn a_study_from_its_file_to_its_records() {
     let run = &opened.runs[0];
     assert!(run.warm_up_s > 0.0, "{run:?}");
     assert!(lab.path("records").join(&run.outcome_file).exists());
+    let configurations: Vec<&String> =
+        opened.header.servers.iter().flat_map(|server| server.configurations.values()).collect();
+    assert!(configurations.iter().all(|text| text.contains(" serve ")), "{configurations:?}");
+    assert_eq!(configurations.len(), 2);
     let again = lab.run(&["study", text(&experiment)]);
     assert_eq!(again.0, 1, "there is a study in it: {again:?}");
     let (status, out, _) = lab.run(&["study", text(&experiment), "--resume"]);
@@ -293,4 +298,32 @@ fn a_study_tells_what_it_would_do() {
     let (status, _, err) = lab.run(&["study", text(&experiment), "--dry-run"]);
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("there is no server \"no-such-thing\""), "{err}");
+}
+
+/// What the machine has not is known before anything is measured.
+#[test]
+fn domains_that_cannot_be_had_are_skipped() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    let huge = "\n[[domains]]\nname = \"huge\"\ncpus = 4096\n";
+    let here = "\n[[domains]]\nname = \"here\"\nclient_cpus = 0\naffinity = \"workers\"\n";
+    let text = |domains: &str| {
+        let short = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+        fs::write(&experiment, short + domains).unwrap();
+    };
+    text(huge);
+    let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(err.contains("none of the domains can be had here"), "{err}");
+    text(&format!("{huge}{here}"));
+    let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("skipped domain huge: 4096 CPUs are wanted"), "{out}");
+    assert!(out.contains("1 domains"), "{out}");
+    let opened = lab.records();
+    assert_eq!(opened.header.skipped[0].server, "domain huge");
+    assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
+    let unbound = |run: &Run| run.not_available.iter().any(|line| line.starts_with("workers of "));
+    assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-use lab::domain::Place;
+use lab::domain::{Affinity, Place};
 use lab::http::{self, Connection};
 use lab::{Found, Installed, Launch, Peer, RunningServer, Surroundings, Values};
 use serde_json::Value;
@@ -193,6 +193,7 @@ impl Stage {
                 ("connection".to_owned(), "keep-alive".to_owned()),
             ]),
             place: Place::default(),
+            affinity: Affinity::default(),
         }
     }
 

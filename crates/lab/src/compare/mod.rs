@@ -64,6 +64,8 @@ pub struct Side {
     pub version: String,
     /// Its architecture in a line; empty if unknown.
     pub description: String,
+    /// Its command and files; empty if unknown.
+    pub configuration: String,
     /// The server.
     pub instance: Instance,
 }
@@ -127,7 +129,7 @@ impl Plan {
             name: side.server.clone(),
             description: side.description.clone(),
             version: side.version.clone(),
-            ..Server::default()
+            configurations: [(side.setting.clone(), side.configuration.clone())].into(),
         });
         let title = format!("{} and {}", sides[0].label(), sides[1].label());
         Header {

@@ -51,6 +51,7 @@ fn sides() -> [Side; 2] {
         setting: "usual".into(),
         version: "1".into(),
         description: String::new(),
+        configuration: String::new(),
         instance: Instance::Running(SocketAddr::from(([127, 0, 0, 1], 1))),
     })
 }

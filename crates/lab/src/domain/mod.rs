@@ -32,9 +32,10 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affinity {
-    /// Each worker to a CPU of its own, by the server itself, if it knows how.
+    /// Each worker to a CPU of its own: by the server itself, or its processes from outside.
     Workers,
-    /// All to the server's CPUs; among them the kernel chooses.
+    /// All to the server's CPUs; among them the kernel chooses, or the server if it does so of its
+    /// own accord.
     #[default]
     Set,
     /// To nothing: the kernel chooses among all CPUs, the clients' included.
@@ -104,8 +105,6 @@ pub struct ServerPlace {
     pub cpus: Vec<usize>,
     /// How many workers it would have if each had a CPU.
     pub workers: usize,
-    /// Whether it shall bind each worker to a CPU itself.
-    pub binds_workers: bool,
     /// Where it is.
     pub place: Place,
 }
@@ -214,6 +213,21 @@ impl Domain {
         Ok(Entered { servers, clients, cpus, enclosure, plan, device, _subnets, _settings })
     }
 
+    /// How many CPUs the servers get together on this machine; if it has not so many, how many are
+    /// wanted.
+    pub fn server_cpus(&self, machine: &Topology) -> usize {
+        let chosen = machine.choose(&self.choice()).map(|sets| sets.server.len());
+        chosen.unwrap_or(self.cpus.unwrap_or(1))
+    }
+
+    /// Whether this machine has the CPUs for it.
+    ///
+    /// # Errors
+    /// What it lacks, in a line.
+    pub fn fits(&self, machine: &Topology) -> Result<(), String> {
+        machine.choose(&self.choice()).map(drop)
+    }
+
     fn choice(&self) -> Choice {
         let replicas = self.replicas.unwrap_or(1);
         // A copy needs a CPU.
@@ -262,7 +276,6 @@ impl Domain {
             ServerPlace {
                 cpus: if is_bound { set.to_vec() } else { Vec::new() },
                 workers: set.len(),
-                binds_workers: self.affinity == Affinity::Workers,
                 place,
             }
         };

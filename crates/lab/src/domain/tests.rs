@@ -1,7 +1,7 @@
 //! Domains as they are written, entered and left, by kill -9 too.
 
 use super::*;
-use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values};
+use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values, Workers};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -208,6 +208,7 @@ fn peers_serve_in_a_domain() {
         ready_path: "/001".into(),
         workload: Values::new(),
         place: entered.servers[0].place.clone(),
+        affinity: Affinity::default(),
     };
     let shipped = Peer::read_all(&peers).expect("all are right");
     let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());
@@ -225,10 +226,33 @@ fn peers_serve_in_a_domain() {
             let said = crate::process::output(&command, None);
             assert_eq!(said.map(|body| body.len()), Ok(100_000), "{name}: {command:?}");
         }
+        if installed.peer.start.workers == Some(Workers::Processes) {
+            assert_eq!(server.bind_workers(), Ok(()), "{name}");
+            let pids = server.group().processes();
+            let cpu = launch.cpus[0].to_string();
+            assert!(pids.iter().any(|&pid| allowed(pid) == cpu), "{name}: {pids:?}");
+        }
         let charged = entered.enclosure.memory().expect("memory is counted");
         let inside = fs::read_to_string(charged.join("cgroup.procs")).expect("it is there");
         let pid = server.group().processes()[0].to_string();
         let is_below = server.group().folder().is_some_and(|folder| folder.starts_with(charged));
         assert!(is_below || inside.lines().any(|line| line == pid), "{name}: {inside}");
     }
+}
+
+/// The CPUs that a process may use, as the kernel lists them.
+fn allowed(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+    list.unwrap_or_default().to_owned()
+}
+
+/// Whole sockets are as many CPUs as they have.
+#[test]
+fn the_cpus_of_whole_units_are_counted() {
+    let machine = machine();
+    let count = |text: &str| Domain::parse(text).expect("it makes sense").server_cpus(&machine);
+    assert_eq!(count(""), 1);
+    assert_eq!(count("cpus = 4096"), 4096, "what is wanted, where it cannot be had");
+    assert_eq!(count("policy = \"socket\"\nclient_cpus = 0\nthreads = true"), 8);
 }

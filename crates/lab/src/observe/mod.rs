@@ -240,7 +240,7 @@ impl Observed {
             self.not_available.push(format!("pressure on the servers: {no_group}"));
         }
         if !watched.system_calls {
-            self.not_available.push("system calls: not asked for".into());
+            self.not_available.push("system calls: not asked for (system_calls = true)".into());
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
         "requests_due",
         "offered_per_s",
     ];
-    heads.extend(Measure::ALL.map(Measure::key));
+    heads.extend(Measure::every().map(Measure::key));
     let mut text = line(heads.into_iter().map(str::to_owned));
     for run in &opened.runs {
         let point = &run.point;
@@ -44,7 +44,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
             number(figures.map(|figures| figures.requests_due as f64)),
             number(figures.map(|figures| figures.offered_per_s)),
         ];
-        let values = Measure::ALL.map(|measure| number(measure.of(run, cpus)));
+        let values = Measure::every().map(|measure| number(measure.of(run, cpus)));
         text.push_str(&line(head.into_iter().chain(values)));
     }
     text
@@ -56,7 +56,7 @@ pub(crate) fn points(summary: &Summary) -> String {
         ["server", "setting", "workload", "domain", "load", "offered", "purpose", "blocks"]
             .map(str::to_owned)
             .to_vec();
-    for measure in Measure::ALL {
+    for measure in Measure::every() {
         let key = measure.key();
         heads.extend([key.to_owned(), format!("{key}_low"), format!("{key}_high")]);
     }
@@ -74,7 +74,7 @@ pub(crate) fn points(summary: &Summary) -> String {
                     point.purpose.clone(),
                     point.blocks.len().to_string(),
                 ];
-                let values = Measure::ALL.into_iter().flat_map(|measure| {
+                let values = Measure::every().flat_map(|measure| {
                     point.estimates.get(&measure).map_or_else(Default::default, |estimate| {
                         [estimate.median, estimate.interval.low, estimate.interval.high]
                             .map(|value| value.to_string())

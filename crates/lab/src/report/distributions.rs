@@ -1,5 +1,5 @@
-//! Response times as distributions: the raw histograms of a point's runs, added up bucket by
-//! bucket, which is exact, and the curves that are drawn of them.
+//! Response times as distributions, of all files and by class: the raw histograms of a point's
+//! runs, added up bucket by bucket, which is exact, and the curves that are drawn of them.
 //!
 //! Reads the outcome files of the folder; what cannot be read is told and left out.
 
@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use hdrhistogram::Histogram;
-use load::measures::histogram;
+use load::measures::{FILE_CLASSES, histogram, interval_histogram};
+use load::outcome::file_class_name;
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::figures::{Styles, shown};
@@ -33,6 +34,9 @@ const SHARES: [(&str, f64); 9] = [
 struct Group<'s> {
     /// The end of the title: at which rate.
     at: String,
+    /// Whether classes of files have figures of their own: where the rates were chosen for the
+    /// sake of response times.
+    by_class: bool,
     members: Vec<(String, usize, &'s Measured)>,
 }
 
@@ -49,14 +53,18 @@ pub(crate) fn of_panel(
     for (number, group) in groups(panel, styles).into_iter().enumerate() {
         let mut merged = Vec::new();
         for (label, style, point) in group.members {
-            match merge(folder, point, damage) {
-                times if times.is_empty() => (),
-                times => merged.push((label, style, times)),
+            let times = merge(folder, point, damage);
+            if !times.all.is_empty() {
+                merged.push(Merged { label, style, times });
             }
         }
         if !merged.is_empty() {
             let title = format!("{}, {}", panel.title(), group.at);
-            figures.extend(pair(&merged, &title, &format!("{index}-{number}")));
+            let id = format!("{index}-{number}");
+            figures.extend(pair(&merged, &title, &id));
+            if group.by_class {
+                figures.extend(of_classes(&merged, &title, &id));
+            }
         }
     }
     figures
@@ -70,12 +78,12 @@ fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
     if let Some(offered) = common(panel) {
         let members = series.iter().filter_map(|series| member(series, series.at(offered)));
         let at = format!("at {} {}", number::plain(offered), panel.unit());
-        return vec![Group { at, members: members.collect() }];
+        return vec![Group { at, by_class: false, members: members.collect() }];
     }
     if series.iter().all(|series| series.points.is_empty()) {
         let members = series.iter().filter_map(|series| member(series, series.held.as_ref()));
         let at = "each close to the highest rate it held".into();
-        return vec![Group { at, members: members.collect() }];
+        return vec![Group { at, by_class: false, members: members.collect() }];
     }
     // Each has rates of its own, in the same order: those that make it equally busy.
     let most = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
@@ -89,7 +97,7 @@ fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
         let named = members.into_iter().map(|(name, style, point)| {
             (format!("{name} at {}", number::figure(point.offered)), style, point)
         });
-        Group { at, members: named.collect() }
+        Group { at, by_class: true, members: named.collect() }
     };
     (0..most).map(group).collect()
 }
@@ -124,13 +132,38 @@ fn common(panel: &Panel) -> Option<f64> {
         .copied()
 }
 
-/// The corrected times of all runs of a point.
-fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Histogram<u64> {
-    let mut sum = histogram();
+/// Corrected times.
+struct Times {
+    all: Histogram<u64>,
+    /// By class of file; most are empty.
+    classes: Vec<Histogram<u64>>,
+}
+
+/// A curve's times.
+struct Merged {
+    label: String,
+    style: usize,
+    times: Times,
+}
+
+impl Times {
+    /// The classes that there are, if there are several.
+    fn several(&self) -> Vec<usize> {
+        let filled = |class: &usize| !self.classes[*class].is_empty();
+        let classes: Vec<usize> = (0..FILE_CLASSES).filter(filled).collect();
+        if classes.len() > 1 { classes } else { Vec::new() }
+    }
+}
+
+/// The times of all runs of a point.
+fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Times {
+    let mut sum = Times { all: histogram(), classes: vec![interval_histogram(); FILE_CLASSES] };
     for name in &point.outcome_files {
         match read(folder, name) {
             Ok(times) => {
-                let added = sum.add(times);
+                let classes = sum.classes.iter_mut().zip(times.classes);
+                let mut pairs = classes.chain([(&mut sum.all, times.all)]);
+                let added = pairs.try_for_each(|(sum, times)| sum.add(times));
                 added.expect("all histograms of outcomes have the bounds of `histogram`");
             }
             Err(why) => damage.push(format!("{name}: {why}; its response times are left out")),
@@ -139,53 +172,81 @@ fn merge(folder: &Path, point: &Measured, damage: &mut Vec<String>) -> Histogram
     sum
 }
 
-fn read(folder: &Path, name: &str) -> Result<Histogram<u64>, String> {
+fn read(folder: &Path, name: &str) -> Result<Times, String> {
     if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {
         return Err("not a file of this folder".into());
     }
     let text = fs::read_to_string(folder.join(name)).map_err(|why| why.to_string())?;
-    Ok(load::report::json::parse(&text)?.measures.times.corrected)
+    let measures = load::report::json::parse(&text)?.measures;
+    Ok(Times { all: measures.times.corrected, classes: measures.classes })
 }
 
-type Merged = (String, usize, Histogram<u64>);
+const ABOUT: &str = "Of all replies of the runs that count, from when a request should have been \
+                     sent; histograms are added exactly.";
 
 /// The distribution, and its complement on a logarithmic axis, where the tail shows.
 fn pair(merged: &[Merged], title: &str, id: &str) -> [Figure; 2] {
-    let curves = |complement| {
-        let curve = |(label, style, times): &Merged| Curve {
-            label: label.clone(),
-            form: Form::Dense,
-            style: *style,
-            dots: dots(times, merged, complement),
-        };
-        merged.iter().map(curve).collect()
+    let all: Vec<&Histogram<u64>> = merged.iter().map(|one| &one.times.all).collect();
+    let tail = Chart {
+        x: Axis::log("response time, ms"),
+        y: Axis::log("share of replies beyond"),
+        curves: curves(merged, &all, true),
     };
-    let x = Axis::log("response time, ms");
-    let cdf = Chart {
-        x: x.clone(),
-        y: Axis { range: Some((0.0, 1.0)), ..Axis::linear("share of replies within") },
-        curves: curves(false),
-    };
-    let ccdf = Chart { x, y: Axis::log("share of replies beyond"), curves: curves(true) };
-    let about = "Of all replies of the runs that count, from when a request should have been sent; \
-         histograms are added exactly.";
     let figure = |kind: &str, name: &str, more: &str, chart| Figure {
         id: format!("{kind}-{id}"),
         title: format!("{name}: {title}"),
-        about: format!("{about}{more}"),
+        about: format!("{ABOUT}{more}"),
         drawing: Drawing::Lines(chart),
         table: table(merged),
     };
     [
-        figure("cdf", "Response times", "", cdf),
-        figure("ccdf", "Slow replies", " Both axes are logarithmic: this is the tail.", ccdf),
+        figure("cdf", "Response times", "", within(merged, &all)),
+        figure("ccdf", "Slow replies", " Both axes are logarithmic: this is the tail.", tail),
     ]
 }
 
+/// The distribution of each class of files, if there are several. The figures above have the table.
+fn of_classes(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
+    let is_there = |class: &usize| merged.iter().any(|one| one.times.several().contains(class));
+    let figure = |class: usize| {
+        let times: Vec<&Histogram<u64>> =
+            merged.iter().map(|one| &one.times.classes[class]).collect();
+        let name = file_class_name(class);
+        Figure {
+            id: format!("cdf-{id}-{name}"),
+            title: format!("Response times of {name}: {title}"),
+            about: format!("{ABOUT} The table of all classes is above."),
+            drawing: Drawing::Lines(within(merged, &times)),
+            table: Table::default(),
+        }
+    };
+    (0..FILE_CLASSES).filter(is_there).map(figure).collect()
+}
+
+fn within(merged: &[Merged], times: &[&Histogram<u64>]) -> Chart {
+    Chart {
+        x: Axis::log("response time, ms"),
+        y: Axis { range: Some((0.0, 1.0)), ..Axis::linear("share of replies within") },
+        curves: curves(merged, times, false),
+    }
+}
+
+fn curves(merged: &[Merged], times: &[&Histogram<u64>], complement: bool) -> Vec<Curve> {
+    let pairs = merged.iter().zip(times).filter(|(_, own)| !own.is_empty());
+    let curve = |(one, own): (&Merged, &&Histogram<u64>)| Curve {
+        label: one.label.clone(),
+        form: Form::Dense,
+        style: one.style,
+        dots: dots(own, times, complement),
+    };
+    pairs.map(curve).collect()
+}
+
 /// At the same times for all curves of a figure, in milliseconds.
-fn dots(times: &Histogram<u64>, all: &[Merged], complement: bool) -> Vec<Dot> {
-    let low = all.iter().map(|(_, _, times)| times.min()).min().unwrap_or(1).max(1) as f64;
-    let high = all.iter().map(|(_, _, times)| times.max()).max().unwrap_or(1) as f64;
+fn dots(times: &Histogram<u64>, all: &[&Histogram<u64>], complement: bool) -> Vec<Dot> {
+    let filled = || all.iter().filter(|times| !times.is_empty());
+    let low = filled().map(|times| times.min()).min().unwrap_or(1).max(1) as f64;
+    let high = filled().map(|times| times.max()).max().unwrap_or(1) as f64;
     let (low, high) = (low.ln(), high.max(low * 1.01).ln());
     let total = times.len() as f64;
     let at = |n: usize| (low + (high - low) * n as f64 / (POINTS - 1) as f64).exp();
@@ -197,17 +258,25 @@ fn dots(times: &Histogram<u64>, all: &[Merged], complement: bool) -> Vec<Dot> {
     dots.filter(|dot| !complement || dot.y * total > 0.5).collect()
 }
 
+/// A row for each server, and below it one for each class of files, if there are several.
 fn table(merged: &[Merged]) -> Table {
     let mut table = Table::new(&["Times in ms", "Replies", "Mean"]);
     table.heads.extend(SHARES.iter().map(|(name, _)| (*name).to_owned()));
     table.heads.push("Largest".into());
-    for (label, _, times) in merged {
-        let ms = |us: f64| number::figure(us / 1e3);
-        let mut row = vec![label.clone(), number::plain(times.len() as f64), ms(times.mean())];
-        let shares = SHARES.iter().map(|(_, part)| ms(times.value_at_quantile(*part) as f64));
-        row.extend(shares);
-        row.push(ms(times.max() as f64));
-        table.rows.push(row);
+    for Merged { label, times, .. } in merged {
+        table.rows.push(row(label.clone(), &times.all));
+        for class in times.several() {
+            let name = format!("{label}, {}", file_class_name(class));
+            table.rows.push(row(name, &times.classes[class]));
+        }
     }
     table
+}
+
+fn row(name: String, times: &Histogram<u64>) -> Vec<String> {
+    let ms = |us: f64| number::figure(us / 1e3);
+    let mut row = vec![name, number::plain(times.len() as f64), ms(times.mean())];
+    row.extend(SHARES.iter().map(|(_, part)| ms(times.value_at_quantile(*part) as f64)));
+    row.push(ms(times.max() as f64));
+    row
 }

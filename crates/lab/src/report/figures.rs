@@ -41,7 +41,7 @@ struct Kind {
     with_limit: bool,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind {
         id: "throughput",
         title: "Throughput",
@@ -92,6 +92,26 @@ const KINDS: [Kind; 5] = [
         log: true,
         with_limit: false,
     },
+    Kind {
+        id: "disk",
+        title: "Read from the disk",
+        y: "MB/s",
+        about: "What the servers had the disk read, beside what they found in memory.",
+        measure: Measure::DiskBytes,
+        factor: 1e-6,
+        log: false,
+        with_limit: false,
+    },
+    Kind {
+        id: "cpi",
+        title: "Cycles for each instruction",
+        y: "cycles per instruction",
+        about: "Of the servers' processors, the kernel's share included.",
+        measure: Measure::CyclesPerInstruction,
+        factor: 1.0,
+        log: false,
+        with_limit: false,
+    },
 ];
 
 /// The figures of a panel over what was offered.
@@ -107,6 +127,10 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if curves.is_empty() || curves.iter().all(|curve| curve.dots.len() < 2) {
         return None;
     }
+    let is_nothing = curves.iter().all(|curve| curve.dots.iter().all(no_height));
+    if kind.measure == Measure::DiskBytes && is_nothing {
+        return None;
+    }
     let mut about = format!(
         "{} Points are medians over blocks, bands {:.0} % intervals.",
         kind.about,
@@ -116,7 +140,7 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if kind.with_limit {
         about.push_str(&with_limit(panel, &mut curves, &mut y));
     }
-    if kind.measure == Measure::ErrorShare && curves.iter().all(|c| c.dots.iter().all(no_height)) {
+    if kind.measure == Measure::ErrorShare && is_nothing {
         about.push_str(" Nothing failed.");
     }
     if left_out > 0 {

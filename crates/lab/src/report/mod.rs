@@ -173,6 +173,8 @@ impl Report {
                 sections.push(section("summary", "Summary", table, false));
                 sections.push(section("pairs", "Each pair", tables::all_pairs(panel, share), true));
                 sections.push(section("points", "Each point", tables::points(panel), true));
+                let table = tables::observed_points(panel);
+                sections.push(section("observed", "Observed at each point", table, true));
             }
         }
         let opened = &self.opened;
@@ -182,14 +184,15 @@ impl Report {
             table,
             folded,
         };
-        sections.push(section("searches", "Searches", tables::searches(opened), false));
-        sections.push(section("void", "Void runs", tables::voided(opened), false));
         sections.push(section(
-            "skipped",
-            "Servers that took no part",
-            tables::skipped(opened),
+            "observed",
+            "Observed at the highest throughput",
+            tables::observed_peaks(&self.summary.panels),
             false,
         ));
+        sections.push(section("searches", "Searches", tables::searches(opened), false));
+        sections.push(section("void", "Void runs", tables::voided(opened), false));
+        sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
         sections.push(section("servers", "Servers", tables::servers(opened), false));
         sections.push(section("where", "Workloads and domains", tables::described(opened), false));
         sections.push(section("environment", "Environment", tables::environment(opened), true));

@@ -398,7 +398,7 @@ fn measured(
             points.push(Measured { offered, purpose, ..Measured::default() });
             points.len() - 1
         });
-        let values = Measure::ALL.into_iter().filter_map(|m| Some((m, m.of(run, cpus)?)));
+        let values = Measure::every().filter_map(|m| Some((m, m.of(run, cpus)?)));
         points[index].blocks.insert(run.block, values.collect());
         if !run.outcome_file.is_empty() {
             points[index].outcome_files.push(run.outcome_file.clone());
@@ -406,7 +406,7 @@ fn measured(
     }
     points.sort_by(|a, b| a.purpose.cmp(&b.purpose).then(a.offered.total_cmp(&b.offered)));
     for point in &mut points {
-        for measure in Measure::ALL {
+        for measure in Measure::every() {
             let sample: Vec<f64> =
                 point.blocks.values().filter_map(|values| values.get(&measure).copied()).collect();
             let estimate = bootstrap_median(&sample, confidence, seed);

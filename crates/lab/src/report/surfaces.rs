@@ -186,7 +186,7 @@ fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
     table
 }
 
-/// A workload, whether it is closed, and all numbers of the domain but that of processors.
+/// A workload, whether it is closed, and all of the domain but the number of processors.
 type Family = (String, bool, String);
 
 /// Throughput against the number of processors, for each workload and for domains that differ in
@@ -197,9 +197,9 @@ pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Ve
         let domain = header.domains.iter().find(|domain| domain.name == panel.domain);
         let Some(domain) = domain else { continue };
         let Some(cpus) = domain.numbers.get("cpus").copied() else { continue };
-        let others = domain.numbers.iter().filter(|(name, _)| *name != "cpus");
-        let others: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
-        let key = (panel.workload.clone(), panel.closed, others.join(", "));
+        let words = domain.about.split(", ").filter(|word| !word.starts_with("cpus "));
+        let others = words.collect::<Vec<_>>().join(", ");
+        let key = (panel.workload.clone(), panel.closed, others);
         groups.entry(key).or_default().push((cpus, panel));
     }
     let figure = |(index, ((workload, _, others), mut panels)): (usize, (_, Vec<_>))| {

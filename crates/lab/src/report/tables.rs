@@ -110,23 +110,7 @@ pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
 /// Every point with all that was measured there.
 pub(crate) fn points(panel: &Panel) -> Table {
     let mut table = Table::new(&["Server", &format!("Offered {}", panel.unit()), "Blocks"]);
-    table.heads.extend(
-        [
-            "Throughput/s",
-            "Goodput/s",
-            "Failed",
-            "Kept up with",
-            "CPU, us/request",
-            "CPU used",
-            "Memory",
-            "Mean, ms",
-            "p50, ms",
-            "p99, ms",
-            "p99.9, ms",
-            "Spread, points",
-        ]
-        .map(str::to_owned),
-    );
+    table.heads.extend(Measure::ALL.map(|measure| measure.head().to_owned()));
     for series in &panel.series {
         for point in series.points.iter().chain(&series.trials) {
             table.rows.push(point_row(series, point));
@@ -142,6 +126,43 @@ fn point_row(series: &Series, point: &Measured) -> Vec<String> {
     };
     let head = [name, number::plain(point.offered), point.blocks.len().to_string()];
     head.into_iter().chain(Measure::ALL.map(|measure| cell(point, measure))).collect()
+}
+
+/// Every point with what was observed there beside what the clients saw.
+pub(crate) fn observed_points(panel: &Panel) -> Table {
+    let mut table = observed_table(&["Server", &format!("Offered {}", panel.unit())]);
+    for series in &panel.series {
+        for point in series.curve() {
+            let head = [series.name.clone(), number::plain(point.offered)];
+            table.rows.push(observed_row(head, point));
+        }
+    }
+    without_empty_columns(&table)
+}
+
+/// What was observed of each series at its highest throughput, in all panels: so what more
+/// processors or less memory do to it stands in one column.
+pub(crate) fn observed_peaks(panels: &[Panel]) -> Table {
+    let mut table = observed_table(&["Server", "Where", "Offered"]);
+    for panel in panels {
+        for series in &panel.series {
+            let Some(point) = series.at_peak() else { continue };
+            let offered = format!("{} {}", number::plain(point.offered), panel.unit());
+            let head = [series.name.clone(), panel.title(), offered];
+            table.rows.push(observed_row(head, point));
+        }
+    }
+    without_empty_columns(&table)
+}
+
+fn observed_table(heads: &[&str]) -> Table {
+    let mut table = Table::new(heads);
+    table.heads.extend(Measure::OBSERVED.map(|measure| measure.head().to_owned()));
+    table
+}
+
+fn observed_row<const N: usize>(head: [String; N], point: &Measured) -> Vec<String> {
+    head.into_iter().chain(Measure::OBSERVED.map(|measure| cell(point, measure))).collect()
 }
 
 /// Runs that say nothing about a server.
@@ -166,9 +187,9 @@ pub(crate) fn voided(opened: &Opened) -> Table {
     table
 }
 
-/// Servers that took no part.
+/// Servers and domains that took no part.
 pub(crate) fn skipped(opened: &Opened) -> Table {
-    let mut table = Table::new(&["Server", "Why", "What mends it"]);
+    let mut table = Table::new(&["What", "Why", "What mends it"]);
     for skipped in &opened.header.skipped {
         let cells = [&skipped.server, &skipped.reason, &skipped.command];
         table.rows.push(cells.map(Clone::clone).to_vec());

@@ -49,6 +49,8 @@ pub struct Definition {
     pub latency_target_us: Option<u64>,
     /// Whether every byte of every reply is looked at.
     pub verify_bytes: bool,
+    /// Whether the servers' system calls are counted, which costs each of them a little.
+    pub system_calls: bool,
     /// Seconds that the study may take.
     pub budget_s: Option<f64>,
     /// Of intervals.
@@ -95,6 +97,8 @@ struct Written {
     latency_target: Option<String>,
     #[serde(default)]
     verify_bytes: bool,
+    #[serde(default)]
+    system_calls: bool,
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
@@ -189,6 +193,7 @@ impl Definition {
                 .map_err(|why| format!("conditions: {why}"))?,
             latency_target_us: target.map(|seconds| (seconds * 1e6) as u64),
             verify_bytes: written.verify_bytes,
+            system_calls: written.system_calls,
             budget_s: budget,
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),

@@ -14,6 +14,13 @@ use statistics::Generator;
 /// the third shows.
 const WARM_UPS_RECKONED: u32 = 3;
 
+/// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
+/// and undone, the page cache filled, and replies are awaited that come late.
+const STAGING_S: f64 = 1.5;
+
+/// Runs that find the ceiling of a domain.
+const CEILING_RUNS: f64 = 6.0;
+
 /// A utilisation that is so near the one that was asked for is it.
 const NEAR: f64 = 0.02;
 
@@ -56,6 +63,8 @@ pub struct Study<'a, W> {
     began_us: u64,
     /// Runs of this process, to reckon what remains.
     made: u32,
+    /// Searches of this process, for the same.
+    found: u32,
 }
 
 impl<'a, W: Watch> Study<'a, W> {
@@ -70,6 +79,7 @@ impl<'a, W: Watch> Study<'a, W> {
             searches: opened.searches,
             began_us,
             made: 0,
+            found: 0,
         }
     }
 
@@ -187,9 +197,17 @@ impl<'a, W: Watch> Study<'a, W> {
             generator_bound: found.generator_bound,
         };
         let held = search.held_per_s;
-        self.watch.tell(&format!("{} bears {held:.0} requests/s", describe(point)));
         self.folder.add_search(&search)?;
         self.searches.push(search);
+        self.found += 1;
+        let all = self.stage.cells().len() * self.stage.definition.repetitions as usize;
+        let left = all.saturating_sub(self.searches.len());
+        let left_s = left as f64 * self.spent_s() / f64::from(self.found);
+        self.watch.tell(&format!(
+            "{} bears {held:.0} requests/s; about {} remain",
+            of_cell(point),
+            minutes(left_s)
+        ));
         Ok(())
     }
 
@@ -202,14 +220,14 @@ impl<'a, W: Watch> Study<'a, W> {
                 if let Some(end) = self.end() {
                     return Ok(end);
                 }
-                match self.rate_at(cell, share)? {
-                    Some(rate) => loads.push((cell, Offered::RequestsPerS(rate))),
-                    None => {
-                        let point = self.stage.point(cell, Offered::default());
-                        let what = describe(&point);
-                        self.watch.tell(&format!("{what}: no rate was found for {share}"));
-                    }
-                }
+                let rate = self.rate_at(cell, share)?;
+                loads.extend(rate.map(|rate| (cell, Offered::RequestsPerS(rate))));
+                let what = of_cell(&self.stage.point(cell, Offered::default()));
+                let percent = 100.0 * share;
+                self.watch.tell(&match rate {
+                    Some(rate) => format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU"),
+                    None => format!("{what}: no rate was found that takes {percent:.0} % CPU"),
+                });
             }
         }
         self.measure_all(&loads)
@@ -294,7 +312,7 @@ impl<'a, W: Watch> Study<'a, W> {
     /// What a run takes: as those of this process did, or as reckoned before there are any.
     fn seconds_of_a_run(&self) -> f64 {
         if self.made == 0 {
-            run_s(self.stage.definition.window_s, WARM_UPS_RECKONED)
+            reckoned_run_s(self.stage.definition)
         } else {
             self.spent_s() / f64::from(self.made)
         }
@@ -344,18 +362,23 @@ fn rules(first: f64, confidence: f64) -> Rules {
     }
 }
 
-/// Seconds that a study is reckoned to take, at most.
+/// Seconds that a study is reckoned to take, void runs not counted; at most its budget.
 pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
     let repetitions = f64::from(definition.repetitions);
     let runs = match &definition.offered {
         OfferedPlan::Rates(rates) => repetitions * rates.len() as f64,
         OfferedPlan::Connections(counts) => repetitions * counts.len() as f64,
-        // A climb of 1.5 from half of the limit, and both ends tried until they are decided.
-        OfferedPlan::Mat => repetitions * (8.0 + 4.0 * f64::from(lead_for(definition.confidence))),
+        // A climb from half of the limit, and both ends tried until they are decided.
+        OfferedPlan::Mat => repetitions * (6.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let all = runs * cells as f64 * run_s(definition.window_s, WARM_UPS_RECKONED);
+    let ceilings = CEILING_RUNS * definition.domains.len() as f64;
+    let all = (runs * cells as f64 + ceilings) * reckoned_run_s(definition);
     definition.budget_s.map_or(all, |budget| all.min(budget))
+}
+
+fn reckoned_run_s(definition: &Definition) -> f64 {
+    STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 
 fn is_of(search: &Search, point: &Point, purpose: &str) -> bool {
@@ -379,8 +402,13 @@ pub fn describe(point: &Point) -> String {
         Offered::RequestsPerS(rate) => format!(" at {rate:.0} requests/s"),
         Offered::Connections(count) => format!(" with {count} clients"),
     };
+    of_cell(point) + &load
+}
+
+/// The same without what is offered.
+fn of_cell(point: &Point) -> String {
     let Point { server, setting, workload, domain, .. } = point;
-    format!("{server}/{setting}, {workload}, {domain}{load}")
+    format!("{server}/{setting}, {workload}, {domain}")
 }
 
 fn shown(figures: &Figures) -> String {

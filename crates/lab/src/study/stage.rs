@@ -5,7 +5,7 @@
 //! caches, its memory, what it had not yet finished when it was overloaded.
 
 use super::definition::Definition;
-use crate::domain::{Accessed, DiskIo, Domain, Entered, Topology};
+use crate::domain::{Accessed, Affinity, DiskIo, Domain, Entered, Topology};
 use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
 use crate::peer::Setting;
@@ -132,13 +132,17 @@ impl Stage<'_> {
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
+        let name = &self.entrants[cell.entrant].installed.peer.name;
+        let _ = bind_workers(domain, name, &servers); // they are warmed up where they will be
         let warm_up = bench.make_ready(target, &trial, &readying)?;
+        // By now all of them have been started.
+        let unbound = bind_workers(domain, name, &servers);
         let observer = Observer::new(Watched {
             groups: servers.iter().map(RunningServer::group).collect(),
             enclosure: Some(&entered.enclosure),
             cpus: entered.cpus.server.clone(),
             device: entered.device.clone(),
-            system_calls: false,
+            system_calls: self.definition.system_calls,
         });
         let mut measured = bench.run_observed(target, &trial, Some(&observer))?;
         if !warm_up.is_steady {
@@ -146,6 +150,7 @@ impl Stage<'_> {
         }
         // Without it they may stay in memory as well; if not, the run is void.
         measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
+        measured.not_available.extend(unbound);
         measured.void.extend(judge_disk(domain, &measured));
         Ok((measured, warm_up.seconds))
     }
@@ -165,11 +170,21 @@ impl Stage<'_> {
                 ready_path: workload.ready_path.clone(),
                 workload: workload.values.clone(),
                 place: place.place.clone(),
+                affinity: self.domains[cell.domain].affinity,
             };
             RunningServer::start(installed, setting, &launch)
         });
         copies.collect()
     }
+}
+
+/// Binds the workers of each copy, where the domain says so; why not, if it cannot be done.
+fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Option<String> {
+    if domain.affinity != Affinity::Workers {
+        return None;
+    }
+    let why = servers.iter().find_map(|server| server.bind_workers().err())?;
+    Some(format!("workers of {name} on a CPU each: {why}"))
 }
 
 /// One for the clients of each subnet.

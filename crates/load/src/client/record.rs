@@ -7,7 +7,7 @@ use workload::request_log::Request;
 use super::cpu::{Cpu, CpuUs};
 use super::slot::Slot;
 use crate::error_kind::ErrorKind;
-use crate::measures::{Interval, Measures, SESSION_LENGTH_MAX};
+use crate::measures::{Interval, Measures, SESSION_LENGTH_MAX, class_of_kind};
 use crate::plan::{Expected, Plan};
 
 /// The measured window, by the clock of the run.
@@ -220,6 +220,7 @@ impl<'p> Recorder<'p> {
         row.replies += 1;
         row.bytes_got += slot.body_bytes;
         row.time_us += uncorrected_us;
+        record(&mut self.measures.classes[class_of_kind(expected.kind.into())], corrected_us);
         let row = &mut self.measures.lengths[length.min(SESSION_LENGTH_MAX)];
         row.replies += 1;
         row.bytes_got += slot.body_bytes;

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error_kind::{ErrorCounts, ErrorKind};
 use crate::measures::{
-    Counts, FILE_KINDS, FileRow, Interval, LengthRow, Measures, SESSION_LENGTH_MAX, Times,
-    histogram, interval_histogram,
+    Counts, FILE_CLASSES, FILE_KINDS, FileRow, Interval, LengthRow, Measures, SESSION_LENGTH_MAX,
+    Times, histogram, interval_histogram,
 };
-use crate::outcome::{Outcome, Setting, file_kind_name, file_kind_of_name};
+use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
 
 /// What `format` says in every document.
 pub const FORMAT: &str = "ropewalk-load";
@@ -77,6 +77,9 @@ struct Document {
     counts: Counts,
     errors: BTreeMap<String, u64>,
     times: TimesText,
+    /// Absent in what was written before classes were apart.
+    #[serde(default)]
+    classes: Vec<ClassText>,
     fairness: Fairness,
     replies_per_session: Vec<u64>,
     series: Vec<IntervalText>,
@@ -106,6 +109,14 @@ struct TimesText {
     lag: Distribution,
     session: Distribution,
     session_failed: Distribution,
+}
+
+/// Corrected times of the replies of a class of files, if there were any.
+#[derive(Serialize, Deserialize)]
+struct ClassText {
+    class: String,
+    #[serde(flatten)]
+    times: Distribution,
 }
 
 /// All 0 if nothing was recorded.
@@ -215,6 +226,7 @@ impl Document {
             counts: measures.counts,
             errors: ErrorKind::ALL.into_iter().map(named).collect(),
             times: TimesText::of(&measures.times),
+            classes: ClassText::all(&measures.classes),
             fairness: Fairness::of(outcome),
             replies_per_session: without_trailing_zeros(&measures.replies_per_session),
             series: (measures.series.iter().enumerate())
@@ -234,6 +246,7 @@ impl Document {
             counts: self.counts,
             errors: errors(&self.errors)?,
             times: self.times.into_times()?,
+            classes: classes(&self.classes)?,
             files: files(&self.fairness.files)?,
             lengths: lengths(&self.fairness.lengths)?,
             replies_per_session,
@@ -294,6 +307,15 @@ impl TimesText {
             session: decoded(self.session)?,
             session_failed: decoded(self.session_failed)?,
         })
+    }
+}
+
+impl ClassText {
+    fn all(classes: &[Histogram<u64>]) -> Vec<Self> {
+        let named = classes.iter().enumerate().filter(|(_, times)| !times.is_empty());
+        let text =
+            |(class, times)| Self { class: file_class_name(class), times: Distribution::of(times) };
+        named.map(text).collect()
     }
 }
 
@@ -431,6 +453,16 @@ fn files(rows: &[FileText]) -> Result<Vec<FileRow>, String> {
         files[index.ok_or_else(|| format!("there is no kind of file `{kind}`"))?] = *row;
     }
     Ok(files)
+}
+
+fn classes(rows: &[ClassText]) -> Result<Vec<Histogram<u64>>, String> {
+    let mut classes = vec![interval_histogram(); FILE_CLASSES];
+    for ClassText { class, times } in rows {
+        let index = (0..FILE_CLASSES).find(|index| file_class_name(*index) == *class);
+        classes[index.ok_or_else(|| format!("there is no class of files `{class}`"))?] =
+            decode(&times.histogram, &interval_histogram())?;
+    }
+    Ok(classes)
 }
 
 fn lengths(rows: &[LengthText]) -> Result<Vec<LengthRow>, String> {

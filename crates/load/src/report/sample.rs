@@ -78,6 +78,8 @@ pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
         }
     }
     measures.files[random.below(38)].time_us = random.next_u64() >> 8;
+    let class = &mut measures.classes[random.below(6)];
+    class.saturating_record_n(1 + random.below(1_000_000) as u64, 3);
     measures.lengths[random.below(65)].sessions = random.next_u64() >> 8;
     measures.replies_per_session[random.below(65)] = random.next_u64() >> 8;
     measures.series = (0..random.below(4) as u64).map(interval).collect();
@@ -173,6 +175,8 @@ fn files(measures: &mut Measures) {
     measures.files[22] = row(3_000, 60, 51_200);
     measures.files[31] = row(190, 40, 512_000);
     measures.files[35] = row(10, 0, 921_600);
+    measures.classes[0].record_n(900, 19_980).expect("the sample is whole");
+    measures.classes[3].record_n(48_000, 150).expect("the sample is whole");
     measures.lengths[1] = LengthRow {
         sessions: 2_000,
         completed: 1_990,

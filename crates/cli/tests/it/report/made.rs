@@ -10,7 +10,8 @@ use lab::record::{
 };
 use load::error_kind::ErrorCounts;
 use load::measures::{
-    Counts, FILE_KINDS, FileRow, LengthRow, Measures, SESSION_LENGTH_MAX, Times, histogram,
+    Counts, FILE_CLASSES, FILE_KINDS, FileRow, LengthRow, Measures, SESSION_LENGTH_MAX, Times,
+    histogram, interval_histogram,
 };
 use load::outcome::{Outcome, Setting};
 
@@ -65,7 +66,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
     };
     let domain = |cpus: f64| Described {
         name: format!("{cpus} CPU"),
-        about: format!("{cpus} core of the first socket, no limit of memory"),
+        about: format!("cpus {cpus}, no limit of memory"),
         numbers: numbers(&[("cpus", cpus)]),
     };
     let server = |server: &Pretended| Server {
@@ -154,6 +155,9 @@ impl Maker {
                 ("cpu_us_per_request".into(), cpu_us),
                 ("cpu_utilisation".into(), (cpu_us * throughput / 1e6).min(1.0)),
                 ("proportional_bytes".into(), server.cpu_us * 100_000.0),
+                ("elapsed_us".into(), WINDOW_S * 1e6),
+                ("system_calls".into(), 3.0 * throughput * WINDOW_S),
+                ("block_read_bytes".into(), over * 1e6 * WINDOW_S),
             ]),
             not_available: vec!["hardware counters: no PMU in this virtual machine".into()],
             ..Run::default()
@@ -178,6 +182,14 @@ impl Maker {
         for _ in 0..2000 {
             let us = -mean_us * (1.0 - self.noise.unit()).ln();
             corrected.record((us as u64).max(1)).unwrap();
+        }
+        // Two classes of files, the second four times as slow.
+        let mut classes = vec![interval_histogram(); FILE_CLASSES];
+        for (class, factor) in [(0, 0.5), (1, 2.0)] {
+            for step in 1..=100_u32 {
+                let us = mean_us * factor * f64::from(step) / 50.0;
+                classes[class].record((us as u64).max(1)).unwrap();
+            }
         }
         let empty = histogram;
         let times = Times {
@@ -204,6 +216,7 @@ impl Maker {
                 errors: ErrorCounts::default(),
                 times,
                 files: vec![FileRow::default(); FILE_KINDS],
+                classes,
                 lengths: vec![LengthRow::default(); SESSION_LENGTH_MAX + 1],
                 replies_per_session: vec![0; SESSION_LENGTH_MAX + 1],
                 series: Vec::new(),

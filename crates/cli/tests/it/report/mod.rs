@@ -58,6 +58,11 @@ fn a_study_in_words_and_tables() {
             "## Summary: zipf, 1 CPU",
             "## Scaling: zipf",
             "## Response times: zipf, 1 CPU, at 8,000 requests/s",
+            "| nginx, class1 |",
+            "## Read from the disk: zipf, 1 CPU",
+            "## Observed at each point: zipf, 1 CPU",
+            "## Observed at the highest throughput",
+            "| Server | Where | Offered | Read from disk, MB/s | System calls/request |",
             "| sysctl.net.core.somaxconn | 4096 | 4096 |",
         ],
     );
@@ -126,6 +131,9 @@ fn equally_busy_servers_are_compared_at_their_own_rates() {
         &text,
         &["## Response times: zipf, 1 CPU, each at its own rate, about ", "| nginx at 14,400 |"],
     );
+    let drawing = report(scratch.path(), "svg");
+    has(&drawing, &["Response times of class0: zipf, 1 CPU, each at its own rate"]);
+    assert!(!drawing.contains("Response times of class2"), "nobody asked for it");
 }
 
 #[test]
@@ -194,7 +202,7 @@ fn the_page_in_a_browser() {
     for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {
         browser.shape(width, 900, scheme);
         browser.open(&path);
-        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(22));
+        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(25));
         assert_eq!(browser.ask("matchMedia('print').matches"), json!(false));
         // Nothing is wider than the window, or it would have to be moved sideways to be read.
         let wide = browser.ask("document.documentElement.scrollWidth");

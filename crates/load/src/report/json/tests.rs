@@ -47,6 +47,7 @@ fn what_is_no_outcome_is_refused() {
     check(&good.replace("\"version\": 1", "\"version\": 2"), "its version is 2");
     check(&good.replace("\"refused\"", "\"denied\""), "there is no error `denied`");
     check(&good.replace("\"class0_4\"", "\"class9_4\""), "no kind of file `class9_4`");
+    check(&good.replace("\"class3\"", "\"class4\""), "there is no class of files `class4`");
     check(&good.replace("\"length\": 10,", "\"length\": 65,"), "sessions of 65 requests");
     check(&good.replace("\"histogram\": \"", "\"histogram\": \"!"), "a histogram is damaged");
     check(&good.replace("\"histogram\": \"", "\"histogram\": \"AAAA"), "a histogram is damaged");
