@@ -2,7 +2,10 @@
 //!
 //! Sends of what was prepared in memory and all receives are operations of the ring. Files, and
 //! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
-//! own sends as well; when it finds a socket full, the ring waits for room.
+//! own sends as well; when it finds a socket full, the ring waits for room. What
+//! may block is in `ring_loop/out.rs`.
+
+mod out;
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::ring::{Event, Received, Ring};
-use session::{Connection, Done, Op, Tick, Worker};
+use session::{Connection, Op, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
 use super::socket::RingSocket;
@@ -20,10 +23,8 @@ use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
-use crate::parts::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion, lacks_descriptor,
-};
+use crate::parts::helpers::Helpers;
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;
 use crate::parts::step::{COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
@@ -282,89 +283,9 @@ impl RingLoop {
         self.queue(key);
     }
 
-    /// A job: on the spot, or by a helper.
-    fn run_job(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        match &mut self.helpers {
-            None => {
-                let (id, job) = slot.connection.take_job();
-                let done = self.runner.run(job);
-                read_clock(&mut self.worker);
-                self.job_done(key, id, done);
-            }
-            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
-            Some(helpers) if helpers.has_room() => {
-                let (id, job) = slot.connection.take_job();
-                let handed = helpers.hand_out(key, Work::Job(id, job));
-                debug_assert!(handed.is_ok(), "there was room");
-            }
-            Some(_) => self.want(key),
-        }
-    }
-
-    fn job_done(&mut self, key: u64, id: session::JobId, done: Done) {
-        if lacks_descriptor(&done) {
-            self.evict();
-        }
-        if let Some(slot) = self.connections.get(key) {
-            slot.connection.done(&mut self.worker, id, done);
-        }
-    }
-
-    /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
-    fn is_fetching(&mut self, key: u64) -> bool {
-        let Some(helpers) = &mut self.helpers else { return false };
-        let Some(slot) = self.connections.get(key) else { return false };
-        if !helpers.has_room() {
-            self.want(key);
-            self.connections.schedule(key);
-            return true;
-        }
-        let Op::File { file, offset, len } = slot.connection.next() else { return false };
-        let len = len.min(self.file_chunk_bytes);
-        let work = Work::Fetch { file: file.clone(), offset, len };
-        slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
-        self.connections.schedule(key);
-        true
-    }
-
-    fn want(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if !std::mem::replace(&mut slot.socket.is_wanting, true) {
-            self.wanting.push_back(key);
-        }
-    }
-
+    #[inline]
     fn is_wanting(&mut self, key: u64) -> bool {
         self.connections.get(key).is_some_and(|slot| slot.socket.is_wanting)
-    }
-
-    /// Goes on with what helpers have done, and gives those something to do who waited for them.
-    fn take_back(&mut self) {
-        if let Some(wake) = &self.helpers_wake {
-            self.ring.poll_readable(HELPERS_KEY, wake);
-        }
-        let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
-        for back in returned {
-            match back.outcome {
-                Outcome::Done(id, done) => self.job_done(back.key, id, done),
-                Outcome::Fetched => {
-                    if let Some(slot) = self.connections.get(back.key) {
-                        slot.socket.is_fetching = false;
-                        slot.socket.is_fetched = true;
-                    }
-                }
-            }
-            self.drive(back.key);
-        }
-        while self.helpers.as_ref().is_some_and(Helpers::has_room)
-            && let Some(key) = self.wanting.pop_front()
-        {
-            if let Some(slot) = self.connections.get(key) {
-                slot.socket.is_wanting = false;
-                self.drive(key);
-            }
-        }
     }
 
     /// The socket is full: the ring tells when it is not any more.

@@ -117,10 +117,10 @@ impl Governor {
         for &stage in self.pipeline.working_stages() {
             let pool = self.pipeline.pool(stage);
             if periodic.rule.wants_another(pool.queue.figures().len, pool.threads()) {
-                let controller_counts = &self.pipeline.controller_counts;
+                let counts = &self.pipeline.controller_counts;
                 match AddedThreads::add(&self.pipeline, &self.seat, stage) {
-                    Ok(()) => count(&controller_counts.threads_added),
-                    Err(_) => count(&controller_counts.threads_refused), // until the next time
+                    Ok(()) => count(&counts.threads_added),
+                    Err(_) => count(&counts.threads_refused), // until the next time
                 }
             }
         }
@@ -151,18 +151,16 @@ impl Governor {
         } else if periodic.is_due(now).is_none() {
             return;
         }
-        let controller_counts = &self.pipeline.controller_counts;
+        let counts = &self.pipeline.controller_counts;
         let before = self.pipeline.rate();
         let rate = periodic.rule.observe(&mut self.response_times_us);
         self.response_times_us.clear();
         self.pipeline.set_rate(rate);
-        controller_counts
-            .percentile_us
-            .store(periodic.rule.percentile_us() as u64, Ordering::Relaxed);
+        counts.percentile_us.store(periodic.rule.percentile_us() as u64, Ordering::Relaxed);
         if before.is_some_and(|before| rate < before) {
-            count(&controller_counts.rate_lowered);
+            count(&counts.rate_lowered);
         } else if before.is_some_and(|before| rate > before) {
-            count(&controller_counts.rate_raised);
+            count(&counts.rate_raised);
         }
     }
 }
