@@ -8,8 +8,8 @@
 //! What two or more engines share is in `parts`: no engine imports another.
 //!
 //! Words that all of them use: a *partition* is a set of CPUs with its own workers, listeners and
-//! cache. A *worker* is what a thread answers requests with: clock, cache, log and counters. A *job*
-//! is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between two
+//! cache. A *worker* is what a thread answers requests with: clock, cache, log and counters. A
+//! *job* is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between two
 //! requests, to *drain* to finish the response under way and close.
 
 mod event_loop;

@@ -71,7 +71,7 @@ const BUFFER_BYTES: Knob = Knob {
 
 const MULTISHOT: Knob = Knob {
     name: "multishot",
-    about: "1: an accept or a receive is ordered once, for all that come; 0: each is asked for anew",
+    about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
     min: 0,
     max: 1,
     default: 1,

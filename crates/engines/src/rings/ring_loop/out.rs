@@ -1,5 +1,5 @@
-//! What a ring does with work that may block: without helpers on the spot, otherwise it hands it out,
-//! goes on with others, and goes on with the connection when the work is back.
+//! What a ring does with work that may block: without helpers on the spot. Otherwise it hands the
+//! work out, goes on with others, and goes on with the connection when the work is back.
 
 use session::{Done, JobId, Op};
 
