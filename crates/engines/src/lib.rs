@@ -9,8 +9,8 @@
 //!
 //! Words that all of them use: a *partition* is a set of CPUs with its own workers, listeners and
 //! cache. A *worker* is what a thread answers requests with: clock, cache, log and counters. A
-//! *job* is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between two
-//! requests, to *drain* to finish the response under way and close.
+//! *job* is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between
+//! two requests, to *drain* to finish the response under way and close.
 
 mod event_loop;
 mod event_loop_copies;
