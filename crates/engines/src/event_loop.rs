@@ -2,10 +2,11 @@
 //! USENIX 1999, §3.3; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: one thread waits for readiness of all sockets at once and never waits
-//! for any of them alone. What it leaves out: other CPUs, which `event-loop-per-core` has loops on,
-//! and help with the disk, which `event-loop-helpers` has. A job runs on the spot, so a file that
-//! is not in memory delays every connection; that is the architecture, and what the others improve
-//! on.
+//! for any of them alone. The loop is `parts/reactor.rs`, which all engines of this family run;
+//! they differ in how many there are, in threads or processes, and in whose listeners and cache
+//! they use. What it leaves out: other CPUs, which `event-loop-per-core` has loops on, and help
+//! with the disk, which `event-loop-helpers` has. A job runs on the spot, so a file that is not in
+//! memory delays every connection; that is the architecture, and what the others improve on.
 
 use std::io;
 
@@ -19,7 +20,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop",
     family: "events",
     paper: "SPED (Flash, USENIX 1999, section 3.3)",
-    about: "one thread, one epoll set for all connections of a partition",
+    about: "one thread and one event set for all connections of a partition",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
     plan,

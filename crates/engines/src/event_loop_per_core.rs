@@ -1,11 +1,12 @@
 //! `event-loop-per-core`: the shared-nothing event loop on every core, as modern servers have it;
 //! the N-copy architecture (Genevès 2012, §II.B) with threads in place of processes.
 //!
-//! Its essential mechanism: as many event loops as CPUs, each pinned to one and with its own
-//! listener, among which the kernel spreads connections (`SO_REUSEPORT`); a connection never
-//! changes its loop, so loops share nothing but the second level of the cache. What it leaves out:
-//! balance. A loop with busier connections gets no help from the others, and a crash
-//! ends all of them, as they are one process; of `event-loop-copies` it ends one.
+//! Its essential mechanism: as many event loops (`parts/reactor.rs`) as CPUs, each pinned to one
+//! and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
+//! connection never changes its loop, so loops share nothing but the second level of the cache and
+//! the number of connections that are open. What it leaves out: balance. A loop with busier
+//! connections gets no help from the others, and a crash ends all of them, as they are one process;
+//! of `event-loop-copies` it ends one.
 
 use std::io;
 

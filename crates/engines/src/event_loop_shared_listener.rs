@@ -1,11 +1,12 @@
 //! `event-loop-shared-listener`: SYMPED, the symmetric multi-process event-driven server (Pariag et
 //! al., EuroSys 2007, §4.1; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
 //!
-//! Its essential mechanism: processes that share one listener and nothing else, each an event loop.
-//! Whoever is free accepts, and while one waits for the disk the kernel runs another. An arrival
-//! wakes one of those that wait (`EPOLLEXCLUSIVE`), and who is nearly full or was often first lets
-//! others go first, as in nginx. What it leaves out: a common cache; shared-SYMPED adds it
-//! (`event-loop-shared-cache`).
+//! Its essential mechanism: processes that share one listener and nothing else, each an event loop
+//! (`parts/reactor.rs`). Whoever is free accepts, and while one waits for the disk the kernel runs
+//! another. An arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that
+//! is nearly full stops accepting for a moment, and one that has accepted many goes to the end of
+//! the queue of those that wait (`parts/gate.rs`). What it leaves out: a common cache;
+//! shared-SYMPED adds it (`event-loop-shared-cache`).
 
 use std::io;
 

@@ -6,6 +6,11 @@
 //! (`SPEC`), `plan` (how many workers, whose listeners), `start`. Its head says which architecture
 //! it is, its essential mechanism, and what it leaves out, which is mostly what a neighbour has.
 //! What two or more engines share is in `parts`: no engine imports another.
+//!
+//! Words that all of them use: a *partition* is a set of CPUs with its own workers, listeners and
+//! cache. A *worker* is what a thread answers requests with: clock, cache, log and counters. A
+//! *job* is work on the file system, which may block ([`jobs`]). To *rest* is to be idle between
+//! two requests, to *drain* to finish the response under way and close.
 
 mod event_loop;
 mod event_loop_copies;

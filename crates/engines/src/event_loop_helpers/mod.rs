@@ -1,12 +1,13 @@
 //! `event-loop-helpers`: AMPED, the asymmetric multi-process event-driven server (Pai, Druschel,
 //! Zwaenepoel, "Flash", USENIX 1999, §3.4), and what nginx calls thread pools.
 //!
-//! Its essential mechanism: an event loop that never waits for the disk. Before it sends a file it
-//! asks the kernel whether the bytes are in memory; if not, it has a helper fetch them, serves
-//! others, and sends when they are there. Paths are resolved and directories listed by helpers too.
+//! Its essential mechanism: an event loop (`parts/reactor.rs`) that never waits for the disk.
+//! Before it sends a file it asks the kernel whether the bytes are in memory (unless it is not to:
+//! `socket.sendfile`); if not, it has a helper fetch them, serves others, and sends when they are
+//! there (`parts/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
 //! Several loops may accept from one listener (AMPED as an extension of SYMPED). Helpers are
-//! threads, or processes as in Flash (`helper_processes.rs`). What it leaves out: Flash's mapped
-//! files; here they are sent by the kernel.
+//! threads (`parts/helpers.rs`), or processes as in Flash (`helper_processes.rs`). What it leaves
+//! out: Flash's mapped files; here they are sent by the kernel.
 
 mod helper_processes;
 mod request;

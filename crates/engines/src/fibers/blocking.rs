@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::cluster::Cluster;
-use super::places::Stay;
+use super::table::Occupant;
 
 pub(super) struct Blocking {
     queue: Mutex<Queue>,
@@ -39,8 +39,8 @@ impl Blocking {
     /// What each of the threads does.
     pub(super) fn run(&self, cluster: &Cluster) {
         while let Some(index) = self.next() {
-            let Some(place) = cluster.places.get(index) else { continue };
-            if let Stay::Fiber(fiber) = &mut *place.stay() {
+            let Some(slot) = cluster.table.get(index) else { continue };
+            if let Occupant::Fiber(fiber) = &mut *slot.occupant() {
                 fiber.resume_blocking();
             }
             cluster.run_later(index);

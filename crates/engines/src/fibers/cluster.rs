@@ -12,10 +12,10 @@ use os::stacks::{Stack, Stacks};
 use session::{Counters, Tick};
 
 use super::blocking::Blocking;
-use super::places::{Places, Stay};
 use super::ready::Ready;
+use super::routine::Routine;
+use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
-use super::visit::Visit;
 use crate::SendfileMode;
 use crate::parts::listeners::{LISTENER_KEYS, Listeners};
 use crate::parts::loops::{Seat, Shared};
@@ -30,13 +30,13 @@ pub(super) const BELL_KEY: u64 = u64::MAX - 1;
 pub(super) struct Cluster {
     pub(super) epoll: Epoll,
     pub(super) ready: Ready,
-    pub(super) places: Places,
+    pub(super) table: FiberTable,
     pub(super) timers: Timers,
     pub(super) blocking: Option<Blocking>,
     pub(super) shared: Arc<Shared>,
     pub(super) settings: Settings,
     /// Connections of this cluster.
-    guests: AtomicUsize,
+    connections: AtomicUsize,
     /// The first worker's counters, where open connections are counted: one thread counts a
     /// connection in and another out, and a counter has one writer at a time.
     gauge: Mutex<Arc<Counters>>,
@@ -46,7 +46,7 @@ pub(super) struct Cluster {
     /// The first kernel thread's number in the engine: its wake-up call is the cluster's.
     first: usize,
     listeners: RwLock<Listeners>,
-    /// The acceptors' places, those of one listener after those of another.
+    /// The acceptors' slots, those of one listener after those of another.
     acceptors: Vec<u32>,
     stacks: Stacks,
     /// Wakes the poller when fibers become ready elsewhere.
@@ -93,11 +93,11 @@ impl Cluster {
         let mut cluster = Self {
             epoll: Epoll::new()?,
             ready: Ready::new(settings.threads, yields),
-            places: Places::new(fibers_max),
+            table: FiberTable::new(fibers_max),
             timers: Timers::new(Tick(os::clock::now())),
             blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
             shared: Arc::clone(&seat.shared),
-            guests: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
             gauge: Mutex::new(counters),
             accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
@@ -131,7 +131,7 @@ impl Cluster {
         let count = self.listeners().count();
         for listener in 0..count {
             for _ in 0..self.settings.acceptors_per_listener {
-                let key = self.spawn(|_| Visit::acceptor(listener))?;
+                let key = self.spawn(|_| Routine::acceptor(listener))?;
                 self.acceptors.push(key.ok_or(io::ErrorKind::OutOfMemory)? as u32);
             }
         }
@@ -144,16 +144,16 @@ impl Cluster {
     ///
     /// # Errors
     /// There is no stack to be had.
-    pub(super) fn spawn(&self, life: impl FnOnce(u64) -> Visit) -> io::Result<Option<u64>> {
+    pub(super) fn spawn(&self, routine: impl FnOnce(u64) -> Routine) -> io::Result<Option<u64>> {
         let Some(stack) = self.stacks.take()? else { return Ok(None) };
-        let Some(key) = self.places.occupy() else { return Ok(None) };
-        if let Some(place) = self.places.get(key as u32) {
-            *place.stay() = Stay::Fiber(Fiber::new(stack, life(key)));
+        let Some(key) = self.table.occupy() else { return Ok(None) };
+        if let Some(slot) = self.table.get(key as u32) {
+            *slot.occupant() = Occupant::Fiber(Fiber::new(stack, routine(key)));
         }
         Ok(Some(key))
     }
 
-    /// A stack for a life that has given its own up.
+    /// A stack for a connection that has given its own up.
     pub(super) fn stack(&self) -> Option<Stack> {
         self.stacks.take().ok().flatten()
     }
@@ -180,7 +180,7 @@ impl Cluster {
         &self.shared.wakes[self.first]
     }
 
-    /// The places of the acceptors of the listener with that key.
+    /// The slots of the acceptors of the listener with that key.
     pub(super) fn acceptors_of(&self, key: u64) -> &[u32] {
         let each = self.settings.acceptors_per_listener;
         let listener = (key - LISTENER_KEYS) as usize;
@@ -194,13 +194,13 @@ impl Cluster {
 
     pub(super) fn is_full(&self) -> bool {
         self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
-            || self.guests.load(Ordering::Relaxed) >= self.settings.connections_max
+            || self.connections.load(Ordering::Relaxed) >= self.settings.connections_max
     }
 
     /// A connection has come.
     pub(super) fn count_in(&self) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
-        self.guests.fetch_add(1, Ordering::SeqCst);
+        self.connections.fetch_add(1, Ordering::SeqCst);
         self.gauge().connections_open.add(1);
     }
 
@@ -208,7 +208,7 @@ impl Cluster {
     pub(super) fn count_out(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         self.gauge().connections_open.subtract(1);
-        self.guests.fetch_sub(1, Ordering::SeqCst);
+        self.connections.fetch_sub(1, Ordering::SeqCst);
         self.ring_at_the_end();
     }
 
@@ -239,7 +239,7 @@ impl Cluster {
     pub(super) fn is_over(&self, poller: &Poller) -> bool {
         let is_none = |count: &AtomicUsize| count.load(Ordering::SeqCst) == 0;
         let is_told = !poller.is_accepting && self.is_ending();
-        is_told && is_none(&self.accepting) && is_none(&self.guests)
+        is_told && is_none(&self.accepting) && is_none(&self.connections)
     }
 
     fn is_ending(&self) -> bool {

@@ -14,24 +14,15 @@ use os::fiber::{Fiber, Pause};
 use session::{Connection, Tick, Worker};
 
 use super::cluster::{BELL_KEY, Cluster, ORDERS_KEY, Poller};
-use super::places::{Place, Stay};
 use super::ready::Work;
-use super::standing::News;
-use super::visit::{Rest, Visit};
+use super::routine::{Rest, Routine};
+use super::state::News;
+use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
-use crate::parts::listeners::{Accepted, LISTENER_KEYS};
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
 use crate::parts::loops::{Loop, Seat};
-use crate::parts::step::Turn;
-
-/// Bytes received at once: a head of usual size many times over, or several pipelined ones.
-const RECEIVE_BYTES: usize = 16 * 1024;
-
-/// Connections taken from a listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
-
-/// Steps one fiber may take before others get a turn.
-const STEPS_PER_TURN: u32 = 256;
+use crate::parts::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
 
 /// How often logs are handed over while nothing happens.
 const HOUSEKEEPING_MS: u64 = 250;
@@ -117,87 +108,83 @@ impl KernelThread {
     /// Runs a fiber that this thread owns until it rests, moves or ends. The turn of a fiber that
     /// has this one closed to make room goes on afterwards.
     fn run_fiber(&mut self, cluster: &Cluster, index: u32) {
-        let Some(place) = cluster.places.get(index) else { return };
+        let Some(slot) = cluster.table.get(index) else { return };
         let file_bytes = cluster.settings.file_chunk_bytes;
         let outer = (self.turn, self.steps_left, self.news);
         self.turn = Turn::new(file_bytes, cluster.settings.sendfile);
         self.steps_left = STEPS_PER_TURN;
-        self.news = place.standing.take_news();
-        self.run_stay(cluster, place, index);
+        self.news = slot.state.take_news();
+        self.run_occupant(cluster, slot, index);
         (self.turn, self.steps_left, self.news) = outer;
     }
 
     #[inline]
-    fn run_stay(&mut self, cluster: &Cluster, place: &Place, index: u32) {
-        let mut stay = place.stay();
-        if let Stay::Parked(_) = &*stay
-            && !self.unpark(cluster, &mut stay)
+    fn run_occupant(&mut self, cluster: &Cluster, slot: &Slot, index: u32) {
+        let mut occupant = slot.occupant();
+        if let Occupant::Parked(_) = &*occupant
+            && !self.unpark(cluster, &mut occupant)
         {
-            drop(stay);
-            return cluster.places.vacate(index);
+            drop(occupant);
+            return cluster.table.vacate(index);
         }
-        let Stay::Fiber(fiber) = &mut *stay else { return };
+        let Occupant::Fiber(fiber) = &mut *occupant else { return };
         match fiber.resume(self) {
             Pause::Rest(Rest::Wait { deadline, is_idle }) => {
-                drop(stay);
-                self.rest(cluster, place, index, deadline, is_idle);
+                drop(occupant);
+                self.rest(cluster, slot, index, deadline, is_idle);
             }
             Pause::Rest(Rest::Yield { deadline }) => {
-                drop(stay);
-                self.schedule(cluster, place, index, deadline);
+                drop(occupant);
+                self.schedule(cluster, slot, index, deadline);
                 cluster.run_later(index);
             }
             Pause::Block => {
-                drop(stay);
+                drop(occupant);
                 if let Some(blocking) = &cluster.blocking {
                     blocking.push(index);
                 }
             }
             Pause::Blocked => cluster.run_later(index),
-            Pause::Left(visit) if visit.is_parked() => {
-                let deadline = visit.deadline();
-                *stay = Stay::Parked(visit);
-                drop(stay);
-                self.rest(cluster, place, index, deadline, true);
+            Pause::Left(routine) if routine.is_parked() => {
+                let deadline = routine.deadline();
+                *occupant = Occupant::Parked(routine);
+                drop(occupant);
+                self.rest(cluster, slot, index, deadline, true);
             }
-            Pause::Left(visit) => {
-                *stay = Stay::Nobody;
-                drop((stay, visit));
-                cluster.places.vacate(index);
+            Pause::Left(routine) => {
+                *occupant = Occupant::Nobody;
+                drop((occupant, routine));
+                cluster.table.vacate(index);
             }
         }
     }
 
-    /// Gives a life a stack again. Returns whether there was one: if not, it ends here.
-    fn unpark(&mut self, cluster: &Cluster, stay: &mut Stay) -> bool {
-        let Stay::Parked(mut visit) = mem::replace(stay, Stay::Nobody) else { return false };
+    /// Gives a parked connection a stack again. Returns whether there was one: if not, it ends
+    /// here.
+    fn unpark(&mut self, cluster: &Cluster, occupant: &mut Occupant) -> bool {
+        let Occupant::Parked(mut routine) = mem::replace(occupant, Occupant::Nobody) else {
+            return false;
+        };
         match cluster.stack() {
-            Some(stack) => *stay = Stay::Fiber(Fiber::new(stack, visit)),
-            None => visit.leave(self),
+            Some(stack) => *occupant = Occupant::Fiber(Fiber::new(stack, routine)),
+            None => routine.leave(self),
         }
-        matches!(stay, Stay::Fiber(_))
+        matches!(occupant, Occupant::Fiber(_))
     }
 
     #[inline]
-    fn rest(
-        &mut self,
-        cluster: &Cluster,
-        place: &Place,
-        index: u32,
-        deadline: Tick,
-        is_idle: bool,
-    ) {
-        self.schedule(cluster, place, index, deadline);
-        if !place.standing.rest(is_idle) {
+    fn rest(&mut self, cluster: &Cluster, slot: &Slot, index: u32, deadline: Tick, is_idle: bool) {
+        self.schedule(cluster, slot, index, deadline);
+        if !slot.state.rest(is_idle) {
             cluster.run_later(index); // there is news already
         }
     }
 
     #[inline]
-    fn schedule(&self, cluster: &Cluster, place: &Place, index: u32, deadline: Tick) {
-        place.set_deadline(deadline);
-        let key = u64::from(place.standing.generation()) << 32 | u64::from(index);
-        if cluster.timers.schedule(place, key) {
+    fn schedule(&self, cluster: &Cluster, slot: &Slot, index: u32, deadline: Tick) {
+        slot.set_deadline(deadline);
+        let key = u64::from(slot.state.generation()) << 32 | u64::from(index);
+        if cluster.timers.schedule(slot, key) {
             cluster.ring();
         }
     }
@@ -218,7 +205,7 @@ impl KernelThread {
                 self.handle(cluster, event, &mut poller.found);
             }
         }
-        cluster.timers.expire(&cluster.places, self.worker.now(), &mut poller.found);
+        cluster.timers.expire(&cluster.table, self.worker.now(), &mut poller.found);
         if cluster.listeners().next_look().is_some_and(|look| look <= self.worker.now()) {
             cluster.listeners_mut().resume(&cluster.epoll, self.worker.now())?;
         }
@@ -238,7 +225,7 @@ impl KernelThread {
                 news = news.with(News::HUNG_UP);
             }
             // An event of a connection that has gone meanwhile finds nobody.
-            if cluster.places.tell(event.key, news) {
+            if cluster.table.tell(event.key, news) {
                 found.push(event.key as u32);
             }
         } else if event.key == ORDERS_KEY {
@@ -250,8 +237,8 @@ impl KernelThread {
             cluster.clear_bell();
         } else {
             let wake = |acceptor: &&u32| {
-                let place = cluster.places.get(**acceptor);
-                place.is_some_and(|place| place.standing.tell_anyone(News::READABLE))
+                let slot = cluster.table.get(**acceptor);
+                slot.is_some_and(|slot| slot.state.tell_anyone(News::READABLE))
             };
             found.extend(cluster.acceptors_of(event.key).iter().filter(wake));
         }
@@ -271,11 +258,11 @@ impl KernelThread {
             poller.is_accepting = false;
         }
         if told(&cluster.shared.drain) && !cluster.is_draining.swap(true, Ordering::SeqCst) {
-            cluster.places.tell_all(News::DRAIN, &mut poller.found);
+            cluster.table.tell_all(News::DRAIN, &mut poller.found);
         }
         if !poller.is_aborting && told(&cluster.shared.abort) {
             poller.is_aborting = true;
-            cluster.places.tell_all(News::ABORT, &mut poller.found);
+            cluster.table.tell_all(News::ABORT, &mut poller.found);
         }
     }
 
@@ -324,7 +311,7 @@ impl KernelThread {
     fn welcome(&mut self, cluster: &Cluster, socket: OwnedFd, peer: SocketAddr) -> bool {
         self.worker.counters.connections_accepted.add(1);
         let connection = Connection::new(&self.worker, peer);
-        let spawned = cluster.spawn(|key| Visit::guest(connection, socket, key));
+        let spawned = cluster.spawn(|key| Routine::connection(connection, socket, key));
         let Ok(Some(key)) = spawned else { return false };
         cluster.count_in();
         cluster.run_later(key as u32);
@@ -334,7 +321,7 @@ impl KernelThread {
     /// Has the idle connection closed that has rested longest. Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let cluster = Arc::clone(&self.cluster);
-        let Some(index) = cluster.timers.evict_least_recent(&cluster.places) else { return false };
+        let Some(index) = cluster.timers.evict_least_recent(&cluster.table) else { return false };
         self.run_fiber(&cluster, index);
         true
     }

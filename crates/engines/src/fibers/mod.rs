@@ -2,29 +2,35 @@
 //! et al., SOSP 2003), or M:N in a cluster of kernel threads that share a ready queue (uKnot:
 //! Radhakrishnan 2019, sections 3.11 and 4.1).
 //!
-//! Its essential mechanism: each connection is served by straight-line code on its own small stack
-//! ([`os::fiber`]), and where a thread would block the fiber rests until its cluster's nominated
-//! poller (`ready.rs`) has news for it. Several kernel threads of a cluster share the work: a fiber
-//! goes on in whichever takes it, and is lent that thread's worker anew each time. With
-//! `blocking_threads` a cluster has kernel threads that may block beside it, and a fiber moves
+//! Its essential mechanism: each connection is a fiber with a small stack of its own
+//! ([`os::fiber`]). Where a thread would block it is suspended, in the middle of its loop, until
+//! its cluster's nominated poller (`ready.rs`) has news for it; that is the kernel thread whose
+//! turn it is to ask for events, on behalf of all. Several kernel threads of a cluster share the
+//! work: a fiber goes on in whichever takes it, and is lent that thread's worker anew each time.
+//! With `blocking_threads` a cluster has kernel threads that may block beside it, and a fiber moves
 //! there for a job or for a send from a file that is not in memory, and back: the paper's future
 //! work.
 //!
-//! What it leaves out: work does not move between clusters, and fibers are never preempted. A file
-//! on a cold disk delays its kernel thread unless there are `blocking_threads`.
+//! What it leaves out: a server in straight-line code, as `threads-direct` has one. A fiber takes
+//! the steps of the state machine that connections are in every engine, each on the stack of the
+//! kernel thread, which is why its own can be small. Work does not move between clusters, and
+//! fibers are never preempted. A file on a cold disk delays its kernel thread unless there are
+//! `blocking_threads`.
 //!
-//! What uKnot's twelve knobs are called here is in docs/engines.md.
+//! Where to read: `routine.rs` is what a fiber runs, `kernel_thread.rs` what runs fibers,
+//! `state.rs` how one is woken, `table.rs` where it is kept, `cluster.rs` what the kernel threads
+//! share. What uKnot's twelve knobs are called here is in docs/engines.md.
 
 mod blocking;
 mod cluster;
 mod kernel_thread;
-mod places;
 mod ready;
-mod standing;
+mod routine;
+mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod visit;
 
 use std::cell::RefCell;
 use std::io;

@@ -1,5 +1,5 @@
 //! Models of the scheduler: what cannot be seen from outside, in random interleavings (shuttle).
-//! The word of a fiber's standing and the ready queue are the real ones; fibers, sockets and the
+//! The word of a fiber's state and the ready queue are the real ones; fibers, sockets and the
 //! kernel are counters.
 
 use shuttle::sync::Arc;
@@ -7,14 +7,14 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::thread;
 
 use super::ready::{Ready, Work};
-use super::standing::{News, Standing};
+use super::state::{FiberState, News};
 
 /// Interleavings tried of each model.
 const RUNS: usize = 1_000;
 
 /// A fiber that serves what arrives, and whether two threads ever ran it at once.
 struct Model {
-    standing: Standing,
+    state: FiberState,
     ready: Ready,
     arrived: AtomicUsize,
     served: AtomicUsize,
@@ -29,11 +29,11 @@ const FIBER: u32 = 7;
 impl Model {
     /// The fiber rests.
     fn new(threads: usize, yields: u64) -> (Arc<Self>, u32) {
-        let standing = Standing::vacant();
-        let generation = standing.occupy();
-        assert!(standing.rest(true));
+        let state = FiberState::vacant();
+        let generation = state.occupy();
+        assert!(state.rest(true));
         let model = Self {
-            standing,
+            state,
             ready: Ready::new(threads, yields),
             arrived: AtomicUsize::new(0),
             served: AtomicUsize::new(0),
@@ -60,12 +60,12 @@ impl Model {
     fn run(&self, fiber: u32) {
         assert_eq!(fiber, FIBER);
         assert!(!self.is_running.swap(true, Ordering::SeqCst), "two threads run one fiber");
-        let news = self.standing.take_news();
+        let news = self.state.take_news();
         if news.has(News::READABLE) {
             self.served.store(self.arrived.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         self.is_running.store(false, Ordering::SeqCst);
-        if !self.standing.rest(true) && self.ready.push(FIBER) {
+        if !self.state.rest(true) && self.ready.push(FIBER) {
             self.rings.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -78,7 +78,7 @@ impl Model {
         }
         if self.arrived.load(Ordering::SeqCst) < arrivals {
             self.arrived.fetch_add(1, Ordering::SeqCst);
-            if self.standing.tell(generation, News::READABLE) {
+            if self.state.tell(generation, News::READABLE) {
                 found.push(FIBER);
             }
         }
@@ -151,22 +151,22 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
 #[test]
 fn who_is_evicted_is_idle_and_is_evicted_once() {
     let model = || {
-        let standing = Arc::new(Standing::vacant());
-        let generation = standing.occupy();
-        assert!(standing.rest(true));
+        let state = Arc::new(FiberState::vacant());
+        let generation = state.occupy();
+        assert!(state.rest(true));
         let claims = Arc::new(AtomicUsize::new(0));
-        let claim = |by: fn(&Standing, u32) -> bool| {
-            let (standing, claims) = (Arc::clone(&standing), Arc::clone(&claims));
+        let claim = |by: fn(&FiberState, u32) -> bool| {
+            let (state, claims) = (Arc::clone(&state), Arc::clone(&claims));
             thread::spawn(move || {
-                if by(&standing, generation) {
+                if by(&state, generation) {
                     claims.fetch_add(1, Ordering::SeqCst);
                 }
             })
         };
         let claiming = [
-            claim(Standing::evict),
-            claim(Standing::evict),
-            claim(|standing, whom| standing.tell(whom, News::READABLE)),
+            claim(FiberState::evict),
+            claim(FiberState::evict),
+            claim(|state, whom| state.tell(whom, News::READABLE)),
         ];
         claiming.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(claims.load(Ordering::SeqCst), 1, "one owner");
@@ -179,8 +179,8 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
     let model = || {
         let (model, generation) = Model::new(1, 1);
         // It is owned by whoever has it: here the blocking thread, to which it was pushed.
-        assert!(model.standing.tell(generation, News::WRITABLE));
-        model.standing.take_news();
+        assert!(model.state.tell(generation, News::WRITABLE));
+        model.state.take_news();
         let blocking = {
             let model = Arc::clone(&model);
             thread::spawn(move || {
@@ -203,16 +203,16 @@ fn a_fiber_moves_to_the_blocking_cluster_and_back() {
 fn news_of_a_fiber_that_has_gone_finds_nobody() {
     shuttle::check_random(
         || {
-            let standing = Standing::vacant();
-            let first = standing.occupy();
-            standing.vacate();
-            assert!(!standing.tell(first, News::ABORT) && !standing.tell_anyone(News::ABORT));
-            let second = standing.occupy();
-            assert!(standing.rest(false), "no news");
-            assert!(!standing.tell(first, News::EXPIRED) && !standing.evict(second));
-            assert!(standing.tell(second, News::EXPIRED));
-            assert!(!standing.tell(second, News::READABLE), "it is owned");
-            let news = standing.take_news();
+            let state = FiberState::vacant();
+            let first = state.occupy();
+            state.vacate();
+            assert!(!state.tell(first, News::ABORT) && !state.tell_anyone(News::ABORT));
+            let second = state.occupy();
+            assert!(state.rest(false), "no news");
+            assert!(!state.tell(first, News::EXPIRED) && !state.evict(second));
+            assert!(state.tell(second, News::EXPIRED));
+            assert!(!state.tell(second, News::READABLE), "it is owned");
+            let news = state.take_news();
             assert!(news.has(News::EXPIRED) && news.has(News::READABLE) && !news.has(News::DRAIN));
         },
         1,

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use session::Tick;
 
-use super::places::{NEVER, Place, Places};
-use super::standing::News;
+use super::state::News;
+use super::table::{FiberTable, NEVER, Slot};
 use crate::parts::wheel::Wheel;
 
 pub(super) struct Timers {
@@ -32,23 +32,23 @@ impl Timers {
     /// would sleep too long.
     #[inline]
     #[must_use]
-    pub(super) fn schedule(&self, place: &Place, key: u64) -> bool {
-        let deadline = place.deadline();
+    pub(super) fn schedule(&self, slot: &Slot, key: u64) -> bool {
+        let deadline = slot.deadline();
         // What is in the wheel already comes up before: the entry is put back then.
-        if deadline == NEVER || place.scheduled() <= deadline {
+        if deadline == NEVER || slot.scheduled() <= deadline {
             return false;
         }
         let mut inner = self.lock();
-        if inner.wheel.moment(deadline) < place.scheduled() {
+        if inner.wheel.moment(deadline) < slot.scheduled() {
             let moment = inner.wheel.add(key, deadline);
-            place.set_scheduled(moment);
+            slot.set_scheduled(moment);
             return moment < inner.asleep_until;
         }
         false
     }
 
     /// Tells all fibers whose deadline has passed, and adds those that rested to `ready`.
-    pub(super) fn expire(&self, places: &Places, now: Tick, ready: &mut Vec<u32>) {
+    pub(super) fn expire(&self, table: &FiberTable, now: Tick, ready: &mut Vec<u32>) {
         let mut inner = self.lock();
         inner.asleep_until = Tick(0);
         if inner.wheel.next_look().is_none_or(|look| look > now) {
@@ -57,10 +57,10 @@ impl Timers {
         let mut due = std::mem::take(&mut inner.due);
         inner.wheel.take_due(now, &mut due);
         for (key, moment) in due.drain(..) {
-            let Some(place) = inner.come_up(places, key, moment) else { continue };
-            if place.deadline() > now {
-                inner.put_back(place, key);
-            } else if places.tell(key, News::EXPIRED) {
+            let Some(slot) = inner.come_up(table, key, moment) else { continue };
+            if slot.deadline() > now {
+                inner.put_back(slot, key);
+            } else if table.tell(key, News::EXPIRED) {
                 ready.push(key as u32);
             }
         }
@@ -68,7 +68,7 @@ impl Timers {
     }
 
     /// Takes the idle fiber that has rested longest, to have it end. The caller owns it then.
-    pub(super) fn evict_least_recent(&self, places: &Places) -> Option<u32> {
+    pub(super) fn evict_least_recent(&self, table: &FiberTable) -> Option<u32> {
         let mut inner = self.lock();
         let mut due = std::mem::take(&mut inner.due);
         let (mut evicted, mut skip) = (None, 0);
@@ -76,17 +76,17 @@ impl Timers {
             && let Some(ahead) = inner.wheel.take_ahead(skip, &mut due)
         {
             skip = ahead + 1;
-            due.retain(|(key, moment)| inner.come_up(places, *key, *moment).is_some());
-            let deadline = |key: u64| places.get(key as u32).map_or(NEVER, Place::deadline);
+            due.retain(|(key, moment)| inner.come_up(table, *key, *moment).is_some());
+            let deadline = |key: u64| table.get(key as u32).map_or(NEVER, Slot::deadline);
             due.sort_by_key(|(key, _)| deadline(*key));
             for (key, moment) in due.drain(..) {
-                let Some(place) = places.get(key as u32) else { continue };
-                let is_its_time = place.deadline() <= moment || Wheel::is_last(ahead);
+                let Some(slot) = table.get(key as u32) else { continue };
+                let is_its_time = slot.deadline() <= moment || Wheel::is_last(ahead);
                 let may_go = evicted.is_none() && is_its_time;
-                if may_go && place.standing.evict((key >> 32) as u32) {
+                if may_go && slot.state.evict((key >> 32) as u32) {
                     evicted = Some(key as u32);
                 } else {
-                    inner.put_back(place, key);
+                    inner.put_back(slot, key);
                 }
             }
         }
@@ -108,20 +108,20 @@ impl Timers {
 }
 
 impl Inner {
-    /// The place of an entry that comes up, unless its fiber has gone or has a later entry.
-    fn come_up<'p>(&self, places: &'p Places, key: u64, moment: Tick) -> Option<&'p Place> {
-        let place = places.get(key as u32)?;
-        let is_it = place.standing.generation() == (key >> 32) as u32;
-        if !is_it || place.scheduled() != moment {
+    /// The slot of an entry that comes up, unless its fiber has gone or has a later entry.
+    fn come_up<'p>(&self, table: &'p FiberTable, key: u64, moment: Tick) -> Option<&'p Slot> {
+        let slot = table.get(key as u32)?;
+        let is_it = slot.state.generation() == (key >> 32) as u32;
+        if !is_it || slot.scheduled() != moment {
             return None;
         }
-        place.set_scheduled(NEVER);
-        Some(place)
+        slot.set_scheduled(NEVER);
+        Some(slot)
     }
 
-    fn put_back(&mut self, place: &Place, key: u64) {
-        if place.deadline() != NEVER {
-            place.set_scheduled(self.wheel.add(key, place.deadline()));
+    fn put_back(&mut self, slot: &Slot, key: u64) {
+        if slot.deadline() != NEVER {
+            slot.set_scheduled(self.wheel.add(key, slot.deadline()));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The thread that accepts for threads: it waits for arrivals and for wake-up calls, hands
-//! connections to a crew, makes room when the house is full, and sees everything end.
+//! connections to a crew, makes room when as many are open as may be, and sees everything end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,9 +12,9 @@ use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
 
 use super::clock::read_clock;
-use super::house::{Arrival, House};
-use super::listeners::{Accepted, LISTENER_KEYS, Listeners};
+use super::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use super::loops::{Loop, Seat};
+use super::registry::{Arrival, Registry};
 use crate::knobs::Knob;
 use crate::{MakeWorker, PartitionStart, Start, WorkerStart};
 
@@ -53,12 +53,12 @@ pub(crate) trait Crew: Send {
 }
 
 /// What an engine's acceptors get from its partitions, besides the worker's start.
-pub(crate) struct Premises {
+pub(crate) struct PartitionParts {
     pub(crate) cpus: Vec<usize>,
     pub(crate) more: MakeWorker,
 }
 
-impl Premises {
+impl PartitionParts {
     /// Those of the acceptors of all partitions, of which each has one. They are taken from the
     /// start: an acceptor may use all CPUs of its partition, and so may the threads it starts.
     pub(crate) fn of_each(start: &mut Start) -> RefCell<VecDeque<Self>> {
@@ -77,7 +77,7 @@ pub(crate) struct Acceptor<C> {
     listeners: Listeners,
     /// Its clock and its counters: it answers nothing.
     worker: Worker,
-    house: Arc<House>,
+    registry: Arc<Registry>,
     crew: C,
     wake_index: usize,
     accepts_per_wake: usize,
@@ -91,33 +91,30 @@ const WAKE_KEY: u64 = u64::MAX;
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
 
-/// Connections taken from a listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
-
 impl<C: Crew + 'static> Acceptor<C> {
     /// An acceptor, to be run in its thread. It may have `connections_max` connections served at
     /// once, each by one of the crew.
     pub(crate) fn make(
         start: WorkerStart,
         seat: &Seat,
-        premises: Premises,
+        parts: PartitionParts,
         connections_max: usize,
-        crew: impl FnOnce(Arc<House>, &Arc<Epoll>) -> C,
+        crew: impl FnOnce(Arc<Registry>, &Arc<Epoll>) -> C,
     ) -> io::Result<Loop> {
-        let Premises { cpus, more } = premises;
+        let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
-        let house = Arc::new(House::new(seat, cpus, more, counters, connections_max));
+        let registry = Arc::new(Registry::new(seat, cpus, more, counters, connections_max));
         let epoll = Arc::new(Epoll::new()?);
         epoll.add(seat.shared.wakes[seat.index].as_fd(), Interest::READ, WAKE_KEY)?;
         let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
         listeners.watch(&epoll)?;
         let acceptor = Self {
-            crew: crew(Arc::clone(&house), &epoll),
+            crew: crew(Arc::clone(&registry), &epoll),
             epoll,
             events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
             listeners,
             worker: start.worker,
-            house,
+            registry,
             wake_index: seat.index,
             accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             is_accepting: true,
@@ -127,13 +124,13 @@ impl<C: Crew + 'static> Acceptor<C> {
     }
 
     fn run(mut self) -> io::Result<()> {
-        if !self.house.cpus.is_empty() {
+        if !self.registry.cpus.is_empty() {
             // The threads it starts inherit this.
-            os::affinity::pin_thread(&self.house.cpus)?;
+            os::affinity::pin_thread(&self.registry.cpus)?;
         }
         let outcome = self.crew.begin().and_then(|()| self.turn_until_over());
         if outcome.is_err() {
-            self.house.cut_off();
+            self.registry.cut_off();
         }
         self.crew.finish();
         outcome
@@ -152,7 +149,7 @@ impl<C: Crew + 'static> Acceptor<C> {
             }
             self.listeners.resume(&self.epoll, self.worker.now())?;
             if self.worker.needs_time() {
-                self.house.keep_house();
+                self.registry.keep_house();
             }
             self.crew.look_after(self.worker.now());
             self.obey()?;
@@ -170,8 +167,8 @@ impl<C: Crew + 'static> Acceptor<C> {
         if event.key != WAKE_KEY {
             return self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake);
         }
-        self.house.shared.wakes[self.wake_index].clear();
-        self.house.keep_house();
+        self.registry.shared.wakes[self.wake_index].clear();
+        self.registry.keep_house();
         // Somebody may have left.
         self.listeners.resume_now(&self.epoll)
     }
@@ -179,13 +176,13 @@ impl<C: Crew + 'static> Acceptor<C> {
     /// Accepts up to `count` connections from one listener.
     fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
         for attempt in 0..count {
-            if self.house.is_full() {
+            if self.registry.is_full() {
                 // An event says that one waits. Whether more do, the next event will say: nobody is
                 // closed to make room for nobody.
                 if attempt > 0 {
                     return Ok(());
                 }
-                if !self.house.evict() || self.house.is_full() {
+                if !self.registry.evict() || self.registry.is_full() {
                     self.pause();
                     return Ok(());
                 }
@@ -193,7 +190,7 @@ impl<C: Crew + 'static> Acceptor<C> {
             match self.listeners.accept(listener)? {
                 Accepted::Connection(socket, peer) => {
                     self.worker.counters.connections_accepted.add(1);
-                    let arrival = self.house.admit(socket, peer);
+                    let arrival = self.registry.admit(socket, peer);
                     if !self.crew.dispatch(arrival) {
                         self.pause();
                         return Ok(());
@@ -204,7 +201,7 @@ impl<C: Crew + 'static> Acceptor<C> {
                 Accepted::Exhausted => {
                     // Who rests makes room for who comes, when its thread has closed its socket.
                     // Only when nobody rests is one turned away.
-                    if !self.house.evict() {
+                    if !self.registry.evict() {
                         self.listeners.turn_one_away(listener);
                     }
                     self.pause();
@@ -219,12 +216,12 @@ impl<C: Crew + 'static> Acceptor<C> {
     fn pause(&mut self) {
         self.worker.counters.accept_pauses.add(1);
         self.listeners.pause(&self.epoll, self.worker.now());
-        self.house.starve();
+        self.registry.starve();
     }
 
     /// Does what the engine was told to do.
     fn obey(&mut self) -> io::Result<()> {
-        let shared = Arc::clone(&self.house.shared);
+        let shared = Arc::clone(&self.registry.shared);
         let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         if self.is_accepting && told(&shared.stop_accepting) {
             self.is_accepting = false;
@@ -237,16 +234,16 @@ impl<C: Crew + 'static> Acceptor<C> {
         }
         if !self.is_draining && told(&shared.drain) {
             self.is_draining = true;
-            self.house.wake_resting();
+            self.registry.wake_resting();
         }
         if told(&shared.abort) {
-            self.house.cut_off();
+            self.registry.cut_off();
         }
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.house.is_aborting();
+        let is_ending = self.is_draining || self.registry.is_aborting();
         !self.is_accepting && is_ending && self.crew.is_idle()
     }
 

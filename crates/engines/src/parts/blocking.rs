@@ -13,7 +13,7 @@ use os::socket::Readiness;
 use session::{Connection, Op, Phase, Tick, Worker};
 
 use super::clock::read_clock;
-use super::house::{Arrival, Guest, House};
+use super::registry::{Arrival, Entry, Registry};
 use super::step::{Ready, Step, Turn, step};
 use crate::SendfileMode;
 
@@ -22,8 +22,8 @@ use crate::SendfileMode;
 pub(crate) const RECEIVE_BYTES: usize = 4096;
 
 /// Serves a connection to its end.
-pub(crate) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
-    let parked = Line::new(house, arrival, false).drive(house, &arrival.guest, buffer);
+pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
+    let parked = Line::new(registry, arrival, false).drive(registry, &arrival.entry, buffer);
     debug_assert_eq!(parked, None, "a line that does not park goes on to its end");
 }
 
@@ -47,10 +47,10 @@ enum Goes {
 impl Line {
     /// A line that waits by itself, or one that `parks` while somebody else waits for its socket
     /// and its deadline.
-    pub(crate) fn new(house: &House, arrival: &Arrival, parks: bool) -> Self {
+    pub(crate) fn new(registry: &Registry, arrival: &Arrival, parks: bool) -> Self {
         Self {
-            connection: Connection::new(Hand::new(house).worker(), arrival.peer),
-            waits: Waits::new(house.sendfile, parks),
+            connection: Connection::new(WorkerLease::new(registry).worker(), arrival.peer),
+            waits: Waits::new(registry.sendfile, parks),
             is_told_to_drain: false,
             parks,
         }
@@ -70,18 +70,18 @@ impl Line {
     /// then. A line that parks is first called when its socket is ready.
     pub(crate) fn drive(
         &mut self,
-        house: &House,
-        guest: &Guest,
+        registry: &Registry,
+        entry: &Entry,
         buffer: &mut [u8],
     ) -> Option<Readiness> {
-        let mut hand = Hand::new(house);
-        let mut drive = Drive { is_called: self.parks, line: self, house, guest };
+        let mut lease = WorkerLease::new(registry);
+        let mut drive = Drive { is_called: self.parks, line: self, registry, entry };
         // A bug met by one connection ends that connection. The panic has been printed.
-        let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut hand, buffer)));
+        let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut lease, buffer)));
         if let Ok(Goes::Parks(readiness)) = driven {
             return Some(readiness);
         }
-        self.connection.close(hand.worker());
+        self.connection.close(lease.worker());
         None
     }
 
@@ -104,31 +104,31 @@ pub(crate) fn remaining_ms(deadline: Tick, now: Tick) -> u64 {
 }
 
 /// A worker that is held only while it is needed.
-pub(crate) struct Hand<'h> {
-    house: &'h House,
+pub(crate) struct WorkerLease<'h> {
+    registry: &'h Registry,
     worker: Option<Box<Worker>>,
 }
 
-impl<'h> Hand<'h> {
-    pub(crate) fn new(house: &'h House) -> Self {
-        Self { house, worker: None }
+impl<'h> WorkerLease<'h> {
+    pub(crate) fn new(registry: &'h Registry) -> Self {
+        Self { registry, worker: None }
     }
 
     /// The worker, with its clock set if it was not held.
     #[inline]
     pub(crate) fn worker(&mut self) -> &mut Worker {
-        self.worker.get_or_insert_with(|| self.house.take_worker())
+        self.worker.get_or_insert_with(|| self.registry.take_worker())
     }
 
     #[inline]
     pub(crate) fn let_go(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.house.give_worker(worker);
+            self.registry.give_worker(worker);
         }
     }
 }
 
-impl Drop for Hand<'_> {
+impl Drop for WorkerLease<'_> {
     fn drop(&mut self) {
         self.let_go();
     }
@@ -137,28 +137,28 @@ impl Drop for Hand<'_> {
 /// A line that is being driven.
 struct Drive<'a> {
     line: &'a mut Line,
-    house: &'a House,
-    guest: &'a Guest,
+    registry: &'a Registry,
+    entry: &'a Entry,
     /// Whether its socket is ready, or its deadline has passed.
     is_called: bool,
 }
 
 impl Drive<'_> {
-    fn run(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
+    fn run(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
         if self.is_called {
-            if !self.guest.resume() {
+            if !self.entry.resume() {
                 return Goes::Ends;
             }
-            self.line.expire_if_due(hand.worker());
+            self.line.expire_if_due(lease.worker());
         }
-        if self.line.waits.begin(self.guest).is_err() {
+        if self.line.waits.begin(self.entry).is_err() {
             return Goes::Ends;
         }
-        while !self.house.is_aborting() {
+        while !self.registry.is_aborting() {
             let goes = match self.line.connection.next() {
-                Op::Recv => self.receive(hand, buffer),
-                Op::Job => self.run_job(hand),
-                _ => self.step(hand, buffer),
+                Op::Recv => self.receive(lease, buffer),
+                Op::Job => self.run_job(lease),
+                _ => self.step(lease, buffer),
             };
             if goes != Goes::On {
                 return goes;
@@ -169,25 +169,25 @@ impl Drive<'_> {
 
     /// Waits for bytes. While the connection rests it may be closed from outside.
     #[inline]
-    fn receive(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
-        let now = hand.worker().now();
+    fn receive(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
+        let now = lease.worker().now();
         let is_called = std::mem::take(&mut self.is_called);
         let is_idle = self.line.connection.phase() == Phase::Idle;
         if !is_called {
-            hand.let_go();
+            lease.let_go();
             if is_idle {
-                self.house.rest(self.guest, now);
+                self.registry.rest(self.entry, now);
             }
             if self.line.parks {
                 return Goes::Parks(Readiness::Readable);
             }
         }
         let remaining_ms = self.line.remaining_ms(now);
-        let received = self.line.waits.receive(self.guest, remaining_ms, buffer);
-        if is_idle && !self.guest.resume() {
+        let received = self.line.waits.receive(self.entry, remaining_ms, buffer);
+        if is_idle && !self.entry.resume() {
             return Goes::Ends;
         }
-        let worker = hand.worker();
+        let worker = lease.worker();
         match received {
             Ok(n) => self.line.connection.ingest(worker, &buffer[..n]),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
@@ -199,28 +199,28 @@ impl Drive<'_> {
 
     /// Sends, shuts down or closes.
     #[inline]
-    fn step(&mut self, hand: &mut Hand<'_>, buffer: &mut [u8]) -> Goes {
+    fn step(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
         self.is_called = false;
-        let worker = hand.worker();
+        let worker = lease.worker();
         let remaining_ms = self.line.remaining_ms(worker.now());
         let is_writing = self.line.connection.phase() == Phase::Writing;
-        if is_writing && self.line.waits.before_send(self.guest, remaining_ms).is_err() {
+        if is_writing && self.line.waits.before_send(self.entry, remaining_ms).is_err() {
             return Goes::Ends;
         }
         // Nobody else waits for this thread: a file may be sent in one call.
         let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
-        let (socket, connection) = (self.guest.socket(), &mut self.line.connection);
+        let (socket, connection) = (self.entry.socket(), &mut self.line.connection);
         match step(socket, connection, worker, buffer, &mut Ready::default(), &mut turn) {
             Step::Closed => return Goes::Ends,
             Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
                 return Goes::Parks(Readiness::Writable);
             }
             Step::Wait => {
-                hand.let_go();
-                if self.line.waits.for_room(self.guest, remaining_ms).is_err() {
+                lease.let_go();
+                if self.line.waits.for_room(self.entry, remaining_ms).is_err() {
                     return Goes::Ends;
                 }
-                self.line.expire_if_due(hand.worker());
+                self.line.expire_if_due(lease.worker());
             }
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
@@ -229,10 +229,10 @@ impl Drive<'_> {
         Goes::On
     }
 
-    fn run_job(&mut self, hand: &mut Hand<'_>) -> Goes {
+    fn run_job(&mut self, lease: &mut WorkerLease<'_>) -> Goes {
         let (id, job) = self.line.connection.take_job();
-        let done = self.house.run(job);
-        let worker = hand.worker();
+        let done = self.registry.run(job);
+        let worker = lease.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);
         Goes::On
@@ -243,7 +243,7 @@ impl Drive<'_> {
     fn heed_drain(&mut self) {
         let line = &mut *self.line;
         let is_idle = line.connection.phase() == Phase::Idle;
-        if self.house.is_draining() && !line.is_told_to_drain && !is_idle {
+        if self.registry.is_draining() && !line.is_told_to_drain && !is_idle {
             line.is_told_to_drain = true;
             line.connection.drain();
         }
@@ -273,11 +273,11 @@ impl Waits {
 
     /// Called first, in the thread that is going to wait.
     #[inline]
-    pub(crate) fn begin(&mut self, guest: &Guest) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, entry: &Entry) -> io::Result<()> {
         if let Self::InCalls { blocks, .. } = self
             && !std::mem::replace(blocks, true)
         {
-            os::socket::set_blocking(guest.socket(), true)?;
+            os::socket::set_blocking(entry.socket(), true)?;
         }
         Ok(())
     }
@@ -286,11 +286,11 @@ impl Waits {
     #[inline]
     pub(crate) fn receive(
         &mut self,
-        guest: &Guest,
+        entry: &Entry,
         ms: u64,
         buffer: &mut [u8],
     ) -> io::Result<usize> {
-        let socket = guest.socket();
+        let socket = entry.socket();
         match self {
             Self::InCalls { receive_ms, .. } => {
                 if *receive_ms == 0 || ms < *receive_ms {
@@ -314,23 +314,23 @@ impl Waits {
 
     /// Sees to it that a send does not wait longer than so long.
     #[inline]
-    pub(crate) fn before_send(&mut self, guest: &Guest, ms: u64) -> io::Result<()> {
+    pub(crate) fn before_send(&mut self, entry: &Entry, ms: u64) -> io::Result<()> {
         if let Self::InCalls { send_ms, .. } = self {
             // Half of the time that there is lasts for many sends before it is too long.
             if *send_ms == 0 || ms < *send_ms {
                 *send_ms = ms.div_ceil(2);
-                os::socket::set_send_timeout(guest.socket(), *send_ms)?;
+                os::socket::set_send_timeout(entry.socket(), *send_ms)?;
             }
         }
         Ok(())
     }
 
     /// Waits for room in the send buffer, unless the send has done so.
-    pub(crate) fn for_room(&self, guest: &Guest, ms: u64) -> io::Result<()> {
+    pub(crate) fn for_room(&self, entry: &Entry, ms: u64) -> io::Result<()> {
         match self {
             Self::InCalls { .. } | Self::Elsewhere => Ok(()),
             Self::InPoll => {
-                os::socket::wait_ready(guest.socket(), Readiness::Writable, ms).map(|_| ())
+                os::socket::wait_ready(entry.socket(), Readiness::Writable, ms).map(|_| ())
             }
         }
     }

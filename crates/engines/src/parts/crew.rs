@@ -11,7 +11,7 @@ use os::limits::ThreadRoom;
 use session::Tick;
 
 use super::acceptor::Crew;
-use super::house::{Arrival, House};
+use super::registry::{Arrival, Registry};
 use crate::knobs::Knob;
 
 pub(crate) const STACK_KIB: Knob = Knob {
@@ -23,7 +23,7 @@ pub(crate) const STACK_KIB: Knob = Knob {
 };
 
 /// Serves one connection to its end. The buffer is the thread's.
-pub(crate) type Serve = fn(&House, &Arrival, &mut [u8]);
+pub(crate) type Serve = fn(&Registry, &Arrival, &mut [u8]);
 
 /// How often those that could yield are looked for while somebody waits.
 const LOOK_MS: u64 = 50;
@@ -39,7 +39,7 @@ pub(crate) struct CrewPlan {
     /// Threads there may be at once.
     pub(crate) threads_max: usize,
     /// How long an idle connection keeps its thread while another waits for one; none: until it
-    /// ends, or is closed because the house is full.
+    /// ends, or is closed to make room for another.
     pub(crate) yields_after_ms: Option<u64>,
     pub(crate) stack_bytes: usize,
     pub(crate) buffer_bytes: usize,
@@ -56,7 +56,7 @@ pub(crate) struct ThreadCrew {
 
 /// What the threads share.
 struct Team {
-    house: Arc<House>,
+    registry: Arc<Registry>,
     plan: CrewPlan,
     state: Mutex<State>,
     /// Tells threads that wait that there is a connection, or that all is over.
@@ -76,8 +76,8 @@ struct State {
 }
 
 impl ThreadCrew {
-    pub(crate) fn new(house: Arc<House>, plan: CrewPlan) -> Self {
-        let team = Team { house, plan, state: Mutex::default(), called: Condvar::new() };
+    pub(crate) fn new(registry: Arc<Registry>, plan: CrewPlan) -> Self {
+        let team = Team { registry, plan, state: Mutex::default(), called: Condvar::new() };
         Self {
             team: Arc::new(team),
             threads: HashMap::new(),
@@ -130,13 +130,13 @@ impl Crew for ThreadCrew {
         }
         // The system has no thread to give. Whoever rests gives up its own; the next thread that is
         // free takes the connection.
-        self.team.house.evict();
+        self.team.registry.evict();
         let mut state = self.team.lock();
         if state.alive == 0
             && let Some(arrival) = state.queue.pop_back()
         {
             drop(state);
-            self.team.house.leave(arrival);
+            self.team.registry.leave(arrival);
         }
         false
     }
@@ -147,7 +147,7 @@ impl Crew for ThreadCrew {
             (std::mem::take(&mut state.ended), state.queue.len() > state.waiting)
         };
         if is_crowded && let Some(ms) = self.team.plan.yields_after_ms {
-            self.team.house.evict_if_rested(now, ms);
+            self.team.registry.evict_if_rested(now, ms);
         }
         for thread in ended.into_iter().filter_map(|id| self.threads.remove(&id)) {
             let _ = thread.join(); // panics are caught within
@@ -179,10 +179,10 @@ impl Team {
     fn work(&self, id: u64) {
         let mut buffer = vec![0; self.plan.buffer_bytes];
         while let Some(arrival) = self.next(id) {
-            let serve = || (self.plan.serve)(&self.house, &arrival, &mut buffer);
+            let serve = || (self.plan.serve)(&self.registry, &arrival, &mut buffer);
             // What is broken is this connection; the panic has been printed.
             let _ = catch_unwind(AssertUnwindSafe(serve));
-            self.house.leave(arrival);
+            self.registry.leave(arrival);
         }
     }
 
@@ -208,9 +208,9 @@ impl Team {
 
     /// When the engine ends, the acceptor waits for the last connection.
     fn tell_the_end(&self, state: &State) {
-        let is_ending = self.house.is_draining() || self.house.is_aborting();
+        let is_ending = self.registry.is_draining() || self.registry.is_aborting();
         if is_ending && state.alive == state.waiting {
-            self.house.wake();
+            self.registry.wake();
         }
     }
 

@@ -1,9 +1,9 @@
 //! Helpers: who does what may block, for a loop that must not wait for it; here they are threads.
 //!
 //! A loop hands out work under a key, goes on, and is told through a descriptor that something has
-//! come back. What to do while work is out is the loop's business, and so
-//! is who waits when all places are taken. Each loop has helpers of its own, so that loops need not
-//! agree on anything; a scheduler of fibers or a ring is a loop in this sense.
+//! come back. What to do while work is out is the loop's business, and so is who waits when all
+//! places are taken. Each loop has helpers of its own, so that loops need not agree on anything; a
+//! ring is a loop in this sense.
 
 use std::collections::VecDeque;
 use std::io;

@@ -5,14 +5,13 @@ pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod connections;
 pub(crate) mod crew;
-#[allow(dead_code, reason = "engines that use it come one by one")]
 pub(crate) mod gate;
 pub(crate) mod helpers;
-pub(crate) mod house;
 pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod process_count;
 pub(crate) mod reactor;
+pub(crate) mod registry;
 pub(crate) mod step;
 pub(crate) mod thread_each;
 pub(crate) mod watch;

@@ -21,9 +21,11 @@ use super::clock::read_clock;
 use super::connections::{Connections, Slot};
 use super::gate::{self, Gate};
 use super::helpers::Help;
-use super::listeners::{Accepted, LISTENER_KEYS, Listeners, WatchListeners, is_exhaustion, refuse};
+use super::listeners::{
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WatchListeners, lacks_descriptor, refuse,
+};
 use super::loops::{Loop, Seat, Shared};
-use super::step::{Step, Turn, step};
+use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use super::watch::{self, Watch};
 use crate::jobs::Runner;
 use crate::knobs::Knob;
@@ -56,19 +58,6 @@ pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
 /// The keys of the wake-up call and of the helpers: above those of all listeners.
 const WAKE_KEY: u64 = u64::MAX;
 const HELPERS_KEY: u64 = u64::MAX - 1;
-
-/// Bytes received at once: a head of usual size many times over, or several pipelined ones.
-const RECEIVE_BYTES: usize = 16 * 1024;
-
-/// Connections taken from a listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
-
-/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
-/// them, and always enough for one.
-const STEPS_PER_TURN: u32 = 256;
-
-/// What a job counts for in steps: it may have waited for a disk.
-const STEPS_PER_JOB: u32 = 64;
 
 /// One event loop.
 pub(crate) struct Reactor {
@@ -274,12 +263,7 @@ impl Reactor {
     }
 
     fn answer(&mut self, key: u64, id: JobId, done: Done) {
-        let error = match &done {
-            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
-            _ => None,
-        };
-        if error.is_some_and(is_exhaustion) {
-            // This request is told to try again; the next ones are to find a descriptor.
+        if lacks_descriptor(&done) {
             self.evict();
         }
         if let Some(slot) = self.connections.get(key) {

@@ -9,6 +9,17 @@ use session::{Connection, Op, Worker};
 
 use crate::SendfileMode;
 
+/// Bytes received at once: a head of usual size many times over, or several pipelined ones. Threads
+/// that serve one connection each have less ([`super::blocking`]).
+pub(crate) const RECEIVE_BYTES: usize = 16 * 1024;
+
+/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
+/// them, and always enough for one.
+pub(crate) const STEPS_PER_TURN: u32 = 256;
+
+/// What a job counts for in steps: it may have waited for a disk.
+pub(crate) const STEPS_PER_JOB: u32 = 64;
+
 /// Heads and bodies up to this many bytes together are copied into one buffer: below it the copy
 /// costs less than a second vector element does in the kernel.
 pub(crate) const COALESCED_BYTES_MAX: usize = 4096;

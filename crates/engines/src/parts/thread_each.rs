@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
+use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
 use super::loops::Loops;
@@ -43,20 +43,20 @@ pub(crate) fn start(
         0 => usize::MAX,
         most => most,
     };
-    let premises = Premises::of_each(&mut start);
+    let parts = PartitionParts::of_each(&mut start);
     let loops = Loops::start(name, start, |worker, seat| {
-        let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
-        Acceptor::make(worker, &seat, premises, threads_max, |house, _| {
+        let parts = parts.borrow_mut().pop_front().expect("each partition has one worker");
+        Acceptor::make(worker, &seat, parts, threads_max, |registry, _| {
             let plan = CrewPlan {
                 name,
                 spare: seat.knobs.get_usize(SPAWN.name),
-                threads_max: house.connections_max(),
+                threads_max: registry.connections_max(),
                 yields_after_ms: None,
                 stack_bytes: seat.knobs.get_usize(STACK_KIB.name) * 1024,
                 buffer_bytes: RECEIVE_BYTES,
                 serve,
             };
-            ThreadCrew::new(house, plan)
+            ThreadCrew::new(registry, plan)
         })
     });
     Ok(Box::new(loops?))

@@ -1,6 +1,6 @@
-//! The board: memory in which a master, its processes and whoever started them see what each does
-//! and what each is told. Everything on it is a number that is always in order, so that a process
-//! may be killed at any moment.
+//! The board, which Apache calls scoreboard: shared memory in which a master, its processes and
+//! whoever started them see what each does and what each is told. Everything on it is a number that
+//! is always in order, so that a process may be killed at any moment.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -13,8 +13,8 @@ use session::Tick;
 
 use super::board::{Board, Order, Row, State, Wish};
 use crate::parts::blocking::{Line, RECEIVE_BYTES};
-use crate::parts::house::{Arrival, Guest, House};
 use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
+use crate::parts::registry::{Arrival, Entry, Registry};
 
 /// The keys of what a process waits for, besides those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX;
@@ -29,7 +29,7 @@ const HOUSEKEEPING_MS: u64 = 250;
 
 /// What a process has from its master.
 pub(super) struct Child {
-    pub(super) house: House,
+    pub(super) registry: Registry,
     pub(super) board: Board,
     pub(super) row: Row,
     /// Its master's way to have it look at the board.
@@ -46,8 +46,8 @@ enum Woken {
     ByMaster,
     /// The socket is ready, or the deadline has passed.
     ForConnection,
-    /// It is time to look after the house.
-    ForHouse,
+    /// It is time to look after the cache and the log.
+    ForHousekeeping,
 }
 
 impl Child {
@@ -66,7 +66,7 @@ impl Child {
 
     /// The status to end with.
     fn end(&self, outcome: &io::Result<()>) -> i32 {
-        self.house.keep_house();
+        self.registry.keep_house();
         self.row.rest(None);
         if let Err(why) = outcome {
             self.row.fail(why);
@@ -89,7 +89,7 @@ impl Child {
             epoll.wait(&mut events, self.is_untidy.then_some(HOUSEKEEPING_MS as u32))?;
             if events.is_empty() {
                 self.is_untidy = false;
-                self.house.keep_house();
+                self.registry.keep_house();
             }
             let mut is_told = false;
             for event in events.iter() {
@@ -124,7 +124,7 @@ impl Child {
                 self.board.wake.notify(); // there may be too few left to wait
                 self.connections_max = self.connections_max.saturating_sub(1);
                 self.is_untidy = true;
-                self.house.count_accepted();
+                self.registry.count_accepted();
                 self.serve(socket, peer)?;
                 self.row.wish(Wish::Nothing); // it was meant for that connection
                 self.row.set_state(State::Waiting);
@@ -133,7 +133,7 @@ impl Child {
                 Ok(())
             }
             Err(why) if is_exhaustion(&why) => {
-                self.house.keep_house();
+                self.registry.keep_house();
                 PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))
             }
             // Another was faster, or the client has gone again.
@@ -143,30 +143,30 @@ impl Child {
 
     /// Serves a connection to its end.
     fn serve(&mut self, socket: OwnedFd, peer: SocketAddr) -> io::Result<()> {
-        let arrival = self.house.admit(socket, peer);
+        let arrival = self.registry.admit(socket, peer);
         let served = self.serve_arrival(&arrival);
-        self.house.leave(arrival);
+        self.registry.leave(arrival);
         served
     }
 
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
-        let guest = &arrival.guest;
-        let mut wait = Wait::new(&self.signals, guest)?;
-        let mut line = Line::new(&self.house, arrival, true);
+        let entry = &arrival.entry;
+        let mut wait = Wait::new(&self.signals, entry)?;
+        let mut line = Line::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
-        guest.rest(Tick(os::clock::now()));
-        self.heed(guest);
-        while !self.house.is_aborting() {
+        entry.rest(Tick(os::clock::now()));
+        self.heed(entry);
+        while !self.registry.is_aborting() {
             if line.is_idle() && self.row.rests_since().is_none() {
                 self.row.rest(Some(Tick(os::clock::now())));
             }
             match wait.next(line.deadline())? {
-                Woken::ForHouse => self.house.keep_house(),
+                Woken::ForHousekeeping => self.registry.keep_house(),
                 Woken::ForConnection => {
                     self.decline();
                     self.row.rest(None);
-                    match line.drive(&self.house, guest, &mut buffer) {
-                        Some(wanted) => wait.begin(guest, wanted)?,
+                    match line.drive(&self.registry, entry, &mut buffer) {
+                        Some(wanted) => wait.begin(entry, wanted)?,
                         None => return Ok(()),
                     }
                 }
@@ -174,28 +174,28 @@ impl Child {
             }
             if wait.is_told {
                 self.clear_signals();
-                self.heed(guest);
+                self.heed(entry);
             }
         }
-        let _ = line.drive(&self.house, guest, &mut buffer); // to its end, at once
+        let _ = line.drive(&self.registry, entry, &mut buffer); // to its end, at once
         Ok(())
     }
 
     /// Does what the master has said meanwhile.
-    fn heed(&mut self, guest: &Guest) {
+    fn heed(&mut self, entry: &Entry) {
         if self.board.is_ordered(Order::StopAccepting) {
             self.listeners.clear();
         }
         if self.board.is_ordered(Order::Drain) {
-            self.house.shared.drain.store(true, Ordering::Release);
-            self.house.wake_resting();
+            self.registry.shared.drain.store(true, Ordering::Release);
+            self.registry.wake_resting();
         }
         if self.board.is_ordered(Order::Abort) {
-            self.house.shared.abort.store(true, Ordering::Release);
+            self.registry.shared.abort.store(true, Ordering::Release);
         }
         if self.row.wished() == Wish::CloseIfResting {
-            let has_asked = os::socket::wait_ready(guest.socket(), Readiness::Readable, 0);
-            match !has_asked.unwrap_or(false) && self.house.evict() {
+            let has_asked = os::socket::wait_ready(entry.socket(), Readiness::Readable, 0);
+            match !has_asked.unwrap_or(false) && self.registry.evict() {
                 true => self.row.wish(Wish::Nothing),
                 false => self.decline(),
             }
@@ -222,29 +222,35 @@ struct Wait {
     watched: Readiness,
     /// Whether the master wanted something when the last wait ended.
     is_told: bool,
-    /// When to look after the house.
-    house_due: Option<Tick>,
+    /// When to look after the cache and the log.
+    housekeeping_due: Option<Tick>,
 }
 
 impl Wait {
     /// For the first bytes of a connection.
-    fn new(signals: &SignalDescriptor, guest: &Guest) -> io::Result<Self> {
+    fn new(signals: &SignalDescriptor, entry: &Entry) -> io::Result<Self> {
         let mut set = PollSet::new();
         set.add(signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
-        set.add(guest.socket(), Interest::READ, SOCKET_KEY)?;
+        set.add(entry.socket(), Interest::READ, SOCKET_KEY)?;
         let events = Vec::with_capacity(2);
-        Ok(Self { set, events, watched: Readiness::Readable, is_told: false, house_due: None })
+        Ok(Self {
+            set,
+            events,
+            watched: Readiness::Readable,
+            is_told: false,
+            housekeeping_due: None,
+        })
     }
 
     /// The connection has done what it could, and wants that.
-    fn begin(&mut self, guest: &Guest, readiness: Readiness) -> io::Result<()> {
-        self.house_due = Some(Tick(os::clock::now()).plus_ms(HOUSEKEEPING_MS));
+    fn begin(&mut self, entry: &Entry, readiness: Readiness) -> io::Result<()> {
+        self.housekeeping_due = Some(Tick(os::clock::now()).plus_ms(HOUSEKEEPING_MS));
         if readiness != self.watched {
             let interest = match readiness {
                 Readiness::Readable => Interest::READ,
                 Readiness::Writable => Interest::WRITE,
             };
-            self.set.modify(guest.socket(), interest, SOCKET_KEY)?;
+            self.set.modify(entry.socket(), interest, SOCKET_KEY)?;
             self.watched = readiness;
         }
         Ok(())
@@ -252,7 +258,7 @@ impl Wait {
 
     fn next(&mut self, deadline: Option<Tick>) -> io::Result<Woken> {
         loop {
-            let until = deadline.into_iter().chain(self.house_due).min();
+            let until = deadline.into_iter().chain(self.housekeeping_due).min();
             let ms = until.map(|until| until.since(Tick(os::clock::now())).div_ceil(1000));
             let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
             self.set.wait(&mut self.events, 2, ms)?;
@@ -269,9 +275,9 @@ impl Wait {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Woken::ForConnection);
             }
-            if self.house_due.is_some_and(|due| due <= now) {
-                self.house_due = None;
-                return Ok(Woken::ForHouse);
+            if self.housekeeping_due.is_some_and(|due| due <= now) {
+                self.housekeeping_due = None;
+                return Ok(Woken::ForHousekeeping);
             }
         }
     }

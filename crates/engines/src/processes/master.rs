@@ -15,7 +15,7 @@ use super::note::Note;
 use super::pool::{Materials, Pool};
 use crate::PartitionStart;
 use crate::jobs::Runner;
-use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS, refuse};
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, refuse};
 
 /// How many processes there are.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +38,6 @@ const SHRINK_MS: u64 = 100;
 
 /// How long processes may take to end after they were told to close everything.
 const ABORT_PATIENCE_MS: u64 = 1000;
-
-/// Connections taken from the queues of listeners before they are closed.
-const BACKLOG_MAX: usize = 4096;
 
 // The keys of what a master waits for, besides those of listeners.
 const WAKE_KEY: u64 = u64::MAX;

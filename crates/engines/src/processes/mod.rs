@@ -3,14 +3,17 @@
 //! 2019, §2.1.2; MP in Flash, USENIX 1999, §3.1).
 //!
 //! Its essential mechanism: a process serves one connection at a time, and what happens to it
-//! happens to nobody else. A master forks, counts who is idle, replaces who died, and makes an idle
-//! connection's process free when all are taken and somebody waits; no more connections are
-//! accepted than there are processes.
+//! happens to nobody else. A master forks, counts who is idle, replaces who died, and has the
+//! connection closed that has rested longest when all processes are taken and somebody waits; no
+//! more connections are accepted than there are processes.
 //!
 //! What it leaves out: sharing. A process that is forked for a connection begins with an empty
 //! cache; one of a pool keeps its own, and all of them keep the same files. Sockets do not block,
-//! so that a process can be told to stop listening while a client is slow. Apache's scoreboard lock
-//! around accept(2) is the kernel's exclusive wake-up here.
+//! so that a process can be told to stop listening while a client is slow. In place of Apache's
+//! mutex around accept(2) an arrival wakes one process (`EPOLLEXCLUSIVE`).
+//!
+//! Where to read: `master.rs` decides how many processes there are, `pool.rs` forks and ends them,
+//! `child.rs` is what they do, `board.rs` Apache's scoreboard: who is idle, and who is to end.
 
 mod board;
 mod child;

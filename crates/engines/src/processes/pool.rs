@@ -13,9 +13,9 @@ use super::board::{Board, Row, State, Wish};
 use super::child::Child;
 use super::note::Note;
 use crate::jobs::Runner;
-use crate::parts::house::House;
 use crate::parts::listeners::Listeners;
 use crate::parts::loops::{Seat, Shared};
+use crate::parts::registry::Registry;
 use crate::{KnobValues, MakeWorker, SendfileMode};
 
 /// What has it that a process looks at the board.
@@ -196,10 +196,10 @@ impl Pool {
             start_helper: crate::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);
-        let house = House::new(&seat, Vec::new(), Arc::clone(more), counters, 1);
-        house.give_worker(worker);
+        let registry = Registry::new(&seat, Vec::new(), Arc::clone(more), counters, 1);
+        registry.give_worker(worker);
         Ok(Child {
-            house,
+            registry,
             board: board.clone(),
             row: slot.row,
             signals: SignalDescriptor::new(&[CALL])?,

@@ -2,17 +2,18 @@
 //! architecture that came after the papers.
 //!
 //! Its essential mechanism: a loop does not ask which sockets are ready to then call the kernel for
-//! each of them. It leaves standing orders (accept on this listener, receive on this socket for as
-//! long as bytes come, into any free buffer), hands over what is to be sent by the dozen, and reads
-//! what has been done from memory: one system call for a whole turn. What it leaves out: files.
-//! There is no sendfile among the operations, and splice always goes to kernel threads, so that a
-//! body that is not in the cache is sent by a call, from the loop, on the same non-blocking socket.
-//! Who waits for the disk is a loop as in `event-loop-per-core`, or with `helpers` threads as in
-//! `event-loop-helpers`.
+//! each of them. It leaves standing orders (multishot operations: accept on this listener, receive
+//! on this socket for as long as bytes come, into any free one of the buffers provided), hands over
+//! what is to be sent by the dozen, and reads what has been done from memory: one system call for a
+//! whole turn. What it leaves out: files, and bodies of more than 4 KiB. There is no sendfile among
+//! the operations, splice always goes to kernel threads, and what an operation sends is copied
+//! first; so both are sent by a call each, from the loop, on the same non-blocking socket. Who
+//! waits for the disk is a loop as in `event-loop-per-core`, or with `helpers` threads as in
+//! `event-loop-helpers`. The loop is in `ring_loop.rs`.
 
 mod accepting;
-mod line;
 mod ring_loop;
+mod socket;
 
 use std::io;
 
@@ -70,7 +71,7 @@ const BUFFER_BYTES: Knob = Knob {
 
 const MULTISHOT: Knob = Knob {
     name: "multishot",
-    about: "1: an accept or a receive is a standing order; 0: each is asked for anew",
+    about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
     min: 0,
     max: 1,
     default: 1,

@@ -2,7 +2,10 @@
 //!
 //! Sends of what was prepared in memory and all receives are operations of the ring. Files, and
 //! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
-//! own sends as well; when it finds a socket full, the ring waits for room.
+//! own sends as well; when it finds a socket full, the ring waits for room. What
+//! may block is in `ring_loop/out.rs`.
+
+mod out;
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,19 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::ring::{Event, Received, Ring};
-use session::{Connection, Done, Op, Tick, Worker};
+use session::{Connection, Op, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
-use super::line::Line;
+use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
-use crate::parts::listeners::{Accepted, LISTENER_KEYS, is_exhaustion};
+use crate::parts::helpers::Helpers;
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;
-use crate::parts::step::{COALESCED_BYTES_MAX, Step, Turn, step};
+use crate::parts::step::{COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use crate::{SendfileMode, WorkerStart};
 
 /// The key of the wake-up call: above those of all listeners.
@@ -32,15 +35,6 @@ const WAKE_KEY: u64 = u64::MAX;
 
 /// The key of the helpers' wake-up call.
 const HELPERS_KEY: u64 = u64::MAX - 1;
-
-/// Connections taken from a listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
-
-/// Steps one connection may take before others get a turn.
-const STEPS_PER_TURN: u32 = 256;
-
-/// What a job counts for in steps: it may have waited for a disk.
-const STEPS_PER_JOB: u32 = 64;
 
 /// Work that may wait for a helper, for each helper.
 const QUEUE_PER_HELPER: usize = 64;
@@ -50,7 +44,7 @@ pub(super) struct RingLoop {
     // The ring goes first: it lets go of all sockets.
     ring: Ring,
     accepting: Accepting,
-    connections: Connections<Slot<Line>>,
+    connections: Connections<Slot<RingSocket>>,
     worker: Worker,
     runner: Arc<Runner>,
     helpers: Option<Helpers>,
@@ -233,17 +227,17 @@ impl RingLoop {
         let mut steps = STEPS_PER_TURN;
         while steps > 0 {
             let Some(slot) = self.connections.get(key) else { return };
-            let line = &mut slot.socket;
+            let socket = &mut slot.socket;
             match slot.connection.next() {
-                Op::Recv if line.is_at_end => {
+                Op::Recv if socket.is_at_end => {
                     slot.connection.ingest(&mut self.worker, &[]);
                     continue;
                 }
                 Op::Recv => {
-                    line.receive(&mut self.ring, key, self.is_multishot);
+                    socket.receive(&mut self.ring, key, self.is_multishot);
                     return self.connections.schedule(key);
                 }
-                Op::Send { .. } | Op::File { .. } if line.is_sending() => {
+                Op::Send { .. } | Op::File { .. } if socket.is_sending() => {
                     return self.connections.schedule(key);
                 }
                 // What more follows after is sent by calls: a file, or the next of many parts.
@@ -251,14 +245,14 @@ impl RingLoop {
                     if head.len() + body.len() <= COALESCED_BYTES_MAX =>
                 {
                     let parts = [head, body];
-                    line.sending = Some(self.ring.send(key, &line.socket, parts, false));
+                    socket.sending = Some(self.ring.send(key, &socket.descriptor, parts, false));
                     return self.connections.schedule(key);
                 }
                 _ => {}
             }
-            turn.is_fetched |= std::mem::take(&mut line.is_fetched);
+            turn.is_fetched |= std::mem::take(&mut socket.is_fetched);
             let taken = step(
-                line.socket.as_fd(),
+                socket.descriptor.as_fd(),
                 &mut slot.connection,
                 &mut self.worker,
                 &mut self.buffer,
@@ -289,100 +283,15 @@ impl RingLoop {
         self.queue(key);
     }
 
-    /// A job: on the spot, or by a helper.
-    fn run_job(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        match &mut self.helpers {
-            None => {
-                let (id, job) = slot.connection.take_job();
-                let done = self.runner.run(job);
-                read_clock(&mut self.worker);
-                self.job_done(key, id, done);
-            }
-            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
-            Some(helpers) if helpers.has_room() => {
-                let (id, job) = slot.connection.take_job();
-                let handed = helpers.hand_out(key, Work::Job(id, job));
-                debug_assert!(handed.is_ok(), "there was room");
-            }
-            Some(_) => self.want(key),
-        }
-    }
-
-    fn job_done(&mut self, key: u64, id: session::JobId, done: Done) {
-        let error = match &done {
-            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
-            _ => None,
-        };
-        if error.is_some_and(is_exhaustion) {
-            // This request is told to try again; the next ones are to find a descriptor.
-            self.evict();
-        }
-        if let Some(slot) = self.connections.get(key) {
-            slot.connection.done(&mut self.worker, id, done);
-        }
-    }
-
-    /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
-    fn is_fetching(&mut self, key: u64) -> bool {
-        let Some(helpers) = &mut self.helpers else { return false };
-        let Some(slot) = self.connections.get(key) else { return false };
-        if !helpers.has_room() {
-            self.want(key);
-            self.connections.schedule(key);
-            return true;
-        }
-        let Op::File { file, offset, len } = slot.connection.next() else { return false };
-        let len = len.min(self.file_chunk_bytes);
-        let work = Work::Fetch { file: file.clone(), offset, len };
-        slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
-        self.connections.schedule(key);
-        true
-    }
-
-    fn want(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if !std::mem::replace(&mut slot.socket.is_wanting, true) {
-            self.wanting.push_back(key);
-        }
-    }
-
+    #[inline]
     fn is_wanting(&mut self, key: u64) -> bool {
         self.connections.get(key).is_some_and(|slot| slot.socket.is_wanting)
-    }
-
-    /// Goes on with what helpers have done, and gives those something to do who waited for them.
-    fn take_back(&mut self) {
-        if let Some(wake) = &self.helpers_wake {
-            self.ring.poll_readable(HELPERS_KEY, wake);
-        }
-        let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
-        for back in returned {
-            match back.outcome {
-                Outcome::Done(id, done) => self.job_done(back.key, id, done),
-                Outcome::Fetched => {
-                    if let Some(slot) = self.connections.get(back.key) {
-                        slot.socket.is_fetching = false;
-                        slot.socket.is_fetched = true;
-                    }
-                }
-            }
-            self.drive(back.key);
-        }
-        while self.helpers.as_ref().is_some_and(Helpers::has_room)
-            && let Some(key) = self.wanting.pop_front()
-        {
-            if let Some(slot) = self.connections.get(key) {
-                slot.socket.is_wanting = false;
-                self.drive(key);
-            }
-        }
     }
 
     /// The socket is full: the ring tells when it is not any more.
     fn wait_for_room(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
-        slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.socket));
+        slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.descriptor));
         self.connections.schedule(key);
     }
 
@@ -443,7 +352,7 @@ impl RingLoop {
         self.worker.counters.connections_accepted.add(1);
         self.worker.counters.connections_open.add(1);
         let connection = Connection::new(&self.worker, peer);
-        let key = self.connections.welcome(connection, Line::new(socket));
+        let key = self.connections.welcome(connection, RingSocket::new(socket));
         self.drive(key);
     }
 
@@ -453,11 +362,12 @@ impl RingLoop {
 
     /// Closes the idle connection that has rested longest. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let has_asked = |slot: &Slot<Line>| os::socket::has_input(slot.socket.socket.as_fd());
+        let has_asked =
+            |slot: &Slot<RingSocket>| os::socket::has_input(slot.socket.descriptor.as_fd());
         let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
         self.worker.counters.connections_evicted.add(1);
         if let Some(slot) = self.connections.get(first) {
-            self.accepting.await_descriptor(&slot.socket.socket);
+            self.accepting.await_descriptor(&slot.socket.descriptor);
         }
         self.close(first);
         true

@@ -17,11 +17,8 @@ use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::WorkerStart;
 use crate::parts::clock::read_clock;
-use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners};
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use crate::parts::loops::{Loop, Seat, Shared};
-
-/// Connections taken from a listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
 
 /// Keys of the wake-up calls of the engine and of the stages.
 const TOLD_KEY: u64 = u64::MAX;
@@ -167,7 +164,7 @@ impl Accept {
         match self.bucket.look(self.worker.now(), rate) {
             Ok(()) => true,
             Err(until) => {
-                self.pipeline.deeds.rests.fetch_add(1, Ordering::Relaxed);
+                self.pipeline.controller_counts.rests.fetch_add(1, Ordering::Relaxed);
                 self.listeners.rest(&self.epoll, until);
                 false
             }

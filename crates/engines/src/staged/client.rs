@@ -13,14 +13,15 @@ use crate::parts::step::Ready;
 /// A connection on its way.
 pub(super) struct Client {
     pub(super) connection: Connection,
-    /// Known to its berths, so that it can be shut down wherever the connection is. Whoever drops
-    /// the box closes it.
+    /// Known to its registrations, so that it can be shut down wherever the connection is. Whoever
+    /// drops the box closes it.
     pub(super) socket: Arc<OwnedFd>,
     /// Until it is closed, or lost with a stage that fails.
     pub(super) counted: Option<Counted>,
     pub(super) ready: Ready,
-    /// Its berths in the two stages that poll, once it has been there.
-    pub(super) berths: [Option<u64>; 2],
+    /// The keys of its registrations in the wait sets of the two stages that poll, once it has been
+    /// there.
+    pub(super) registrations: [Option<u64>; 2],
     /// When the request under way was found; for its response time.
     pub(super) since: Tick,
     /// Whether the write stage has had it since.
@@ -54,13 +55,13 @@ impl Drop for Counted {
 /// As it lies in queues: a pointer changes owners, not 300 bytes.
 pub(super) type BoxedClient = Box<Client>;
 
-/// Where a connection is to be.
+/// The stages that a connection passes, after it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// At rest until something arrives, or at its end.
+pub(super) enum Stage {
+    /// It waits until something arrives, or is at its end.
     ReadPoll,
     Read,
-    /// Until there is space to send.
+    /// It waits until there is space to send.
     WritePoll,
     Write,
 }
@@ -72,7 +73,7 @@ impl Client {
             socket: Arc::new(socket),
             counted: Some(Counted::new(shared)),
             ready: Ready::default(),
-            berths: [None; 2],
+            registrations: [None; 2],
             since: Tick(0),
             is_answered: false,
             is_draining: false,
@@ -84,16 +85,16 @@ impl Client {
 
     /// The stage whose work is next: this is where the stages' boundaries are.
     #[inline]
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn next_stage(&self) -> Stage {
         if self.is_over {
-            return Place::ReadPoll;
+            return Stage::ReadPoll;
         }
         match self.connection.next() {
-            Op::Recv if self.ready.is_drained && !self.ready.is_hung_up => Place::ReadPoll,
-            Op::Recv | Op::Job | Op::Shutdown => Place::Read,
-            Op::Send { .. } | Op::File { .. } => Place::Write,
+            Op::Recv if self.ready.is_drained && !self.ready.is_hung_up => Stage::ReadPoll,
+            Op::Recv | Op::Job | Op::Shutdown => Stage::Read,
+            Op::Send { .. } | Op::File { .. } => Stage::Write,
             // Every job is run on the spot, so that none is ever out.
-            Op::Wait | Op::Close { .. } => Place::ReadPoll,
+            Op::Wait | Op::Close { .. } => Stage::ReadPoll,
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::Tick;
 
+use super::added_threads::AddedThreads;
 use super::controllers::{
     AdmissionController, BatchController, RATE_MAX, SAMPLES_MAX, ThreadController,
 };
 use super::pipeline::Pipeline;
-use super::reserve::Reserve;
 use crate::knobs::KnobValues;
 use crate::parts::loops::Seat;
 
@@ -53,7 +53,7 @@ impl Governor {
             return None;
         }
         let every_ms = |name| knobs.get(name);
-        let places = pipeline.working_places().len();
+        let stages = pipeline.working_stages().len();
         let threads = threads.then(|| Periodic {
             rule: ThreadController {
                 queue_len_min: knobs.get_usize(super::THREAD_QUEUE_LEN.name),
@@ -63,7 +63,7 @@ impl Governor {
             last: now,
         });
         let batches = batches.then(|| Periodic {
-            rule: vec![BatchController::new(knobs.get_usize(super::BATCH.name)); places],
+            rule: vec![BatchController::new(knobs.get_usize(super::BATCH.name)); stages],
             every_ms: every_ms(super::BATCH_PERIOD_MS.name),
             last: now,
         });
@@ -82,7 +82,7 @@ impl Governor {
             batches,
             admission,
             response_times_us: Vec::with_capacity(SAMPLES_MAX),
-            taken: vec![0; places],
+            taken: vec![0; stages],
         })
     }
 
@@ -114,13 +114,13 @@ impl Governor {
         if periodic.is_due(now).is_none() {
             return;
         }
-        for &place in self.pipeline.working_places() {
-            let pool = self.pipeline.pool(place);
+        for &stage in self.pipeline.working_stages() {
+            let pool = self.pipeline.pool(stage);
             if periodic.rule.wants_another(pool.queue.figures().len, pool.threads()) {
-                let deeds = &self.pipeline.deeds;
-                match Reserve::add(&self.pipeline, &self.seat, place) {
-                    Ok(()) => count(&deeds.threads_added),
-                    Err(_) => count(&deeds.threads_refused), // until the next time
+                let counts = &self.pipeline.controller_counts;
+                match AddedThreads::add(&self.pipeline, &self.seat, stage) {
+                    Ok(()) => count(&counts.threads_added),
+                    Err(_) => count(&counts.threads_refused), // until the next time
                 }
             }
         }
@@ -129,9 +129,9 @@ impl Governor {
     fn size_batches(&mut self, now: Tick) {
         let Some(periodic) = &mut self.batches else { return };
         let Some(seconds) = periodic.is_due(now) else { return };
-        let places = self.pipeline.working_places().iter();
-        for ((&place, rule), before) in places.zip(&mut periodic.rule).zip(&mut self.taken) {
-            let pool = self.pipeline.pool(place);
+        let stages = self.pipeline.working_stages().iter();
+        for ((&stage, rule), before) in stages.zip(&mut periodic.rule).zip(&mut self.taken) {
+            let pool = self.pipeline.pool(stage);
             let taken = pool.queue.figures().taken;
             let taken_since = taken - std::mem::replace(before, taken);
             if taken_since == 0 {
@@ -139,7 +139,7 @@ impl Governor {
             }
             let batch = rule.observe(taken_since as f64 / seconds.max(1e-6));
             if pool.batch.swap(batch, Ordering::Relaxed) != batch {
-                count(&self.pipeline.deeds.batches_changed);
+                count(&self.pipeline.controller_counts.batches_changed);
             }
         }
     }
@@ -151,16 +151,16 @@ impl Governor {
         } else if periodic.is_due(now).is_none() {
             return;
         }
-        let deeds = &self.pipeline.deeds;
+        let counts = &self.pipeline.controller_counts;
         let before = self.pipeline.rate();
         let rate = periodic.rule.observe(&mut self.response_times_us);
         self.response_times_us.clear();
         self.pipeline.set_rate(rate);
-        deeds.percentile_us.store(periodic.rule.percentile_us() as u64, Ordering::Relaxed);
+        counts.percentile_us.store(periodic.rule.percentile_us() as u64, Ordering::Relaxed);
         if before.is_some_and(|before| rate < before) {
-            count(&deeds.rate_lowered);
+            count(&counts.rate_lowered);
         } else if before.is_some_and(|before| rate > before) {
-            count(&deeds.rate_raised);
+            count(&counts.rate_raised);
         }
     }
 }
@@ -184,7 +184,7 @@ impl On {
 
 /// What the controllers have done, for whoever watches.
 #[derive(Default)]
-pub(super) struct Deeds {
+pub(super) struct ControllerCounts {
     threads_added: AtomicU64,
     threads_refused: AtomicU64,
     batches_changed: AtomicU64,
@@ -195,14 +195,14 @@ pub(super) struct Deeds {
     pub(super) rests: AtomicU64,
 }
 
-impl Deeds {
+impl ControllerCounts {
     /// A line for each controller that is on. What batches are now is in the lines of the queues.
     pub(super) fn lines(&self, pipeline: &Pipeline, knobs: &KnobValues) -> Vec<String> {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let On { threads, batches, admission } = On::of(knobs);
         let threads = threads.then(|| {
             let (added, refused) = (of(&self.threads_added), of(&self.threads_refused));
-            let ended = pipeline.reserve.ended();
+            let ended = pipeline.added_threads.ended();
             format!("thread controller: {added} added, {ended} ended, {refused} not to be had")
         });
         let batches =

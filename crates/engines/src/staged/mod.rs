@@ -1,44 +1,50 @@
 //! `staged`: WatPipe (Radhakrishnan 2019, §3.9; Pariag et al., EuroSys 2007; Harji 2010), the
 //! pipeline of stages, which is SEDA (Welsh, Culler, Brewer, SOSP 2001) made short.
 //!
-//! Its essential mechanism: a request passes five stages, accept, read-poll, read, write-poll and
-//! write, each with threads of its own and a queue in front; a connection is in one stage at a
-//! time, and is handed from queue to queue in batches. The length of a queue says which stage is
-//! the bottleneck, and threads can be given to that stage alone. SEDA's controllers, if they are
+//! Its essential mechanism: five stages, each with threads of its own and a queue in front. Accept
+//! does only that; in read-poll connections wait for requests; read receives, parses and opens
+//! files; write sends; in write-poll those wait whose socket is full. A connection is in one stage
+//! at a time, and is handed from queue to queue in batches. The length of a queue says which stage
+//! is the bottleneck, and threads can be given to that stage alone. SEDA's controllers, if they are
 //! switched on, add threads where queues are long, make batches as small as throughput allows, and
-//! accept only as many connections as can be answered in time. The write stage may block. On a
-//! CPU that stages share, one that is woken does not interrupt the one that wakes it, so that
-//! batches become large by themselves (cohort scheduling: Larus and Parkes, USENIX 2002).
+//! accept only as many connections as can be answered in time. The write stage may block. On a CPU
+//! that stages share, one that is woken does not interrupt the one that wakes it (`SCHED_BATCH`),
+//! so that batches become large by themselves (cohort scheduling: Larus and Parkes, USENIX 2002).
 //!
-//! What it leaves out: a connection is never answered by the thread that noticed its request, so
-//! each request pays for two to three hand-overs, dear when there are few at a time and cheap when
-//! batches are large. Pipelined requests are parsed by the write stage, which sees the end of the
-//! response before them.
+//! What it leaves out: a connection is never answered by the thread that noticed its request. Each
+//! request pays for three hand-overs (to read, to write, and back to read-poll), dear when there
+//! are few at a time and cheap when batches are large. Only pipelined requests are parsed by the
+//! write stage, which sees the end of the response before them.
+//!
+//! Where to read: `client.rs` says which stage is next, `pipeline.rs` what the stages share, and
+//! `queue.rs` how they hand over. The stages are `accept.rs`, `read_poll.rs` and `write_poll.rs`
+//! (on `poller.rs` and `wait_set.rs`), and `stage_thread.rs` for read and write. The controllers'
+//! rules are in `controllers.rs`; `governor.rs` measures and acts.
 
 mod accept;
-mod apart;
-mod berths;
+mod added_threads;
+mod cache_padded;
 mod client;
 mod controllers;
 mod governor;
-mod hand;
 mod pipeline;
-mod quay;
+mod poller;
 mod queue;
 mod read_poll;
-mod reserve;
+mod stage_thread;
 #[cfg(test)]
 mod tests;
+mod wait_set;
 mod write_poll;
 
 use std::io;
 use std::sync::Arc;
 
 use self::accept::Accept;
-use self::client::Place;
-use self::hand::Hand;
+use self::client::Stage;
 use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
+use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::{Loop, Loops, Seat};
@@ -226,7 +232,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     };
     let failed = move |index: usize, is_replaced: bool| {
         let (pipeline, index) = &seats[index];
-        pipeline.fail(*index, place_of(*index, read_threads), is_replaced);
+        pipeline.fail(*index, stage_of(*index, read_threads), is_replaced);
     };
     let loops = Box::new(Loops::start_related(SPEC.name, start, make, failed)?);
     Ok(Box::new(Staged { loops, pipelines }))
@@ -264,7 +270,7 @@ impl Engine for Staged {
     }
 
     fn is_finished(&self) -> bool {
-        self.loops.is_finished() && self.pipelines.iter().all(|p| p.reserve.is_finished())
+        self.loops.is_finished() && self.pipelines.iter().all(|p| p.added_threads.is_finished())
     }
 
     fn status(&self) -> Vec<String> {
@@ -274,7 +280,7 @@ impl Engine for Staged {
     fn join(self: Box<Self>) -> io::Result<()> {
         let joined = self.loops.join();
         // Those that were added end with the queues they take from.
-        self.pipelines.iter().for_each(|pipeline| pipeline.reserve.join());
+        self.pipelines.iter().for_each(|pipeline| pipeline.added_threads.join());
         joined
     }
 }
@@ -291,15 +297,15 @@ fn make(
         pipeline::READ_POLL => ReadPoll::make(start, seat, pipeline),
         pipeline::WRITE_POLL => WritePoll::make(start, seat, pipeline),
         _ => {
-            let place = place_of(index, seat.knobs.get_usize(READ_THREADS.name));
-            Ok(Hand::new(start.worker, seat, pipeline, place).into_loop())
+            let stage = stage_of(index, seat.knobs.get_usize(READ_THREADS.name));
+            Ok(StageThread::new(start.worker, seat, pipeline, stage).into_loop())
         }
     }
 }
 
-/// What a thread with this number in its partition does that is not alone in its stage.
-fn place_of(index: usize, read_threads: usize) -> Place {
-    if index < SINGLE_THREADS + read_threads { Place::Read } else { Place::Write }
+/// The stage of a thread with this number in its partition that is not alone in it.
+fn stage_of(index: usize, read_threads: usize) -> Stage {
+    if index < SINGLE_THREADS + read_threads { Stage::Read } else { Stage::Write }
 }
 
 /// What the queues are made of; their model is checked with other parts.

@@ -12,32 +12,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use os::event::Wake;
 use session::{Spares, Worker};
 
-use super::apart::Apart;
-use super::client::{BoxedClient, Place};
-use super::governor::Deeds;
+use super::added_threads::AddedThreads;
+use super::cache_padded::CachePadded;
+use super::client::{BoxedClient, Stage};
+use super::governor::ControllerCounts;
 use super::queue::{Figures, Inbox, Queue};
-use super::reserve::Reserve;
 use crate::parts::loops::Shared;
 use crate::{KnobValues, PartitionStart};
 
 /// The stages of one partition, as each of them sees the others. What they hand one another at each
 /// batch is apart from what they only look at.
 pub(super) struct Pipeline {
-    read_poll: Apart<PollStage>,
-    write_poll: Apart<PollStage>,
+    read_poll: CachePadded<PollStage>,
+    write_poll: CachePadded<PollStage>,
     /// The threads that read and those that write: the same, if they share one pool.
     read: Arc<Pool>,
     write: Arc<Pool>,
     pub(super) room: Room,
     /// Requests begin with one worker and end with another, and their buffers travel back.
-    spares: Apart<Mutex<Spares>>,
+    spares: CachePadded<Mutex<Spares>>,
     cpus: Vec<usize>,
     /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
     rate: AtomicU64,
     /// What controllers have done.
-    pub(super) deeds: Deeds,
+    pub(super) controller_counts: ControllerCounts,
     /// Threads that controllers have started.
-    pub(super) reserve: Reserve,
+    pub(super) added_threads: AddedThreads,
     knobs: KnobValues,
     /// Whether it has been told that threads cannot be scheduled as they should be.
     has_told_refusal: AtomicBool,
@@ -65,7 +65,7 @@ struct PollStage {
 /// A stage that works, or two that share their threads.
 pub(super) struct Pool {
     pub(super) name: &'static str,
-    pub(super) queue: Apart<Queue<BoxedClient>>,
+    pub(super) queue: CachePadded<Queue<BoxedClient>>,
     /// How many connections a thread takes at once.
     pub(super) batch: AtomicUsize,
     /// Threads that it has all the time.
@@ -106,7 +106,7 @@ impl Pipeline {
         let pool = |name, fixed| {
             let batch = AtomicUsize::new(knobs.get_usize(super::BATCH.name));
             let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
-            Arc::new(Pool { name, queue: Apart(Queue::new()), batch, fixed, added })
+            Arc::new(Pool { name, queue: CachePadded(Queue::new()), batch, fixed, added })
         };
         let (read, write) = if knobs.get(super::POOLS.name) == 1 {
             let both = pool("read and write", readers + writers);
@@ -115,8 +115,8 @@ impl Pipeline {
             (pool("read", readers), pool("write", writers))
         };
         Ok(Self {
-            read_poll: Apart(PollStage::new()?),
-            write_poll: Apart(PollStage::new()?),
+            read_poll: CachePadded(PollStage::new()?),
+            write_poll: CachePadded(PollStage::new()?),
             read,
             write,
             room: Room {
@@ -125,11 +125,11 @@ impl Pipeline {
                 wanted: AtomicUsize::new(0),
                 wake: Wake::new()?,
             },
-            spares: Apart::default(),
+            spares: CachePadded::default(),
             cpus: partition.cpus.clone(),
             rate: AtomicU64::new(NO_RATE),
-            deeds: Deeds::default(),
-            reserve: Reserve::new(Arc::clone(&partition.more)),
+            controller_counts: ControllerCounts::default(),
+            added_threads: AddedThreads::new(Arc::clone(&partition.more)),
             knobs: knobs.clone(),
             has_told_refusal: AtomicBool::new(false),
             has_accepted_all: AtomicBool::new(false),
@@ -170,8 +170,8 @@ impl Pipeline {
     }
 
     /// The stages that work: one of them stands for both if they share their threads.
-    pub(super) fn working_places(&self) -> &'static [Place] {
-        if self.has_shared_pool() { &[Place::Read] } else { &[Place::Read, Place::Write] }
+    pub(super) fn working_stages(&self) -> &'static [Stage] {
+        if self.has_shared_pool() { &[Stage::Read] } else { &[Stage::Read, Stage::Write] }
     }
 
     pub(super) fn has_shared_pool(&self) -> bool {
@@ -179,8 +179,8 @@ impl Pipeline {
     }
 
     /// The threads of a stage that works.
-    pub(super) fn pool(&self, place: Place) -> &Arc<Pool> {
-        if place == Place::Write { &self.write } else { &self.read }
+    pub(super) fn pool(&self, stage: Stage) -> &Arc<Pool> {
+        if stage == Stage::Write { &self.write } else { &self.read }
     }
 
     /// How many connections may be accepted a second; none if nobody has said.
@@ -199,21 +199,21 @@ impl Pipeline {
             show("read-poll", self.read_poll.inbox.figures()),
             show("write-poll", self.write_poll.inbox.figures()),
         ];
-        lines.extend(self.working_places().iter().map(|&place| self.pool(place).show()));
-        lines.extend(self.deeds.lines(self, &self.knobs));
+        lines.extend(self.working_stages().iter().map(|&stage| self.pool(stage).show()));
+        lines.extend(self.controller_counts.lines(self, &self.knobs));
         lines
     }
 
-    pub(super) fn inbox(&self, place: Place) -> &Inbox<BoxedClient> {
-        &self.poll_stage(place).inbox
+    pub(super) fn inbox(&self, stage: Stage) -> &Inbox<BoxedClient> {
+        &self.poll_stage(stage).inbox
     }
 
-    pub(super) fn wake(&self, place: Place) -> &Wake {
-        &self.poll_stage(place).wake
+    pub(super) fn wake(&self, stage: Stage) -> &Wake {
+        &self.poll_stage(stage).wake
     }
 
-    fn poll_stage(&self, place: Place) -> &PollStage {
-        if place == Place::WritePoll { &self.write_poll } else { &self.read_poll }
+    fn poll_stage(&self, stage: Stage) -> &PollStage {
+        if stage == Stage::WritePoll { &self.write_poll } else { &self.read_poll }
     }
 
     /// Has a worker keep `count` spare buffers.
@@ -226,7 +226,7 @@ impl Pipeline {
     pub(super) fn keep_house(&self) {
         self.read.queue.nudge();
         self.write.queue.nudge();
-        self.reserve.keep_house();
+        self.added_threads.keep_house();
     }
 
     /// Asks the read-poll stage to close a connection that rests; it answers at [`Room`].
@@ -262,15 +262,16 @@ impl Pipeline {
     }
 
     /// A thread of a stage has failed, and what was in its hands is gone: the accept stage, one of
-    /// those that poll, or one that works. If no other goes on in its place everybody ends.
-    pub(super) fn fail(&self, stage: usize, place: Place, is_replaced: bool) {
+    /// those that poll, or one that works. If no other goes on in its place everybody ends. `index`
+    /// is the thread's among those of the partition, `stage` its stage if that works.
+    pub(super) fn fail(&self, index: usize, stage: Stage, is_replaced: bool) {
         if !is_replaced {
-            let is_last = match stage {
+            let is_last = match index {
                 ACCEPT | READ_POLL | WRITE_POLL => true,
-                _ => self.pool(place).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
+                _ => self.pool(stage).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
             };
             self.is_broken.fetch_or(is_last, Ordering::Release);
-            match stage {
+            match index {
                 ACCEPT => self.end_accepting(),
                 READ_POLL => self.close(),
                 _ => {}
@@ -280,7 +281,7 @@ impl Pipeline {
         self.room.wake.notify();
     }
 
-    /// Has berths given up whose connections are gone.
+    /// Has the stages that poll end the registrations of connections that are gone.
     pub(super) fn lose(&self) {
         self.failures.fetch_add(1, Ordering::Release);
         self.read_poll.wake.notify();
@@ -360,12 +361,12 @@ impl Room {
 
 impl Outgoing {
     #[inline]
-    pub(super) fn add(&mut self, client: BoxedClient, place: Place) {
-        match place {
-            Place::ReadPoll => self.read_poll.push(client),
-            Place::Read => self.read.push(client),
-            Place::WritePoll => self.write_poll.push(client),
-            Place::Write => self.write.push(client),
+    pub(super) fn add(&mut self, client: BoxedClient, stage: Stage) {
+        match stage {
+            Stage::ReadPoll => self.read_poll.push(client),
+            Stage::Read => self.read.push(client),
+            Stage::WritePoll => self.write_poll.push(client),
+            Stage::Write => self.write.push(client),
         }
     }
 

@@ -15,14 +15,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
-use super::house::House;
-use crate::parts::listeners::{Accepted, Listeners};
+use super::runtime_state::RuntimeState;
+use crate::parts::listeners::{Accepted, BACKLOG_MAX, Listeners};
 
 /// How long to wait for room before looking again.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Connections taken from the listener's queue before it is closed.
-const BACKLOG_MAX: usize = 4096;
 
 /// What an attempt to accept some connections came to.
 enum Outcome {
@@ -37,22 +34,22 @@ enum Outcome {
 }
 
 /// Accepts until the engine is told to stop.
-pub(super) async fn run(house: Arc<House>, listener: OwnedFd) {
+pub(super) async fn run(state: Arc<RuntimeState>, listener: OwnedFd) {
     // Left on a panic, too.
-    let mut acceptor = Acceptor { house, failure: None };
+    let mut acceptor = Acceptor { state, failure: None };
     let failure = acceptor.accept(listener).await;
     acceptor.failure = failure.err();
 }
 
 struct Acceptor {
-    house: Arc<House>,
+    state: Arc<RuntimeState>,
     failure: Option<io::Error>,
 }
 
 impl Drop for Acceptor {
     fn drop(&mut self) {
         let panic = || std::thread::panicking().then(|| io::Error::other("accepting panicked"));
-        self.house.leave_acceptor(self.failure.take().or_else(panic));
+        self.state.leave_acceptor(self.failure.take().or_else(panic));
     }
 }
 
@@ -64,24 +61,24 @@ struct Queue {
 
 impl Acceptor {
     async fn accept(&self, listener: OwnedFd) -> io::Result<()> {
-        let house = &*self.house;
+        let state = &*self.state;
         let mut queue = Queue::new(listener)?;
         poll_fn(|context| {
-            house.enter_acceptor(context.waker());
+            state.enter_acceptor(context.waker());
             Poll::Ready(())
         })
         .await;
-        while house.is_accepting() {
-            match self.accept_some(&mut queue, house.accepts_per_wake)? {
+        while state.is_accepting() {
+            match self.accept_some(&mut queue, state.accepts_per_wake)? {
                 Outcome::Empty => self.arrival(&queue).await?,
                 Outcome::More => tokio::task::yield_now().await,
                 Outcome::Full => nap().await,
                 Outcome::Busy => {
-                    house.desk().worker.counters.accept_pauses.add(1);
+                    state.this_thread().worker.counters.accept_pauses.add(1);
                     nap().await;
                 }
             }
-            house.is_room_wanted.store(false, Ordering::Release);
+            state.is_room_wanted.store(false, Ordering::Release);
         }
         // Who waits in the queue would be reset by the close. It holds so many at most; more have
         // come since.
@@ -97,7 +94,7 @@ impl Acceptor {
     /// Waits for somebody to come, or for the end.
     async fn arrival(&self, queue: &Queue) -> io::Result<()> {
         poll_fn(|context| {
-            if !self.house.is_accepting() {
+            if !self.state.is_accepting() {
                 return Poll::Ready(Ok(()));
             }
             let mut guard = ready!(queue.arrivals.poll_read_ready(context))?;
@@ -108,22 +105,22 @@ impl Acceptor {
     }
 
     fn accept_some(&self, queue: &mut Queue, count: usize) -> io::Result<Outcome> {
-        let house = &self.house;
+        let state = &self.state;
         for _ in 0..count {
-            if house.is_full() {
+            if state.is_full() {
                 // Nobody is asked to leave to make room for nobody.
                 return if queue.is_empty()? { Ok(Outcome::Empty) } else { Ok(self.make_room()) };
             }
             match queue.listeners.accept(0)? {
                 Accepted::Connection(socket, peer) => {
                     let connection = {
-                        let desk = house.desk();
-                        desk.worker.counters.connections_accepted.add(1);
-                        desk.worker.counters.connections_open.add(1);
-                        Connection::new(&desk.worker, peer)
+                        let thread = state.this_thread();
+                        thread.worker.counters.connections_accepted.add(1);
+                        thread.worker.counters.connections_open.add(1);
+                        Connection::new(&thread.worker, peer)
                     };
-                    house.admit();
-                    let client = Client::new(Arc::clone(house), connection, socket);
+                    state.admit();
+                    let client = Client::new(Arc::clone(state), connection, socket);
                     tokio::spawn(client::serve(client));
                 }
                 Accepted::Nothing => return Ok(Outcome::Empty),
@@ -142,8 +139,8 @@ impl Acceptor {
 
     /// Who rests makes room for who comes.
     fn make_room(&self) -> Outcome {
-        self.house.is_room_wanted.store(true, Ordering::Release);
-        if self.house.evict() { Outcome::Full } else { Outcome::Busy }
+        self.state.is_room_wanted.store(true, Ordering::Release);
+        if self.state.evict() { Outcome::Full } else { Outcome::Busy }
     }
 }
 

@@ -9,32 +9,28 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use session::{Connection, Done, Op, Phase, Tick};
+use session::{Connection, Op, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
-use super::house::{ABORT, DRAIN, House, LEAVE, Note};
+use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState};
 use crate::parts::clock::read_clock;
 use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
-use crate::parts::listeners::is_exhaustion;
-use crate::parts::step::{Ready, Step, Turn, step};
-
-/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
-/// them, and always enough for one.
-const STEPS_PER_TURN: u32 = 256;
+use crate::parts::listeners::lacks_descriptor;
+use crate::parts::step::{Ready, STEPS_PER_TURN, Step, Turn, step};
 
 /// One connection.
 pub(super) struct Client {
-    house: Arc<House>,
+    state: Arc<RuntimeState>,
     connection: Connection,
     /// None when it is closed.
     socket: Option<Socket>,
     ready: Ready,
-    note: Arc<Note>,
-    /// Its page in the book.
-    page: Option<usize>,
+    control: Arc<Control>,
+    /// Its slot in the registry.
+    slot: Option<usize>,
 }
 
 /// A connection that can be answered at once after it is accepted is never watched.
@@ -87,9 +83,9 @@ pub(super) async fn serve(mut client: Client) {
             Pause::Blocking(work) => client.block(work).await.map(|outcome| match outcome {
                 Outcome::Fetched => is_fetched = true,
                 Outcome::Done(id, done) => {
-                    let mut desk = client.house.desk();
-                    read_clock(&mut desk.worker); // it may have waited for a disk
-                    client.connection.done(&mut desk.worker, id, done);
+                    let mut thread = client.state.this_thread();
+                    read_clock(&mut thread.worker); // it may have waited for a disk
+                    client.connection.done(&mut thread.worker, id, done);
                 }
             }),
         };
@@ -100,16 +96,16 @@ pub(super) async fn serve(mut client: Client) {
 }
 
 impl Client {
-    pub(super) fn new(house: Arc<House>, connection: Connection, socket: OwnedFd) -> Self {
-        let (ready, note) = (Ready::default(), Arc::default());
+    pub(super) fn new(state: Arc<RuntimeState>, connection: Connection, socket: OwnedFd) -> Self {
+        let (ready, control) = (Ready::default(), Arc::default());
         let socket = Some(Socket::Fresh(socket));
-        Self { house, connection, socket, ready, note, page: None }
+        Self { state, connection, socket, ready, control, slot: None }
     }
 
     /// From now on the task can be told things.
     async fn enter(&mut self) {
         poll_fn(|context| {
-            self.page = Some(self.house.enter(&self.note, context.waker()));
+            self.slot = Some(self.state.enter(&self.control, context.waker()));
             Poll::Ready(())
         })
         .await;
@@ -118,24 +114,24 @@ impl Client {
     /// Takes steps until the connection waits, yields or closes.
     fn turn(&mut self, is_fetched: bool) -> Pause {
         let Some(socket) = &self.socket else { return Pause::Closed };
-        let mut turn = Turn::new(self.house.file_chunk_bytes, self.house.sendfile);
+        let mut turn = Turn::new(self.state.file_chunk_bytes, self.state.sendfile);
         turn.is_fetched = is_fetched;
-        let mut desk = self.house.desk();
-        let desk = &mut *desk;
+        let mut thread = self.state.this_thread();
+        let thread = &mut *thread;
         for _ in 0..STEPS_PER_TURN {
-            let (connection, worker) = (&mut self.connection, &mut desk.worker);
+            let (connection, worker) = (&mut self.connection, &mut thread.worker);
             let socket = socket.as_fd();
             let ready = &mut self.ready;
-            match step(socket, connection, worker, &mut desk.buffer, ready, &mut turn) {
+            match step(socket, connection, worker, &mut thread.buffer, ready, &mut turn) {
                 Step::More => {}
                 Step::Yield => return Pause::Yield,
                 Step::Wait => {
                     if connection.phase() == Phase::Idle {
-                        self.note.rests_since.store(worker.now().0, Ordering::Relaxed);
+                        self.control.rests_since.store(worker.now().0, Ordering::Relaxed);
                     }
                     return Pause::Wait;
                 }
-                Step::Job if answer_at_once(connection, worker, &self.house.seat.runner) => {}
+                Step::Job if answer_at_once(connection, worker, &self.state.seat.runner) => {}
                 Step::Job => {
                     let (id, job) = connection.take_job();
                     return Pause::Blocking(Work::Job(id, job));
@@ -156,7 +152,7 @@ impl Client {
 
     /// Does what may block, where that delays nobody if there are threads for it.
     async fn block(&self, work: Work) -> io::Result<Outcome> {
-        let runner = Arc::clone(&self.house.seat.runner);
+        let runner = Arc::clone(&self.state.seat.runner);
         let run = move || {
             let mut buffer = match work {
                 Work::Fetch { .. } => vec![0; FETCH_BYTES],
@@ -164,7 +160,7 @@ impl Client {
             };
             carry_out(&|job| runner.run(job), work, &mut buffer)
         };
-        let outcome = match self.house.has_blocking_threads {
+        let outcome = match self.state.has_blocking_threads {
             true => self.unless_aborted(spawn_blocking(run)).await?.map_err(io::Error::other)?,
             false => {
                 let outcome = run();
@@ -172,11 +168,10 @@ impl Client {
                 outcome
             }
         };
-        if let Outcome::Done(_, Done::Resolved(Err(error)) | Done::Listed(Err(error))) = &outcome
-            && is_exhaustion(error)
+        if let Outcome::Done(_, done) = &outcome
+            && lacks_descriptor(done)
         {
-            // This request is told to try again; the next ones are to find a descriptor.
-            self.house.evict();
+            self.state.evict();
         }
         Ok(outcome)
     }
@@ -185,7 +180,7 @@ impl Client {
     /// thrown away; it does not touch the socket.
     async fn unless_aborted<F: Future>(&self, future: F) -> io::Result<F::Output> {
         let mut future = pin!(future);
-        poll_fn(|context| match self.note.orders.load(Ordering::Acquire) & ABORT {
+        poll_fn(|context| match self.control.orders.load(Ordering::Acquire) & ABORT {
             0 => future.as_mut().poll(context).map(Ok),
             _ => Poll::Ready(Err(io::ErrorKind::Interrupted.into())),
         })
@@ -197,9 +192,9 @@ impl Client {
         let mut is_set = alarm.set(self.connection.deadline());
         let is_writing = self.connection.phase() == Phase::Writing;
         let socket = watch(&mut self.socket)?;
-        let (note, ready) = (&*self.note, &mut self.ready);
+        let (control, ready) = (&*self.control, &mut self.ready);
         poll_fn(|context| {
-            if note.orders.load(Ordering::Acquire) != 0 {
+            if control.orders.load(Ordering::Acquire) != 0 {
                 return Poll::Ready(Ok(Woken::Told));
             }
             if poll_ready(socket, is_writing, ready, context)?.is_ready() {
@@ -216,23 +211,23 @@ impl Client {
     }
 
     fn wake(&mut self, woken: &Woken) {
-        self.note.rests_since.store(0, Ordering::Relaxed);
+        self.control.rests_since.store(0, Ordering::Relaxed);
         if matches!(woken, Woken::Alarm) {
-            let mut desk = self.house.desk();
-            read_clock(&mut desk.worker);
-            let now = desk.worker.now();
+            let mut thread = self.state.this_thread();
+            read_clock(&mut thread.worker);
+            let now = thread.worker.now();
             if self.connection.deadline().is_some_and(|deadline| deadline <= now) {
-                self.connection.expire(&mut desk.worker);
+                self.connection.expire(&mut thread.worker);
             }
         }
     }
 
     /// Does what the task was told to do. Returns whether that is to end.
     fn obey(&mut self) -> bool {
-        if self.note.orders.load(Ordering::Relaxed) == 0 {
+        if self.control.orders.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let orders = self.note.orders.swap(0, Ordering::AcqRel);
+        let orders = self.control.orders.swap(0, Ordering::AcqRel);
         if orders & DRAIN != 0 {
             self.connection.drain();
         }
@@ -240,10 +235,10 @@ impl Client {
             let has_asked = |socket: &Socket| os::socket::has_input(socket.as_fd());
             let rests = self.connection.phase() == Phase::Idle;
             if rests && !self.socket.as_ref().is_some_and(has_asked) {
-                self.house.desk().worker.counters.connections_evicted.add(1);
+                self.state.this_thread().worker.counters.connections_evicted.add(1);
                 return true;
             }
-            self.house.say_there_is_room(); // there is not: another is to be asked
+            self.state.say_there_is_room(); // there is not: another is to be asked
         }
         orders & ABORT != 0
     }
@@ -253,13 +248,13 @@ impl Drop for Client {
     /// However the task ends: by itself, by a panic, or with the runtime.
     fn drop(&mut self) {
         {
-            let mut desk = self.house.desk();
-            self.connection.close(&mut desk.worker);
-            desk.worker.counters.connections_open.subtract(1);
+            let mut thread = self.state.this_thread();
+            self.connection.close(&mut thread.worker);
+            thread.worker.counters.connections_open.subtract(1);
         }
         self.socket = None;
-        self.note.rests_since.store(0, Ordering::Relaxed);
-        self.house.leave(self.page);
+        self.control.rests_since.store(0, Ordering::Relaxed);
+        self.state.leave(self.slot);
     }
 }
 

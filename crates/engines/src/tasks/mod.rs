@@ -8,12 +8,16 @@
 //! with `stealing`, a partition has one runtime whose threads take tasks from each other. What may
 //! block is given to the runtime's blocking threads and awaited like anything else.
 //!
-//! What it leaves out: wake-ups of one process among several that share a listener. Tokio's epoll
-//! set does not know exclusive watches, so that all of them wake and one finds the connection.
+//! What it leaves out: preemption, as all user threads here; a task gives way by itself. And
+//! wake-ups of one process among several that share a listener: Tokio's epoll set does not know
+//! exclusive watches, so that all of them wake and one finds the connection.
+//!
+//! Where to read: `client.rs` is the task of a connection, `acceptor.rs` that of a listener,
+//! `runtime_state.rs` what the tasks of a runtime share.
 
 mod acceptor;
 mod client;
-mod house;
+mod runtime_state;
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +35,7 @@ use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use crate::parts::reactor;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
-use house::{ABORT, DRAIN, House};
+use runtime_state::{ABORT, DRAIN, RuntimeState};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "tasks",
@@ -153,49 +157,49 @@ fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
         .event_interval(polls)
         .max_blocking_threads(seat.knobs.get_usize(BLOCKING_THREADS.name).max(1))
         .thread_name(format!("{}-{}", SPEC.name, seat.index))
-        .on_thread_unpark(house::forget_time)
+        .on_thread_unpark(runtime_state::forget_time)
         .build()
 }
 
 /// Serves until everything has ended. Dropped by the caller, the runtime waits for its threads.
 fn serve(runtime: &Runtime, crew: Crew, seat: Seat) -> io::Result<()> {
     let (index, shared) = (seat.index, Arc::clone(&seat.shared));
-    let house = Arc::new(House::new(crew.workers, crew.listeners.len(), seat));
+    let state = Arc::new(RuntimeState::new(crew.workers, crew.listeners.len(), seat));
     runtime.block_on(async {
         for listener in crew.listeners {
-            tokio::spawn(acceptor::run(Arc::clone(&house), listener));
+            tokio::spawn(acceptor::run(Arc::clone(&state), listener));
         }
-        oversee(&house, Bell { shared, index }).await
+        oversee(&state, Bell { shared, index }).await
     })
 }
 
 /// Passes on what the engine is told, until there is nobody left to tell.
-async fn oversee(house: &House, bell: Bell) -> io::Result<()> {
+async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
     let bell = watch(bell, Interest::READABLE)?;
     let flags = Arc::clone(&bell.get_ref().shared);
     let mut told = 0;
     loop {
         if flags.stop_accepting.load(Ordering::Acquire) {
-            house.call_acceptors();
+            state.call_acceptors();
         }
         let drain = if flags.drain.load(Ordering::Acquire) { DRAIN } else { 0 };
         let abort = if flags.abort.load(Ordering::Acquire) { ABORT } else { 0 };
         if told != drain | abort {
             told = drain | abort;
-            house.tell_all(told);
+            state.tell_all(told);
         }
-        if let Some(error) = house.failure() {
+        if let Some(error) = state.failure() {
             return Err(error);
         }
-        if house.is_over() {
+        if state.is_over() {
             return Ok(());
         }
-        match house.needs_time() {
+        match state.needs_time() {
             true => drop(tokio::time::timeout(Duration::from_millis(250), ring(&bell)).await),
             false => ring(&bell).await?,
         }
         bell.get_ref().as_wake().clear();
-        house.keep();
+        state.keep();
     }
 }
 

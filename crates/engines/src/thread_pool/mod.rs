@@ -4,25 +4,26 @@
 //!
 //! Its essential mechanism: threads take connections from a queue. Without parking a connection
 //! keeps its thread from its first byte to its close, so no more are accepted than there are
-//! threads and places in the queue; an idle one gives its thread up when another has waited for
-//! long enough. With parking one thread watches all connections that wait for their clients, and
-//! hands over those that are ready: a thread is needed for a request, not for a client.
+//! threads and places in the queue; while one waits there, a connection that has been idle for
+//! `yield_ms` is closed. With parking one thread, which accepts too, watches all connections that
+//! wait for their clients, and hands over those that are ready: a thread is needed for a request,
+//! not for a client.
 //!
 //! What it leaves out: a thread for everybody. A slow reader of a file keeps one (with files sent
 //! without blocking, only until its socket is full: it is parked then too), and so does a cold
 //! disk; the pool is as large as the number of them that it can stand.
 
-mod lot;
+mod parking;
 
 use std::io;
 
 use crate::knobs::{Knob, KnobValues};
-use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, Premises};
+use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use crate::parts::blocking::{self, RECEIVE_BYTES};
 use crate::parts::crew::{CrewPlan, STACK_KIB, ThreadCrew};
 use crate::parts::loops::Loops;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
-use lot::{Lot, LotPlan};
+use parking::{ParkingPlan, ParkingPool};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "thread-pool",
@@ -56,7 +57,8 @@ const QUEUE: Knob = Knob {
 
 const YIELD_MS: Knob = Knob {
     name: "yield_ms",
-    about: "ms that an idle connection keeps its thread while another waits for one; not if parked",
+    about: "ms for which a connection may be idle while another waits for a thread; then it is \
+            closed; not if parked",
     min: 0,
     max: 3_600_000,
     default: 1000,
@@ -75,13 +77,13 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let stack_bytes = knobs.get_usize(STACK_KIB.name) * 1024;
     let is_parking = knobs.get(PARK_IDLE.name) == 1;
     let partitions = start.partitions.len();
-    let premises = Premises::of_each(&mut start);
+    let parts = PartitionParts::of_each(&mut start);
     let loops = Loops::start(SPEC.name, start, |worker, seat| {
-        let premises = premises.borrow_mut().pop_front().expect("each partition has one worker");
+        let parts = parts.borrow_mut().pop_front().expect("each partition has one worker");
         if is_parking {
-            let plan = LotPlan { name: SPEC.name, threads, queue, stack_bytes };
-            return Acceptor::make(worker, &seat, premises, usize::MAX, |house, epoll| {
-                Lot::new(house, epoll, plan)
+            let plan = ParkingPlan { name: SPEC.name, threads, queue, stack_bytes };
+            return Acceptor::make(worker, &seat, parts, usize::MAX, |registry, epoll| {
+                ParkingPool::new(registry, epoll, plan)
             });
         }
         let plan = CrewPlan {
@@ -94,8 +96,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             serve: blocking::serve,
         };
         let connections_max = (threads + queue).saturating_mul(partitions);
-        Acceptor::make(worker, &seat, premises, connections_max, |house, _| {
-            ThreadCrew::new(house, plan)
+        Acceptor::make(worker, &seat, parts, connections_max, |registry, _| {
+            ThreadCrew::new(registry, plan)
         })
     });
     Ok(Box::new(loops?))

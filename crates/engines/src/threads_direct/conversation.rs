@@ -13,27 +13,28 @@ use session::{After, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
 use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 
 use super::input::Input;
-use crate::parts::blocking::{Hand, Waits, remaining_ms};
+use crate::parts::blocking::{Waits, WorkerLease, remaining_ms};
 use crate::parts::clock::read_clock;
-use crate::parts::house::{Arrival, Guest, House};
+use crate::parts::registry::{Arrival, Entry, Registry};
 use crate::parts::step::send;
 
 /// Serves a connection to its end.
-pub(super) fn serve(house: &House, arrival: &Arrival, buffer: &mut [u8]) {
-    let mut hand = Hand::new(house);
-    let limits = Arc::clone(hand.worker().limits());
-    let waits = Waits::new(house.sendfile, false);
-    let (guest, peer) = (&*arrival.guest, arrival.peer);
-    let mut conversation = Conversation { house, guest, peer, hand, waits, limits, requests: 0 };
+pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
+    let mut lease = WorkerLease::new(registry);
+    let limits = Arc::clone(lease.worker().limits());
+    let waits = Waits::new(registry.sendfile, false);
+    let (entry, peer) = (&*arrival.entry, arrival.peer);
+    let mut conversation =
+        Conversation { registry, entry, peer, lease, waits, limits, requests: 0 };
     conversation.hold(&mut Input::new(buffer));
 }
 
 /// A client, and what is needed to talk to it.
 struct Conversation<'a> {
-    house: &'a House,
-    guest: &'a Guest,
+    registry: &'a Registry,
+    entry: &'a Entry,
     peer: SocketAddr,
-    hand: Hand<'a>,
+    lease: WorkerLease<'a>,
     waits: Waits,
     limits: Arc<Limits>,
     requests: u32,
@@ -62,14 +63,14 @@ impl Conversation<'_> {
             end = self.linger(input);
         }
         if let End::Reset = end {
-            let _ = os::socket::set_linger_zero(self.guest.socket()); // then the close is in order
+            let _ = os::socket::set_linger_zero(self.entry.socket()); // then the close is in order
         }
     }
 
     /// Request after request.
     fn talk(&mut self, input: &mut Input<'_>) -> Result<Infallible, End> {
-        self.waits.begin(self.guest).or(Err(End::Close))?;
-        while !self.house.is_aborting() {
+        self.waits.begin(self.entry).or(Err(End::Close))?;
+        while !self.registry.is_aborting() {
             let (reply, prepared, body) = self.read_request(input)?;
             let after = self.write(reply, prepared, input.room())?;
             match (after, body) {
@@ -134,7 +135,7 @@ impl Conversation<'_> {
     fn answer(&mut self, bytes: &[u8], head: &Head<'_>) -> (Reply, Prepared, Option<BodySkipper>) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
-        let is_last = is_last || self.house.is_draining();
+        let is_last = is_last || self.registry.is_draining();
         let (after, body) = After::of(head, is_last, &self.limits);
         let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
         (reply, prepared, body)
@@ -149,10 +150,10 @@ impl Conversation<'_> {
         room: &mut [u8],
     ) -> Result<After, End> {
         let outcome = self.write_all(&mut reply, prepared, room);
-        let after = reply.finish(self.hand.worker(), self.peer);
+        let after = reply.finish(self.lease.worker(), self.peer);
         outcome?;
         // Who is told only now may have been promised more.
-        let ends = after == After::KeepAlive && self.house.is_draining();
+        let ends = after == After::KeepAlive && self.registry.is_draining();
         Ok(if ends { After::Linger } else { after })
     }
 
@@ -166,7 +167,7 @@ impl Conversation<'_> {
         let mut pace = self.pace();
         loop {
             while prepared == Prepared::Job {
-                let done = self.house.run(reply.take_job());
+                let done = self.registry.run(reply.take_job());
                 read_clock(self.worker());
                 prepared = reply.done(self.worker(), done);
                 pace = self.pace();
@@ -185,9 +186,9 @@ impl Conversation<'_> {
     /// Sends a piece of what is prepared. Returns whether there was one.
     #[inline]
     fn send(&mut self, reply: &mut Reply, pace: &mut Pace, room: &mut [u8]) -> Result<bool, End> {
-        let socket = self.guest.socket();
+        let socket = self.entry.socket();
         let remaining_ms = remaining_ms(pace.deadline, self.worker().now());
-        self.waits.before_send(self.guest, remaining_ms).or(Err(End::Close))?;
+        self.waits.before_send(self.entry, remaining_ms).or(Err(End::Close))?;
         let sent = match reply.op() {
             Op::Send { head, body, more } => send(socket, head, body, more, room),
             Op::File { file, offset, len } => {
@@ -209,8 +210,8 @@ impl Conversation<'_> {
                 }
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                self.hand.let_go();
-                self.waits.for_room(self.guest, remaining_ms).or(Err(End::Close))?;
+                self.lease.let_go();
+                self.waits.for_room(self.entry, remaining_ms).or(Err(End::Close))?;
                 if pace.deadline <= self.worker().now() {
                     return Err(self.expired(End::Reset));
                 }
@@ -243,7 +244,7 @@ impl Conversation<'_> {
 
     /// Tells the client that this was all, and waits for its close.
     fn linger(&mut self, input: &mut Input<'_>) -> End {
-        let _ = os::socket::shutdown_write(self.guest.socket()); // fails only if the peer has gone
+        let _ = os::socket::shutdown_write(self.entry.socket()); // fails only if the peer has gone
         let deadline = self.worker().now().plus_ms(self.limits.linger_ms);
         let mut dropped = 0;
         while dropped <= LINGER_BYTES_MAX {
@@ -266,13 +267,13 @@ impl Conversation<'_> {
             if deadline <= now {
                 return Ok(false);
             }
-            self.hand.let_go();
+            self.lease.let_go();
             if rests {
-                self.house.rest(self.guest, now);
+                self.registry.rest(self.entry, now);
             }
             let remaining_ms = remaining_ms(deadline, now);
-            let received = self.waits.receive(self.guest, remaining_ms, input.room());
-            if rests && !self.guest.resume() {
+            let received = self.waits.receive(self.entry, remaining_ms, input.room());
+            if rests && !self.entry.resume() {
                 return Err(End::Close);
             }
             match received {
@@ -288,7 +289,7 @@ impl Conversation<'_> {
     }
 
     fn pace(&mut self) -> Pace {
-        Pace { deadline: self.hand.worker().now().plus_ms(self.limits.write_ms), progress: 0 }
+        Pace { deadline: self.lease.worker().now().plus_ms(self.limits.write_ms), progress: 0 }
     }
 
     fn expired(&mut self, end: End) -> End {
@@ -303,6 +304,6 @@ impl Conversation<'_> {
 
     #[inline]
     fn worker(&mut self) -> &mut Worker {
-        self.hand.worker()
+        self.lease.worker()
     }
 }

@@ -6,18 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::super::house::tests::{admit, house};
+use super::super::registry::tests::{admit, registry};
 use super::*;
 
 /// Says on which thread it is, and waits for the client's close.
-fn tell(_: &House, arrival: &Arrival, buffer: &mut [u8]) {
+fn tell(_: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     let id = format!("{:?}", thread::current().id());
-    let _ = os::send::send(arrival.guest.socket(), id.as_bytes(), false);
-    while os::send::recv(arrival.guest.socket(), buffer).is_ok_and(|n| n > 0) {}
+    let _ = os::send::send(arrival.entry.socket(), id.as_bytes(), false);
+    while os::send::recv(arrival.entry.socket(), buffer).is_ok_and(|n| n > 0) {}
 }
 
 /// Fails as only a bug does.
-fn fail(_: &House, _: &Arrival, _: &mut [u8]) {
+fn fail(_: &Registry, _: &Arrival, _: &mut [u8]) {
     panic!("this connection is broken");
 }
 
@@ -31,12 +31,12 @@ fn crew(spare: usize, threads_max: usize, serve: Serve) -> ThreadCrew {
         buffer_bytes: 64,
         serve,
     };
-    ThreadCrew::new(Arc::new(house(usize::MAX)), plan)
+    ThreadCrew::new(Arc::new(registry(usize::MAX)), plan)
 }
 
 /// Has a connection served, and reads on which thread it is.
 fn connect(crew: &mut ThreadCrew) -> (UnixStream, String) {
-    let (arrival, mut client) = admit(&crew.team.house);
+    let (arrival, mut client) = admit(&crew.team.registry);
     assert!(crew.dispatch(arrival));
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut told = [0; 64];
@@ -106,7 +106,7 @@ fn on_demand_each_connection_has_a_new_thread() {
 fn without_a_thread_for_it_a_connection_waits_for_the_next_that_is_free() {
     let mut crew = crew(0, 1, tell);
     let (first, _) = connect(&mut crew);
-    let (arrival, mut second) = admit(&crew.team.house);
+    let (arrival, mut second) = admit(&crew.team.registry);
     assert!(crew.dispatch(arrival));
     assert_eq!(alive(&crew), 1);
     drop(first);
@@ -121,7 +121,7 @@ fn a_panic_ends_its_connection_only() {
     let mut crew = crew(1, 1, fail);
     crew.begin().unwrap();
     for _ in 0..2 {
-        let (arrival, mut client) = admit(&crew.team.house);
+        let (arrival, mut client) = admit(&crew.team.registry);
         assert!(crew.dispatch(arrival));
         let _ = client.write_all(b"x");
         let mut byte = [0];

@@ -1,6 +1,6 @@
-//! How a fiber stands: whether it rests, is ready or runs, and what has happened to it that it was
-//! not told of yet. One word, so that events, timers and orders can come from any thread at any
-//! time without a lock, wake a fiber at most once, and never get lost.
+//! The scheduling state of a fiber: whether it rests, is ready or runs, and what has happened to it
+//! that it was not told of yet. One word, so that events, timers and orders can come from any
+//! thread at any time without a lock, wake a fiber at most once, and never get lost.
 //!
 //! Whoever turns a resting fiber into a ready one owns it until it rests again.
 
@@ -50,10 +50,10 @@ const OWNED: u64 = 2;
 const IDLE: u64 = 4;
 
 /// The word: a generation above, the state below.
-pub(super) struct Standing(AtomicU64);
+pub(super) struct FiberState(AtomicU64);
 
-impl Standing {
-    /// Nobody stands there.
+impl FiberState {
+    /// There is no fiber.
     pub(super) fn vacant() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -61,7 +61,7 @@ impl Standing {
     /// A fiber comes, owned by the caller. Returns its generation.
     pub(super) fn occupy(&self) -> u32 {
         let word = self.0.load(Ordering::Acquire);
-        debug_assert_eq!(word & LIVES, 0, "a place is given to one fiber at a time");
+        debug_assert_eq!(word & LIVES, 0, "a slot is given to one fiber at a time");
         self.0.store(word | LIVES | OWNED, Ordering::Release);
         generation(word)
     }

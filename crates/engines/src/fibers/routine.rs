@@ -1,5 +1,6 @@
-//! What fibers live through: accepting at a listener, or serving one connection from its first byte
-//! to its close.
+//! What a fiber runs: accepting at a listener, or serving one connection from its first byte to its
+//! close. A step runs on the stack of the kernel thread, and what follows it (go on, rest, block,
+//! end) on the fiber's: see [`os::fiber`].
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,26 +13,23 @@ use session::{Connection, Done, Job, JobId, Op, Phase, Tick};
 use site::resource::FileRef;
 
 use super::kernel_thread::KernelThread;
-use super::places::NEVER;
-use super::standing::News;
+use super::state::News;
+use super::table::NEVER;
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::helpers::answer_at_once;
-use crate::parts::listeners::is_exhaustion;
-use crate::parts::step::{Ready, Step, after_sendfile, step};
+use crate::parts::listeners::lacks_descriptor;
+use crate::parts::step::{Ready, STEPS_PER_JOB, Step, after_sendfile, step};
 
-/// What a job counts for in steps: it may have waited for a disk.
-const STEPS_PER_JOB: u32 = 64;
-
-/// The life of one fiber.
-#[expect(clippy::large_enum_variant, reason = "few fibers accept: most are of guests")]
-pub(super) enum Visit {
+/// What one fiber runs.
+#[expect(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
+pub(super) enum Routine {
     Acceptor { listener: usize },
-    Guest(Guest),
+    Connection(ConnectionFiber),
 }
 
 /// A connection being served.
-pub(super) struct Guest {
+pub(super) struct ConnectionFiber {
     connection: Connection,
     socket: OwnedFd,
     ready: Ready,
@@ -67,13 +65,13 @@ pub(super) enum Rest {
     Wait { deadline: Tick, is_idle: bool },
 }
 
-impl Visit {
+impl Routine {
     pub(super) fn acceptor(listener: usize) -> Self {
         Self::Acceptor { listener }
     }
 
-    pub(super) fn guest(connection: Connection, socket: OwnedFd, key: u64) -> Self {
-        Self::Guest(Guest {
+    pub(super) fn connection(connection: Connection, socket: OwnedFd, key: u64) -> Self {
+        Self::Connection(ConnectionFiber {
             connection,
             socket,
             ready: Ready::default(),
@@ -87,26 +85,26 @@ impl Visit {
 
     /// Whether it is to go on later, with another stack.
     pub(super) fn is_parked(&self) -> bool {
-        matches!(self, Self::Guest(guest) if !guest.has_left)
+        matches!(self, Self::Connection(fiber) if !fiber.has_left)
     }
 
     /// Until when it may rest.
     pub(super) fn deadline(&self) -> Tick {
         match self {
-            Self::Guest(guest) => guest.deadline(),
+            Self::Connection(fiber) => fiber.deadline(),
             Self::Acceptor { .. } => NEVER,
         }
     }
 
     /// The end, where it cannot go on.
     pub(super) fn leave(&mut self, thread: &mut KernelThread) {
-        if let Self::Guest(guest) = self {
-            guest.leave(thread);
+        if let Self::Connection(fiber) = self {
+            fiber.leave(thread);
         }
     }
 }
 
-impl Life for Visit {
+impl Life for Routine {
     type Thread = KernelThread;
     type Rest = Rest;
 
@@ -117,24 +115,24 @@ impl Life for Visit {
                 thread.accept(*listener, thread.cluster.settings.accepts_per_wake);
                 Next::Rest(Rest::Wait { deadline: NEVER, is_idle: false })
             }
-            Self::Guest(guest) => {
-                let stepped = catch_unwind(AssertUnwindSafe(|| guest.step(thread)));
+            Self::Connection(fiber) => {
+                let stepped = catch_unwind(AssertUnwindSafe(|| fiber.step(thread)));
                 // A bug met by one connection ends that connection. The panic has been printed.
-                stepped.unwrap_or_else(|_| guest.leave(thread))
+                stepped.unwrap_or_else(|_| fiber.leave(thread))
             }
         }
     }
 
     fn block(&mut self) {
-        if let Self::Guest(guest) = self {
-            let errand = std::mem::replace(&mut guest.errand, Errand::Failed);
-            let ran = catch_unwind(AssertUnwindSafe(|| errand.run(&guest.socket)));
-            guest.errand = ran.unwrap_or(Errand::Failed);
+        if let Self::Connection(fiber) = self {
+            let errand = std::mem::replace(&mut fiber.errand, Errand::Failed);
+            let ran = catch_unwind(AssertUnwindSafe(|| errand.run(&fiber.socket)));
+            fiber.errand = ran.unwrap_or(Errand::Failed);
         }
     }
 }
 
-impl Guest {
+impl ConnectionFiber {
     #[inline]
     fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
         if thread.news != News::NONE || self.is_new {
@@ -249,10 +247,7 @@ impl Guest {
     fn unload(&mut self, errand: Errand, thread: &mut KernelThread) -> Step {
         match errand {
             Errand::Done(id, done) => {
-                if let Done::Resolved(Err(error)) | Done::Listed(Err(error)) = &done
-                    && is_exhaustion(error)
-                {
-                    // This request is told to try again; the next ones are to find a descriptor.
+                if lacks_descriptor(&done) {
                     thread.evict();
                 }
                 self.connection.done(&mut thread.worker, id, done);

@@ -12,27 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use session::{Done, Op, Worker};
+use session::{Op, Worker};
 
-use super::client::{BoxedClient, Client, Place};
+use super::client::{BoxedClient, Client, Stage};
 use super::pipeline::{Outgoing, Pipeline, Pool};
 use super::queue::Taken;
 use crate::SendfileMode;
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
-use crate::parts::listeners::is_exhaustion;
+use crate::parts::listeners::lacks_descriptor;
 use crate::parts::loops::{Loop, Seat, Shared};
-use crate::parts::step::{Step, Turn, step};
-
-/// Bytes received at once: a head of usual size many times over, or several pipelined ones.
-const RECEIVE_BYTES: usize = 16 * 1024;
-
-/// Steps one connection may take before others get a turn: some hundred requests if it pipelines
-/// them, and always enough for one.
-const STEPS_PER_TURN: u32 = 256;
-
-/// What a job counts for in steps: it may have waited for a disk.
-const STEPS_PER_JOB: u32 = 64;
+use crate::parts::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
@@ -41,7 +31,7 @@ const SPARES: usize = 64;
 const HOUSEKEEPING_MS: u64 = 250;
 
 /// The thread.
-pub(super) struct Hand {
+pub(super) struct StageThread {
     worker: Worker,
     /// Where its work comes from.
     pool: Arc<Pool>,
@@ -57,14 +47,14 @@ pub(super) struct Hand {
     send_wait_ms: u64,
 }
 
-impl Hand {
-    /// A thread of the stage `place`.
-    pub(super) fn new(worker: Worker, seat: &Seat, pipeline: &Arc<Pipeline>, place: Place) -> Self {
+impl StageThread {
+    /// A thread of `stage`.
+    pub(super) fn new(worker: Worker, seat: &Seat, pipeline: &Arc<Pipeline>, stage: Stage) -> Self {
         let knobs = &seat.knobs;
-        let does_read = place == Place::Read || pipeline.has_shared_pool();
+        let does_read = stage == Stage::Read || pipeline.has_shared_pool();
         Self {
             worker,
-            pool: Arc::clone(pipeline.pool(place)),
+            pool: Arc::clone(pipeline.pool(stage)),
             pipeline: Arc::clone(pipeline),
             shared: Arc::clone(&seat.shared),
             runner: Arc::clone(&seat.runner),
@@ -129,8 +119,8 @@ impl Hand {
             if is_draining {
                 client.drain();
             }
-            let place = self.drive(&mut client);
-            self.outgoing.add(client, place);
+            let next = self.drive(&mut client);
+            self.outgoing.add(client, next);
         }
         self.outgoing.flush(&self.pipeline);
     }
@@ -138,36 +128,36 @@ impl Hand {
     /// Takes steps with one connection for as long as they belong to its stage. Returns where it
     /// is to go then.
     #[inline]
-    fn drive(&mut self, client: &mut Client) -> Place {
+    fn drive(&mut self, client: &mut Client) -> Stage {
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(client)));
-        let place = driven.unwrap_or_else(|_| {
+        let next = driven.unwrap_or_else(|_| {
             // A bug met by one connection ends that connection. The panic has been printed.
             client.is_over = true;
-            Place::ReadPoll
+            Stage::ReadPoll
         });
-        if client.is_blocking && place != Place::Write {
+        if client.is_blocking && next != Stage::Write {
             self.set_blocking(client, false);
         }
-        if client.is_over { Place::ReadPoll } else { place }
+        if client.is_over { Stage::ReadPoll } else { next }
     }
 
     #[inline]
-    fn drive_unguarded(&mut self, client: &mut Client) -> Place {
-        let stage = client.place();
-        client.is_answered |= stage == Place::Write;
+    fn drive_unguarded(&mut self, client: &mut Client) -> Stage {
+        let stage = client.next_stage();
+        client.is_answered |= stage == Stage::Write;
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         let mut steps = STEPS_PER_TURN;
         while steps > 0 && !self.shared.abort.load(Ordering::Relaxed) {
-            let place = client.place();
-            if place != stage {
-                return place;
+            let next = client.next_stage();
+            if next != stage {
+                return next;
             }
             match self.step(client, &mut turn) {
                 Step::More => steps -= 1,
                 Step::Yield => return stage,
-                Step::Wait if stage == Place::Write => return Place::WritePoll,
+                Step::Wait if stage == Stage::Write => return Stage::WritePoll,
                 // No job is ever out: they are run on the spot.
-                Step::Wait | Step::JobOut => return Place::ReadPoll,
+                Step::Wait | Step::JobOut => return Stage::ReadPoll,
                 Step::Job => {
                     self.run_job(client);
                     steps = steps.saturating_sub(STEPS_PER_JOB);
@@ -176,11 +166,11 @@ impl Hand {
                 Step::Cold => turn.is_fetched = true,
                 Step::Closed => {
                     client.is_over = true;
-                    return Place::ReadPoll;
+                    return Stage::ReadPoll;
                 }
             }
         }
-        if steps > 0 { Place::ReadPoll } else { client.place() }
+        if steps > 0 { Stage::ReadPoll } else { client.next_stage() }
     }
 
     #[inline]
@@ -188,9 +178,11 @@ impl Hand {
         let is_file = self.sendfile == SendfileMode::Blocking
             && !client.is_slow
             && matches!(client.connection.next(), Op::File { .. });
-        if is_file {
-            return self.step_blocking(client, turn);
-        }
+        if is_file { self.step_blocking(client, turn) } else { self.step_once(client, turn) }
+    }
+
+    #[inline]
+    fn step_once(&mut self, client: &mut Client, turn: &mut Turn) -> Step {
         step(
             client.socket.as_fd(),
             &mut client.connection,
@@ -208,14 +200,7 @@ impl Hand {
             self.set_blocking(client, true);
         }
         let began = os::clock::now();
-        let taken = step(
-            client.socket.as_fd(),
-            &mut client.connection,
-            &mut self.worker,
-            &mut self.buffer,
-            &mut client.ready,
-            turn,
-        );
+        let taken = self.step_once(client, turn);
         let waited_ms = os::clock::now().saturating_sub(began) / 1000;
         if waited_ms >= self.send_wait_ms {
             read_clock(&mut self.worker);
@@ -241,12 +226,7 @@ impl Hand {
     fn run_job(&mut self, client: &mut Client) {
         let (id, job) = client.connection.take_job();
         let done = self.runner.run(job);
-        let error = match &done {
-            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
-            _ => None,
-        };
-        if error.is_some_and(is_exhaustion) {
-            // This request is told to try again; the next ones are to find a descriptor.
+        if lacks_descriptor(&done) {
             self.pipeline.ask_for_descriptor();
         }
         read_clock(&mut self.worker);

@@ -1,6 +1,6 @@
-//! What the threads of a partition share when each of them serves one connection at a time: workers
-//! that go from hand to hand, and the connections that are open, so that a connection can be closed
-//! from outside while its thread waits for bytes.
+//! What the threads of a partition share when each of them serves one connection at a time: a pool
+//! of workers, lent to whoever is busy, and the registry of the connections that are open, so that
+//! one can be closed from outside while its thread waits for bytes.
 //!
 //! It starts no threads and serves nobody: see `crew.rs` and `blocking.rs`.
 
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use session::{Counters, Done, Job, Tick, Worker};
 
 use super::clock::read_clock;
-use super::listeners::is_exhaustion;
+use super::listeners::lacks_descriptor;
 use super::loops::{Seat, Shared};
 use crate::jobs::Runner;
 use crate::{MakeWorker, SendfileMode};
 
-/// The house of one partition.
-pub(crate) struct House {
+/// The registry of one partition.
+pub(crate) struct Registry {
     runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
@@ -32,21 +32,21 @@ pub(crate) struct House {
     /// so there are as many as threads were busy at once, and their first levels stay warm.
     workers: Mutex<Workers>,
     more: MakeWorker,
-    guests: Mutex<Guests>,
+    entries: Mutex<Entries>,
     /// Whether somebody waits for room.
     is_starving: AtomicBool,
 }
 
-/// Boxed, because they go from hand to hand: a pointer, not 500 bytes.
+/// Boxed, because they are lent and given back: a pointer, not 500 bytes.
 type Workers = Vec<Box<Worker>>;
 
 /// The connections that are open.
-struct Guests {
+struct Entries {
     /// Written only under the lock that this is in.
     counters: Arc<Counters>,
-    places: Vec<Option<Arc<Guest>>>,
+    slots: Vec<Option<Arc<Entry>>>,
     free: Vec<usize>,
-    /// The places that had rested longest when they were last looked for, the first to go last.
+    /// The slots that had rested longest when they were last looked for, the first to go last.
     candidates: Vec<(u64, usize)>,
 }
 
@@ -54,27 +54,27 @@ struct Guests {
 const CANDIDATES_MAX: usize = 64;
 
 /// One connection as others see it.
-pub(crate) struct Guest {
+pub(crate) struct Entry {
     socket: OwnedFd,
     /// Since when it rests, in ticks; or one of the two below.
     rests_since: AtomicU64,
 }
 
-/// A guest that does not rest.
+/// An entry that does not rest.
 const BUSY: u64 = 0;
-/// A guest whose connection was closed from outside.
+/// An entry whose connection was closed from outside.
 const TAKEN: u64 = u64::MAX;
 
 /// A connection that was accepted, to be served by a thread.
 pub(crate) struct Arrival {
-    pub(crate) guest: Arc<Guest>,
+    pub(crate) entry: Arc<Entry>,
     pub(crate) peer: SocketAddr,
-    place: usize,
+    slot: usize,
 }
 
-impl House {
-    /// The house of the acceptor with this seat. At most `connections_max` connections are open in
-    /// the engine, which also has its own limit.
+impl Registry {
+    /// The registry for the acceptor with this seat. At most `connections_max` connections are open
+    /// in the engine, which also has its own limit.
     pub(crate) fn new(
         seat: &Seat,
         cpus: Vec<usize>,
@@ -82,8 +82,8 @@ impl House {
         counters: Arc<Counters>,
         connections_max: usize,
     ) -> Self {
-        let guests =
-            Guests { counters, places: Vec::new(), free: Vec::new(), candidates: Vec::new() };
+        let entries =
+            Entries { counters, slots: Vec::new(), free: Vec::new(), candidates: Vec::new() };
         Self {
             runner: Arc::clone(&seat.runner),
             shared: Arc::clone(&seat.shared),
@@ -93,7 +93,7 @@ impl House {
             index: seat.index,
             workers: Mutex::default(),
             more,
-            guests: Mutex::new(guests),
+            entries: Mutex::new(entries),
             is_starving: AtomicBool::new(false),
         }
     }
@@ -120,31 +120,31 @@ impl House {
 
     /// Counts a connection that was accepted by whoever serves it.
     pub(crate) fn count_accepted(&self) {
-        self.guests().counters.connections_accepted.add(1);
+        self.entries().counters.connections_accepted.add(1);
     }
 
     /// A connection begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
-        let guest = Arc::new(Guest { socket, rests_since: AtomicU64::new(BUSY) });
+        let entry = Arc::new(Entry { socket, rests_since: AtomicU64::new(BUSY) });
         self.shared.open.fetch_add(1, Ordering::Relaxed);
-        let mut guests = self.guests();
-        guests.counters.connections_open.add(1);
-        let place = guests.free.pop().unwrap_or_else(|| {
-            guests.places.push(None);
-            guests.places.len() - 1
+        let mut entries = self.entries();
+        entries.counters.connections_open.add(1);
+        let slot = entries.free.pop().unwrap_or_else(|| {
+            entries.slots.push(None);
+            entries.slots.len() - 1
         });
-        guests.places[place] = Some(Arc::clone(&guest));
-        Arrival { guest, peer, place }
+        entries.slots[slot] = Some(Arc::clone(&entry));
+        Arrival { entry, peer, slot }
     }
 
     /// A connection has ended.
     pub(crate) fn leave(&self, arrival: Arrival) {
-        let mut guests = self.guests();
+        let mut entries = self.entries();
         // Who was taken has been struck off already.
-        if arrival.guest.rests_since.load(Ordering::Relaxed) != TAKEN {
-            self.strike_off(&mut guests, arrival.place);
+        if arrival.entry.rests_since.load(Ordering::Relaxed) != TAKEN {
+            self.strike_off(&mut entries, arrival.slot);
         }
-        drop(guests);
+        drop(entries);
         drop(arrival); // the descriptor, before somebody is told that there is one
         if self.is_starving.swap(false, Ordering::AcqRel) {
             self.wake();
@@ -163,18 +163,18 @@ impl House {
     }
 
     fn evict_rested_since(&self, latest: u64) -> bool {
-        let mut guests = self.guests();
+        let mut entries = self.entries();
         for are_chosen_anew in [false, true] {
             if are_chosen_anew {
-                guests.choose_candidates();
+                entries.choose_candidates();
             }
-            while let Some((since, place)) = guests.candidates.pop() {
+            while let Some((since, slot)) = entries.candidates.pop() {
                 if since > latest {
-                    guests.candidates.push((since, place));
+                    entries.candidates.push((since, slot));
                     return false;
                 }
-                if guests.take(since, place) {
-                    self.strike_off(&mut guests, place);
+                if entries.take(since, slot) {
+                    self.strike_off(&mut entries, slot);
                     return true;
                 }
             }
@@ -195,32 +195,27 @@ impl House {
     /// Has those that rest see that the engine drains: they wait for no more bytes. Those that are
     /// busy see it themselves.
     pub(crate) fn wake_resting(&self) {
-        // Either this finds a guest resting, or the guest's thread finds the engine draining: both
-        // sides write before they read (see `Guest::rest`).
+        // Either this finds an entry resting, or its thread finds the engine draining: both
+        // sides write before they read (see `Entry::rest`).
         fence(Ordering::SeqCst);
-        for guest in self.guests().places.iter().flatten() {
-            if guest.rests_since.load(Ordering::Relaxed) != BUSY {
-                let _ = os::socket::shutdown_read(guest.socket()); // fails if the peer has gone
+        for entry in self.entries().slots.iter().flatten() {
+            if entry.rests_since.load(Ordering::Relaxed) != BUSY {
+                let _ = os::socket::shutdown_read(entry.socket()); // fails if the peer has gone
             }
         }
     }
 
     /// Ends all connections.
     pub(crate) fn cut_off(&self) {
-        for guest in self.guests().places.iter().flatten() {
-            let _ = os::socket::shutdown_both(guest.socket()); // fails only if the peer has gone
+        for entry in self.entries().slots.iter().flatten() {
+            let _ = os::socket::shutdown_both(entry.socket()); // fails only if the peer has gone
         }
     }
 
     /// Runs a job on the spot: only this connection waits.
     pub(crate) fn run(&self, job: Job) -> Done {
         let done = self.runner.run(job);
-        let error = match &done {
-            Done::Resolved(Err(error)) | Done::Listed(Err(error)) => Some(error),
-            _ => None,
-        };
-        if error.is_some_and(is_exhaustion) {
-            // This request is told to try again; the next ones are to find a descriptor.
+        if lacks_descriptor(&done) {
             self.evict();
         }
         done
@@ -228,11 +223,11 @@ impl House {
 
     /// A connection waits for its client: from here on others may close it.
     #[inline]
-    pub(crate) fn rest(&self, guest: &Guest, now: Tick) {
-        guest.rest(now);
+    pub(crate) fn rest(&self, entry: &Entry, now: Tick) {
+        entry.rest(now);
         if self.is_draining() {
             // What has arrived is still read, and then the end.
-            let _ = os::socket::shutdown_read(guest.socket()); // fails only if the peer has gone
+            let _ = os::socket::shutdown_read(entry.socket()); // fails only if the peer has gone
         }
     }
 
@@ -272,10 +267,10 @@ impl House {
         self.workers().len()
     }
 
-    fn strike_off(&self, guests: &mut Guests, place: usize) {
-        guests.places[place] = None;
-        guests.free.push(place);
-        guests.counters.connections_open.subtract(1);
+    fn strike_off(&self, entries: &mut Entries, slot: usize) {
+        entries.slots[slot] = None;
+        entries.free.push(slot);
+        entries.counters.connections_open.subtract(1);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -283,23 +278,23 @@ impl House {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guests(&self) -> MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Guests {
-    /// Closes the connection at that place if it has rested since then and rests still. Who has
+impl Entries {
+    /// Closes the connection at that slot if it has rested since then and rests still. Who has
     /// asked for something does not, though its thread has not come to receive it.
-    fn take(&mut self, since: u64, place: usize) -> bool {
-        let Some(guest) = &self.places[place] else { return false };
-        let word = &guest.rests_since;
-        let rests = word.load(Ordering::Relaxed) == since && !os::socket::has_input(guest.socket());
+    fn take(&mut self, since: u64, slot: usize) -> bool {
+        let Some(entry) = &self.slots[slot] else { return false };
+        let word = &entry.rests_since;
+        let rests = word.load(Ordering::Relaxed) == since && !os::socket::has_input(entry.socket());
         let (taken, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
         if !rests || word.compare_exchange(since, TAKEN, taken, relaxed).is_err() {
             return false;
         }
-        let _ = os::socket::shutdown_both(guest.socket()); // fails if the peer has gone
+        let _ = os::socket::shutdown_both(entry.socket()); // fails if the peer has gone
         self.counters.connections_evicted.add(1);
         true
     }
@@ -307,7 +302,7 @@ impl Guests {
     /// Looks for those that have rested longest. What has rested since then has rested longer than
     /// what is not chosen now.
     fn choose_candidates(&mut self) {
-        let resting = (0..self.places.len()).filter_map(|at| Some((self.rests_since(at)?, at)));
+        let resting = (0..self.slots.len()).filter_map(|at| Some((self.rests_since(at)?, at)));
         let mut resting: Vec<(u64, usize)> = resting.collect();
         if resting.len() > CANDIDATES_MAX {
             resting.select_nth_unstable(CANDIDATES_MAX);
@@ -317,13 +312,13 @@ impl Guests {
         self.candidates = resting;
     }
 
-    fn rests_since(&self, place: usize) -> Option<u64> {
-        let since = self.places[place].as_ref()?.rests_since.load(Ordering::Relaxed);
+    fn rests_since(&self, slot: usize) -> Option<u64> {
+        let since = self.slots[slot].as_ref()?.rests_since.load(Ordering::Relaxed);
         (since != BUSY && since != TAKEN).then_some(since)
     }
 }
 
-impl Guest {
+impl Entry {
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -332,7 +327,7 @@ impl Guest {
     #[inline]
     pub(crate) fn rest(&self, now: Tick) {
         self.rests_since.store(now.0.clamp(BUSY + 1, TAKEN - 1), Ordering::Relaxed);
-        fence(Ordering::SeqCst); // before the flags are read: see `House::wake_resting`
+        fence(Ordering::SeqCst); // before the flags are read: see `Registry::wake_resting`
     }
 
     /// It is busy again. Returns whether it still may be: not if it was closed from outside.

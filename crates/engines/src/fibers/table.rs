@@ -1,5 +1,5 @@
-//! The places of a cluster's fibers: a slab that never moves, so that any thread finds any fiber
-//! without a lock. A key is a place and a generation, as in the slab of an event loop.
+//! The table of a cluster's fibers: a slab that never moves, so that any thread finds any fiber
+//! without a lock. A key is a slot's index and a generation, as in the slab of an event loop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,76 +7,76 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use os::fiber::Fiber;
 use session::Tick;
 
-use super::standing::{News, Standing};
-use super::visit::Visit;
+use super::routine::Routine;
+use super::state::{FiberState, News};
 
-/// Places made at once.
+/// Slots made at once.
 const CHUNK: usize = 1024;
 
 /// No deadline, or no entry in the wheel.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
 
 /// Where a fiber is when it does not run.
-pub(super) struct Place {
-    pub(super) standing: Standing,
+pub(super) struct Slot {
+    pub(super) state: FiberState,
     /// The deadline of the fiber that rests here, as far as it was made known.
     deadline: AtomicU64,
     /// When the fiber's entry in the wheel comes up. Changed only under the wheel's lock.
     scheduled: AtomicU64,
     /// Locked only by the owner of the fiber: never waited for.
-    stay: Mutex<Stay>,
+    occupant: Mutex<Occupant>,
 }
 
-/// What is in a place.
-pub(super) enum Stay {
+/// What is in a slot.
+pub(super) enum Occupant {
     Nobody,
     /// A fiber with its stack.
-    Fiber(Fiber<Visit>),
-    /// A life between two requests that has given its stack up.
-    Parked(Visit),
+    Fiber(Fiber<Routine>),
+    /// A connection between two requests that has given its stack up.
+    Parked(Routine),
 }
 
-pub(super) struct Places {
-    chunks: Box<[OnceLock<Box<[Place]>>]>,
+pub(super) struct FiberTable {
+    chunks: Box<[OnceLock<Box<[Slot]>>]>,
     free: Mutex<Free>,
 }
 
 struct Free {
-    /// Places that were left.
+    /// Slots that were left.
     left: Vec<u32>,
-    /// The first place that was never taken.
+    /// The first slot that was never taken.
     fresh: u32,
     max: u32,
 }
 
-impl Places {
+impl FiberTable {
     pub(super) fn new(max: usize) -> Self {
-        // Descriptors are 31-bit numbers, so places are fewer.
+        // Descriptors are 31-bit numbers, so slots are fewer.
         let max = max.min(i32::MAX as usize);
         let chunks = (0..max.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
         Self { chunks, free: Mutex::new(Free { left: Vec::new(), fresh: 0, max: max as u32 }) }
     }
 
-    /// Takes a place for a fiber, owned by the caller. Returns its key; none if all are taken.
+    /// Takes a slot for a fiber, owned by the caller. Returns its key; none if all are taken.
     pub(super) fn occupy(&self) -> Option<u64> {
         let index = self.free().take()?;
         let chunk = &self.chunks[index as usize / CHUNK];
-        let place = &chunk.get_or_init(new_chunk)[index as usize % CHUNK];
-        place.set_deadline(NEVER);
-        place.set_scheduled(NEVER);
-        Some(u64::from(place.standing.occupy()) << 32 | u64::from(index))
+        let slot = &chunk.get_or_init(new_chunk)[index as usize % CHUNK];
+        slot.set_deadline(NEVER);
+        slot.set_scheduled(NEVER);
+        Some(u64::from(slot.state.occupy()) << 32 | u64::from(index))
     }
 
-    /// The owner of a fiber gives its place back.
+    /// The owner of a fiber gives its slot back.
     pub(super) fn vacate(&self, index: u32) {
-        if let Some(place) = self.get(index) {
-            place.standing.vacate();
+        if let Some(slot) = self.get(index) {
+            slot.state.vacate();
             self.free().left.push(index);
         }
     }
 
     #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<&Place> {
+    pub(super) fn get(&self, index: u32) -> Option<&Slot> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.get()?;
         chunk.get(index as usize % CHUNK)
     }
@@ -85,14 +85,14 @@ impl Places {
     /// must see to it that it runs.
     #[inline]
     pub(super) fn tell(&self, key: u64, news: News) -> bool {
-        let place = self.get(key as u32);
-        place.is_some_and(|place| place.standing.tell((key >> 32) as u32, news))
+        let slot = self.get(key as u32);
+        slot.is_some_and(|slot| slot.state.tell((key >> 32) as u32, news))
     }
 
     /// Leaves news for all fibers, and adds those that the caller must see to to `ready`.
     pub(super) fn tell_all(&self, news: News, ready: &mut Vec<u32>) {
         let fresh = self.free().fresh;
-        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.standing.tell_anyone(news));
+        let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.tell_anyone(news));
         ready.extend((0..fresh).filter(rested));
     }
 
@@ -114,7 +114,7 @@ impl Free {
     }
 }
 
-impl Place {
+impl Slot {
     pub(super) fn deadline(&self) -> Tick {
         Tick(self.deadline.load(Ordering::Relaxed))
     }
@@ -133,18 +133,18 @@ impl Place {
 
     /// What is there. Only for the owner of the fiber.
     #[inline]
-    pub(super) fn stay(&self) -> MutexGuard<'_, Stay> {
+    pub(super) fn occupant(&self) -> MutexGuard<'_, Occupant> {
         // A panic in a fiber ends the engine, and what is left is dropped.
-        self.stay.lock().unwrap_or_else(PoisonError::into_inner)
+        self.occupant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn new_chunk() -> Box<[Place]> {
-    let place = |_| Place {
-        standing: Standing::vacant(),
+fn new_chunk() -> Box<[Slot]> {
+    let slot = |_| Slot {
+        state: FiberState::vacant(),
         deadline: AtomicU64::new(NEVER.0),
         scheduled: AtomicU64::new(NEVER.0),
-        stay: Mutex::new(Stay::Nobody),
+        occupant: Mutex::new(Occupant::Nobody),
     };
-    (0..CHUNK).map(place).collect()
+    (0..CHUNK).map(slot).collect()
 }

@@ -1,7 +1,7 @@
-//! The lot: where connections are parked while they wait for their clients, and the threads that
-//! take on those that are ready.
+//! Connections that are parked while they wait for their clients, and the threads that take on
+//! those that are ready.
 //!
-//! A socket is watched once at a time: an event takes its connection out of the lot and into the
+//! A socket is watched for one event at a time (`EPOLLONESHOT`): that takes its connection into the
 //! queue, and the thread that parks it again has it watched again. Nothing else decides whose turn
 //! it is.
 
@@ -16,12 +16,12 @@ use session::Tick;
 
 use crate::parts::acceptor::Crew;
 use crate::parts::blocking::{Line, RECEIVE_BYTES};
-use crate::parts::house::{Arrival, House};
+use crate::parts::registry::{Arrival, Registry};
 use crate::parts::wheel::Wheel;
 
-/// What a lot and its threads are like.
+/// What the threads of a pool are like, and its queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LotPlan {
+pub(super) struct ParkingPlan {
     /// What the threads are called.
     pub(super) name: &'static str,
     pub(super) threads: usize,
@@ -30,27 +30,27 @@ pub(super) struct LotPlan {
     pub(super) stack_bytes: usize,
 }
 
-/// The lot of one partition, as its acceptor has it.
-pub(super) struct Lot {
+/// The pool of one partition, as its acceptor has it.
+pub(super) struct ParkingPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
-    house: Arc<House>,
+    registry: Arc<Registry>,
     epoll: Arc<Epoll>,
-    plan: LotPlan,
+    plan: ParkingPlan,
     state: Mutex<State>,
     /// Tells threads that a connection is ready, or that all is over.
     called: Condvar,
 }
 
 struct State {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
     wheel: Wheel,
-    /// Ready connections, with their places.
-    queue: VecDeque<(u32, Car)>,
+    /// Ready connections, with their slots.
+    queue: VecDeque<(u32, Parked)>,
     /// Threads that wait.
     waiting: usize,
     /// Whether the acceptor sleeps without looking at the wheel.
@@ -58,18 +58,18 @@ struct State {
     is_over: bool,
 }
 
-/// A connection's place, its own from its first byte to its close.
-struct Place {
-    /// Tells it from earlier connections in the same place.
+/// A connection's slot, its own from its first byte to its close.
+struct Slot {
+    /// Tells it from earlier connections in the same slot.
     generation: u32,
     /// The connection while it is parked.
-    car: Option<Car>,
+    parked: Option<Parked>,
     /// When its entry in the wheel comes up.
     scheduled: Tick,
 }
 
 /// A connection.
-struct Car {
+struct Parked {
     line: Line,
     arrival: Arrival,
 }
@@ -77,10 +77,10 @@ struct Car {
 /// No entry in the wheel.
 const NEVER: Tick = Tick(u64::MAX);
 
-impl Lot {
-    pub(super) fn new(house: Arc<House>, epoll: &Arc<Epoll>, plan: LotPlan) -> Self {
+impl ParkingPool {
+    pub(super) fn new(registry: Arc<Registry>, epoll: &Arc<Epoll>, plan: ParkingPlan) -> Self {
         let state = State {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             wheel: Wheel::new(Tick(os::clock::now())),
             queue: VecDeque::new(),
@@ -89,12 +89,12 @@ impl Lot {
             is_over: false,
         };
         let (epoll, state) = (Arc::clone(epoll), Mutex::new(state));
-        let shared = Shared { house, epoll, plan, state, called: Condvar::new() };
+        let shared = Shared { registry, epoll, plan, state, called: Condvar::new() };
         Self { shared: Arc::new(shared), threads: Vec::new() }
     }
 }
 
-impl Crew for Lot {
+impl Crew for ParkingPool {
     fn begin(&mut self) -> io::Result<()> {
         for index in 0..self.shared.plan.threads {
             let shared = Arc::clone(&self.shared);
@@ -111,32 +111,32 @@ impl Crew for Lot {
     /// come with it: then it never rests, and nobody may close it to make room.
     fn dispatch(&mut self, arrival: Arrival) -> bool {
         let shared = &self.shared;
-        let line = Line::new(&shared.house, &arrival, true);
-        arrival.guest.rest(Tick(os::clock::now()));
-        let is_ready = os::socket::wait_ready(arrival.guest.socket(), Readiness::Readable, 0);
+        let line = Line::new(&shared.registry, &arrival, true);
+        arrival.entry.rest(Tick(os::clock::now()));
+        let is_ready = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
         let is_ready = is_ready.unwrap_or(false);
         let mut state = shared.lock();
-        let place = state.take_place();
+        let slot = state.take_slot();
         let interest = if is_ready { Interest::NONE } else { Interest::READ };
         let interest = interest.with(Interest::ONCE);
-        let watched = shared.epoll.add(arrival.guest.socket(), interest, state.key(place));
+        let watched = shared.epoll.add(arrival.entry.socket(), interest, state.key(slot));
         if watched.is_err() {
-            state.leave_place(place);
+            state.free_slot(slot);
             drop(state);
-            shared.house.leave(arrival); // no memory for the watch
+            shared.registry.leave(arrival); // no memory for the watch
             return false;
         }
-        shared.put(&mut state, place, Car { line, arrival });
+        shared.put(&mut state, slot, Parked { line, arrival });
         if is_ready {
-            shared.call(&mut state, place);
+            shared.call(&mut state, slot);
         }
         state.queue.len() <= shared.plan.queue
     }
 
     fn ready(&mut self, key: u64) {
         let mut state = self.shared.lock();
-        if let Some(place) = state.place_of(key) {
-            self.shared.call(&mut state, place);
+        if let Some(slot) = state.slot_of(key) {
+            self.shared.call(&mut state, slot);
         }
     }
 
@@ -148,14 +148,14 @@ impl Crew for Lot {
         let mut due = Vec::new();
         state.wheel.take_due(now, &mut due);
         for (key, moment) in due {
-            let Some(place) = state.place_of(key) else { continue };
-            if state.places[place as usize].scheduled != moment {
+            let Some(slot) = state.slot_of(key) else { continue };
+            if state.slots[slot as usize].scheduled != moment {
                 continue; // an entry that was replaced
             }
-            state.places[place as usize].scheduled = NEVER;
-            match state.deadline(place) {
-                Some(deadline) if deadline <= now => self.shared.call(&mut state, place),
-                Some(deadline) => state.schedule(place, deadline),
+            state.slots[slot as usize].scheduled = NEVER;
+            match state.deadline(slot) {
+                Some(deadline) if deadline <= now => self.shared.call(&mut state, slot),
+                Some(deadline) => state.schedule(slot, deadline),
                 None => {} // it is with a thread, which parks it with its next deadline
             }
         }
@@ -170,7 +170,7 @@ impl Crew for Lot {
 
     fn is_idle(&self) -> bool {
         let state = self.shared.lock();
-        state.free.len() == state.places.len()
+        state.free.len() == state.slots.len()
     }
 
     fn finish(&mut self) {
@@ -186,16 +186,16 @@ impl Shared {
     /// What a thread does until all is over.
     fn work(&self) {
         let mut buffer = vec![0; RECEIVE_BYTES];
-        while let Some((place, mut car)) = self.next() {
-            match car.line.drive(&self.house, &car.arrival.guest, &mut buffer) {
-                Some(readiness) => self.park(place, car, readiness),
-                None => self.end(place, car),
+        while let Some((slot, mut parked)) = self.next() {
+            match parked.line.drive(&self.registry, &parked.arrival.entry, &mut buffer) {
+                Some(readiness) => self.park(slot, parked, readiness),
+                None => self.end(slot, parked),
             }
         }
     }
 
     /// The next connection that is ready; none if all is over.
-    fn next(&self) -> Option<(u32, Car)> {
+    fn next(&self) -> Option<(u32, Parked)> {
         let mut state = self.lock();
         loop {
             if let Some(ready) = state.queue.pop_front() {
@@ -211,46 +211,46 @@ impl Shared {
     }
 
     /// Puts a connection back and has its socket watched. From then on it may be somebody else's.
-    fn park(&self, place: u32, car: Car, readiness: Readiness) {
+    fn park(&self, slot: u32, parked: Parked, readiness: Readiness) {
         let interest = match readiness {
             Readiness::Readable => Interest::READ,
             Readiness::Writable => Interest::WRITE,
         };
         let mut state = self.lock();
-        let (socket, key) = (car.arrival.guest.socket(), state.key(place));
+        let (socket, key) = (parked.arrival.entry.socket(), state.key(slot));
         let watched = self.epoll.modify(socket, interest.with(Interest::ONCE), key);
         debug_assert!(watched.is_ok(), "what is watched can be watched for something else");
-        self.put(&mut state, place, car);
+        self.put(&mut state, slot, parked);
     }
 
-    fn end(&self, place: u32, car: Car) {
-        self.house.leave(car.arrival);
+    fn end(&self, slot: u32, parked: Parked) {
+        self.registry.leave(parked.arrival);
         let mut state = self.lock();
-        state.leave_place(place);
-        let is_last = state.free.len() == state.places.len();
+        state.free_slot(slot);
+        let is_last = state.free.len() == state.slots.len();
         drop(state);
-        if is_last && (self.house.is_draining() || self.house.is_aborting()) {
-            self.house.wake();
+        if is_last && (self.registry.is_draining() || self.registry.is_aborting()) {
+            self.registry.wake();
         }
     }
 
-    fn put(&self, state: &mut State, place: u32, car: Car) {
-        let deadline = car.line.deadline();
-        state.places[place as usize].car = Some(car);
+    fn put(&self, state: &mut State, slot: u32, parked: Parked) {
+        let deadline = parked.line.deadline();
+        state.slots[slot as usize].parked = Some(parked);
         if let Some(deadline) = deadline {
-            state.schedule(place, deadline);
+            state.schedule(slot, deadline);
         }
         if std::mem::take(&mut state.is_wheel_unwatched) {
-            self.house.wake();
+            self.registry.wake();
         }
     }
 
     /// Hands a parked connection to a thread. It rests no longer: whether it was closed before
     /// that, its thread will find out.
-    fn call(&self, state: &mut State, place: u32) {
-        let Some(car) = state.places[place as usize].car.take() else { return };
-        let _ = car.arrival.guest.resume();
-        state.queue.push_back((place, car));
+    fn call(&self, state: &mut State, slot: u32) {
+        let Some(parked) = state.slots[slot as usize].parked.take() else { return };
+        let _ = parked.arrival.entry.resume();
+        state.queue.push_back((slot, parked));
         if state.waiting > 0 {
             self.called.notify_one();
         }
@@ -262,43 +262,43 @@ impl Shared {
 }
 
 impl State {
-    fn take_place(&mut self) -> u32 {
+    fn take_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, car: None, scheduled: NEVER });
-            // Descriptors are 31-bit numbers, so places are fewer.
-            (self.places.len() - 1) as u32
+            self.slots.push(Slot { generation: 0, parked: None, scheduled: NEVER });
+            // Descriptors are 31-bit numbers, so slots are fewer.
+            (self.slots.len() - 1) as u32
         })
     }
 
-    /// Gives a place up in which nothing is parked.
-    fn leave_place(&mut self, index: u32) {
-        let place = &mut self.places[index as usize];
+    /// Gives a slot up in which nothing is parked.
+    fn free_slot(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
         // The last generation is left out: keys of listeners and wake-ups begin there.
-        place.generation = (place.generation + 1) % (u32::MAX - 1);
-        place.scheduled = NEVER;
+        slot.generation = (slot.generation + 1) % (u32::MAX - 1);
+        slot.scheduled = NEVER;
         self.free.push(index);
     }
 
-    fn key(&self, place: u32) -> u64 {
-        u64::from(self.places[place as usize].generation) << 32 | u64::from(place)
+    fn key(&self, slot: u32) -> u64 {
+        u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot)
     }
 
-    /// The place with that key, unless its connection has gone.
-    fn place_of(&self, key: u64) -> Option<u32> {
-        let place = self.places.get(key as u32 as usize)?;
-        (u64::from(place.generation) == key >> 32).then_some(key as u32)
+    /// The slot with that key, unless its connection has gone.
+    fn slot_of(&self, key: u64) -> Option<u32> {
+        let slot = self.slots.get(key as u32 as usize)?;
+        (u64::from(slot.generation) == key >> 32).then_some(key as u32)
     }
 
     /// When a parked connection must be looked at.
-    fn deadline(&self, place: u32) -> Option<Tick> {
-        self.places[place as usize].car.as_ref()?.line.deadline()
+    fn deadline(&self, slot: u32) -> Option<Tick> {
+        self.slots[slot as usize].parked.as_ref()?.line.deadline()
     }
 
-    /// Sees to it that the place comes up when that has passed. Later deadlines cost nothing.
-    fn schedule(&mut self, place: u32, deadline: Tick) {
-        if self.wheel.moment(deadline) < self.places[place as usize].scheduled {
-            let key = self.key(place);
-            self.places[place as usize].scheduled = self.wheel.add(key, deadline);
+    /// Sees to it that the slot comes up when that has passed. Later deadlines cost nothing.
+    fn schedule(&mut self, slot: u32, deadline: Tick) {
+        if self.wheel.moment(deadline) < self.slots[slot as usize].scheduled {
+            let key = self.key(slot);
+            self.slots[slot as usize].scheduled = self.wheel.add(key, deadline);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the two stages that poll have in common: berths, and the ways on which connections come and
-//! go. What becomes of a connection is up to the stage.
+//! What the two stages that poll have in common: a set of connections that wait, and the queues in
+//! which connections come and go. What becomes of a connection is up to the stage.
 
 use std::io;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use os::epoll::EventBuffer;
 use session::{Tick, Worker};
 
-use super::berths::{Berths, For};
-use super::client::{BoxedClient, Place};
+use super::client::{BoxedClient, Stage};
 use super::pipeline::{Outgoing, Pipeline};
+use super::wait_set::{Direction, WaitSet};
 use crate::WorkerStart;
 use crate::parts::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
 
 /// A stage's half that is the same in both.
-pub(super) struct Quay {
-    pub(super) berths: Berths,
+pub(super) struct Poller {
+    pub(super) wait_set: WaitSet,
     /// Of the last wait.
     pub(super) events: EventBuffer,
     pub(super) worker: Worker,
     pub(super) shared: Arc<Shared>,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) outgoing: Outgoing,
-    place: Place,
+    stage: Stage,
     arrivals: Vec<BoxedClient>,
     /// Failures of stages that this one has seen to.
     failures: u64,
@@ -33,24 +33,24 @@ pub(super) struct Quay {
 /// pipeline's.
 pub(super) const TOLD: usize = 0;
 
-impl Quay {
-    /// The quay of the stage at `place`.
+impl Poller {
+    /// The poller of `stage`.
     pub(super) fn new(
-        place: Place,
-        purpose: For,
+        stage: Stage,
+        direction: Direction,
         start: WorkerStart,
         seat: &Seat,
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<Self> {
-        let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(place)];
+        let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(stage)];
         Ok(Self {
-            berths: Berths::new(purpose, &wakes, Tick(os::clock::now()))?,
+            wait_set: WaitSet::new(direction, &wakes, Tick(os::clock::now()))?,
             events: EventBuffer::with_capacity(seat.knobs.get_usize(super::EVENTS_PER_WAIT.name)),
             worker: start.worker,
             shared: Arc::clone(&seat.shared),
             pipeline: Arc::clone(pipeline),
             outgoing: Outgoing::default(),
-            place,
+            stage,
             arrivals: Vec::new(),
             failures: pipeline.failures(),
         })
@@ -66,9 +66,9 @@ impl Quay {
     /// Waits for events until somebody arrives, a deadline has come, or the stage has something to
     /// look at.
     pub(super) fn wait(&mut self, next_look: Option<Tick>) -> io::Result<()> {
-        let sleeps = self.pipeline.inbox(self.place).may_sleep();
+        let sleeps = self.pipeline.inbox(self.stage).may_sleep();
         let timeout_ms = if sleeps { self.timeout_ms(next_look) } else { Some(0) };
-        self.berths.wait(&mut self.events, timeout_ms)?;
+        self.wait_set.wait(&mut self.events, timeout_ms)?;
         read_clock(&mut self.worker);
         Ok(())
     }
@@ -77,15 +77,15 @@ impl Quay {
     fn timeout_ms(&self, next_look: Option<Tick>) -> Option<u32> {
         let now = self.worker.now();
         let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
-        let looks = [self.berths.next_look(), housekeeping, next_look];
+        let looks = [self.wait_set.next_look(), housekeeping, next_look];
         let next = looks.into_iter().flatten().min()?;
         Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
     }
 
-    /// Those who have arrived, in a list that [`Quay::give_back`] wants back when it is empty.
+    /// Those who have arrived, in a list that [`Poller::give_back`] wants back when it is empty.
     pub(super) fn take_arrivals(&mut self) -> Vec<BoxedClient> {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.pipeline.inbox(self.place).take(&mut arrivals);
+        self.pipeline.inbox(self.stage).take(&mut arrivals);
         arrivals
     }
 

@@ -1,8 +1,8 @@
-//! What the tasks of one runtime share: a desk for each of its threads, and the book of who is
-//! there, by which tasks are told things and the one that has rested longest is found.
+//! What the tasks of one runtime share: a context for each of its threads, and the registry of
+//! connections, by which their tasks are told things and the one that has rested longest is found.
 //!
-//! Nothing is locked across an await. The lock of a desk is its thread's own: it is contended only
-//! while the workers of a runtime that sleeps are looked after.
+//! Nothing is locked across an await. The lock of a context is its thread's own: it is contended
+//! only while the workers of a runtime that sleeps are looked after.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,6 +18,7 @@ use crate::SendfileMode;
 use crate::parts::clock::read_clock;
 use crate::parts::loops::Seat;
 use crate::parts::reactor;
+use crate::parts::step::RECEIVE_BYTES;
 
 /// Make room: close, if you rest.
 pub(super) const LEAVE: u8 = 1;
@@ -26,15 +27,12 @@ pub(super) const DRAIN: u8 = 2;
 /// Close now.
 pub(super) const ABORT: u8 = 4;
 
-/// Bytes received at once, as in an event loop.
-const RECEIVE_BYTES: usize = 16 * 1024;
-
 /// Turns of tasks for which one look at the clock is good enough, unless the thread slept.
 const TURNS_PER_LOOK: u32 = 16;
 
 thread_local! {
-    /// Which desk is this thread's. A thread belongs to one runtime all its life.
-    static DESK: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Which context is this thread's. A thread belongs to one runtime all its life.
+    static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
     /// Turns for which the time is still good enough.
     static TURNS_LEFT: Cell<u32> = const { Cell::new(0) };
 }
@@ -44,25 +42,25 @@ pub(super) fn forget_time() {
     TURNS_LEFT.set(0);
 }
 
-/// What a thread takes its turns with.
-pub(super) struct Desk {
+/// What a thread takes the turns of its tasks with.
+pub(super) struct ThreadContext {
     pub(super) worker: Worker,
     pub(super) buffer: Box<[u8]>,
 }
 
 /// What is known about one connection outside its task.
 #[derive(Default)]
-pub(super) struct Note {
+pub(super) struct Control {
     /// What the task was told and has not done yet.
     pub(super) orders: AtomicU8,
     /// Since when the connection rests, in the worker's time; 0 while it does not.
     pub(super) rests_since: AtomicU64,
 }
 
-/// Who is there.
+/// The connections that are open.
 #[derive(Default)]
-struct Book {
-    guests: Vec<Option<Guest>>,
+struct Registry {
+    tasks: Vec<Option<TaskHandle>>,
     free: Vec<usize>,
     /// What newcomers are told.
     orders: u8,
@@ -73,29 +71,29 @@ struct Book {
     failure: Option<io::Error>,
 }
 
-struct Guest {
-    note: Arc<Note>,
+struct TaskHandle {
+    control: Arc<Control>,
     waker: Waker,
 }
 
-impl Guest {
+impl TaskHandle {
     fn tell(&self, orders: u8) {
-        self.note.orders.fetch_or(orders, Ordering::Release);
+        self.control.orders.fetch_or(orders, Ordering::Release);
         self.waker.wake_by_ref();
     }
 }
 
 /// The shared state of one runtime.
-pub(super) struct House {
+pub(super) struct RuntimeState {
     pub(super) seat: Seat,
     pub(super) sendfile: SendfileMode,
     pub(super) file_chunk_bytes: u64,
     pub(super) accepts_per_wake: usize,
     /// Whether jobs go to blocking threads.
     pub(super) has_blocking_threads: bool,
-    desks: Vec<Mutex<Desk>>,
-    desks_taken: AtomicUsize,
-    book: Mutex<Book>,
+    threads: Vec<Mutex<ThreadContext>>,
+    threads_seen: AtomicUsize,
+    registry: Mutex<Registry>,
     /// Connections of this runtime, those included whose task has not begun.
     open: AtomicUsize,
     acceptors_left: AtomicUsize,
@@ -103,12 +101,12 @@ pub(super) struct House {
     pub(super) is_room_wanted: AtomicBool,
 }
 
-impl House {
+impl RuntimeState {
     pub(super) fn new(workers: Vec<Worker>, acceptors: usize, seat: Seat) -> Self {
-        let desk = |worker| {
-            let mut desk = Desk { worker, buffer: vec![0; RECEIVE_BYTES].into() };
-            read_clock(&mut desk.worker);
-            Mutex::new(desk)
+        let thread = |worker| {
+            let mut thread = ThreadContext { worker, buffer: vec![0; RECEIVE_BYTES].into() };
+            read_clock(&mut thread.worker);
+            Mutex::new(thread)
         };
         let has_blocking_threads = seat.knobs.get(BLOCKING_THREADS.name) > 0;
         Self {
@@ -117,9 +115,9 @@ impl House {
             file_chunk_bytes: seat.knobs.get(reactor::FILE_CHUNK_KIB.name) * 1024,
             accepts_per_wake: seat.knobs.get_usize(reactor::ACCEPTS_PER_WAKE.name),
             has_blocking_threads,
-            desks: workers.into_iter().map(desk).collect(),
-            desks_taken: AtomicUsize::new(0),
-            book: Mutex::default(),
+            threads: workers.into_iter().map(thread).collect(),
+            threads_seen: AtomicUsize::new(0),
+            registry: Mutex::default(),
             open: AtomicUsize::new(0),
             acceptors_left: AtomicUsize::new(acceptors),
             is_room_wanted: AtomicBool::new(false),
@@ -127,75 +125,75 @@ impl House {
         }
     }
 
-    /// This thread's desk, at a time that is good enough for a turn.
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
-        let index = DESK.get().unwrap_or_else(|| {
-            let taken = self.desks_taken.fetch_add(1, Ordering::Relaxed);
+    /// This thread's context, at a time that is good enough for a turn.
+    pub(super) fn this_thread(&self) -> MutexGuard<'_, ThreadContext> {
+        let index = THREAD.get().unwrap_or_else(|| {
+            let taken = self.threads_seen.fetch_add(1, Ordering::Relaxed);
             // A thread too many would only have to share: the lock is a real one.
-            let index = taken % self.desks.len();
-            DESK.set(Some(index));
+            let index = taken % self.threads.len();
+            THREAD.set(Some(index));
             index
         });
-        let mut desk = self.desks[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.threads[index].lock().unwrap_or_else(PoisonError::into_inner);
         match TURNS_LEFT.get() {
             0 => {
-                read_clock(&mut desk.worker);
+                read_clock(&mut thread.worker);
                 TURNS_LEFT.set(TURNS_PER_LOOK);
             }
             turns => TURNS_LEFT.set(turns - 1),
         }
-        desk
+        thread
     }
 
     /// Looks after workers, of whom some may sleep for long.
     pub(super) fn keep(&self) {
-        for desk in &self.desks {
-            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
-            read_clock(&mut desk.worker);
-            desk.worker.keep_house();
+        for thread in &self.threads {
+            let mut thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
+            read_clock(&mut thread.worker);
+            thread.worker.keep_house();
         }
     }
 
-    /// Whether [`House::keep`] is to be called now and then.
+    /// Whether [`RuntimeState::keep`] is to be called now and then.
     pub(super) fn needs_time(&self) -> bool {
-        let needs_time = |desk: &Mutex<Desk>| {
-            desk.lock().unwrap_or_else(PoisonError::into_inner).worker.needs_time()
+        let needs_time = |thread: &Mutex<ThreadContext>| {
+            thread.lock().unwrap_or_else(PoisonError::into_inner).worker.needs_time()
         };
-        self.desks.iter().any(needs_time)
+        self.threads.iter().any(needs_time)
     }
 
-    /// Counts a connection, whose task will [`House::enter`].
+    /// Counts a connection, whose task will [`RuntimeState::enter`].
     pub(super) fn admit(&self) {
         self.seat.shared.open.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a task into the book. Returns its page.
-    pub(super) fn enter(&self, note: &Arc<Note>, waker: &Waker) -> usize {
-        let guest = Guest { note: Arc::clone(note), waker: waker.clone() };
-        let mut book = self.book();
-        note.orders.fetch_or(book.orders, Ordering::Release);
-        match book.free.pop() {
-            Some(page) => {
-                book.guests[page] = Some(guest);
-                page
+    /// Puts a task into the registry. Returns its slot.
+    pub(super) fn enter(&self, control: &Arc<Control>, waker: &Waker) -> usize {
+        let task = TaskHandle { control: Arc::clone(control), waker: waker.clone() };
+        let mut registry = self.registry();
+        control.orders.fetch_or(registry.orders, Ordering::Release);
+        match registry.free.pop() {
+            Some(slot) => {
+                registry.tasks[slot] = Some(task);
+                slot
             }
             None => {
-                book.guests.push(Some(guest));
-                book.guests.len() - 1
+                registry.tasks.push(Some(task));
+                registry.tasks.len() - 1
             }
         }
     }
 
-    /// Takes a connection out of the count, and its task out of the book if it is there. Its socket
-    /// is closed already.
-    pub(super) fn leave(&self, page: Option<usize>) {
-        if let Some(page) = page {
-            let mut book = self.book();
-            let guest = book.guests[page].take();
-            book.free.push(page);
-            drop(book);
-            drop(guest); // it may hold the last reference to the task
+    /// Takes a connection out of the count, and its task out of the registry if it is there. Its
+    /// socket is closed already.
+    pub(super) fn leave(&self, slot: Option<usize>) {
+        if let Some(slot) = slot {
+            let mut registry = self.registry();
+            let task = registry.tasks[slot].take();
+            registry.free.push(slot);
+            drop(registry);
+            drop(task); // it may hold the last reference to the task
         }
         self.seat.shared.open.fetch_sub(1, Ordering::Relaxed);
         let was = self.open.fetch_sub(1, Ordering::AcqRel);
@@ -207,26 +205,26 @@ impl House {
 
     /// Tells all tasks, and those that are to come.
     pub(super) fn tell_all(&self, orders: u8) {
-        let mut book = self.book();
-        book.orders |= orders;
-        book.guests.iter().flatten().for_each(|guest| guest.tell(orders));
+        let mut registry = self.registry();
+        registry.orders |= orders;
+        registry.tasks.iter().flatten().for_each(|task| task.tell(orders));
     }
 
     /// Asks the connection that has rested longest to leave. Returns whether there is one: when it
     /// has left, or is found to be busy again, acceptors are told.
     pub(super) fn evict(&self) -> bool {
-        let mut book = self.book();
+        let mut registry = self.registry();
         for is_fresh in [false, true] {
             if is_fresh {
-                book.look_who_rests();
+                registry.look_who_rests();
             }
-            while let Some((since, page)) = book.resting.pop_front() {
-                if let Some(guest) = &book.guests[page]
-                    && guest.note.rests_since.load(Ordering::Relaxed) == since
+            while let Some((since, slot)) = registry.resting.pop_front() {
+                if let Some(task) = &registry.tasks[slot]
+                    && task.control.rests_since.load(Ordering::Relaxed) == since
                 {
                     // Who is asked once does not count as resting any more.
-                    guest.note.rests_since.store(0, Ordering::Relaxed);
-                    guest.tell(LEAVE);
+                    task.control.rests_since.store(0, Ordering::Relaxed);
+                    task.tell(LEAVE);
                     return true;
                 }
             }
@@ -245,7 +243,7 @@ impl House {
 
     /// Has acceptors look again at what they wait for.
     pub(super) fn call_acceptors(&self) {
-        self.book().acceptors.iter().for_each(Waker::wake_by_ref);
+        self.registry().acceptors.iter().for_each(Waker::wake_by_ref);
     }
 
     pub(super) fn say_there_is_room(&self) {
@@ -256,21 +254,21 @@ impl House {
 
     /// An acceptor begins.
     pub(super) fn enter_acceptor(&self, waker: &Waker) {
-        self.book().acceptors.push(waker.clone());
+        self.registry().acceptors.push(waker.clone());
     }
 
     /// An acceptor has ended, and why unless it was told to.
     pub(super) fn leave_acceptor(&self, failure: Option<io::Error>) {
-        let mut book = self.book();
-        book.failure = book.failure.take().or(failure);
-        drop(book);
+        let mut registry = self.registry();
+        registry.failure = registry.failure.take().or(failure);
+        drop(registry);
         self.acceptors_left.fetch_sub(1, Ordering::AcqRel);
         self.ring();
     }
 
     /// What ended an acceptor against its will.
     pub(super) fn failure(&self) -> Option<io::Error> {
-        self.book().failure.take()
+        self.registry().failure.take()
     }
 
     /// Whether nobody is left and nobody will come.
@@ -290,19 +288,19 @@ impl House {
         self.seat.shared.wakes[self.seat.index].notify();
     }
 
-    /// No panic happens under this lock, so the book is whole.
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    /// No panic happens under this lock, so the registry is whole.
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl Registry {
     fn look_who_rests(&mut self) {
-        let since = |(page, guest): (usize, &Option<Guest>)| {
-            let since = guest.as_ref()?.note.rests_since.load(Ordering::Relaxed);
-            (since != 0).then_some((since, page))
+        let since = |(slot, task): (usize, &Option<TaskHandle>)| {
+            let since = task.as_ref()?.control.rests_since.load(Ordering::Relaxed);
+            (since != 0).then_some((since, slot))
         };
-        let mut resting: Vec<_> = self.guests.iter().enumerate().filter_map(since).collect();
+        let mut resting: Vec<_> = self.tasks.iter().enumerate().filter_map(since).collect();
         resting.sort_unstable();
         self.resting = resting.into();
     }

@@ -1,17 +1,17 @@
-//! What many threads write, kept off the cache lines of what they only read: a store takes the
-//! whole line away from all other processors, and what lies beside it with it.
+//! Against false sharing: what many threads write, kept off the cache lines of what they only read.
+//! A store takes the whole line away from all other processors, and what lies beside it with it.
 //!
-//! For the few places that all stages share. What there is one of for each connection is
-//! to be small.
+//! For the few values that all stages share. What there is one of for each connection is to be
+//! small.
 
 use std::ops::Deref;
 
 /// A value on cache lines of its own: two, because they are fetched in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Apart<T>(pub(super) T);
+pub(super) struct CachePadded<T>(pub(super) T);
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline]
@@ -28,11 +28,11 @@ mod tests {
     fn neighbours_are_on_other_lines() {
         struct Three {
             before: u8,
-            value: Apart<u8>,
+            value: CachePadded<u8>,
             after: u8,
         }
-        let three = Three { before: 1, value: Apart(2), after: 3 };
-        let line = |place: &u8| std::ptr::from_ref(place).addr() / 128;
+        let three = Three { before: 1, value: CachePadded(2), after: 3 };
+        let line = |value: &u8| std::ptr::from_ref(value).addr() / 128;
         assert_eq!(three.before + *three.value + three.after, 6);
         assert_ne!(line(&three.before), line(&three.value));
         assert_ne!(line(&three.after), line(&three.value));

@@ -10,8 +10,8 @@ use os::ring::{Operation, Ring};
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A socket, shared with the operations under way on it: it is closed with the last of them.
-pub(super) struct Line {
-    pub(super) socket: Arc<OwnedFd>,
+pub(super) struct RingSocket {
+    pub(super) descriptor: Arc<OwnedFd>,
     receiving: Option<Operation>,
     is_receive_cancelled: bool,
     pub(super) sending: Option<Operation>,
@@ -29,10 +29,10 @@ pub(super) struct Line {
     pub(super) is_wanting: bool,
 }
 
-impl Line {
+impl RingSocket {
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self {
-            socket: Arc::new(socket),
+            descriptor: Arc::new(socket),
             receiving: None,
             is_receive_cancelled: false,
             sending: None,
@@ -56,7 +56,7 @@ impl Line {
     pub(super) fn receive(&mut self, ring: &mut Ring, key: u64, many: bool) {
         self.ahead_bytes = 0;
         if self.receiving.is_none() {
-            self.receiving = Some(ring.receive(key, &self.socket, many));
+            self.receiving = Some(ring.receive(key, &self.descriptor, many));
         }
     }
 

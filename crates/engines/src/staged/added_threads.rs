@@ -9,14 +9,14 @@ use std::thread::{Builder, JoinHandle};
 
 use session::Worker;
 
-use super::client::Place;
-use super::hand::Hand;
+use super::client::Stage;
 use super::pipeline::Pipeline;
+use super::stage_thread::StageThread;
 use crate::MakeWorker;
 use crate::parts::loops::{Seat, describe_panic};
 
 /// The threads of one partition, and what they leave.
-pub(super) struct Reserve {
+pub(super) struct AddedThreads {
     more: MakeWorker,
     /// Of threads that have ended. Each has counters for ever, so the next ones take them.
     workers: Mutex<Vec<Worker>>,
@@ -25,7 +25,7 @@ pub(super) struct Reserve {
     ended: AtomicU64,
 }
 
-impl Reserve {
+impl AddedThreads {
     pub(super) fn new(more: MakeWorker) -> Self {
         Self {
             more,
@@ -36,13 +36,13 @@ impl Reserve {
     }
 
     /// Starts a thread for a stage.
-    pub(super) fn add(pipeline: &Arc<Pipeline>, seat: &Seat, place: Place) -> io::Result<()> {
-        let pool = Arc::clone(pipeline.pool(place));
+    pub(super) fn add(pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> io::Result<()> {
+        let pool = Arc::clone(pipeline.pool(stage));
         let (task_pipeline, seat) = (Arc::clone(pipeline), seat.clone());
         let task_pool = Arc::clone(&pool);
         pool.added.fetch_add(1, Ordering::Relaxed);
         let task = move || {
-            let outcome = task_pipeline.reserve.run(&task_pipeline, &seat, place);
+            let outcome = task_pipeline.added_threads.run(&task_pipeline, &seat, stage);
             task_pool.added.fetch_sub(1, Ordering::Relaxed);
             if let Err(why) = outcome {
                 task_pipeline.lose();
@@ -52,7 +52,7 @@ impl Reserve {
         };
         let spawned = Builder::new().name(format!("{}-added", super::SPEC.name)).spawn(task);
         match spawned {
-            Ok(thread) => pipeline.reserve.keep(thread),
+            Ok(thread) => pipeline.added_threads.keep(thread),
             Err(why) => {
                 pool.added.fetch_sub(1, Ordering::Relaxed);
                 return Err(why);
@@ -62,9 +62,10 @@ impl Reserve {
     }
 
     /// A thread's whole life.
-    fn run(&self, pipeline: &Arc<Pipeline>, seat: &Seat, place: Place) -> Result<(), String> {
+    fn run(&self, pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> Result<(), String> {
         let idle_ms = seat.knobs.get(super::THREAD_IDLE_MS.name);
-        let run = || Hand::new(self.worker(), seat, pipeline, place).run_for_a_while(idle_ms);
+        let run =
+            || StageThread::new(self.worker(), seat, pipeline, stage).run_for_a_while(idle_ms);
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(mut worker)) => {
                 worker.keep_house();

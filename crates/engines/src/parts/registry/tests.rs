@@ -1,0 +1,117 @@
+//! Who may be closed from outside, in which order, and what becomes of a worker.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use session::Limits;
+
+use super::*;
+use crate::{KnobValues, idle};
+
+/// A registry of at most `connections_max` connections, beside nobody.
+pub(crate) fn registry(connections_max: usize) -> Registry {
+    let site = idle::site_of("/");
+    let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
+    let make = idle::maker(site, Limits::default());
+    let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
+    let seat = Seat {
+        runner,
+        shared: Arc::new(Shared::new(1, usize::MAX).unwrap()),
+        index: 0,
+        sendfile: SendfileMode::Blocking,
+        exclusive_wakeups: false,
+        knobs: KnobValues::defaults(&crate::ENGINES[0]),
+        start_helper: crate::no_helper_processes(),
+    };
+    Registry::new(&seat, Vec::new(), more, Arc::default(), connections_max)
+}
+
+/// A connection in the registry, and its client.
+pub(crate) fn admit(registry: &Registry) -> (Arrival, UnixStream) {
+    let (ours, client) = UnixStream::pair().unwrap();
+    (registry.admit(OwnedFd::from(ours), SocketAddr::from(([127, 0, 0, 1], 1))), client)
+}
+
+fn open(registry: &Registry) -> u64 {
+    registry.entries().counters.connections_open.get()
+}
+
+#[test]
+fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
+    let registry = registry(4);
+    let (mut arrivals, _clients): (Vec<Arrival>, Vec<UnixStream>) =
+        (0..4).map(|_| admit(&registry)).unzip();
+    assert!(registry.is_full());
+    assert!(!registry.evict(), "nobody rests");
+    for (arrival, at) in arrivals.iter().zip([30, 10, 20, 40]) {
+        arrival.entry.rest(Tick(at));
+    }
+    assert!(arrivals[2].entry.resume(), "the third is busy again");
+    assert!(registry.evict());
+    assert!(!arrivals[1].entry.resume(), "the second had rested longest");
+    assert!(registry.evict());
+    assert!(!arrivals[0].entry.resume(), "then the first");
+    arrivals[2].entry.rest(Tick(50));
+    assert!(registry.evict() && registry.evict() && !registry.evict());
+    assert_eq!((open(&registry), registry.shared.open.load(Ordering::Relaxed)), (0, 0));
+    arrivals.drain(..).for_each(|arrival| registry.leave(arrival));
+    assert_eq!((open(&registry), registry.shared.open.load(Ordering::Relaxed)), (0, 0));
+    assert_eq!(registry.entries().counters.connections_evicted.get(), 4);
+}
+
+/// Its thread may not have had a CPU since.
+#[test]
+fn who_has_asked_does_not_rest() {
+    let registry = registry(4);
+    let (first, mut asks) = admit(&registry);
+    let (second, _client) = admit(&registry);
+    first.entry.rest(Tick(10));
+    second.entry.rest(Tick(20));
+    asks.write_all(b"GET").unwrap();
+    assert!(registry.evict());
+    assert!(!second.entry.resume(), "the second has asked for nothing");
+    assert!(!registry.evict(), "the first has");
+    assert!(first.entry.resume());
+}
+
+#[test]
+fn a_slot_is_used_again_and_nobody_is_taken_for_another() {
+    let registry = registry(4);
+    let (first, _client) = admit(&registry);
+    first.entry.rest(Tick(10));
+    assert!(registry.evict());
+    let (second, _client) = admit(&registry);
+    assert_eq!(first.slot, second.slot);
+    registry.leave(first);
+    assert_eq!(open(&registry), 1, "the one that was taken is not counted twice");
+    registry.leave(second);
+    assert_eq!(open(&registry), 0);
+}
+
+#[test]
+fn many_rest_and_all_go_in_their_order() {
+    let registry = registry(4);
+    let many: Vec<_> = (0..200).map(|_| admit(&registry)).collect();
+    for (at, (arrival, _)) in many.iter().enumerate() {
+        arrival.entry.rest(Tick((at as u64 * 77) % 200 + 1));
+    }
+    let mut order: Vec<usize> = (0..200).collect();
+    order.sort_by_key(|at| (at * 77) % 200);
+    for at in order {
+        assert!(registry.evict());
+        assert_eq!(many[at].0.entry.rests_since.load(Ordering::Relaxed), TAKEN, "{at}");
+    }
+}
+
+#[test]
+fn workers_are_lent_and_given_back() {
+    let registry = registry(4);
+    let (one, other) = (registry.take_worker(), registry.take_worker());
+    registry.give_worker(one);
+    registry.give_worker(other);
+    assert_eq!(registry.workers_spare(), 2);
+    registry.keep_house();
+    drop(registry.take_worker());
+    assert_eq!(registry.workers_spare(), 1, "the one that was dropped is gone");
+}

@@ -1,0 +1,92 @@
+//! What a ring does with work that may block: without helpers on the spot. Otherwise it hands the
+//! work out, goes on with others, and goes on with the connection when the work is back.
+
+use session::{Done, JobId, Op};
+
+use super::RingLoop;
+use crate::parts::clock::read_clock;
+use crate::parts::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
+use crate::parts::listeners::lacks_descriptor;
+
+impl RingLoop {
+    /// A job: on the spot, or by a helper.
+    pub(super) fn run_job(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        match &mut self.helpers {
+            None => {
+                let (id, job) = slot.connection.take_job();
+                let done = self.runner.run(job);
+                read_clock(&mut self.worker);
+                self.job_done(key, id, done);
+            }
+            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
+            Some(helpers) if helpers.has_room() => {
+                let (id, job) = slot.connection.take_job();
+                let handed = helpers.hand_out(key, Work::Job(id, job));
+                debug_assert!(handed.is_ok(), "there was room");
+            }
+            Some(_) => self.want(key),
+        }
+    }
+
+    fn job_done(&mut self, key: u64, id: JobId, done: Done) {
+        if lacks_descriptor(&done) {
+            self.evict();
+        }
+        if let Some(slot) = self.connections.get(key) {
+            slot.connection.done(&mut self.worker, id, done);
+        }
+    }
+
+    /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
+    pub(super) fn is_fetching(&mut self, key: u64) -> bool {
+        let Some(helpers) = &mut self.helpers else { return false };
+        let Some(slot) = self.connections.get(key) else { return false };
+        if !helpers.has_room() {
+            self.want(key);
+            self.connections.schedule(key);
+            return true;
+        }
+        let Op::File { file, offset, len } = slot.connection.next() else { return false };
+        let len = len.min(self.file_chunk_bytes);
+        let work = Work::Fetch { file: file.clone(), offset, len };
+        slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
+        self.connections.schedule(key);
+        true
+    }
+
+    fn want(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key) else { return };
+        if !std::mem::replace(&mut slot.socket.is_wanting, true) {
+            self.wanting.push_back(key);
+        }
+    }
+
+    /// Goes on with what helpers have done, and gives those something to do who waited for them.
+    pub(super) fn take_back(&mut self) {
+        if let Some(wake) = &self.helpers_wake {
+            self.ring.poll_readable(super::HELPERS_KEY, wake);
+        }
+        let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
+        for back in returned {
+            match back.outcome {
+                Outcome::Done(id, done) => self.job_done(back.key, id, done),
+                Outcome::Fetched => {
+                    if let Some(slot) = self.connections.get(back.key) {
+                        slot.socket.is_fetching = false;
+                        slot.socket.is_fetched = true;
+                    }
+                }
+            }
+            self.drive(back.key);
+        }
+        while self.helpers.as_ref().is_some_and(Helpers::has_room)
+            && let Some(key) = self.wanting.pop_front()
+        {
+            if let Some(slot) = self.connections.get(key) {
+                slot.socket.is_wanting = false;
+                self.drive(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The connections that wait for their socket: the epoll set and the timers of a stage that polls.
+//!
+//! A socket is registered once, edge-triggered, and stays so until its connection ends. The
+//! connection itself is parked here only while it waits; an event that comes while it is with
+//! another stage is remembered and meets it when it is parked again. So a request costs no call to
+//! change what is watched.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use os::epoll::{Epoll, Event, EventBuffer, Interest};
+use os::event::Wake;
+use session::Tick;
+
+use super::client::{BoxedClient, Client};
+use crate::parts::connections::{Connections, Timed};
+
+/// Keys of wake-up calls: above those of all registrations.
+const WAKE_KEYS: u64 = (u32::MAX as u64) << 32;
+
+/// What a registration is for: which of [`Client::registrations`], and which events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Reading,
+    Writing,
+}
+
+impl Direction {
+    fn interest(self) -> Interest {
+        match self {
+            Self::Reading => Interest::READ.with(Interest::RDHUP).with(Interest::EDGE),
+            Self::Writing => Interest::WRITE.with(Interest::EDGE),
+        }
+    }
+}
+
+/// What a stage waits for.
+pub(super) struct WaitSet {
+    direction: Direction,
+    epoll: Epoll,
+    registrations: Connections<Registration>,
+}
+
+struct Registration {
+    /// Of the connection that it belongs to, for as long as that lives.
+    socket: Weak<OwnedFd>,
+    /// None while the connection is with another stage.
+    client: Option<BoxedClient>,
+    is_watched: bool,
+    /// What events said while the connection was away.
+    has_event: bool,
+    is_hung_up: bool,
+}
+
+impl Timed for Registration {
+    fn deadline(&self) -> Option<Tick> {
+        self.client.as_ref()?.connection.deadline()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.is_idle())
+    }
+}
+
+/// What came of an attempt to park a connection.
+pub(super) enum Parked {
+    /// It waits.
+    Waiting,
+    /// Its socket is ready already.
+    Ready(BoxedClient),
+    /// There is no memory to watch its socket.
+    Refused(BoxedClient),
+}
+
+/// What an event came to.
+pub(super) enum Told {
+    /// A connection whose socket is ready.
+    Ready(BoxedClient),
+    /// Somebody calls: which of the wake-ups.
+    Wake(usize),
+    /// Nothing to do now.
+    Nothing,
+}
+
+impl WaitSet {
+    /// No connections yet, and wake-up calls that end a wait. They are watched edge-triggered too,
+    /// so that nobody has to clear them.
+    pub(super) fn new(direction: Direction, wakes: &[&Wake], now: Tick) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        for (index, wake) in wakes.iter().enumerate() {
+            let interest = Interest::READ.with(Interest::EDGE);
+            epoll.add(wake.as_fd(), interest, WAKE_KEYS + index as u64)?;
+        }
+        Ok(Self { direction, epoll, registrations: Connections::new(now) })
+    }
+
+    /// How many connections are registered, be they parked or with another stage.
+    pub(super) fn len(&self) -> usize {
+        self.registrations.len()
+    }
+
+    pub(super) fn wait(&self, events: &mut EventBuffer, timeout_ms: Option<u32>) -> io::Result<()> {
+        self.epoll.wait(events, timeout_ms).map(drop)
+    }
+
+    /// Takes an event to the connection that it is about.
+    #[inline]
+    pub(super) fn tell(&mut self, event: Event) -> Told {
+        if event.key >= WAKE_KEYS {
+            return Told::Wake((event.key - WAKE_KEYS) as usize);
+        }
+        // An event of a connection that has gone meanwhile finds nothing.
+        let Some(registration) = self.registrations.get(event.key) else { return Told::Nothing };
+        let is_hung_up = event.hangup || event.error;
+        match registration.client.take() {
+            Some(mut client) => {
+                client.ready.is_drained &= self.direction != Direction::Reading;
+                client.ready.is_hung_up |= is_hung_up;
+                Told::Ready(client)
+            }
+            None => {
+                registration.has_event = true;
+                registration.is_hung_up |= is_hung_up;
+                Told::Nothing
+            }
+        }
+    }
+
+    /// Registers a connection, without parking it. Returns whether it was not registered.
+    #[inline]
+    pub(super) fn register(&mut self, client: &mut Client) -> bool {
+        if self.find(client).is_some() {
+            return false;
+        }
+        let key = self.registrations.insert(Registration {
+            socket: Arc::downgrade(&client.socket),
+            client: None,
+            is_watched: false,
+            has_event: false,
+            is_hung_up: false,
+        });
+        client.registrations[self.direction as usize] = Some(key);
+        true
+    }
+
+    /// The key of a connection's registration. A key from a stage that has failed may by now be
+    /// another's.
+    #[inline]
+    fn find(&mut self, client: &Client) -> Option<u64> {
+        let key = client.registrations[self.direction as usize]?;
+        let registration = self.registrations.get(key)?;
+        (registration.socket.as_ptr() == Arc::as_ptr(&client.socket)).then_some(key)
+    }
+
+    /// Has a connection wait for its socket.
+    #[inline]
+    pub(super) fn park(&mut self, mut client: BoxedClient) -> Parked {
+        let Some(key) = client.registrations[self.direction as usize] else {
+            return Parked::Refused(client);
+        };
+        let Some(registration) = self.registrations.get(key) else {
+            return Parked::Refused(client);
+        };
+        client.ready.is_hung_up |= std::mem::take(&mut registration.is_hung_up);
+        if std::mem::take(&mut registration.has_event) {
+            client.ready.is_drained &= self.direction != Direction::Reading;
+            return Parked::Ready(client);
+        }
+        if !std::mem::replace(&mut registration.is_watched, true) {
+            // What is there already is told as the first event.
+            let interest = self.direction.interest();
+            if self.epoll.add(client.socket.as_fd(), interest, key).is_err() {
+                return Parked::Refused(client);
+            }
+        }
+        registration.client = Some(client);
+        self.registrations.schedule(key);
+        Parked::Waiting
+    }
+
+    /// Ends a connection's registration.
+    pub(super) fn release(&mut self, client: &mut Client) {
+        if let Some(key) = self.find(client) {
+            self.registrations.remove(key);
+        }
+        client.registrations[self.direction as usize] = None;
+    }
+
+    /// Ends the registrations of connections that are gone without having been closed. Returns how
+    /// many they were.
+    pub(super) fn clear_lost(&mut self) -> usize {
+        let keys = self.registrations.keys();
+        let is_lost = |registration: &mut Registration| registration.socket.strong_count() == 0;
+        let lost: Vec<u64> = keys
+            .into_iter()
+            .filter(|&key| self.registrations.get(key).is_some_and(is_lost))
+            .collect();
+        lost.iter().for_each(|&key| drop(self.registrations.remove(key)));
+        lost.len()
+    }
+
+    /// All connections that are parked.
+    pub(super) fn take_all(&mut self) -> Vec<BoxedClient> {
+        let keys = self.registrations.keys();
+        self.take(keys)
+    }
+
+    /// All whose deadline has passed.
+    pub(super) fn take_expired(&mut self, now: Tick) -> Vec<BoxedClient> {
+        if self.registrations.next_look().is_none_or(|look| look > now) {
+            return Vec::new();
+        }
+        let keys = self.registrations.take_expired(now);
+        self.take(keys)
+    }
+
+    /// The idle connection that has rested longest.
+    pub(super) fn take_least_recent(&mut self) -> Option<BoxedClient> {
+        let asked = |client: &BoxedClient| os::socket::has_input(client.socket.as_fd());
+        let has_asked =
+            |registration: &Registration| registration.client.as_ref().is_some_and(asked);
+        let first = self.registrations.take_least_recent(has_asked)?;
+        self.registrations.get(first)?.client.take()
+    }
+
+    /// When [`WaitSet::take_expired`] is worth calling again.
+    pub(super) fn next_look(&self) -> Option<Tick> {
+        self.registrations.next_look()
+    }
+
+    /// Shuts all sockets down, wherever their connections are: whoever waits for one goes on.
+    pub(super) fn shut_down_all(&mut self) {
+        for key in self.registrations.keys() {
+            if let Some(socket) =
+                self.registrations.get(key).and_then(|registration| registration.socket.upgrade())
+            {
+                let _ = os::socket::shutdown_write(socket.as_fd()); // its peer may be gone
+            }
+        }
+    }
+
+    fn take(&mut self, keys: Vec<u64>) -> Vec<BoxedClient> {
+        let here =
+            |key| self.registrations.get(key).and_then(|registration| registration.client.take());
+        keys.into_iter().filter_map(here).collect()
+    }
+}
