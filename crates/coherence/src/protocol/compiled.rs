@@ -112,7 +112,8 @@ impl Compiled {
         reaction
     }
 
-    /// Whether the copy stays as it is when others read, and cannot be written silently.
+    /// Whether the copy stays as it is when others read, and no hit brings it there or from there:
+    /// what is known of it stays true until somebody asks for something.
     pub(crate) fn is_calm(&self, state: State) -> bool {
         self.calm[usize::from(state)]
     }
@@ -125,10 +126,11 @@ impl Compiled {
 fn is_calm(protocol: &Protocol, state: State) -> bool {
     let others_read =
         |row: &Snoop| row.from == state && row.on == Transaction::ReadBlock && row.to != state;
-    let written = |row: &Local| {
-        row.ask.is_none() && row.event == Event::Write && (row.from == state || row.to == state)
+    let hit = |row: &Local| {
+        let matters = row.event == Event::Write || row.from != row.to;
+        row.ask.is_none() && matters && (row.from == state || row.to == state)
     };
-    !protocol.snoop.iter().any(others_read) && !protocol.local.iter().any(written)
+    !protocol.snoop.iter().any(others_read) && !protocol.local.iter().any(hit)
 }
 
 fn pages(page: Page) -> &'static [bool] {

@@ -11,7 +11,7 @@
 use super::transact::{Access, bits};
 use super::{Cpu, Observer, Simulation};
 use crate::cache::{Masks, Step, state_of, step_of};
-use crate::protocol::{State, Transaction};
+use crate::protocol::{INVALID, State, Transaction};
 use crate::record::{Kind, Record, TRACKED};
 
 /// Records of a run of hits at most, whether it is kept or not.
@@ -68,9 +68,9 @@ impl Ahead {
         Self { steps: [0; AHEAD_MAX], made: 0, masks, filter: 0, last_fetch: Record(0) }
     }
 
-    /// All of it was in time.
-    pub(super) fn clear(&mut self) {
-        (self.made, self.filter) = (0, 0);
+    /// Which blocks may have been touched.
+    pub(super) fn filter(&self) -> u64 {
+        self.filter
     }
 }
 
@@ -100,14 +100,24 @@ impl Log for Ahead {
 }
 
 impl<O: Observer> Simulation<'_, O> {
+    /// All that a processor has done so far was in time.
+    pub(super) fn in_time(&mut self, cpu: usize) {
+        let ahead = &mut self.ahead[cpu];
+        (ahead.made, ahead.filter, self.filters[cpu]) = (0, 0, 0);
+    }
+
     /// Before a transaction: nobody who has the block may have touched it later than that.
     pub(super) fn settle(&mut self, access: Access, what: Transaction) {
         if !self.exact {
             return;
         }
-        let holders = self.blocks[access.block as usize].holders & !(1 << access.cpu);
+        // A read changes no copies that are calm.
+        if what == Transaction::ReadBlock && self.blocks.alike(access.block) != INVALID {
+            return;
+        }
+        let holders = self.blocks.holders(access.block) & !(1 << access.cpu);
         for other in bits(holders) {
-            let may = self.ahead[other].filter & filter_of(access.block) != 0
+            let may = self.filters[other] & filter_of(access.block) != 0
                 && self.cpus[other].clock >= access.now
                 && self.is_changed(other, access, what);
             if may && self.touched(other, access) {

@@ -182,7 +182,7 @@ impl<O: Observer> Simulation<'_, O> {
         let Some(last) = &self.last else { return Reach::default() };
         let group = last.group(access.cpu);
         let members = last.members_of(group);
-        let others = self.blocks[access.block as usize].holders & !(1 << access.cpu);
+        let others = self.blocks.holders(access.block) & !(1 << access.cpu);
         let (near, far) = (others & members != 0, others & !members);
         let parked = last.parked[access.block as usize] & !(1 << group);
         let fetched = matches!(what, Transaction::ReadBlock | Transaction::ReadAndInvalidate);
@@ -271,7 +271,7 @@ impl<O: Observer> Simulation<'_, O> {
                     last.parked[access.block as usize] &= !(1 << group);
                 }
             }
-            let left = self.blocks[access.block as usize].holders & members;
+            let left = self.blocks.holders(access.block) & members;
             let free = left == 0 && state_of(line) == INVALID;
             last.lines[group][place] = if free { 0 } else { line };
         }
@@ -282,7 +282,7 @@ impl<O: Observer> Simulation<'_, O> {
         let dirty = self.table.is_dirty(state);
         let Some(last) = &mut self.last else { return dirty };
         let group = last.group(cpu);
-        let neighbours = self.blocks[block as usize].holders & last.members_of(group);
+        let neighbours = self.blocks.holders(block) & last.members_of(group);
         if !last.is_parked(group, block) && (dirty || neighbours == 0) {
             last.park(group, block, state);
         }
@@ -318,7 +318,7 @@ impl<O: Observer> Simulation<'_, O> {
         let mut dirty = line & OWES != 0 || self.table.is_dirty(state_of(line));
         let set = self.geometry.set_of(block, &self.colours) as usize;
         let evicted = access.about(block, set);
-        let holders = self.blocks[block as usize].holders & members;
+        let holders = self.blocks.holders(block) & members;
         if holders != 0 {
             self.settle(evicted, Transaction::ReadAndInvalidate);
         }
@@ -338,12 +338,11 @@ impl<O: Observer> Simulation<'_, O> {
 
     /// A processor's copy goes because its group's cache has no room for the block.
     fn lose(&mut self, evicted: Access, cpu: usize, place: usize) {
-        let block = evicted.block as usize;
-        self.history[cpu][block] = super::transact::TAKEN;
+        self.blocks.set_history(evicted.block, cpu, super::blocks::TAKEN);
         let cache = &self.caches[cpu];
         let wrote = cache.masks[cache.masks_of(place)].wrote;
-        self.missed(evicted.set, evicted.block, self.blocks[block].ghosts, wrote);
-        self.blocks[block].holders &= !(1 << cpu);
+        self.missed(evicted.set, evicted.block, self.blocks.ghosts(evicted.block), wrote);
+        self.blocks.leave(evicted.block, cpu);
         self.caches[cpu].clear(place);
         self.counts.taken += 1;
     }

@@ -11,6 +11,7 @@
 //! there for machines that have last-level caches or memory nodes.
 
 mod ahead;
+mod blocks;
 mod hits;
 mod last_level;
 mod nodes;
@@ -34,6 +35,7 @@ use crate::shadow::Shadows;
 use crate::workload::Workload;
 
 use ahead::Ahead;
+use blocks::Blocks;
 use hits::{Geometry, Stop};
 use last_level::LastLevel;
 use nodes::Nodes;
@@ -187,14 +189,6 @@ fn blocks_of(workload: &Workload, machine: &Machine) -> Result<u64, String> {
     Ok(blocks)
 }
 
-/// Who has a block: one bit for each processor.
-#[derive(Debug, Clone, Copy, Default)]
-struct Block {
-    holders: u64,
-    /// Those whose copy was taken away, and whose line is still free.
-    ghosts: u64,
-}
-
 /// A processor.
 #[derive(Debug)]
 struct Cpu {
@@ -235,17 +229,15 @@ struct Simulation<'w, O> {
     cpus: Vec<Cpu>,
     /// In strict order: what may have to be taken back.
     ahead: Vec<Ahead>,
+    /// The same in short: which blocks each processor may have touched too early.
+    filters: Vec<u64>,
     /// Strict order is kept by taking back.
     exact: bool,
     /// Up to here, not included, nobody but who has the turn does anything.
     alone_until: u64,
-    blocks: Vec<Block>,
+    blocks: Blocks,
     last: Option<LastLevel>,
     nodes: Option<Nodes>,
-    /// Whether a cache ever had the block.
-    seen: Vec<bool>,
-    /// By processor and block: what became of the copy; see `transact`.
-    history: Vec<Vec<u16>>,
     bus: Bus,
     order: Order,
     scheduler: Scheduler,
@@ -298,13 +290,12 @@ impl<'w, O: Observer> Simulation<'w, O> {
             caches: vec![Cache::new(sets, ways); cpus],
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             ahead: (0..cpus).map(|_| Ahead::new()).collect(),
+            filters: vec![0; cpus],
             exact: options.run_ahead_cycles == 0 && !O::IN_ORDER,
             alone_until: 0,
-            blocks: vec![Block::default(); blocks],
+            blocks: Blocks::new(blocks, cpus, tasks),
             last: machine.llc.map(last),
             nodes: machine.numa.map(|numa| Nodes::new(numa, cpus, frames, geometry.page_bits)),
-            seen: vec![false; blocks],
-            history: vec![vec![0; blocks]; cpus],
             bus: Bus::new(&machine.bus, machine.cache.block_bytes, remote_extra),
             order: Order::new(cpus),
             scheduler: Scheduler::new(machine.scheduler, tasks, seeds.next_u64()),
@@ -341,7 +332,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
             if stop == Stop::Limit || self.cpus[cpu].clock >= self.alone_until {
                 return;
             }
-            self.ahead[cpu].clear();
+            self.in_time(cpu);
             match stop {
                 Stop::Miss => self.miss(cpu),
                 Stop::Marker => self.marker(cpu),
@@ -382,6 +373,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
             false => hits::hits(&run, state, cache, &mut (), counts, observer),
         };
         state.kernel = kernel;
+        self.filters[cpu] = self.ahead[cpu].filter();
         stop
     }
 

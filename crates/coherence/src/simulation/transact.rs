@@ -4,20 +4,14 @@
 //! A read waits for its block. A write goes to the write buffer and the processor goes on; it waits
 //! only while the buffer is full. Writes are done in their order (processor consistency).
 
+use super::blocks::{NEVER, REPLACED_BY, TAKEN};
 use super::last_level::Reach;
-use super::{Block, Cpu, Done, Observer, Reference, Simulation};
+use super::{Cpu, Done, Observer, Reference, Simulation};
 use crate::cache::{Masks, block_of, state_of};
 use crate::classify::{Miss, Sharing};
 use crate::machine::CleanSupplier;
 use crate::protocol::{Event, INVALID, Signals, State, Transaction};
 use crate::record::{Kind, Record, TRACKED};
-
-/// In the history of a copy: none has been replaced here.
-const NEVER: u16 = 0;
-/// From here on: the task whose reference replaced it.
-const REPLACED_BY: u16 = 1;
-/// The last-level cache replaced it. No task has so high a number.
-pub(super) const TAKEN: u16 = u16::MAX;
 
 /// One reference, taken apart.
 #[derive(Clone, Copy)]
@@ -138,7 +132,7 @@ impl<O: Observer> Simulation<'_, O> {
             self.supplied_inside(access, heard, row.to);
         }
         self.place_copy(access, ghost, row.to);
-        self.seen[access.block as usize] = true;
+        self.blocks.see(access.block);
         self.report_from(access, what, [from_cache, reach.inside, remote], row.to);
         if row.then_write { done.max(self.tell(access)) } else { done }
     }
@@ -156,9 +150,8 @@ impl<O: Observer> Simulation<'_, O> {
         let place = ghost.unwrap_or_else(|| self.caches[access.cpu].victim(access.set));
         self.make_room(access, place);
         self.caches[access.cpu].install(place, access.block, state);
-        let block = &mut self.blocks[access.block as usize];
-        block.holders |= 1 << access.cpu;
-        block.ghosts &= !(1 << access.cpu);
+        self.blocks.one_is(access.block, state);
+        self.blocks.hold(access.block, access.cpu);
     }
 
     /// Writes to a copy that is valid. Returns when others know.
@@ -175,6 +168,7 @@ impl<O: Observer> Simulation<'_, O> {
             let (number, row) = self.table.local(&wanted, 0);
             self.observer.row(true, number);
             self.caches[access.cpu].set_state(place, row.to);
+            self.blocks.one_is(access.block, row.to);
             return access.now;
         };
         self.settle(access, what);
@@ -189,6 +183,7 @@ impl<O: Observer> Simulation<'_, O> {
         let (number, row) = self.table.local(&wanted, heard.signals);
         self.observer.row(true, number);
         self.caches[access.cpu].set_state(place, row.to);
+        self.blocks.one_is(access.block, row.to);
         self.caches[access.cpu].touch(place);
         self.report_from(access, what, [false, reach.inside, false], row.to);
         done
@@ -214,38 +209,74 @@ impl<O: Observer> Simulation<'_, O> {
 
     /// All other caches that have the block react, or those of the group if it stays inside.
     fn snoop(&mut self, access: Access, what: Transaction, reach: Reach) -> Heard {
-        let mut heard = Heard::default();
-        let mut late = false;
-        let Block { mut holders, ghosts } = self.blocks[access.block as usize];
+        let (all, ghosts) = (self.blocks.holders(access.block), self.blocks.ghosts(access.block));
+        let mut holders = all;
         if reach.inside
             && let Some(last) = &self.last
         {
             holders &= last.members(access.cpu);
         }
-        for other in bits(holders & !(1 << access.cpu)) {
-            late |= !self.exact && self.cpus[other].started > access.now;
-            let cache = &self.caches[other];
-            let place = cache.find(access.set, access.block).expect("a holder has a copy");
-            let from = state_of(cache.lines[place]);
-            let reaction = self.table.reaction(from, what, access.private);
-            self.observer.row(false, reaction.row);
-            heard.add(reaction, self.table.is_dirty(reaction.to));
-            if reaction.to == INVALID {
-                self.take_away(access, other, place, what, ghosts);
-            } else {
-                self.caches[other].set_state(place, reaction.to);
-            }
+        let others = holders & !(1 << access.cpu);
+        let alike = self.blocks.alike(access.block);
+        let mut heard = Heard::default();
+        if others == 0 {
+        } else if what == Transaction::ReadBlock && alike != INVALID {
+            // All would say the same, and would stay as they are.
+            self.react(access, what, alike, &mut heard);
+        } else {
+            let to = self.snoop_each(access, what, others, ghosts, &mut heard);
+            let whole = holders == all && self.table.is_calm(to);
+            self.blocks.become_alike(access.block, if whole { to } else { INVALID });
         }
+        let late = !self.exact && bits(others).any(|cpu| self.cpus[cpu].started > access.now);
         self.counts.late += u64::from(late);
         if !reach.inside {
             self.snoop_groups(access, what, holders, &mut heard);
         }
-        let left = self.blocks[access.block as usize].holders;
+        let left = self.blocks.holders(access.block);
         if left & holders != holders && !access.private {
             // What was written before is nothing that the new ghosts have missed.
-            self.tell_ghosts(access.set, access.block, left, ghosts);
+            self.tell_ghosts(access.set, access.block, ghosts);
         }
         heard
+    }
+
+    /// Each of these looks at its copy. Returns the state that all of them are in then, or INVALID.
+    fn snoop_each(
+        &mut self,
+        access: Access,
+        what: Transaction,
+        others: u64,
+        ghosts: u64,
+        heard: &mut Heard,
+    ) -> State {
+        let mut all = None;
+        for other in bits(others) {
+            let cache = &self.caches[other];
+            let place = cache.find(access.set, access.block).expect("a holder has a copy");
+            let to = self.react(access, what, state_of(cache.lines[place]), heard);
+            if to == INVALID {
+                self.take_away(access, other, place, what, ghosts);
+            } else {
+                self.caches[other].set_state(place, to);
+            }
+            all = Some(if all.is_none_or(|all| all == to) { to } else { INVALID });
+        }
+        all.unwrap_or(INVALID)
+    }
+
+    /// What a copy in that state says, and its state then.
+    fn react(
+        &mut self,
+        access: Access,
+        what: Transaction,
+        from: State,
+        heard: &mut Heard,
+    ) -> State {
+        let reaction = self.table.reaction(from, what, access.private);
+        self.observer.row(false, reaction.row);
+        heard.add(reaction, self.table.is_dirty(reaction.to));
+        reaction.to
     }
 
     /// A copy becomes a ghost, and tells those that there were before what it has written.
@@ -263,18 +294,20 @@ impl<O: Observer> Simulation<'_, O> {
         let used = u64::from(what == Transaction::ReadBlock);
         let old = std::mem::replace(&mut cache.masks[at], Masks { used, wrote: 0 });
         self.missed(access.set, access.block, ghosts, old.wrote);
-        let block = &mut self.blocks[access.block as usize];
-        block.holders &= !(1 << other);
-        block.ghosts |= 1 << other;
+        self.blocks.haunt(access.block, other);
     }
 
-    /// What these holders of a block have written is added to what its ghosts have missed.
-    fn tell_ghosts(&mut self, set: usize, block: u32, holders: u64, ghosts: u64) {
-        for holder in bits(holders) {
+    /// What the holders of a block have written is added to what these ghosts have missed.
+    fn tell_ghosts(&mut self, set: usize, block: u32, ghosts: u64) {
+        if self.blocks.is_told(block) {
+            return;
+        }
+        for holder in bits(self.blocks.holders(block)) {
             let at = self.masks(holder, set, block);
             let wrote = std::mem::take(&mut self.caches[holder].masks[at].wrote);
             self.missed(set, block, ghosts, wrote);
         }
+        self.blocks.tell(block, true);
     }
 
     /// These words were written while the ghosts were ghosts.
@@ -300,15 +333,15 @@ impl<O: Observer> Simulation<'_, O> {
         if old == 0 || old == access.block {
             return;
         }
-        self.history[access.cpu][old as usize] = REPLACED_BY + access.task as u16;
+        self.blocks.set_history(old, access.cpu, REPLACED_BY + access.task as u16);
         if state == INVALID {
-            self.blocks[old as usize].ghosts &= !(1 << access.cpu);
+            self.blocks.leave(old, access.cpu);
             return;
         }
         let cache = &self.caches[access.cpu];
         let wrote = cache.masks[cache.masks_of(place)].wrote;
-        self.missed(access.set, old, self.blocks[old as usize].ghosts, wrote);
-        self.blocks[old as usize].holders &= !(1 << access.cpu);
+        self.missed(access.set, old, self.blocks.ghosts(old), wrote);
+        self.blocks.leave(old, access.cpu);
         if self.leave(access.cpu, old, state) {
             self.bus.request(access.now, Transaction::UpdateBlock, false);
             self.report_update(Access { block: old, ..access });
@@ -324,6 +357,7 @@ impl<O: Observer> Simulation<'_, O> {
         masks.used |= access.words;
         if access.event == Event::Write {
             masks.wrote |= access.words;
+            self.blocks.tell(access.block, false);
         }
     }
 
@@ -356,8 +390,8 @@ impl<O: Observer> Simulation<'_, O> {
         if let Some(place) = ghost {
             return self.classify_loss(access, place);
         }
-        match self.history[access.cpu][access.block as usize] {
-            NEVER if !self.seen[access.block as usize] => Miss::Cold,
+        match self.blocks.history(access.block, access.cpu) {
+            NEVER if !self.blocks.is_seen(access.block) => Miss::Cold,
             NEVER if access.private => Miss::Migrated,
             NEVER => Miss::FirstHere,
             TAKEN => Miss::Inclusion,
@@ -373,8 +407,7 @@ impl<O: Observer> Simulation<'_, O> {
     /// Of a miss that would be a hit if the copy had not been taken away.
     fn classify_loss(&mut self, access: Access, ghost: usize) -> Miss {
         if !access.private {
-            let Block { holders, ghosts } = self.blocks[access.block as usize];
-            self.tell_ghosts(access.set, access.block, holders, ghosts);
+            self.tell_ghosts(access.set, access.block, self.blocks.ghosts(access.block));
         }
         let cache = &self.caches[access.cpu];
         let masks = cache.masks[cache.masks_of(ghost)];
@@ -390,7 +423,7 @@ impl<O: Observer> Simulation<'_, O> {
     }
 
     fn classify_write(&self, access: Access) -> Sharing {
-        let others = self.blocks[access.block as usize].holders & !(1 << access.cpu);
+        let others = self.blocks.holders(access.block) & !(1 << access.cpu);
         if others == 0 {
             return Sharing::Alone;
         }
