@@ -24,6 +24,21 @@ pub fn physical_memory_bytes() -> io::Result<u64> {
         .ok_or_else(|| malformed("meminfo"))
 }
 
+/// Asks the processor for the line of memory at that address, which will soon be read. It need not
+/// be valid: nothing else happens, and nothing at all where the instruction is not known.
+#[inline]
+pub fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let pointer = std::ptr::without_provenance(address);
+        // SAFETY: a prefetch is a hint; it reads nothing that anyone can see, and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(pointer) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// The value of the line `name   123 kB`, in bytes.
 fn field_kib(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -45,6 +60,13 @@ fn malformed(file: &str) -> io::Error {
 mod tests {
     use super::*;
     use std::hint::black_box;
+
+    #[test]
+    fn an_address_that_is_not_mapped_does_no_harm() {
+        for address in [0, 1, 4096, usize::MAX] {
+            prefetch(address);
+        }
+    }
 
     #[test]
     fn fields_are_found_by_name() {

@@ -27,7 +27,11 @@ const TABLE: &[Allowed] = &[
     allowed("crates/statistics", &[]),
     allowed("crates/workload", &["statistics"]),
     allowed("crates/memory-trace", &["statistics"]),
-    allowed("crates/coherence", &["memory-trace", "statistics"]),
+    // Its benchmark prefetches, as whoever simulates does.
+    Allowed {
+        development: &["os"],
+        ..allowed("crates/coherence", &["memory-trace", "statistics"])
+    },
     allowed("crates/page", &["statistics"]),
     allowed("crates/os", &[]),
     allowed("crates/engines", &["file-cache", "http1", "os", "session", "site"]),

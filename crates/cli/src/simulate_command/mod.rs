@@ -179,6 +179,7 @@ impl SimulateArguments {
             run_ahead_cycles: if self.strict { 0 } else { Options::RUN_AHEAD_CYCLES },
             three_c: self.three_c,
             rank: self.top > 0,
+            prefetch: os::memory::prefetch,
         }
     }
 

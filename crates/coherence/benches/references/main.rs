@@ -51,7 +51,8 @@ fn main() {
 fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: bool) -> u64 {
     let mut machine = Machine { cpus, protocol: protocol.into(), ..Machine::default() };
     machine.scheduler.until = coherence::Until::AllDone;
-    let options = Options { run_ahead_cycles: ahead, three_c, rank: false };
+    let prefetch = os::memory::prefetch;
+    let options = Options { run_ahead_cycles: ahead, three_c, rank: false, prefetch };
     let start = now();
     let outcome = simulate(workload, &machine, options, 1).expect("a machine that is right");
     let seconds = now() - start;
@@ -65,7 +66,10 @@ fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: 
 }
 
 /// Seconds that this thread has run, or seconds if the system does not tell.
-#[expect(clippy::disallowed_methods, reason = "a benchmark times itself; `os` is not needed")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the thread's own time, else this; a benchmark times itself"
+)]
 fn now() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

@@ -44,6 +44,11 @@ impl Blocks {
         Self { words: vec![0; blocks * stride], stride, bits, cpus }
     }
 
+    /// All that is known of a block.
+    pub(super) fn entry(&self, block: u32) -> &[u64] {
+        &self.words[self.base(block)..][..self.stride]
+    }
+
     fn base(&self, block: u32) -> usize {
         block as usize * self.stride
     }

@@ -12,6 +12,7 @@
 
 mod ahead;
 mod blocks;
+mod early;
 mod hits;
 mod last_level;
 mod nodes;
@@ -41,7 +42,7 @@ use last_level::LastLevel;
 use nodes::Nodes;
 
 /// How a machine is simulated; nothing of it belongs to the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Cycles that a processor may run ahead of the others while it hits; 0 is strict order.
     pub run_ahead_cycles: u64,
@@ -49,6 +50,9 @@ pub struct Options {
     pub three_c: bool,
     /// Count by code and data, for a ranking.
     pub rank: bool,
+    /// Asks the real machine for the line of memory at an address that will soon be read, which
+    /// safe code cannot. By default nothing is asked.
+    pub prefetch: fn(usize),
 }
 
 impl Options {
@@ -58,7 +62,12 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { run_ahead_cycles: Self::RUN_AHEAD_CYCLES, three_c: false, rank: false }
+        Self {
+            run_ahead_cycles: Self::RUN_AHEAD_CYCLES,
+            three_c: false,
+            rank: false,
+            prefetch: |_| {},
+        }
     }
 }
 
@@ -330,6 +339,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         while self.cpus[cpu].task.is_some() {
             let stop = self.hits(cpu);
             if stop == Stop::Limit || self.cpus[cpu].clock >= self.alone_until {
+                self.ask_early(cpu, stop);
                 return;
             }
             self.in_time(cpu);

@@ -9,7 +9,8 @@ use memory_trace::{Event, Process, Region, RegionKind};
 
 use crate::traces::{process, random, small};
 
-const STRICT: Options = Options { run_ahead_cycles: 0, three_c: false, rank: false };
+const STRICT: Options =
+    Options { run_ahead_cycles: 0, three_c: false, rank: false, prefetch: |_| {} };
 
 fn run(workload: &Workload, machine: &Machine, options: Options) -> Outcome {
     simulate(workload, machine, options, 7).expect("a machine that is right")
