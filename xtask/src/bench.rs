@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measures the server against the floor and its peers, and the load generator
-//! against others.
+//! against others; recorders and the simulator against Cachegrind.
 //!
-//! Two benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
+//! Benchmarks of whole programs; those of single crates are theirs (`cargo bench`).
 
 mod contest;
 mod corpus;
@@ -15,13 +15,14 @@ mod rounds;
 mod row;
 mod scratch;
 mod serve;
+pub(crate) mod simulate;
 mod stage;
 mod table;
 
 use options::Options;
 
 const HELP: &str = "\
-cargo xtask bench serve|load|engines [OPTION...]
+cargo xtask bench serve|load|engines|simulate [OPTION...]
 
   serve   Starts the floor, Ropewalk and every installed server of peers/*.toml at their best
           settings, drives them in alternating rounds with wrk, and prints the processor time of
@@ -30,6 +31,9 @@ cargo xtask bench serve|load|engines [OPTION...]
           are installed, and prints the processor time that they need themselves.
   engines Drives every engine, nginx and Apache in alternating rounds with `ropewalk load`, and
           prints what each request costs them, their memory, and what they make of a disk.
+  simulate
+          Records programs with both recorders and simulates a processor with their references,
+          beside Cachegrind, and prints processor time and references per second.
 
 The servers run on processor 0 and the clients on processor 1.
 
@@ -37,11 +41,12 @@ The servers run on processor 0 and the clients on processor 1.
                          serve: 1k 10k 64k 1m close 4000 many idle
                          load:  closed open partly-open sessions connections log
                          engines: 1k 50k zipf 8000 60000 cold
+                         simulate: gzip sort wc
   --servers NAME,...   serve: only these servers; ropewalk and floor are always among them,
                          apache-prefork, apache-worker, goserver and yaws only if named
   --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
   --engines NAME,...   engines: only these engines and servers
-  --rounds N           rounds (7, engines 5); each contestant gets one window in each
+  --rounds N           rounds (7, engines 5, simulate 3); each contestant gets one window in each
   --seconds S          length of a window (serve 1.1, load 2, engines 1)
   --json FILE          write every sample to FILE as well
   --no-build           take what comes as source as it was built before
@@ -60,6 +65,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some((name, rest)) if name == "load" => load::run(&Options::parse(rest, &load::DEFAULTS)?),
         Some((name, rest)) if name == "engines" => {
             engines::run(&Options::parse(rest, &engines::DEFAULTS)?)
+        }
+        Some((name, rest)) if name == "simulate" => {
+            simulate::run(&Options::parse(rest, &simulate::DEFAULTS)?)
         }
         _ => Err(format!("say which benchmark\n\n{HELP}")),
     }

@@ -6,6 +6,7 @@
 
 use std::process::Stdio;
 
+use crate::bench::simulate::{QEMU, VALGRIND};
 use crate::tools::{
     self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, Tool,
 };
@@ -109,6 +110,8 @@ const STEPS: &[Step] = &[
     step("bench-serve", When::Long, "cargo xtask bench serve", &[]),
     step("bench-load", When::Short, "cargo xtask bench load --quick", &[]),
     step("bench-load", When::Long, "cargo xtask bench load", &[]),
+    step("bench-recorders", When::Short, "cargo xtask bench simulate --quick", &[VALGRIND, QEMU]),
+    step("bench-recorders", When::Long, "cargo xtask bench simulate", &[VALGRIND, QEMU]),
     step("bench-engines", When::Short, "cargo xtask bench engines --quick", &[]),
     step("bench-engines", When::Long, "cargo xtask bench engines", &[]),
 ];

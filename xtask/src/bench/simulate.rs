@@ -1,0 +1,271 @@
+//! `bench simulate`: what it costs to record a program and to simulate a processor with its
+//! references, beside Cachegrind on the same program, which does both at once.
+//!
+//! Not the simulator by itself with many processors: `cargo bench -p coherence` measures that.
+
+use super::options::{Defaults, Named, Options};
+use super::rounds::progress;
+use super::scratch::Scratch;
+use super::serve::{SERVER_CPU, surroundings};
+use super::table::markdown;
+use crate::tools::{Tool, workspace_root};
+use lab::client::Client;
+use statistics::Generator;
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) const VALGRIND: Tool = Tool {
+    name: "Valgrind",
+    probe: "valgrind --version",
+    install: "apt-get install valgrind gcc libc6-dev",
+    provided_in_ci: true,
+};
+
+pub(crate) const QEMU: Tool = Tool {
+    name: "QEMU",
+    probe: "qemu-x86_64 --version",
+    install: "apt-get install qemu-user gcc libc6-dev",
+    provided_in_ci: true,
+};
+
+/// A program that is recorded. `FILE` stands for a text.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: &'static str,
+    command: &'static str,
+    /// Lines of the text: so many that there are about 100 million references.
+    lines: usize,
+}
+
+impl Named for Program {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+const PROGRAMS: &[Program] = &[
+    Program { name: "gzip", command: "gzip -kf FILE", lines: 12_000 },
+    Program {
+        name: "sort",
+        command: "sort --buffer-size=8M --parallel=1 FILE -o FILE.sorted",
+        lines: 60_000,
+    },
+    Program { name: "wc", command: "wc FILE", lines: 200_000 },
+];
+
+pub(crate) const DEFAULTS: Defaults<Program> = Defaults {
+    rows: PROGRAMS,
+    quick_rows: &["wc"],
+    only_option: "", // nobody is left out: they are compared with one another
+    rounds: 3,
+    quick_rounds: 1,
+    window: Duration::ZERO,
+};
+
+/// Lines of the text with `--quick`.
+const QUICK_LINES: usize = 1000;
+
+/// How long one command may take.
+const WITHIN: Duration = Duration::from_secs(580);
+
+/// Three caches, as Cachegrind is told.
+const CACHEGRIND: &str = "valgrind --tool=cachegrind --cache-sim=yes --cachegrind-out-file=/dev/null \
+                          --I1=32768,8,64 --D1=32768,8,64 --LL=2097152,16,64";
+/// As near to them as our machines come: a cache for code and data as large as the first two, and
+/// a last-level cache.
+const MACHINE: &str = "cpus = 1\n\
+                       [cache]\nsize_kib = 64\nways = 8\nblock_bytes = 64\n\
+                       [llc]\ncpus_per_group = 1\nsize_kib = 2048\nways = 16\nhit_cycles = 15\n";
+
+/// Seeds of the longer of two runs of the simulator, which the reading of the trace is taken from.
+const SEEDS: u32 = 5;
+
+/// One line of the report: seconds of processor time in each round.
+#[derive(Debug, Default)]
+struct Measured {
+    name: &'static str,
+    references: u64,
+    seconds: Vec<f64>,
+}
+
+/// What runs a program, and where.
+struct Stage {
+    scratch: Scratch,
+    ropewalk: String,
+    machine: String,
+    lines: Option<usize>,
+}
+
+/// Runs the benchmark and prints a table for each program.
+pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
+    let missing: Vec<Tool> = [VALGRIND, QEMU].into_iter().filter(|one| !one.is_there()).collect();
+    if missing.contains(&VALGRIND) {
+        return Err(format!("Valgrind is not there: {}", VALGRIND.install));
+    }
+    let stage = Stage::set(options)?;
+    for program in &options.rows {
+        let mut all: Vec<Measured> = Vec::new();
+        for round in 0..options.rounds {
+            progress(&format!("{}, round {} of {}", program.name, round + 1, options.rounds));
+            let measured = stage.round(program, !missing.contains(&QEMU))?;
+            if all.is_empty() {
+                all = measured;
+            } else {
+                for (all, one) in all.iter_mut().zip(measured) {
+                    all.seconds.extend(one.seconds);
+                }
+            }
+        }
+        println!("### {}\n\n{}", program.command, show(&all));
+    }
+    for tool in missing {
+        println!("skipped: {}, which is not there: {}", tool.name, tool.install);
+    }
+    Ok(())
+}
+
+impl Stage {
+    fn set(options: &Options<Program>) -> Result<Self, String> {
+        let target = surroundings(options.build)?.target_dir;
+        let program = target.unwrap_or_else(|| "target".into()).join("release/ropewalk");
+        if options.build {
+            progress("building Ropewalk");
+            let mut cargo = Command::new("cargo");
+            cargo.args(["build", "--release", "--package", "cli"]);
+            let built = cargo.current_dir(workspace_root()).status();
+            if !built.is_ok_and(|status| status.success()) {
+                return Err("Ropewalk cannot be built".into());
+            }
+        }
+        let scratch = Scratch::create()?;
+        let machine = scratch.write("machine.toml", MACHINE.as_bytes())?.display().to_string();
+        let ropewalk = program.display().to_string();
+        Ok(Self { scratch, ropewalk, machine, lines: options.quick.then_some(QUICK_LINES) })
+    }
+
+    /// Everything once, one after the other, on one processor.
+    fn round(&self, program: &Program, with_qemu: bool) -> Result<Vec<Measured>, String> {
+        let text = text(self.lines.unwrap_or(program.lines));
+        let file = self.scratch.write("text", text.as_bytes())?.display().to_string();
+        let command = program.command.replace("FILE", &file);
+        let trace = |name: &str| self.scratch.path().join(name).display().to_string();
+        let (valgrind, qemu) = (trace("valgrind.trace"), trace("qemu.trace"));
+        let record = |recorder: &str, trace: &str| {
+            let ropewalk = &self.ropewalk;
+            format!("{ropewalk} trace record --recorder {recorder} --out {trace} -- {command}")
+        };
+        let simulate = |seeds: u32| {
+            let Self { ropewalk, machine, .. } = self;
+            format!(
+                "{ropewalk} simulate {valgrind} --machine {machine} --no-kernel --seeds {seeds}"
+            )
+        };
+        let (alone, _) = timed(&command)?;
+        let (cachegrind, said) = timed(&format!("{CACHEGRIND} {command}"))?;
+        let counted = ["I", "D"].map(|what| counted(&said, what));
+        let [Some(code), Some(data)] = counted else {
+            return Err(format!("Cachegrind does not say what it counted: {said}"));
+        };
+        let (recorded, said) = timed(&record("valgrind", &valgrind))?;
+        let references = references(&said)?;
+        let (once, _) = timed(&simulate(1))?;
+        let (often, _) = timed(&simulate(SEEDS))?;
+        let alone_simulated = (often - once) / f64::from(SEEDS - 1);
+        let line =
+            |name, references, seconds| Measured { name, references, seconds: vec![seconds] };
+        let mut all = vec![
+            line("the program alone", references, alone),
+            line("Cachegrind", code + data, cachegrind),
+            line("recorded by Valgrind, trace made", references, recorded),
+            line("trace read and simulated", references, once),
+            line("simulated only", references, alone_simulated),
+        ];
+        if with_qemu {
+            let (recorded, said) = timed(&record("qemu", &qemu))?;
+            all.insert(3, line("recorded by QEMU, trace made", self::references(&said)?, recorded));
+        }
+        Ok(all)
+    }
+}
+
+/// Runs a command on one processor; its processor time and that of its children, and what it said.
+fn timed(command: &str) -> Result<(f64, String), String> {
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let finished = Client::start(SERVER_CPU, &words)?.finish(WITHIN)?;
+    let seconds = finished.cpu.as_secs_f64();
+    Ok((seconds, finished.into_output()?))
+}
+
+/// `==7== I   refs:      570,157` or `==7== D   refs:   203,866  (144,273 rd   + ...`.
+fn counted(said: &str, what: &str) -> Option<u64> {
+    let mut lines = said.lines().map(|line| line.split_whitespace().skip(1));
+    let mut words = lines.find(|words| words.clone().take(2).eq([what, "refs:"]))?;
+    words.nth(2)?.replace(',', "").parse().ok()
+}
+
+/// `1 processes, 38436479 references, 44043 system calls; ...`.
+fn references(said: &str) -> Result<u64, String> {
+    let count = said
+        .split_once(" references,")
+        .and_then(|(before, _)| before.rsplit([' ', '\n']).next()?.parse().ok());
+    count.ok_or_else(|| format!("the recording does not say how many references: {said}"))
+}
+
+/// Lines of words, some far more frequent than others.
+fn text(lines: usize) -> String {
+    let mut generator = Generator::new(1);
+    let mut line = |number: usize| {
+        let words = (0..4).map(|_| {
+            let far = generator.unit();
+            format!(" word{}", (far * far * far * 5000.0) as u32)
+        });
+        format!("{}{}\n", number * 7919 % 100_003, words.collect::<String>())
+    };
+    (0..lines).map(&mut line).collect()
+}
+
+fn show(all: &[Measured]) -> String {
+    let head = ["", "references", "CPU s", "least", "most", "M references/s"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for Measured { name, references, seconds } in all {
+        let mut ordered = seconds.clone();
+        ordered.sort_by(f64::total_cmp);
+        let median = ordered[ordered.len() / 2];
+        let [median_s, least, most] =
+            [median, ordered[0], ordered[ordered.len() - 1]].map(|seconds| format!("{seconds:.2}"));
+        // A clock that ticks says nothing of less than that.
+        let rate = if median > 0.02 { *references as f64 / median / 1e6 } else { f64::NAN };
+        let rate = if rate.is_nan() { "–".into() } else { format!("{rate:.0}") };
+        rows.push(vec![(*name).into(), references.to_string(), median_s, least, most, rate]);
+    }
+    markdown(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_what_is_printed() {
+        let said = "==7== Cachegrind\n==7== I   refs:      570,157\n==7== I1  misses: 2\n\
+                    ==7== D   refs:      203,866  (144,273 rd   + 59,593 wr)\n";
+        assert_eq!([counted(said, "I"), counted(said, "D")], [Some(570_157), Some(203_866)]);
+        assert_eq!(counted("nothing", "I"), None);
+        let said = "head\n2 processes, 384 references, 4 system calls; raw 1 MiB\n";
+        assert_eq!(references(said), Ok(384));
+        assert!(references("nothing").is_err());
+    }
+
+    #[test]
+    fn the_table_has_the_median_and_its_rate() {
+        let line = Measured { name: "x", references: 100_000_000, seconds: vec![2.0, 0.5, 1.0] };
+        let shown = show(&[line]);
+        assert!(shown.contains("| 1.00  | 0.50  | 2.00 | 100 "), "{shown}");
+    }
+
+    #[test]
+    fn the_same_text_each_time() {
+        assert_eq!(text(50), text(50));
+        assert_eq!(text(50).lines().count(), 50);
+    }
+}
