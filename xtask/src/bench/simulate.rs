@@ -69,7 +69,8 @@ const QUICK_LINES: usize = 1000;
 const WITHIN: Duration = Duration::from_secs(580);
 
 /// Three caches, as Cachegrind is told.
-const CACHEGRIND: &str = "valgrind --tool=cachegrind --cache-sim=yes --cachegrind-out-file=/dev/null \
+const CACHEGRIND: &str = "valgrind --tool=cachegrind --cache-sim=yes \
+                          --cachegrind-out-file=/dev/null \
                           --I1=32768,8,64 --D1=32768,8,64 --LL=2097152,16,64";
 /// As near to them as our machines come: a cache for code and data as large as the first two, and
 /// a last-level cache.
