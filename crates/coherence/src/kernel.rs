@@ -41,8 +41,8 @@ impl Stream {
         let granules = u64::from(kernel.code_pages) * PAGE_BYTES / GRANULE_BYTES;
         let structures =
             u64::from(kernel.shared_pages) * PAGE_BYTES / u64::from(kernel.structure_bytes);
-        let code = Popularity::new(granules as usize, kernel.skew);
-        let structures = Popularity::new(structures.max(1) as usize, kernel.skew);
+        let code = Popularity::new(granules as usize, kernel.code_skew);
+        let structures = Popularity::new(structures.max(1) as usize, kernel.structure_skew);
         Self { kernel, tasks, first, code, structures }
     }
 

@@ -238,8 +238,10 @@ pub struct Kernel {
     pub private_pages: u32,
     /// Instructions fetched in a row before a jump, on the average.
     pub run_mean: f64,
-    /// How much more popular the popular code and structures are (Zipf's exponent).
-    pub skew: f64,
+    /// How much more popular the popular places of code are (Zipf's exponent).
+    pub code_skew: f64,
+    /// The same of the structures that all use.
+    pub structure_skew: f64,
     /// Bytes of a structure. Those that lie in one block share it falsely.
     pub structure_bytes: u32,
     /// Of 100 references to structures, those to the process's own, which no other touches.
@@ -326,7 +328,8 @@ impl Default for Kernel {
             shared_pages: 16,
             private_pages: 2,
             run_mean: 12.0,
-            skew: 1.0,
+            code_skew: 1.0,
+            structure_skew: 1.0,
             structure_bytes: 32,
             own_percent: 70.0,
         }
@@ -451,7 +454,8 @@ impl Kernel {
         }
         range("kernel.references_mean", self.references_mean, 1.0, 1e6)?;
         range("kernel.run_mean", self.run_mean, 1.0, 1e4)?;
-        range("kernel.skew", self.skew, 0.0, 4.0)?;
+        range("kernel.code_skew", self.code_skew, 0.0, 4.0)?;
+        range("kernel.structure_skew", self.structure_skew, 0.0, 4.0)?;
         range("kernel.code_pages", self.code_pages, 1, 1 << 12)?;
         range("kernel.shared_pages", self.shared_pages, 1, 1 << 12)?;
         range("kernel.private_pages", self.private_pages, 1, 64)?;
@@ -473,7 +477,11 @@ fn range<T: PartialOrd + Copy + std::fmt::Display>(
 
 /// What a reader of TOML has to say, without the picture it draws.
 fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let message = why.message().lines().collect::<Vec<_>>().join(", ");
+    let mut message = why.message().lines().collect::<Vec<_>>().join(", ");
+    // Of earlier machine files.
+    if message.starts_with("unknown field `skew`") {
+        message = "kernel.skew is two now: give code_skew and structure_skew".into();
+    }
     match why.span().and_then(|span| text.get(..span.start)) {
         Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
         None => message,
@@ -527,7 +535,9 @@ mod tests {
         check(&format!("{llc}3"), "llc.size_kib = 64: not whole sets of 3 ways of 128 bytes");
         check("[llc]\nways = 2", "line 1: missing field `cpus_per_group`");
         check("[numa]\nnodes = 65\nremote_extra_cycles = 9", "numa.nodes = 65: give 1 to 64");
-        check("[kernel]\nskew = nan", "kernel.skew = NaN: give 0 to 4");
+        check("[kernel]\ncode_skew = nan", "kernel.code_skew = NaN: give 0 to 4");
+        check("[kernel]\nstructure_skew = 5.0", "kernel.structure_skew = 5: give 0 to 4");
+        check("[kernel]\nskew = 2.5", "line 2: kernel.skew is two now: give code_skew and struct");
         check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
     }
 }

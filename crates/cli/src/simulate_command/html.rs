@@ -153,9 +153,9 @@ fn kernel(kernel: &Kernel) -> String {
         return "User references only: no kernel was simulated.".into();
     }
     format!(
-        "The kernel's references are drawn, and their parameters are not measured: {} for a system \
-         call, {} % code, {} % of data written; {} % of data in structures of {} bytes that all \
-         may use, {} % of those the process's own; {} pages of code, {} of structures.",
+        "The kernel's references are drawn, not traced: {} for a system call, {} % code, {} % of \
+         data written; {} % of data in structures of {} bytes that all may use, {} % of those the \
+         process's own; {} pages of code, {} of structures, Zipf's exponents {} and {}.",
         kernel.references_mean,
         kernel.code_percent,
         kernel.write_percent,
@@ -163,7 +163,9 @@ fn kernel(kernel: &Kernel) -> String {
         kernel.structure_bytes,
         kernel.own_percent,
         kernel.code_pages,
-        kernel.shared_pages
+        kernel.shared_pages,
+        kernel.code_skew,
+        kernel.structure_skew
     )
 }
 

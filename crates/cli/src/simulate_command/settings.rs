@@ -1,4 +1,4 @@
-//! Single values of a machine, as they are typed: `kernel.skew=1.6` is what a machine file would
+//! Single values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file would
 //! say. What there is to set is the business of `coherence`.
 
 use std::str::FromStr;
@@ -18,7 +18,7 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: write KEY=VALUE, as in kernel.skew=1.6");
+        let wrong = || format!("{text}: write KEY=VALUE, as in kernel.code_skew=1.6");
         let (key, value) = text.split_once('=').ok_or_else(wrong)?;
         let keys: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
         let value = value.trim();
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_value_can_be_set() {
-        let machine = set("kernel.skew=2").expect("a whole number for a number");
-        assert_eq!(machine.kernel.skew.to_bits(), 2f64.to_bits());
+        let machine = set("kernel.code_skew=2").expect("a whole number for a number");
+        assert_eq!(machine.kernel.code_skew.to_bits(), 2f64.to_bits());
         assert_eq!(set("cpus=3").map(|one| one.cpus), Ok(3));
         assert_eq!(set("kernel.enabled=false").map(|one| one.kernel.enabled), Ok(false));
         let split = set("bus.memory_latency = split").expect("a name without quotes");
@@ -83,15 +83,15 @@ mod tests {
 
     #[test]
     fn mistakes_are_one_line_that_has_what_was_typed() {
-        for wrong in ["", "skew", "=1", "kernel.=1", "kernel.skew="] {
+        for wrong in ["", "code_skew", "=1", "kernel.=1", "kernel.code_skew="] {
             assert!(set(wrong).is_err_and(|why| why.contains("write KEY=VALUE")), "{wrong}");
         }
         for (wrong, what) in [
             ("kernel.skw=1", "no such value"),
             ("kernels.skew=1", "no such table"),
             ("kernel=1", "no such value"),
-            ("kernel.skew=9", "give 0 to 4"),
-            ("kernel.skew=high", "invalid type"),
+            ("kernel.code_skew=9", "give 0 to 4"),
+            ("kernel.code_skew=high", "invalid type"),
             ("scheduler.policy=fair", "unknown variant"),
         ] {
             let why = set(wrong).expect_err(wrong);

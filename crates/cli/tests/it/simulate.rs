@@ -120,8 +120,8 @@ fn a_machine_is_printed_as_it_can_be_read() {
     let again = succeeds(root.path(), &["--print-machine", "--machine", "m.toml"]);
     assert_eq!(printed, again);
     assert!(printed.starts_with("cpus = 5\n"), "{printed}");
-    let set = ["--print-machine", "--machine", "m.toml", "--set", "kernel.skew=2"];
-    assert_eq!(succeeds(root.path(), &set), printed.replace("skew = 1.0", "skew = 2.0"));
+    let set = ["--print-machine", "--machine", "m.toml", "--set", "kernel.code_skew=2"];
+    assert_eq!(succeeds(root.path(), &set), printed.replace("code_skew = 1.0", "code_skew = 2.0"));
 }
 
 #[test]
@@ -223,7 +223,8 @@ fn any_sweep_has_a_page() {
     let sweep = ["a.trace", "--cpus", "1,2,4", "--protocol", "mesi,pscr", "--html", "page.html"];
     succeeds(root.path(), &sweep);
     let page = fs::read_to_string(root.path().join("page.html")).unwrap();
-    for expected in ["<h1>Simulations of a.trace</h1>", "id=\"gsp\"", "id=\"bus\"", "not measured"]
+    for expected in
+        ["<h1>Simulations of a.trace</h1>", "id=\"gsp\"", "id=\"bus\"", "drawn, not traced"]
     {
         assert!(page.contains(expected), "{expected}");
     }
