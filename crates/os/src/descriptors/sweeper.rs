@@ -1,7 +1,7 @@
 //! Closes what dead processes have left in a table.
 
 use super::{CLOSING, LENT, MANAGER, NOBODY, Noted, PASSES, SOCKETS, Table, duplicate_raw};
-use crate::files::{FileStatus, read_directory};
+use crate::files::read_directory;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -93,8 +93,8 @@ impl Sweeper {
     /// Closes a descriptor if no living process is within a window while it is looked at.
     fn close_if_nobodys(&self, number: RawFd, living: Living<'_>) -> bool {
         for _ in 0..ATTEMPTS {
-            // For a socket the short windows are enough: it was made in one. If it is something
-            // else when it is looked at, the long ones matter.
+            // For a socket the short windows are enough: it was made in one. The long ones are
+            // enough for everything.
             let sockets = self.windows(SOCKETS, living);
             let passes = self.windows(PASSES, living);
             let Some(is_socket) = is_socket(number) else { return false };
@@ -169,10 +169,18 @@ impl Sweeper {
     }
 }
 
-/// Whether it is open, and a socket.
+/// Whether it is a socket; none if it is not open. It asks no file system, which may not answer for
+/// long.
 fn is_socket(number: RawFd) -> Option<bool> {
-    // SAFETY: the borrow lasts for one call, which only asks, and refuses what is not open.
-    FileStatus::is_socket(unsafe { BorrowedFd::borrow_raw(number) }).ok()
+    let mut kind: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live, writable int of this frame and to its length. Nothing
+    // changes, whatever the number stands for.
+    let returned = unsafe {
+        let pointer = (&raw mut kind).cast();
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_TYPE, pointer, &raw mut len)
+    };
+    if returned == 0 { Some(true) } else { is_open(number).then_some(false) }
 }
 
 fn is_open(number: RawFd) -> bool {

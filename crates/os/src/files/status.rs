@@ -38,10 +38,6 @@ pub struct FileStatus {
 }
 
 impl FileStatus {
-    /// Whether the open file is a socket.
-    pub fn is_socket(file: BorrowedFd<'_>) -> io::Result<bool> {
-        Ok(fstat(file)?.st_mode & libc::S_IFMT == libc::S_IFSOCK)
-    }
 
     /// The status of an open file.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
