@@ -137,14 +137,13 @@ pub struct Plan {
 
 impl Plan {
     /// One worker, in the process of the server, with listeners of its own.
-    pub(crate) const ONE: Self =
-        Self {
-            processes: None,
-            workers: 1,
-            listeners_per_worker: true,
-            helpers_per_worker: 0,
-            shared_descriptors_per_worker: 0,
-        };
+    pub(crate) const ONE: Self = Self {
+        processes: None,
+        workers: 1,
+        listeners_per_worker: true,
+        helpers_per_worker: 0,
+        shared_descriptors_per_worker: 0,
+    };
 }
 
 /// Everything an engine is started with.

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 mod sweeper;
 
-pub use sweeper::{Swept, Sweeper};
+pub use sweeper::{Sweeper, Swept};
 
 /// A table with more numbers than this is not worth the memory that notes on it take: the limit of
 /// a container may be 2^30.

@@ -25,6 +25,7 @@ testkit::one_by_one![
     killed_holders_are_noticed_by_who_waits,
     killed_holders_are_buried,
     what_is_lent_is_copied_until_the_loan_ends,
+    what_was_noted_meanwhile_is_its_owners,
     what_dead_processes_had_is_closed_and_nothing_else,
 ];
 
@@ -244,8 +245,29 @@ fn what_is_lent_is_copied_until_the_loan_ends() {
     assert_eq!(os::limits::open_descriptors(), before);
 }
 
-const SEATS: usize = 3;
 const KILLS: u32 = 300;
+
+/// Twice the note of a file says that it is nobody's, but in between it was a process's, which is
+/// about to close it.
+fn what_was_noted_meanwhile_is_its_owners() {
+    let is_open = |file: &OwnedFd| FileStatus::of(file.as_fd()).is_ok();
+    let (table, mut sweeper) = Table::create(1).unwrap();
+    table.expect(0); // from here on this plays both parts
+    let file = OwnedFd::from(File::open("/").unwrap());
+    descriptors::forget(file.as_fd());
+    let living = [(0, 1)];
+    assert_eq!(sweeper.sweep(&living).unwrap().closed, 0, "it is being opened");
+    table.enter(0, 1);
+    descriptors::note(file.as_fd());
+    descriptors::at_rest(|| ());
+    descriptors::forget(file.as_fd());
+    assert_eq!(sweeper.sweep(&living).unwrap().closed, 0, "it is being closed");
+    assert!(is_open(&file));
+    // The process has died: it never comes to that.
+    assert!(sweeper.sweep(&[]).unwrap().closed > 0);
+    assert!(!is_open(&file));
+    std::mem::forget(file);
+}
 
 /// One that opens and closes things all the time, and looks whether what it has is still its own.
 struct Opener<'o> {
@@ -284,7 +306,11 @@ impl Opener<'_> {
             1 if self.files.len() < 40 => {
                 self.files.push(self.root.open(b"", Symlinks::Never).unwrap());
             }
-            2 => drop(std::fs::read("/proc/self/stat")), // a library does so without a note
+            2 => {
+                // A library does so without a note.
+                let _transient = File::open("/proc/self/stat");
+                self.dawdle();
+            }
             3 => {
                 let Some(socket) = self.sockets.pop() else { return };
                 let own = self.listener.local_addr().ok();
@@ -297,7 +323,15 @@ impl Opener<'_> {
                 let is_own = FileStatus::of(file.as_fd()).is_ok_and(|it| it.inode == self.inode);
                 self.wrong.fetch_add((!is_own).into(), Ordering::Relaxed);
                 descriptors::forget(file.as_fd());
+                self.dawdle();
             }
+        }
+    }
+
+    /// Sometimes, for long enough for others to look at what is in the middle of a change.
+    fn dawdle(&mut self) {
+        if self.next().is_multiple_of(16) {
+            std::thread::sleep(Duration::from_micros(self.next() % 200));
         }
     }
 }
@@ -332,7 +366,9 @@ fn what_dead_processes_had_is_closed_and_nothing_else() {
     let mut children: Vec<(Child, u32)> = (0..SEATS).map(|at| start(at, at as u32 + 1)).collect();
     let (mut closed, mut most) = (0, 0);
     for round in 0..KILLS {
-        std::thread::sleep(Duration::from_micros(u64::from(round.wrapping_mul(2_654_435_761) % 9_000)));
+        std::thread::sleep(Duration::from_micros(u64::from(
+            round.wrapping_mul(2_654_435_761) % 9_000,
+        )));
         let seat = round as usize % SEATS;
         let (child, number) = &mut children[seat];
         child.kill();

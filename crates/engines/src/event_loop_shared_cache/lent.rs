@@ -54,11 +54,7 @@ impl Lent {
     }
 
     /// The slots in `cells`, which were all 0 at the beginning.
-    pub(super) fn new(
-        table: Table,
-        cells: &'static [AtomicU64],
-        slots_per_shard: usize,
-    ) -> Self {
+    pub(super) fn new(table: Table, cells: &'static [AtomicU64], slots_per_shard: usize) -> Self {
         Self { table, cells, slots_per_shard }
     }
 

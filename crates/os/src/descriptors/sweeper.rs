@@ -76,7 +76,9 @@ impl Sweeper {
         let mut reader = read_directory(self.listing.as_fd())?;
         let mut numbers = Vec::new();
         while let Some(entry) = reader.next_entry()? {
-            numbers.extend(str::from_utf8(entry.name).ok().and_then(|name| name.parse::<RawFd>().ok()));
+            numbers.extend(
+                str::from_utf8(entry.name).ok().and_then(|name| name.parse::<RawFd>().ok()),
+            );
         }
         Ok(numbers)
     }

@@ -38,7 +38,6 @@ pub struct FileStatus {
 }
 
 impl FileStatus {
-
     /// The status of an open file.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self::from_raw(&fstat(file)?))
