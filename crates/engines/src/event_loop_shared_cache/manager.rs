@@ -208,7 +208,7 @@ impl Inner {
         for index in 0..self.places.len() {
             if let Some(end) = self.places[index].look() {
                 let noted = self.note(index, &end);
-                self.broom.iter_mut().for_each(|broom| broom.take_up());
+                self.broom.iter_mut().for_each(Broom::take_up);
                 self.sweep(); // before another starts, of whom nobody knows what it opens
                 noted?;
             }
