@@ -7,7 +7,7 @@
 //! which slots are its files', and by which loan, so that one whose files have left is told from
 //! one that has some.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use os::descriptors::{Loan, Table};
@@ -109,14 +109,7 @@ impl Lent {
         (first..first + self.slots_per_shard).for_each(|slot| self.vacate(slot));
     }
 
-    /// How many files are lent now, about.
-    #[cfg(test)]
-    pub(super) fn count(self) -> usize {
-        let slots = 0..self.slots();
-        slots.filter(|&slot| self.slot(slot)[0].load(Ordering::Relaxed) != 0).count()
-    }
-
-    fn borrow(self, slot: usize, loan: u64) -> Option<std::os::fd::OwnedFd> {
+    fn borrow(self, slot: usize, loan: u64) -> Option<OwnedFd> {
         let number = self.has(slot, loan).then(|| self.number(slot)).flatten()?;
         self.table.borrow(number, Loan::of(loan))
     }
@@ -172,5 +165,26 @@ impl Tag {
             first: (number >> COUNT_BITS) as usize % SLOTS_MAX,
             count: number as usize & FILES_MAX,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_says_what_was_put_into_it() {
+        let largest = Tag { loan: (1 << 40) - 1, first: SLOTS_MAX - 1, count: FILES_MAX };
+        for tag in [Tag { loan: 1, first: 0, count: 1 }, largest] {
+            assert_eq!(Tag::of(tag.number()), tag);
+            assert_ne!(tag.number(), 0, "that would say that nothing is lent");
+        }
+    }
+
+    #[test]
+    fn slots_are_divided_among_shards() {
+        assert_eq!(Lent::slots_per_shard(8, 100), 12);
+        assert_eq!(Lent::slots_per_shard(8, 7), 0);
+        assert_eq!(Lent::slots_per_shard(4, usize::MAX), SLOTS_MAX / 4);
     }
 }
