@@ -108,7 +108,7 @@ impl Files for MemoryFiles {
 
 /// What is behind a handle.
 struct OpenFile {
-    handle: Weak<File>,
+    handle: Weak<site::resource::OpenFile>,
     content: Vec<u8>,
     identity: Identity,
 }
