@@ -15,7 +15,7 @@ use session::{Done, Job, Known, ListCursor, ListFormat, ListName, ListingPermit}
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::resolve::{Files, Kind, Opened, is_current, resolve};
-use site::resource::{Entry, FileRef, Identity, Witness};
+use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
 
 /// Bytes of a listing rendered by one job: small enough that a loop which runs jobs on the spot
@@ -59,6 +59,18 @@ impl Runner {
             site,
             roots,
             small_body_bytes_max,
+            #[cfg(test)]
+            before: None,
+        })
+    }
+
+    /// The same with roots that are open another time: for a process that is to close its own.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+        let roots = self.roots.iter().map(HostRoot::duplicate).collect::<io::Result<_>>()?;
+        Ok(Self {
+            site: Arc::clone(&self.site),
+            roots,
+            small_body_bytes_max: self.small_body_bytes_max,
             #[cfg(test)]
             before: None,
         })
@@ -138,7 +150,7 @@ impl Runner {
         let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
         let directory = File::from(root.open(relative, symlinks)?);
         let mut cursor = Box::new(ListCursor {
-            directory: FileRef::new(directory),
+            directory: file_ref(directory),
             path: path.into(),
             renderer: Renderer::new(format),
             names: Vec::new(),
@@ -179,6 +191,14 @@ impl HostRoot {
             path: path.to_owned(),
             root: RwLock::new(Arc::new(root)),
             checked_us: AtomicU64::new(os::clock::now()),
+        })
+    }
+
+    fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self {
+            path: self.path.clone(),
+            root: RwLock::new(Arc::new(self.read().duplicate()?)),
+            checked_us: AtomicU64::new(self.checked_us.load(Ordering::Relaxed)),
         })
     }
 
@@ -242,7 +262,7 @@ impl Files for HostFiles {
             FileKind::Directory => Kind::Directory,
             FileKind::Other => Kind::Other,
         };
-        let file = FileRef::new(File::from(descriptor));
+        let file = file_ref(File::from(descriptor));
         Ok(Opened { file, kind, identity: identity(&status) })
     }
 
@@ -265,6 +285,11 @@ impl Files for HostFiles {
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
         FileStatus::of(file.as_fd()).map(|status| identity(&status))
     }
+}
+
+/// An open file that is noted where processes share their descriptors.
+pub(crate) fn file_ref(file: File) -> FileRef {
+    FileRef::new(OpenFile::new(file, os::descriptors::forget))
 }
 
 fn identity(status: &FileStatus) -> Identity {

@@ -18,8 +18,11 @@ pub struct Knob {
 }
 
 /// What the values of a knob from 0 on are called, where they have names: the knob's name first.
-const CHOICES: &[(&str, &[&str])] =
-    &[("events", &["epoll", "epoll-level", "poll", "select"]), ("kind", &["threads", "processes"])];
+const CHOICES: &[(&str, &[&str])] = &[
+    ("events", &["epoll", "epoll-level", "poll", "select"]),
+    ("kind", &["threads", "processes"]),
+    ("descriptors", &["private", "shared"]),
+];
 
 impl Knob {
     /// What the values from 0 on are called; only these names are typed then. Empty for a number.

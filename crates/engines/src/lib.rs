@@ -135,12 +135,20 @@ pub struct Plan {
     pub listeners_per_worker: bool,
     /// Helper processes of each worker, which cost it a descriptor each.
     pub helpers_per_worker: usize,
+    /// Descriptors that each worker costs its process beyond the usual ones, because it is itself a
+    /// process that shares the table; 0 where none does.
+    pub shared_descriptors_per_worker: usize,
 }
 
 impl Plan {
     /// One worker, in the process of the server, with listeners of its own.
-    pub(crate) const ONE: Self =
-        Self { processes: None, workers: 1, listeners_per_worker: true, helpers_per_worker: 0 };
+    pub(crate) const ONE: Self = Self {
+        processes: None,
+        workers: 1,
+        listeners_per_worker: true,
+        helpers_per_worker: 0,
+        shared_descriptors_per_worker: 0,
+    };
 }
 
 /// Everything an engine is started with.

@@ -5,6 +5,7 @@
 //! stale events from fresh ones (a generation number in the key) is the caller's business.
 
 use crate::call::{check, check_len};
+use crate::descriptors::Noted;
 use std::fmt;
 use std::io;
 use std::ops::{BitOr, BitOrAssign};
@@ -14,7 +15,7 @@ use std::sync::OnceLock;
 /// A set of descriptors to wait for. May be shared: threads may add and wait at the same time.
 #[derive(Debug)]
 pub struct Epoll {
-    descriptor: OwnedFd,
+    descriptor: Noted,
 }
 
 impl Epoll {
@@ -26,7 +27,7 @@ impl Epoll {
             let raw = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
             OwnedFd::from_raw_fd(raw)
         };
-        Ok(Self { descriptor })
+        Ok(Self { descriptor: Noted::new(descriptor) })
     }
 
     /// Starts to watch `descriptor`; its events will carry `key`. Closing the last copy of the

@@ -14,6 +14,7 @@ compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and s
 pub mod affinity;
 pub mod clock;
 pub mod counters;
+pub mod descriptors;
 pub mod epoll;
 pub mod event;
 pub mod fiber;

@@ -17,6 +17,17 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     descriptor_limit()
 }
 
+/// Lowers the soft limit to `most` if it is higher, and returns the limit then in force.
+pub(crate) fn cap_descriptor_limit(most: u64) -> io::Result<u64> {
+    let mut limit = read()?;
+    if limit.rlim_cur > most {
+        limit.rlim_cur = most;
+        // SAFETY: the pointer is to a live rlimit of this frame that the kernel only reads.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    }
+    descriptor_limit()
+}
+
 /// The soft limit on open descriptors: opening one more is EMFILE.
 pub fn descriptor_limit() -> io::Result<u64> {
     Ok(read()?.rlim_cur as _)

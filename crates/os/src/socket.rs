@@ -17,6 +17,7 @@ pub use connect::connect_start;
 pub use inherited::listening_descriptors;
 
 use crate::call::{check, error, uninterrupted};
+use crate::descriptors;
 use address::RawAddress;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -81,7 +82,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
 /// `WouldBlock`: none waits. `ConnectionAborted`: the client has gone again; try the next.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut peer = RawAddress::empty();
-    let socket = uninterrupted(|| {
+    let accept = || {
         let (pointer, len) = peer.as_mut_parts();
         // SAFETY: the pointers are to the writable storage of `peer` and its length, which says
         // how much the kernel may write. A non-negative return is a new descriptor, which
@@ -91,6 +92,11 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
             let raw = check(libc::accept4(listener.as_raw_fd(), pointer, len, flags))?;
             Ok(OwnedFd::from_raw_fd(raw))
         }
+    };
+    let socket = descriptors::with_sockets(|| {
+        let socket = uninterrupted(accept)?;
+        descriptors::note(socket.as_fd());
+        io::Result::Ok(socket)
     })?;
     Ok((socket, peer.decode()?))
 }

@@ -1,11 +1,15 @@
 //! Copies of a process, and locks whose holders are killed. Without the usual harness: that runs
 //! tests in threads, and a process with threads cannot be copied.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use os::descriptors::{self, Sweeper, Table};
+use os::files::{FileStatus, Root, Symlinks};
 use os::fork::{Child, Descriptors, Ended, STATUS_OF_PANIC, fork, is_single_threaded, next_ended};
 use os::robust_lock::Owners;
 use os::shared_memory::{create_cells, map_cells};
@@ -20,6 +24,9 @@ testkit::one_by_one![
     a_copy_may_have_threads,
     killed_holders_are_noticed_by_who_waits,
     killed_holders_are_buried,
+    what_is_lent_is_copied_until_the_loan_ends,
+    what_was_noted_meanwhile_is_its_owners,
+    what_dead_processes_had_is_closed_and_nothing_else,
 ];
 
 const BOTH: [Descriptors; 2] = [Descriptors::Private, Descriptors::Shared];
@@ -210,4 +217,191 @@ fn killed_holders_are_buried() {
         ledger.rounds(descriptors, 300, true);
         ledger.check(300);
     }
+}
+
+fn what_is_lent_is_copied_until_the_loan_ends() {
+    let (table, mut sweeper) = Table::create(1).unwrap();
+    let before = os::limits::open_descriptors();
+    let file = File::open("/proc/self/exe").unwrap();
+    let number = Cell::new(0);
+    let loan = table.loan();
+    table.lend(file.as_fd(), loan, |it| number.set(it)).unwrap();
+    drop(file);
+    sweeper.sweep(&[]).unwrap(); // it is open though nobody has it
+    let inode = |file: &OwnedFd| FileStatus::of(file.as_fd()).unwrap().inode;
+    let exe = OwnedFd::from(File::open("/proc/self/exe").unwrap());
+    let copy = table.borrow(number.get(), loan).unwrap();
+    assert_eq!(inode(&copy), inode(&exe));
+    assert!(table.borrow(number.get(), table.loan()).is_none(), "by another loan");
+    table.end_loan(number.get(), table.loan()); // nor is that the end of this one
+    assert!(table.borrow(number.get(), loan).is_some());
+    table.end_loan(number.get(), loan);
+    assert!(table.borrow(number.get(), loan).is_none());
+    let another = OwnedFd::from(File::open("/").unwrap());
+    assert_eq!(another.as_raw_fd().cast_unsigned(), number.get(), "the number is free again");
+    table.end_loan(number.get(), loan); // it has ended
+    assert!(FileStatus::of(another.as_fd()).is_ok());
+    drop((another, copy, exe));
+    assert_eq!(os::limits::open_descriptors(), before);
+}
+
+const KILLS: u32 = 300;
+
+/// Twice the note of a file says that it is nobody's, but in between it was a process's, which is
+/// about to close it.
+fn what_was_noted_meanwhile_is_its_owners() {
+    let is_open = |file: &OwnedFd| FileStatus::of(file.as_fd()).is_ok();
+    let (table, mut sweeper) = Table::create(1).unwrap();
+    table.expect(0); // from here on this plays both parts
+    let file = OwnedFd::from(File::open("/").unwrap());
+    descriptors::forget(file.as_fd());
+    let living = [(0, 1)];
+    assert_eq!(sweeper.sweep(&living).unwrap().closed, 0, "it is being opened");
+    table.enter(0, 1);
+    descriptors::note(file.as_fd());
+    descriptors::at_rest(|| ());
+    descriptors::forget(file.as_fd());
+    assert_eq!(sweeper.sweep(&living).unwrap().closed, 0, "it is being closed");
+    assert!(is_open(&file));
+    // The process has died: it never comes to that.
+    assert!(sweeper.sweep(&[]).unwrap().closed > 0);
+    assert!(!is_open(&file));
+    std::mem::forget(file);
+}
+
+/// One that opens and closes things all the time, and looks whether what it has is still its own.
+struct Opener<'o> {
+    listener: &'o TcpListener,
+    root: &'o Root,
+    inode: u64,
+    wrong: &'o AtomicU64,
+    rounds: &'o AtomicU64,
+    sockets: Vec<OwnedFd>,
+    files: Vec<OwnedFd>,
+    random: u64,
+}
+
+impl Opener<'_> {
+    fn work(mut self) -> i32 {
+        loop {
+            let pause = Duration::from_micros(self.next() % 100);
+            descriptors::at_rest(|| std::thread::sleep(pause));
+            for _ in 0..self.next() % 50 {
+                self.step();
+            }
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random >> 33
+    }
+
+    fn step(&mut self) {
+        match self.next() % 5 {
+            0 if self.sockets.len() < 40 => {
+                self.sockets.push(descriptors::duplicate(self.listener.as_fd()).unwrap());
+            }
+            1 if self.files.len() < 40 => {
+                self.files.push(self.root.open(b"", Symlinks::Never).unwrap());
+            }
+            2 => {
+                // A library does so without a note.
+                let _transient = File::open("/proc/self/stat");
+                self.dawdle();
+            }
+            3 => {
+                let Some(socket) = self.sockets.pop() else { return };
+                let own = self.listener.local_addr().ok();
+                let is_own = os::socket::local_addr(socket.as_fd()).ok() == own;
+                self.wrong.fetch_add((!is_own).into(), Ordering::Relaxed);
+                descriptors::close_socket(socket);
+            }
+            _ => {
+                let Some(file) = self.files.pop() else { return };
+                let is_own = FileStatus::of(file.as_fd()).is_ok_and(|it| it.inode == self.inode);
+                self.wrong.fetch_add((!is_own).into(), Ordering::Relaxed);
+                descriptors::forget(file.as_fd());
+                self.dawdle();
+            }
+        }
+    }
+
+    /// Sometimes, for long enough for others to look at what is in the middle of a change.
+    fn dawdle(&mut self) {
+        if self.next().is_multiple_of(16) {
+            std::thread::sleep(Duration::from_micros(self.next() % 200));
+        }
+    }
+}
+
+/// Processes with one table are killed at any instruction, and what they had is closed while the
+/// others go on opening and closing.
+fn what_dead_processes_had_is_closed_and_nothing_else() {
+    let directories = [(); SEATS].map(|()| testkit::Temporary::new());
+    let roots = directories.each_ref().map(|it| Root::new(it.path()).unwrap());
+    let listeners = [(); SEATS].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let told = memory(2);
+    let (table, mut sweeper) = Table::create(SEATS).unwrap();
+    let before = os::limits::open_descriptors();
+    let start = |seat: usize, number: u32| {
+        table.expect(seat);
+        let child = fork(Descriptors::Shared, || {
+            table.enter(seat, number);
+            let opener = Opener {
+                listener: &listeners[seat],
+                root: &roots[seat],
+                inode: FileStatus::of(roots[seat].as_fd()).unwrap().inode,
+                wrong: &told[0],
+                rounds: &told[1],
+                sockets: Vec::new(),
+                files: Vec::new(),
+                random: number.into(),
+            };
+            opener.work()
+        });
+        (child.unwrap(), number)
+    };
+    let mut children: Vec<(Child, u32)> = (0..SEATS).map(|at| start(at, at as u32 + 1)).collect();
+    let (mut closed, mut most) = (0, 0);
+    for round in 0..KILLS {
+        std::thread::sleep(Duration::from_micros(u64::from(
+            round.wrapping_mul(2_654_435_761) % 9_000,
+        )));
+        let seat = round as usize % SEATS;
+        let (child, number) = &mut children[seat];
+        child.kill();
+        assert_eq!(child.wait().unwrap(), Ended::Signal(9), "it ended before it was killed");
+        let number = *number + SEATS as u32;
+        let others = || (0..SEATS).filter(|at| *at != seat);
+        let living: Vec<_> = others().map(|at| (at, children[at].1)).collect();
+        closed += sweep(&mut sweeper, &living);
+        most = most.max(os::limits::open_descriptors());
+        children[seat] = start(seat, number);
+    }
+    for (child, _) in &mut children {
+        child.kill();
+        child.wait().unwrap();
+    }
+    assert_eq!(told[0].load(Ordering::Relaxed), 0, "something of a living process was closed");
+    closed += sweep(&mut sweeper, &[]);
+    assert_eq!(os::limits::open_descriptors(), before, "something of a dead process is open");
+    let rounds = told[1].load(Ordering::Relaxed);
+    println!("{closed} descriptors of dead processes closed, {most} open at most, {rounds} rounds");
+    assert!(closed > 1000 && rounds > 1000, "too little happened");
+}
+
+/// Sweeps until nothing is left. What living ones have just opened counts as left for a moment.
+fn sweep(sweeper: &mut Sweeper, living: &[(usize, u32)]) -> usize {
+    let mut closed = 0;
+    for _ in 0..10_000 {
+        let swept = sweeper.sweep(living).unwrap();
+        closed += swept.closed;
+        if swept.left == 0 {
+            return closed;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    panic!("it comes to no end");
 }

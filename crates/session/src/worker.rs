@@ -5,7 +5,7 @@ use std::sync::Arc;
 use file_cache::{Cache, FirstLevel, Hit, Slot};
 use http1::format_date;
 use site::Site;
-use site::resource::{DATE_LEN, Entry, Undecodable};
+use site::resource::{DATE_LEN, Entry, FileRef, Undecodable};
 
 use crate::access_log::AccessLog;
 use crate::beyond::{Beyond, Stamp};
@@ -293,12 +293,15 @@ impl EntryCache {
         let hash = self.second.hash(&self.key);
         if let Some(beyond) = &mut self.beyond {
             let stamp = Stamp::new(&entry, now.0);
-            if beyond.stamp(hash).is_some_and(|known| known.version == stamp.version) {
+            let is_known = beyond.stamp(hash).is_some_and(|known| known.version == stamp.version);
+            let keeps_files = beyond.keeps_files();
+            let files: Vec<FileRef> = entry.files().filter(|_| keeps_files).cloned().collect();
+            if is_known && files.is_empty() {
                 beyond.validate(hash, stamp); // it came from there, and is open here now
             } else {
                 self.encoded.clear();
                 entry.encode(&mut self.encoded);
-                beyond.insert(hash, &self.key, &self.encoded, stamp);
+                beyond.insert(hash, &self.key, &self.encoded, files, stamp);
                 self.encoded.shrink_to(ENCODED_BYTES_KEPT);
             }
         }
@@ -342,10 +345,12 @@ impl EntryCache {
     fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
         let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
         self.encoded.clear();
-        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded) else {
+        let mut files = Vec::new();
+        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded, &mut files) else {
             return Lookup::Absent;
         };
-        let lookup = match Entry::decode(&self.encoded, &mut |_, _| None) {
+        let mut files = files.into_iter();
+        let lookup = match Entry::decode(&self.encoded, &mut |_, _| files.next()) {
             Ok(entry) => {
                 let hit = self.keep(hash, entry, Tick(stamp.validated));
                 judge(hit, self.revalidate_us, now)

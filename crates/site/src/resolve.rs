@@ -420,7 +420,7 @@ mod tests {
             if kind == Kind::Regular && !self.is_readable.get() {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            Ok(Opened { file: FileRef::new(File::open("/dev/null")?), kind, identity })
+            Ok(Opened { file: FileRef::new(File::open("/dev/null")?.into()), kind, identity })
         }
 
         fn identity(&self, path: &[u8]) -> io::Result<Identity> {

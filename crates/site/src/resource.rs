@@ -7,7 +7,10 @@
 
 mod encoding;
 
+use std::fmt;
 use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::conditional::{EntityTag, Validators};
@@ -17,7 +20,13 @@ use crate::negotiate::{Coding, CodingSet};
 pub use encoding::Undecodable;
 
 /// An open file, shared by the cache and the connections that send it.
-pub type FileRef = Arc<File>;
+pub type FileRef = Arc<OpenFile>;
+
+/// An open file, whose opener may be told when it is closed.
+pub struct OpenFile {
+    file: File,
+    before_close: fn(BorrowedFd<'_>),
+}
 
 /// The bytes before the date in every head of an entry: the date is written over a placeholder.
 const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\nDate: ";
@@ -141,6 +150,18 @@ impl Entry {
         self.witnesses.iter().all(settled)
     }
 
+    /// The open files that bodies are in, in the order in which decoding asks for them.
+    pub fn files(&self) -> impl Iterator<Item = &FileRef> {
+        let variants = match &self.resource {
+            Resource::File(file) => &file.variants[..],
+            _ => &[],
+        };
+        variants.iter().filter_map(|variant| match &variant.body {
+            Body::File(file) => Some(file),
+            Body::Memory(_) => None,
+        })
+    }
+
     /// Bytes of memory and open descriptors the entry holds.
     #[must_use]
     pub fn cost(&self) -> (usize, usize) {
@@ -192,6 +213,47 @@ impl FileResource {
     #[must_use]
     pub fn varies(&self) -> bool {
         self.available.is_negotiated()
+    }
+}
+
+impl OpenFile {
+    /// `before_close` is called when the file is about to be closed.
+    #[must_use]
+    pub fn new(file: File, before_close: fn(BorrowedFd<'_>)) -> Self {
+        Self { file, before_close }
+    }
+}
+
+impl From<File> for OpenFile {
+    fn from(file: File) -> Self {
+        Self::new(file, |_| ())
+    }
+}
+
+impl Deref for OpenFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for OpenFile {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        (self.before_close)(self.file.as_fd());
+    }
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
     }
 }
 

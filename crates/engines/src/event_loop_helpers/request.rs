@@ -73,7 +73,7 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Request>> {
     let (first, second) = (number(1), number(9));
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "a request is broken");
     if head[0] == FETCH {
-        let file = FileRef::new(File::from(descriptor.ok_or_else(broken)?));
+        let file = FileRef::new(File::from(descriptor.ok_or_else(broken)?).into());
         return Ok(Some(Request::Fetch { file, offset: first, len: second }));
     }
     if second > PATH_BYTES_MAX {
@@ -128,7 +128,7 @@ mod tests {
         let path: Box<[u8]> = (*b"/a/b.html").into();
         let resolve = Job::Resolve { host: 3, path: path.clone(), known: Known::Nothing };
         send(&ours, &Work::Job(JobId(1), resolve));
-        let file = FileRef::new(File::open("/proc/self/exe").unwrap());
+        let file = FileRef::new(File::open("/proc/self/exe").unwrap().into());
         send(&ours, &Work::Fetch { file: FileRef::clone(&file), offset: 1 << 40, len: 1 });
         drop(ours);
         let first = receive(&theirs).unwrap().unwrap();

@@ -8,10 +8,12 @@ use std::sync::{Arc, OnceLock};
 use file_cache::{Budget, Cache};
 use site::resource::Entry;
 
-use super::SHARED_PERCENT;
+use os::descriptors::{Sweeper, Table};
+
 use super::place::{Common, End, Outfit, Place, begin};
 use super::process::Order;
 use super::shelf::Shelf;
+use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
 use crate::{Engine, MakeWorker, Start, WorkerStart};
 
 /// A process that ends by itself within this is not going to do better the next time. Longer than
@@ -22,6 +24,10 @@ const SHORT_LIVES_MAX: u32 = 5;
 
 /// Where a process could not be started, it is tried again after this.
 const TRY_AGAIN_US: u64 = 1_000_000;
+
+/// What dead processes have left open is worth a line if it is there for longer than this: a
+/// process may wait for a disk, and what it is about to open cannot be told from what is left.
+const LEFT_US: u64 = 2_000_000;
 
 /// How soon it is noticed that a process has died.
 const LOOK_MS: u32 = 20;
@@ -34,6 +40,8 @@ pub(super) struct Manager {
 
 struct Inner {
     places: Vec<Place>,
+    /// Where all share one descriptor table.
+    broom: Option<Broom>,
     records: Vec<Record>,
     common: Common,
     /// Incarnations so far.
@@ -41,6 +49,15 @@ struct Inner {
     /// Told to stop: who ends now is not replaced.
     is_ending: bool,
     notices: Vec<String>,
+}
+
+/// What a common descriptor table is swept with.
+struct Broom {
+    sweeper: Sweeper,
+    /// Since when something of dead processes may be open.
+    since_us: Option<u64>,
+    /// That it is so has been told.
+    is_told: bool,
 }
 
 /// What is remembered of a place from one process to the next.
@@ -69,9 +86,18 @@ impl Manager {
                 partition.workers.into_iter().map(with)
             })
             .collect();
+        let is_shared = start.knobs.get(DESCRIPTORS.name) == SHARED;
+        let (table, broom) = match is_shared {
+            true => {
+                let (table, sweeper) = Table::create(workers.len())?;
+                check_room(table.numbers(), workers.len())?;
+                (Some(table), Some(Broom { sweeper, since_us: None, is_told: false }))
+            }
+            false => (None, None),
+        };
         let mut shares = shares(start.connections_max, workers.len());
         for group in by_cache(workers) {
-            outfits.extend(outfit(group, shared_percent, &mut shares)?);
+            outfits.extend(outfit(group, shared_percent, table, &mut shares)?);
         }
         let common = Common {
             name,
@@ -79,8 +105,9 @@ impl Manager {
             sendfile: start.sendfile,
             exclusive_wakeups: start.exclusive_wakeups,
             knobs: start.knobs,
+            table,
         };
-        let mut inner = Inner::new(outfits, common);
+        let mut inner = Inner::new(outfits, common, broom);
         if let Err(why) = inner.begin_all() {
             inner.tell(Order::StopAccepting);
             inner.tell(Order::Abort);
@@ -143,14 +170,16 @@ impl Engine for Manager {
 }
 
 impl Inner {
-    fn new(outfits: Vec<Outfit>, common: Common) -> Self {
+    fn new(outfits: Vec<Outfit>, common: Common, broom: Option<Broom>) -> Self {
+        let notices = common.table.map(|table| describe(table, &outfits));
         Self {
+            broom,
             records: vec![Record::default(); outfits.len()],
             places: outfits.into_iter().map(Place::new).collect(),
             common,
             numbers: 0,
             is_ending: false,
-            notices: Vec::new(),
+            notices: notices.into_iter().collect(),
         }
     }
 
@@ -178,8 +207,14 @@ impl Inner {
     fn tend(&mut self) -> Result<(), String> {
         for index in 0..self.places.len() {
             if let Some(end) = self.places[index].look() {
-                self.note(index, &end)?;
+                let noted = self.note(index, &end);
+                self.broom.iter_mut().for_each(Broom::take_up);
+                self.sweep(); // before another starts, of whom nobody knows what it opens
+                noted?;
             }
+        }
+        self.sweep();
+        for index in 0..self.places.len() {
             if !self.is_ending && !self.places[index].is_taken() {
                 self.fill(index);
             }
@@ -204,6 +239,15 @@ impl Inner {
         }
         self.notices.push(format!("{what}; another takes its place"));
         Ok(())
+    }
+
+    /// Closes what dead processes have left open, where that is not done by the kernel.
+    fn sweep(&mut self) {
+        let Some(broom) = &mut self.broom else { return };
+        let places = self.places.iter().enumerate();
+        let living: Vec<_> =
+            places.filter_map(|(seat, place)| Some((seat, place.number()?))).collect();
+        self.notices.extend(broom.sweep(&living));
     }
 
     fn fill(&mut self, index: usize) {
@@ -231,6 +275,56 @@ impl Inner {
     }
 }
 
+impl Broom {
+    fn take_up(&mut self) {
+        self.since_us.get_or_insert_with(os::clock::now);
+    }
+
+    /// Sweeps, if something may be left. Returns what is to be told.
+    fn sweep(&mut self, living: &[(usize, u32)]) -> Option<String> {
+        let since = self.since_us?;
+        let left = match self.sweeper.sweep(living) {
+            Ok(swept) if swept.left == 0 => {
+                self.since_us = None;
+                let was_told = std::mem::take(&mut self.is_told);
+                return was_told.then(|| "all that dead processes had open is closed".into());
+            }
+            Ok(swept) => format!("up to {} descriptors of dead processes are open", swept.left),
+            Err(why) => format!("cannot look for descriptors of dead processes: {why}"),
+        };
+        let is_late = os::clock::now() > since + LEFT_US;
+        let is_news = is_late && !self.is_told;
+        self.is_told |= is_late;
+        is_news.then(|| format!("{left}; they will be closed when the others are at rest"))
+    }
+}
+
+/// Fewer descriptors for each process than this serve nobody: it has as many by itself.
+const DESCRIPTORS_EACH_MIN: usize = 24;
+
+fn check_room(numbers: usize, processes: usize) -> io::Result<()> {
+    if numbers >= processes * DESCRIPTORS_EACH_MIN {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{processes} processes cannot share a table of {numbers} descriptors: raise the limit \
+         (ulimit -n, LimitNOFILE=), have fewer (engine.knobs.processes), or let each have a table \
+         of its own (engine.knobs.descriptors = \"private\")"
+    )))
+}
+
+/// How the descriptors of a common table are divided.
+fn describe(table: Table, outfits: &[Outfit]) -> String {
+    let connections: usize = outfits.iter().map(|outfit| outfit.connections_max).sum();
+    let files = outfits.first().map_or(0, |outfit| outfit.budget.descriptors);
+    format!(
+        "{} processes share one table of {} descriptors: {connections} connections in all, and up \
+         to {files} open files for each and {files} for all of a cache together",
+        outfits.len(),
+        table.numbers(),
+    )
+}
+
 /// A worker, the CPUs of its partition, and what makes more.
 type Seated = (WorkerStart, Vec<usize>, MakeWorker);
 
@@ -251,11 +345,13 @@ fn by_cache(workers: Vec<Seated>) -> Vec<Vec<Seated>> {
 fn outfit(
     group: Vec<Seated>,
     shared_percent: usize,
+    table: Option<Table>,
     connections: &mut impl Iterator<Item = usize>,
 ) -> io::Result<Vec<Outfit>> {
     let Some((first, ..)) = group.first() else { return Ok(Vec::new()) };
-    let (shared, own) = divide(first.worker.cache().budget(), shared_percent, group.len());
-    let shelf = Shelf::new(group.len(), shared)?;
+    let budget = first.worker.cache().budget();
+    let (shared, own) = divide(budget, shared_percent, group.len(), table.is_some());
+    let shelf = Shelf::new(group.len(), shared, table)?;
     let outfit = |(seat, (start, cpus, more)): (usize, Seated)| Outfit {
         worker: start.worker,
         cpus,
@@ -270,11 +366,19 @@ fn outfit(
     Ok(group.into_iter().enumerate().map(outfit).collect())
 }
 
-/// What is shared, and what each process has to itself. Each has a descriptor table of its own, so
-/// descriptors are not divided; nor are entries, which are the same in all of them.
-fn divide(budget: Budget, shared_percent: usize, processes: usize) -> (Budget, Budget) {
+/// What is shared, and what each process has to itself. With a descriptor table of its own each has
+/// as many descriptors as it may; of a common one each has a part, and one is for what is open for
+/// all. Entries are not divided: they are the same in all of them.
+fn divide(
+    budget: Budget,
+    shared_percent: usize,
+    processes: usize,
+    is_table_shared: bool,
+) -> (Budget, Budget) {
     let shared = budget.bytes / 100 * shared_percent;
     let own = budget.bytes.saturating_sub(shared) / processes;
+    let parts = if is_table_shared { processes + 1 } else { 1 };
+    let budget = Budget { descriptors: budget.descriptors / parts, ..budget };
     (Budget { bytes: shared, ..budget }, Budget { bytes: own, ..budget })
 }
 
@@ -302,10 +406,12 @@ mod tests {
     #[test]
     fn the_memory_of_all_is_what_the_budget_says() {
         let budget = Budget { bytes: 1000, descriptors: 10, entries: 100 };
-        let (shared, own) = divide(budget, 40, 3);
+        let (shared, own) = divide(budget, 40, 3, false);
         assert_eq!((shared.bytes, own.bytes), (400, 200));
         assert_eq!((own.descriptors, own.entries), (10, 100));
-        let (shared, own) = divide(Budget { bytes: 0, ..budget }, 40, 3);
+        let (shared, own) = divide(Budget { bytes: 0, ..budget }, 40, 3, false);
         assert_eq!((shared.bytes, own.bytes), (0, 0));
+        let (shared, own) = divide(budget, 40, 3, true);
+        assert_eq!((shared.descriptors, own.descriptors), (2, 2));
     }
 }

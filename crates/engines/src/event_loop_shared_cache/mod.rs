@@ -9,11 +9,16 @@
 //! the cache usable, and is replaced. Each process decodes what it uses into a small cache of its
 //! own, so that a hit there costs what it costs in the other event loops.
 //!
-//! What it leaves out: the one descriptor table that the µServer's processes share. Each has a
-//! table of its own and opens the larger files that it sends by itself; in return, what a killed
-//! process had open is closed by the kernel. What a common table would ask for is in
-//! docs/engines.md.
+//! The µServer's processes also share one descriptor table, so that a file is opened once for all
+//! of them: `descriptors = "shared"`. What a killed process had open stays open then until the
+//! manager closes it, which has to know that it is nobody else's (`os::descriptors`). Usually each
+//! process has a table of its own and opens the larger files that it sends by itself; in return the
+//! kernel closes what it had.
+//!
+//! What it leaves out: a file's one descriptor used by all. Each takes a copy of it (`lent.rs`), so
+//! that nothing is closed while another sends from it.
 
+mod lent;
 mod manager;
 mod place;
 mod process;
@@ -55,9 +60,25 @@ const SHARED_PERCENT: Knob = Knob {
     default: 50,
 };
 
+const DESCRIPTORS: Knob = Knob {
+    name: "descriptors",
+    about: "whose descriptor table a process has: its own, or one with all, where a file is opened \
+            once for all, as in the µServer",
+    min: 0,
+    max: 1,
+    default: 0,
+};
+
+/// The value of [`DESCRIPTORS`] for one table.
+const SHARED: u64 = 1;
+/// What a process has in the common table beyond what a worker has anyway: both ends of its orders,
+/// listeners and roots another time, the lock of the log.
+const DESCRIPTORS_OF_ITS_OWN: usize = 12;
+
 const KNOBS: &[Knob] = &[
     PROCESSES,
     SHARED_PERCENT,
+    DESCRIPTORS,
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
     EVENTS,
@@ -76,7 +97,17 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         own_ports: false,
         single_threaded: true,
     };
-    Plan { processes: Some(manager), workers, listeners_per_worker: false, ..Plan::ONE }
+    let shared_descriptors_per_worker = match knobs.get(DESCRIPTORS.name) {
+        SHARED => DESCRIPTORS_OF_ITS_OWN,
+        _ => 0,
+    };
+    Plan {
+        processes: Some(manager),
+        workers,
+        listeners_per_worker: false,
+        shared_descriptors_per_worker,
+        ..Plan::ONE
+    }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -157,7 +157,7 @@ impl Reactor {
     fn turn(&mut self) -> io::Result<()> {
         loop {
             let timeout = self.timeout_ms();
-            self.watch.wait(timeout)?;
+            os::descriptors::at_rest(|| self.watch.wait(timeout))?;
             read_clock(&mut self.worker);
             let mut index = 0;
             while let Some(event) = self.watch.event(index) {
@@ -305,6 +305,7 @@ impl Reactor {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
             slot.connection.close(&mut self.worker);
+            os::descriptors::close_socket(slot.socket);
         }
     }
 
@@ -376,12 +377,14 @@ impl Reactor {
             if attempt > 0 && !self.evict() {
                 break;
             }
-            let lower = socket.try_clone().ok();
+            let lower = os::descriptors::duplicate(socket.as_fd()).ok();
             if let Some(lower) = lower.filter(|lower| self.watch.can_watch(lower.as_fd())) {
+                os::descriptors::close_socket(socket);
                 return Some(lower);
             }
         }
         refuse(socket.as_fd());
+        os::descriptors::close_socket(socket);
         None
     }
 

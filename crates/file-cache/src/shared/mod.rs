@@ -23,6 +23,12 @@ pub trait Keeper {
     /// while it held it.
     fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool));
 
+    /// An entry with this tag is about to be kept in that shard: the tag that it gets. If it is too
+    /// large, it departs at once.
+    fn keep(&self, _shard: usize, tag: u64) -> u64 {
+        tag
+    }
+
     /// An entry with this tag was found, and is about to be used. Called with the lock held, as are
     /// the others.
     fn found(&self, _tag: u64) {}
@@ -99,6 +105,12 @@ impl SharedCache {
         Self { cells, layout }
     }
 
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(self) -> usize {
+        self.layout.shards
+    }
+
     /// All locks.
     pub fn locks(self) -> impl Iterator<Item = &'static AtomicU64> {
         self.cells.iter().step_by(self.layout.shard.cells())
@@ -112,7 +124,7 @@ impl SharedCache {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Option<Label> {
-        self.with(keeper, hash, |shard| {
+        self.with(keeper, hash, |_, shard| {
             let found = shard.get(hash, key, value)?;
             if let Some(Label { tag: 1.., .. }) = found {
                 keeper.found(found.map_or(0, |label| label.tag));
@@ -123,13 +135,13 @@ impl SharedCache {
 
     /// What is kept with the value of this hash, without the value.
     pub fn label(self, keeper: &impl Keeper, hash: u64) -> Option<Label> {
-        self.with(keeper, hash, |shard| shard.label(hash))
+        self.with(keeper, hash, |_, shard| shard.label(hash))
     }
 
     /// Notes that the value of this hash was found to be true at `validated`, if it is still of
     /// that version.
     pub fn validate(self, keeper: &impl Keeper, hash: u64, version: u64, validated: u64) {
-        self.with(keeper, hash, |shard| shard.validate(hash, version, validated).map(Some));
+        self.with(keeper, hash, |_, shard| shard.validate(hash, version, validated).map(Some));
     }
 
     /// Puts a value in, in place of an older one under its key, and evicts others for it. Returns
@@ -142,8 +154,14 @@ impl SharedCache {
         value: &[u8],
         label: Label,
     ) -> bool {
-        let inserted = self.with(keeper, hash, |shard| {
-            shard.insert(hash, key, value, label, &mut |tag| keeper.departed(tag)).map(Some)
+        let inserted = self.with(keeper, hash, |index, shard| {
+            let departed = &mut |tag| keeper.departed(tag);
+            let label = Label { tag: keeper.keep(index, label.tag), ..label };
+            let is_kept = shard.insert(hash, key, value, label, departed)?;
+            if !is_kept && label.tag != 0 {
+                departed(label.tag);
+            }
+            Ok(Some(is_kept))
         });
         inserted == Some(true)
     }
@@ -166,7 +184,7 @@ impl SharedCache {
         self,
         keeper: &impl Keeper,
         hash: u64,
-        mut work: impl FnMut(&Shard) -> Result<Option<T>, shard::Broken>,
+        mut work: impl FnMut(usize, &Shard) -> Result<Option<T>, shard::Broken>,
     ) -> Option<T> {
         let index = (hash >> 48) as usize & (self.layout.shards - 1);
         let shard = self.shard(index);
@@ -179,7 +197,7 @@ impl SharedCache {
             if is_inherited {
                 empty();
             }
-            outcome = work(&shard).unwrap_or_else(|shard::Broken| {
+            outcome = work(index, &shard).unwrap_or_else(|shard::Broken| {
                 empty();
                 None
             });

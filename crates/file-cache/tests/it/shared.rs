@@ -187,7 +187,7 @@ fn what_is_too_large_is_refused_and_its_forerunner_leaves() {
     assert!(cache.insert(&keeper, 1, b"k", b"small", label(1)));
     assert!(!cache.insert(&keeper, 1, b"k", &[0; 20_000], label(2)));
     assert!(cache.get(&keeper, 1, b"k", &mut Vec::new()).is_none());
-    assert_eq!(*keeper.departed.borrow(), [2]);
+    assert_eq!(*keeper.departed.borrow(), [2, 3]);
 }
 
 #[test]

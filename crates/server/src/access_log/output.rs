@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process;
 
 use super::Tally;
@@ -92,6 +92,8 @@ impl Turn {
         let own = process::id();
         if self.lock.as_ref().is_none_or(|(opener, _)| *opener != own) {
             self.lock = File::open(&self.path).ok().map(|file| (own, file));
+            // It stays open.
+            self.lock.iter().for_each(|(_, file)| os::descriptors::note(file.as_fd()));
         }
         let lock = self.lock.as_ref().map(|(_, file)| file);
         let locked = lock.filter(|file| file.lock().is_ok());

@@ -2,6 +2,7 @@
 //! killed leaves the rest as they were.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use server::Server;
 use testkit::Temporary;
 
+use crate::knobs::every_case_holds;
 use crate::processes::{kill, try_to_kill, wait_until};
 use crate::serving::{connect, get, start};
 
@@ -29,7 +31,15 @@ fn content(file: usize) -> Vec<u8> {
     (0..len_of(file)).map(|at| ((at * 7 + file * 31) % 251) as u8).collect()
 }
 
+/// Whose descriptor table a process has.
+const TABLES: [&str; 2] = ["private", "shared"];
+
+/// Runs a test with tables of their own, and with one for all.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
+    TABLES.into_iter().for_each(|table| with_table(table, settings, &test));
+}
+
+fn with_table(table: &str, settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
         return;
     }
@@ -38,7 +48,9 @@ fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
         directory.file(&format!("site/{file}.bin"), content(file));
     }
     let engine = format!("engine.name={ENGINE}");
-    let mut all = vec![engine.as_str(), "engine.knobs.processes=3", "partitions.cpus=[\"0\"]"];
+    let table = format!("engine.knobs.descriptors={table}");
+    let mut all = vec![engine.as_str(), &table, "engine.knobs.processes=3"];
+    all.push("partitions.cpus=[\"0\"]");
     all.extend_from_slice(settings);
     let server = start(&directory, &all);
     test(&directory, &server);
@@ -138,34 +150,98 @@ fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 #[test]
+fn every_case_holds_with_one_descriptor_table() {
+    every_case_holds(ENGINE, &[&["descriptors=shared", "processes=2"]]);
+}
+
+#[test]
 fn a_killed_process_loses_its_connections_and_nothing_else() {
     // Bodies of up to 30,000 bytes are in the shared memory, which is too small for all of them, so
     // that entries come and go; and they are looked at again all the time.
     let settings = ["cache.revalidate_ms=1", "cache.bytes_max=1000000"];
-    with(&settings, |_, server| {
-        let is_over = AtomicBool::new(false);
-        let (good, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-        let address = server.addresses()[0];
-        let killed = thread::scope(|scope| {
-            for client in 0..4 {
-                let (is_over, good, lost) = (&is_over, &good, &lost);
-                scope.spawn(move || load(address, client, is_over, good, lost));
-            }
-            let killed = kill_one_after_the_other(server, 40);
-            is_over.store(true, Ordering::Relaxed);
-            killed
+    with(&settings, |_, server| kill_under_load(server));
+}
+
+/// The same with more files than may be open, all of which are sent from a descriptor.
+#[test]
+fn killed_processes_leave_nothing_open() {
+    let settings =
+        ["cache.small_body_bytes_max=0", "cache.descriptors_max=60", "cache.revalidate_ms=20"];
+    with_table("shared", &settings, |_, server| {
+        let before = open_in_table(server);
+        kill_under_load(server);
+        // What was under way when the last one was killed takes a moment.
+        wait_until("nothing of dead processes is open", || {
+            let (files, others): (Vec<_>, Vec<_>) =
+                open_in_table(server).into_iter().partition(|(what, _)| what.ends_with(".bin"));
+            // Each process may have a file, and all together.
+            others == before && files.iter().all(|(_, count)| *count <= 4)
         });
-        let (good, lost) = (good.into_inner(), lost.into_inner());
-        println!("{killed} killed, {good} responses, {lost} connections lost");
-        assert!(killed >= 20 && good > 1000, "too little: {killed} killed, {good} responses");
-        assert!(server.failure().is_none());
-        // All places are taken again.
-        wait_until("a process in each place", || processes(server).len() == 3);
-        for file in 0..FILES {
-            let response = get_bytes(server, file);
-            assert!(response.ends_with(&content(file)), "{file}");
-        }
     });
+}
+
+/// What is open in the table of the manager, and how often. Sockets are alike.
+fn open_in_table(server: &Server) -> Vec<(String, usize)> {
+    let manager = server.worker_processes()[0];
+    let mut counts = BTreeMap::new();
+    for link in fs::read_dir(format!("/proc/{manager}/fd")).unwrap().flatten() {
+        let Ok(target) = fs::read_link(link.path()) else { continue };
+        let target = target.to_string_lossy().into_owned();
+        let what = target.split_once(":[").map_or(target.as_str(), |(kind, _)| kind);
+        *counts.entry(what.to_string()).or_insert(0) += 1;
+    }
+    counts.into_iter().collect()
+}
+
+/// Nobody who rests waits for an answer of somebody who is dead.
+#[test]
+fn clients_of_a_killed_process_learn_of_it() {
+    with(&[], |_, server| {
+        let mut streams: Vec<TcpStream> = (0..60).map(|_| connect(server)).collect();
+        for stream in &mut streams {
+            stream.write_all(b"GET /3.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            assert!(read_body(stream).unwrap() == content(3));
+        }
+        for pid in processes(server) {
+            kill(pid);
+        }
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let end = stream.read(&mut [0]);
+            let is_end = match &end {
+                Ok(count) => *count == 0,
+                Err(why) => why.kind() == io::ErrorKind::ConnectionReset,
+            };
+            assert!(is_end, "{end:?}");
+        }
+        wait_until("three others", || processes(server).len() == 3);
+    });
+}
+
+/// Kills processes while clients look at each byte that they get.
+fn kill_under_load(server: &Server) {
+    let is_over = AtomicBool::new(false);
+    let (good, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    let address = server.addresses()[0];
+    let killed = thread::scope(|scope| {
+        for client in 0..4 {
+            let (is_over, good, lost) = (&is_over, &good, &lost);
+            scope.spawn(move || load(address, client, is_over, good, lost));
+        }
+        let killed = kill_one_after_the_other(server, 40);
+        is_over.store(true, Ordering::Relaxed);
+        killed
+    });
+    let (good, lost) = (good.into_inner(), lost.into_inner());
+    println!("{killed} killed, {good} responses, {lost} connections lost");
+    assert!(killed >= 20 && good > 1000, "too little: {killed} killed, {good} responses");
+    assert!(server.failure().is_none());
+    // All places are taken again.
+    wait_until("a process in each place", || processes(server).len() == 3);
+    for file in 0..FILES {
+        let response = get_bytes(server, file);
+        assert!(response.ends_with(&content(file)), "{file}");
+    }
 }
 
 fn get_bytes(server: &Server, file: usize) -> Vec<u8> {

@@ -31,7 +31,7 @@ pub(crate) struct MemoryFiles {
 impl MemoryFiles {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
         const MODIFIED_NS: i128 = 1_000_000_000_000_000_000;
-        let null = FileRef::new(File::open("/dev/null").expect("every Linux has it"));
+        let null = FileRef::new(File::open("/dev/null").expect("every Linux has it").into());
         let mut new = Self { files: BTreeMap::new(), null, now_ns: MODIFIED_NS };
         files.iter().for_each(|(name, content)| new.put(name, content));
         new
@@ -81,7 +81,7 @@ fn identity_of_file(len: usize, ns: i128) -> Identity {
 impl Files for MemoryFiles {
     fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
         let (kind, identity) = self.look(path)?;
-        let file = FileRef::new(self.null.try_clone()?);
+        let file = FileRef::new(self.null.try_clone()?.into());
         if kind == Kind::Regular {
             let handle = Arc::downgrade(&file);
             let content = self.files[path].0.clone();
@@ -108,7 +108,7 @@ impl Files for MemoryFiles {
 
 /// What is behind a handle.
 struct OpenFile {
-    handle: Weak<File>,
+    handle: Weak<site::resource::OpenFile>,
     content: Vec<u8>,
     identity: Identity,
 }

@@ -148,8 +148,9 @@ fn what_is_asked_for_comes_back() {
     let mut helpers = helpers(2, 8);
     helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
     assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
-    let file =
-        FileRef::new(File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap());
+    let file = FileRef::new(
+        File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap().into(),
+    );
     helpers.hand_out(2, Work::Fetch { file, offset: 0, len: 100 }).unwrap();
     assert_eq!(helpers.take_one(), (2, "fetched".into()));
     let permit = Listings::new(1).begin_alone().unwrap();

@@ -93,8 +93,8 @@ fn a_panic_is_the_failure_of_its_job() {
 fn files_are_fetched_and_their_faults_are_not_the_helpers() {
     let (_open, gate) = mpsc::channel();
     let mut helpers = Helpers::start("helper", 1, 8, runner(gate)).unwrap();
-    let file = FileRef::new(File::open("/proc/self/exe").unwrap());
-    let directory = FileRef::new(File::open("/").unwrap());
+    let file = FileRef::new(File::open("/proc/self/exe").unwrap().into());
+    let directory = FileRef::new(File::open("/").unwrap().into());
     for (key, file, offset) in [(1, &file, 0), (2, &file, u64::MAX - 1), (3, &directory, 0)] {
         let work = Work::Fetch { file: FileRef::clone(file), offset, len: 1 << 20 };
         helpers.hand_out(key, work).unwrap();

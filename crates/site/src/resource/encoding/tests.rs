@@ -11,7 +11,7 @@ use super::*;
 use crate::host::{HostSettings, Site};
 
 fn null() -> FileRef {
-    FileRef::new(File::open("/dev/null").unwrap())
+    FileRef::new(File::open("/dev/null").unwrap().into())
 }
 
 fn encoded(entry: &Entry) -> Vec<u8> {
