@@ -46,7 +46,7 @@ pub(crate) struct SimulateArguments {
     /// The machine (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// A value of the machine in place of the file's: kernel.code_skew=1.6; may be given several times
+    /// A value of the machine in place of the file's: kernel.code_skew=1.6; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<settings::Setting>,
     /// Processors: 8, 4,8,12 or 1..16

@@ -1,5 +1,5 @@
-//! Single values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file would
-//! say. What there is to set is the business of `coherence`.
+//! Single values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file
+//! would say. What there is to set is the business of `coherence`.
 
 use std::str::FromStr;
 
