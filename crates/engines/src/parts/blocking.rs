@@ -184,14 +184,16 @@ impl Drive<'_> {
         }
         let remaining_ms = self.line.remaining_ms(now);
         let received = self.line.waits.receive(self.entry, remaining_ms, buffer);
-        if is_idle && !self.entry.resume() {
-            return Goes::Ends;
-        }
+        let is_taken = is_idle && !self.entry.resume();
         let worker = lease.worker();
         match received {
             Ok(n) => self.line.connection.ingest(worker, &buffer[..n]),
+            Err(_) if is_taken => return Goes::Ends,
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
             Err(_) => return Goes::Ends,
+        }
+        if is_taken {
+            self.line.connection.drain(); // closed from outside just when it asked: a last answer
         }
         self.heed_drain();
         Goes::On

@@ -140,9 +140,11 @@ impl Registry {
     /// A connection has ended.
     pub(crate) fn leave(&self, arrival: Arrival) {
         let mut entries = self.entries();
-        // Who was taken has been struck off already.
+        entries.slots[arrival.slot] = None;
+        entries.free.push(arrival.slot);
+        // Who was taken does not count any more.
         if arrival.entry.rests_since.load(Ordering::Relaxed) != TAKEN {
-            self.strike_off(&mut entries, arrival.slot);
+            self.count_out(&entries);
         }
         drop(entries);
         drop(arrival); // the descriptor, before somebody is told that there is one
@@ -174,7 +176,7 @@ impl Registry {
                     return false;
                 }
                 if entries.take(since, slot) {
-                    self.strike_off(&mut entries, slot);
+                    self.count_out(&entries);
                     return true;
                 }
             }
@@ -267,9 +269,7 @@ impl Registry {
         self.workers().len()
     }
 
-    fn strike_off(&self, entries: &mut Entries, slot: usize) {
-        entries.slots[slot] = None;
-        entries.free.push(slot);
+    fn count_out(&self, entries: &Entries) {
         entries.counters.connections_open.subtract(1);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -294,7 +294,8 @@ impl Entries {
         if !rests || word.compare_exchange(since, TAKEN, taken, relaxed).is_err() {
             return false;
         }
-        let _ = os::socket::shutdown_both(entry.socket()); // fails if the peer has gone
+        // For reading only: its thread may have received a request just now, and then answers it.
+        let _ = os::socket::shutdown_read(entry.socket()); // fails if the peer has gone
         self.counters.connections_evicted.add(1);
         true
     }
@@ -330,7 +331,8 @@ impl Entry {
         fence(Ordering::SeqCst); // before the flags are read: see `Registry::wake_resting`
     }
 
-    /// It is busy again. Returns whether it still may be: not if it was closed from outside.
+    /// It is busy again. Returns whether it still may be: not if it was closed from outside. Who
+    /// has received something in that very moment may still answer it, and nothing after it.
     #[inline]
     pub(crate) fn resume(&self) -> bool {
         self.rests_since.swap(BUSY, Ordering::AcqRel) != TAKEN || {

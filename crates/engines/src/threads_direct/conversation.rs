@@ -25,7 +25,7 @@ pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     let waits = Waits::new(registry.sendfile, false);
     let (entry, peer) = (&*arrival.entry, arrival.peer);
     let mut conversation =
-        Conversation { registry, entry, peer, lease, waits, limits, requests: 0 };
+        Conversation { registry, entry, peer, lease, waits, limits, requests: 0, is_taken: false };
     conversation.hold(&mut Input::new(buffer));
 }
 
@@ -38,6 +38,8 @@ struct Conversation<'a> {
     waits: Waits,
     limits: Arc<Limits>,
     requests: u32,
+    /// Closed from outside, in the moment in which a request was received: that is the last one.
+    is_taken: bool,
 }
 
 /// How a conversation ends.
@@ -135,7 +137,7 @@ impl Conversation<'_> {
     fn answer(&mut self, bytes: &[u8], head: &Head<'_>) -> (Reply, Prepared, Option<BodySkipper>) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
-        let is_last = is_last || self.registry.is_draining();
+        let is_last = is_last || self.is_taken || self.registry.is_draining();
         let (after, body) = After::of(head, is_last, &self.limits);
         let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
         (reply, prepared, body)
@@ -273,15 +275,14 @@ impl Conversation<'_> {
             }
             let remaining_ms = remaining_ms(deadline, now);
             let received = self.waits.receive(self.entry, remaining_ms, input.room());
-            if rests && !self.entry.resume() {
-                return Err(End::Close);
-            }
+            self.is_taken |= rests && !self.entry.resume();
             match received {
                 Ok(0) => return Err(End::Close),
                 Ok(n) => {
                     input.add(n);
                     return Ok(true);
                 }
+                Err(_) if self.is_taken => return Err(End::Close),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Err(End::Close),
             }

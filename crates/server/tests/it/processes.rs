@@ -99,6 +99,11 @@ fn who_waits_at_the_listener_of_a_killed_process_is_served() {
     let pid = server.worker_processes()[0];
     let stop = format!("kill -s STOP {pid}");
     assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
+    // What it was in the middle of is done first: it may still accept.
+    wait_until("it has stopped", || {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        state.rsplit(')').next().unwrap().starts_with(" T")
+    });
     let mut waiting: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
     waiting.iter_mut().for_each(|stream| stream.write_all(GET).unwrap());
     kill(pid);

@@ -1,6 +1,6 @@
 //! Who may be closed from outside, in which order, and what becomes of a worker.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -75,17 +75,36 @@ fn who_has_asked_does_not_rest() {
     assert!(first.entry.resume());
 }
 
+/// Its thread may have received a request in that very moment.
+#[test]
+fn who_is_closed_may_still_answer() {
+    let registry = registry(4);
+    let (arrival, mut client) = admit(&registry);
+    arrival.entry.rest(Tick(10));
+    assert!(registry.evict());
+    assert_eq!(os::send::send(arrival.entry.socket(), b"last words", false).unwrap(), 10);
+    registry.leave(arrival);
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "last words");
+}
+
 #[test]
 fn a_slot_is_used_again_and_nobody_is_taken_for_another() {
     let registry = registry(4);
     let (first, _client) = admit(&registry);
     first.entry.rest(Tick(10));
     assert!(registry.evict());
+    assert_eq!(open(&registry), 0, "there is room at once");
     let (second, _client) = admit(&registry);
-    assert_eq!(first.slot, second.slot);
+    let slot = first.slot;
+    assert_ne!(slot, second.slot, "its thread has it still");
     registry.leave(first);
     assert_eq!(open(&registry), 1, "the one that was taken is not counted twice");
+    let (third, _client) = admit(&registry);
+    assert_eq!(slot, third.slot);
     registry.leave(second);
+    registry.leave(third);
     assert_eq!(open(&registry), 0);
 }
 
