@@ -131,6 +131,9 @@ impl Shard {
         let Some(index) = self.find(hash, key)? else { return Ok(None) };
         let record = self.record(index)?;
         let shape = Shape::of(record);
+        if shape.value_len > self.layout.blocks * BLOCK_BYTES {
+            return Err(Broken); // more than there is room for: not to be asked of memory
+        }
         let mut sum = Sum::new(record, &shape);
         value.clear();
         value.reserve(shape.value_len);

@@ -180,6 +180,33 @@ fn what_is_used_stays_and_the_rest_makes_room() {
     assert_eq!((usage.entries, usage.evictions), (32, 68));
 }
 
+/// A length that memory cannot have included.
+#[test]
+fn no_bit_that_is_wrong_does_harm() {
+    let layout = Layout::new(64 << 10, 40, 2);
+    let cells = cells(layout);
+    let cache = SharedCache::new(cells, layout);
+    let keeper = Alone::default();
+    let value = value(1, 1, 300);
+    let insert = || assert!(cache.insert(&keeper, 1, b"k", &value, label(1)));
+    insert();
+    let used: Vec<usize> =
+        (0..cells.len()).filter(|&at| cells[at].load(Ordering::Relaxed) != 0).collect();
+    assert!(used.len() > 300 / 8);
+    for (at, bit) in used.into_iter().flat_map(|at| (0..64).map(move |bit| (at, bit))) {
+        cells[at].fetch_xor(1 << bit, Ordering::Relaxed);
+        let mut found = Vec::new();
+        if cache.get(&keeper, 1, b"k", &mut found).is_some() {
+            assert_eq!(found, value, "cell {at}, bit {bit}");
+        }
+        assert!(found.capacity() <= 64 << 10, "cell {at}, bit {bit}: {}", found.capacity());
+        for cell in cells {
+            cell.store(0, Ordering::Relaxed);
+        }
+        insert();
+    }
+}
+
 #[test]
 fn what_is_too_large_is_refused_and_its_forerunner_leaves() {
     let cache = cache(64 << 10, 100, 1);
