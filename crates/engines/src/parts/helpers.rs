@@ -226,6 +226,17 @@ pub(crate) fn failed(job: &Job, why: &'static str) -> Done {
     }
 }
 
+/// Answers the job that a connection wants, and that nobody has had time for: its client is told to
+/// try again. Returns whether there was one.
+pub(crate) fn refuse(connection: &mut Connection, w: &mut Worker) -> bool {
+    if connection.job().is_none() {
+        return false;
+    }
+    let (id, job) = connection.take_job();
+    connection.done(w, id, failed(&job, "no helper had time for it"));
+    true
+}
+
 /// Reads the bytes: the one way to have them in memory for certain when it returns. Advice to the
 /// kernel would be cheaper, but only begins to fetch.
 pub(crate) fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {

@@ -23,7 +23,7 @@ use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::Helpers;
+use crate::parts::helpers::{Helpers, refuse};
 use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;
@@ -37,7 +37,7 @@ const WAKE_KEY: u64 = u64::MAX;
 const HELPERS_KEY: u64 = u64::MAX - 1;
 
 /// Work that may wait for a helper, for each helper.
-const QUEUE_PER_HELPER: usize = 64;
+pub(crate) const QUEUE_PER_HELPER: usize = 64;
 
 /// The loop of one ring.
 pub(super) struct RingLoop {
@@ -402,7 +402,11 @@ impl RingLoop {
         }
         for key in self.connections.take_expired(now) {
             if let Some(slot) = self.connections.get(key) {
-                slot.connection.expire(&mut self.worker);
+                let is_refused =
+                    slot.socket.is_wanting && refuse(&mut slot.connection, &mut self.worker);
+                if !is_refused {
+                    slot.connection.expire(&mut self.worker);
+                }
                 self.drive(key);
             }
         }

@@ -7,11 +7,11 @@
 
 use std::os::fd::AsFd;
 
-use session::{Done, Job, Op, Phase};
+use session::Op;
 use site::resource::FileRef;
 
 use super::Reactor;
-use crate::parts::helpers::{Outcome, Work, answer_at_once, failed};
+use crate::parts::helpers::{Outcome, Work, answer_at_once, refuse};
 use crate::parts::step::Turn;
 
 impl Reactor {
@@ -90,19 +90,11 @@ impl Reactor {
             return true;
         }
         // A job for which there was no room in all this time: its client is told to try again.
-        let is_refused = slot.is_queued
-            && slot.connection.phase() == Phase::Working
-            && matches!(slot.connection.next(), Op::Job);
+        let is_refused = slot.is_queued && refuse(&mut slot.connection, &mut self.worker);
         if is_refused {
-            let (id, job) = slot.connection.take_job();
             slot.is_queued = false;
-            slot.connection.done(&mut self.worker, id, refused(&job));
             self.drive(key);
         }
         is_refused
     }
-}
-
-fn refused(job: &Job) -> Done {
-    failed(job, "no helper had time for it")
 }
