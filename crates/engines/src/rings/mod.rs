@@ -24,8 +24,6 @@ use crate::parts::loops::Loops;
 use crate::parts::reactor;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
-#[cfg(test)]
-pub(crate) use ring_loop::QUEUE_PER_HELPER;
 use ring_loop::RingLoop;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {

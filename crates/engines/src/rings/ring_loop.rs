@@ -37,7 +37,7 @@ const WAKE_KEY: u64 = u64::MAX;
 const HELPERS_KEY: u64 = u64::MAX - 1;
 
 /// Work that may wait for a helper, for each helper.
-pub(crate) const QUEUE_PER_HELPER: usize = 64;
+const QUEUE_PER_HELPER: usize = 64;
 
 /// The loop of one ring.
 pub(super) struct RingLoop {
