@@ -13,6 +13,7 @@ compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and s
 
 pub mod affinity;
 pub mod clock;
+pub mod control_groups;
 pub mod counters;
 pub mod descriptors;
 pub mod epoll;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 /// The memory of process `pid` that is in RAM, in bytes; pages shared with other processes count
 /// in full.
@@ -26,31 +25,13 @@ pub fn physical_memory_bytes() -> io::Result<u64> {
 }
 
 /// The memory that this process may use, in bytes: the machine's, or less if a control group that
-/// it is in, or one around that, has a limit (version 1 or 2, where systemd and containers mount
-/// them).
+/// it is in, or one around that, has a limit.
 pub fn usable_memory_bytes() -> io::Result<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limit = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse().ok();
-    Ok(limit_files(&groups).filter_map(limit).fold(physical_memory_bytes()?, u64::min))
-}
-
-/// The files that may have a limit of these groups (`/proc/PID/cgroup`) and of those around them.
-fn limit_files(groups: &str) -> impl Iterator<Item = PathBuf> {
-    let of_line = |line: &str| -> Option<Vec<PathBuf>> {
-        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
-        let (mounts, file): (&[&str], _) = match controllers {
-            "" => (&["/sys/fs/cgroup", "/sys/fs/cgroup/unified"], "memory.max"),
-            "memory" => (&["/sys/fs/cgroup/memory"], "memory.limit_in_bytes"),
-            _ => return None,
-        };
-        let ancestors = || Path::new(group.trim_start_matches('/')).ancestors();
-        let below = |mount: &&str| {
-            let mount = PathBuf::from(mount);
-            ancestors().map(move |group| mount.join(group).join(file))
-        };
-        Some(mounts.iter().flat_map(below).collect())
-    };
-    groups.lines().filter_map(of_line).flatten().collect::<Vec<_>>().into_iter()
+    let files = ["memory.max", "memory.limit_in_bytes"];
+    let folders = crate::control_groups::folders();
+    let limits = folders.iter().flat_map(|folder| files.map(|file| folder.join(file)));
+    let limits = limits.filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    Ok(limits.fold(physical_memory_bytes()?, u64::min))
 }
 
 /// Asks the processor for the line of memory at that address, which will soon be read. It need not
@@ -108,19 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_looked_for_in_all_groups_around_this_process() {
-        let found = |text| -> Vec<String> {
-            limit_files(text).map(|path| path.display().to_string()).collect()
-        };
-        let second = "0::/a/b\n";
-        let expected = ["a/b/", "a/", "", "unified/a/b/", "unified/a/", "unified/"];
-        let expected = expected.map(|group| format!("/sys/fs/cgroup/{group}memory.max"));
-        assert_eq!(found(second), expected);
-        let first = "12:cpu,cpuacct:/x\n9:memory:/docker/1\n1:name=systemd:/x\n";
-        let expected = ["docker/1/", "docker/", ""]
-            .map(|group| format!("/sys/fs/cgroup/memory/{group}memory.limit_in_bytes"));
-        assert_eq!(found(first), expected);
-        assert!(found("").is_empty());
+    fn what_is_usable_is_a_part_of_what_there_is() {
         let usable = usable_memory_bytes().unwrap();
         assert!((1 << 20..=physical_memory_bytes().unwrap()).contains(&usable), "{usable}");
     }

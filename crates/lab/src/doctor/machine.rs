@@ -90,38 +90,11 @@ const GROUP_FILES: &[&str] = &[
 
 /// The files that may hold a limit of ours: those of our own groups, and of those around them.
 fn group_files() -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let folders = group_folders(&mounts, &own);
+    let folders = os::control_groups::folders();
     let files = folders.iter().flat_map(|folder| {
         GROUP_FILES.iter().map(move |name| folder.join(name).display().to_string())
     });
     files.collect()
-}
-
-/// From every hierarchy's mount point down to our own group in it. In a container its path may be
-/// one that is not visible; what is there is looked at.
-fn group_folders(mounts: &str, own: &str) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    for line in mounts.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, mount, kind @ ("cgroup" | "cgroup2"), options, ..] = fields[..] else { continue };
-        let path = own.lines().find_map(|line| {
-            let (_, line) = line.split_once(':')?;
-            let (controllers, path) = line.split_once(':')?;
-            let is_ours = match kind {
-                "cgroup2" => controllers.is_empty(),
-                _ => {
-                    let of = |controller| options.split(',').any(|option| option == controller);
-                    controllers.split(',').all(of)
-                }
-            };
-            is_ours.then_some(path)
-        });
-        let below = Path::new(path.unwrap_or("/").trim_start_matches('/'));
-        folders.extend(below.ancestors().map(|below| Path::new(mount).join(below)));
-    }
-    folders
 }
 
 /// The files that fit a path in which a `*` may stand for anything within a name.
@@ -182,25 +155,6 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, ["cpu0", "cpu1"].map(|cpu| format!("{root}/{cpu}/governor")));
         assert!(expand("/no/such/*/file").is_empty());
-    }
-
-    #[test]
-    fn groups_of_both_versions_are_looked_at_to_the_top() {
-        let mounts = "proc /proc proc rw 0 0\n\
-            cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\n\
-            cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let own = "3:cpu,cpuacct:/a/b\n2:pids:/c\n0::/user.slice\n";
-        let folders = group_folders(mounts, own);
-        let shown: Vec<String> =
-            folders.iter().map(|folder| folder.display().to_string()).collect();
-        let expected = [
-            "/sys/fs/cgroup/cpu/a/b",
-            "/sys/fs/cgroup/cpu/a",
-            "/sys/fs/cgroup/cpu/",
-            "/sys/fs/cgroup/unified/user.slice",
-            "/sys/fs/cgroup/unified/",
-        ];
-        assert_eq!(shown, expected);
     }
 
     #[test]
