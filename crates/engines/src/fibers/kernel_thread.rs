@@ -96,13 +96,25 @@ impl KernelThread {
                     if cluster.settings.threads > 1 {
                         read_clock(&mut self.worker);
                     }
-                    batch.drain(..).for_each(|index| self.run_fiber(cluster, index));
+                    self.run_batch(cluster, &mut batch);
                 }
                 Work::Poll { may_sleep } => self.poll(cluster, may_sleep)?,
                 Work::KeepHouse => self.worker.keep_house(),
                 Work::End => return Ok(()),
             }
         }
+    }
+
+    /// Runs fibers that this thread owns, in order.
+    fn run_batch(&mut self, cluster: &Cluster, batch: &mut Vec<u32>) {
+        for (place, index) in batch.iter().enumerate() {
+            // While one runs the next one's stack comes out of memory.
+            if let Some(next) = batch.get(place + 1) {
+                cluster.table.prefetch(*next);
+            }
+            self.run_fiber(cluster, *index);
+        }
+        batch.clear();
     }
 
     /// Runs a fiber that this thread owns until it rests, moves or ends. The turn of a fiber that
@@ -147,7 +159,7 @@ impl KernelThread {
             Pause::Blocked => cluster.run_later(index),
             Pause::Left(routine) if routine.is_parked() => {
                 let deadline = routine.deadline();
-                *occupant = Occupant::Parked(routine);
+                *occupant = Occupant::Parked(Box::new(routine));
                 drop(occupant);
                 self.rest(cluster, slot, index, deadline, true);
             }
@@ -166,7 +178,7 @@ impl KernelThread {
             return false;
         };
         match cluster.stack() {
-            Some(stack) => *occupant = Occupant::Fiber(Fiber::new(stack, routine)),
+            Some(stack) => *occupant = Occupant::Fiber(Fiber::new(stack, *routine)),
             None => routine.leave(self),
         }
         matches!(occupant, Occupant::Fiber(_))

@@ -1,6 +1,6 @@
 //! What a fiber runs: accepting at a listener, or serving one connection from its first byte to its
-//! close. A step runs on the stack of the kernel thread, and what follows it (go on, rest, block,
-//! end) on the fiber's: see [`os::fiber`].
+//! close. Steps run on the stack of the kernel thread, and what follows them (rest, block, end) on
+//! the fiber's: see [`os::fiber`].
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -116,9 +116,9 @@ impl Life for Routine {
                 Next::Rest(Rest::Wait { deadline: NEVER, is_idle: false })
             }
             Self::Connection(fiber) => {
-                let stepped = catch_unwind(AssertUnwindSafe(|| fiber.step(thread)));
+                let served = catch_unwind(AssertUnwindSafe(|| fiber.serve(thread)));
                 // A bug met by one connection ends that connection. The panic has been printed.
-                stepped.unwrap_or_else(|_| fiber.leave(thread))
+                served.unwrap_or_else(|_| fiber.leave(thread))
             }
         }
     }
@@ -133,14 +133,25 @@ impl Life for Routine {
 }
 
 impl ConnectionFiber {
+    /// Takes steps until something else is to follow.
     #[inline]
-    fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+    fn serve(&mut self, thread: &mut KernelThread) -> Next<Rest> {
         if thread.news != News::NONE || self.is_new {
             let news = std::mem::replace(&mut thread.news, News::NONE);
             if self.heed(news, thread) {
                 return self.leave(thread);
             }
         }
+        loop {
+            if let Some(next) = self.step(thread) {
+                return next;
+            }
+        }
+    }
+
+    /// Takes one step. Returns what follows it, if that is not another one.
+    #[inline]
+    fn step(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
         let taken = match std::mem::replace(&mut self.errand, Errand::None) {
             Errand::None => step(
                 self.socket.as_fd(),
@@ -155,13 +166,13 @@ impl ConnectionFiber {
         match taken {
             Step::More => {
                 thread.steps_left = thread.steps_left.saturating_sub(1);
-                if thread.steps_left == 0 { self.give_way() } else { Next::Again }
+                (thread.steps_left == 0).then(|| self.give_way())
             }
-            Step::Yield => self.give_way(),
-            Step::Wait | Step::JobOut => self.rest(thread),
+            Step::Yield => Some(self.give_way()),
+            Step::Wait | Step::JobOut => Some(self.rest(thread)),
             Step::Job => self.job(thread),
             Step::Cold => self.fetch(thread),
-            Step::Closed => self.leave(thread),
+            Step::Closed => Some(self.leave(thread)),
         }
     }
 
@@ -214,33 +225,33 @@ impl ConnectionFiber {
     }
 
     /// Has a job run: in the blocking cluster, or on the spot while the kernel thread waits.
-    fn job(&mut self, thread: &mut KernelThread) -> Next<Rest> {
+    fn job(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
         let is_blocking = thread.cluster.blocking.is_some();
         if is_blocking && answer_at_once(&mut self.connection, &mut thread.worker, &thread.runner) {
             thread.steps_left = thread.steps_left.saturating_sub(STEPS_PER_JOB);
-            return Next::Again;
+            return None;
         }
         let (id, job) = self.connection.take_job();
         if is_blocking {
             self.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
-            return Next::Block;
+            return Some(Next::Block);
         }
         self.errand = Errand::Done(id, thread.runner.run(job));
         read_clock(&mut thread.worker);
-        Next::Again
+        None
     }
 
     /// Has bytes sent that are not in memory, where that delays nobody.
-    fn fetch(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        let Op::File { file, offset, len } = self.connection.next() else { return Next::Again };
+    fn fetch(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
+        let Op::File { file, offset, len } = self.connection.next() else { return None };
         if thread.cluster.blocking.is_none() {
             thread.turn.is_fetched = true; // nobody else can wait for it
-            return Next::Again;
+            return None;
         }
         // A chunk is bounded far below the size of memory.
         let len = len.min(thread.turn.file_bytes) as usize;
         self.errand = Errand::File { file: FileRef::clone(file), offset, len };
-        Next::Block
+        Some(Next::Block)
     }
 
     /// Takes in what came of an errand.

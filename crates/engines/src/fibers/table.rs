@@ -32,8 +32,9 @@ pub(super) enum Occupant {
     Nobody,
     /// A fiber with its stack.
     Fiber(Fiber<Routine>),
-    /// A connection between two requests that has given its stack up.
-    Parked(Routine),
+    /// A connection between two requests that has given its stack up. Elsewhere, so that a slot
+    /// is as small as a fiber.
+    Parked(Box<Routine>),
 }
 
 pub(super) struct FiberTable {
@@ -79,6 +80,16 @@ impl FiberTable {
     pub(super) fn get(&self, index: u32) -> Option<&Slot> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.get()?;
         chunk.get(index as usize % CHUNK)
+    }
+
+    /// Has a fiber, owned by the caller, brought into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u32) {
+        if let Some(slot) = self.get(index)
+            && let Occupant::Fiber(fiber) = &*slot.occupant()
+        {
+            fiber.prefetch();
+        }
     }
 
     /// Leaves news for the fiber with that key, if it is there still. Returns whether the caller
