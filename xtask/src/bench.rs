@@ -46,6 +46,9 @@ The servers run on processor 0 and the clients on processor 1.
                          apache-prefork, apache-worker, goserver and yaws only if named
   --clients NAME,...   load: only these clients: none length bytes wrk h2load httperf
   --engines NAME,...   engines: only these engines and servers
+  --together           engines: load all of them at once and not in turn: what the machine does
+                         besides meets all alike, so one-threaded ones are compared far more
+                         sharply; those with several threads wait for the others as well
   --rounds N           rounds (7, engines 5, simulate 3); each contestant gets one window in each
   --seconds S          length of a window (serve 1.1, load 2, engines 1)
   --json FILE          write every sample to FILE as well

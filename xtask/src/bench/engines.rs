@@ -63,6 +63,7 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rounds: 5,
     quick_rounds: 1,
     window: Duration::from_millis(1000),
+    has_together: true,
 };
 
 const ROWS: &[Row] = &[
@@ -102,6 +103,10 @@ const ROWS: &[Row] = &[
 
 /// Runs the benchmark and prints its tables.
 pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
+    let apart = |row: &&&Row| matches!(row.subject, Subject::Cold | Subject::Resting);
+    if let Some(row) = options.rows.iter().find(apart).filter(|_| options.together) {
+        return Err(format!("--together: row {} needs the machine for each server", row.name));
+    }
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
     let stage = Stage::set(options)?;
     let field = Field::find(&stage)?;
@@ -153,6 +158,10 @@ fn rounds(
     }
     for round in 0..stage.options.rounds.min(row.rounds_max) {
         progress(&format!("{}: round {}", row.name, round + 1));
+        if stage.options.together {
+            window::together(stage, &mut entrants, &work)?;
+            continue;
+        }
         for index in order(round, entrants.len()) {
             entrants[index].round(stage, &work)?;
         }

@@ -62,6 +62,7 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rounds: 7,
     quick_rounds: 1,
     window: Duration::from_secs(2),
+    has_together: false,
 };
 
 const ROWS: &[Row] = &[

@@ -20,6 +20,8 @@ pub(crate) struct Defaults<R: 'static> {
     pub(crate) rounds: usize,
     pub(crate) quick_rounds: usize,
     pub(crate) window: Duration,
+    /// Whether it can load all contestants at once.
+    pub(crate) has_together: bool,
 }
 
 /// The options, ready for use.
@@ -35,7 +37,12 @@ pub(crate) struct Options<R: 'static> {
     pub(crate) build: bool,
     /// Whether it is to be seen only that everything works.
     pub(crate) quick: bool,
+    /// Whether all contestants of a round are loaded at once, where the benchmark can.
+    pub(crate) together: bool,
 }
+
+/// The flag of benchmarks that can load all contestants at once.
+const TOGETHER: &str = "--together";
 
 /// What `--quick` makes of the windows.
 const QUICK_WINDOW: Duration = Duration::from_millis(400);
@@ -46,7 +53,9 @@ impl<R: Named> Options<R> {
         let is_given = |flag: &str| arguments.iter().any(|argument| argument == flag);
         let mut options = Self::of(defaults, is_given("--quick"));
         options.build = !is_given("--no-build");
-        let is_flag = |argument: &&String| ["--quick", "--no-build"].contains(&argument.as_str());
+        options.together = defaults.has_together && is_given(TOGETHER);
+        let flags = ["--quick", "--no-build", if defaults.has_together { TOGETHER } else { "" }];
+        let is_flag = |argument: &&String| flags.contains(&argument.as_str());
         let mut rest = arguments.iter().filter(|argument| !is_flag(argument));
         while let Some(name) = rest.next() {
             let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -65,6 +74,7 @@ impl<R: Named> Options<R> {
             json: None,
             build: true,
             quick,
+            together: false,
         }
     }
 
@@ -139,6 +149,7 @@ mod tests {
             ("--rounds", "--rounds needs a value"),
             ("--seconds -1", "--seconds cannot be \"-1\""),
             ("--fast 1", "no option \"--fast\""),
+            ("--together 1", "no option \"--together\""),
         ] {
             let why = parse(line).expect_err(line);
             assert!(why.contains(expected), "{line}: {why}");

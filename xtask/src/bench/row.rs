@@ -53,6 +53,7 @@ pub(crate) const DEFAULTS: Defaults<Row> = Defaults {
     rounds: 7,
     quick_rounds: 2,
     window: Duration::from_millis(1100),
+    has_together: false,
 };
 
 /// All rows, in the order of the report.

@@ -60,6 +60,7 @@ pub(crate) const DEFAULTS: Defaults<Program> = Defaults {
     rounds: 3,
     quick_rounds: 1,
     window: Duration::ZERO,
+    has_together: false,
 };
 
 /// Lines of the text with `--quick`.

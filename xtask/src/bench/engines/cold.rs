@@ -14,13 +14,14 @@ use lab::RunningServer;
 use lab::domain::Accessed;
 use std::time::Duration;
 
-/// Directories of the set: about 600 MB, of which the load asks for the smaller classes, 60 MB.
-const DIRECTORIES: &str = "120";
+/// Directories of the set: about 1.2 GB, of which the load asks for the smaller classes, 120 MB.
+const DIRECTORIES: &str = "240";
 /// The published shares without the class of the largest files.
 const CLASSES: &str = "0.35,0.5,0.15,0";
 const CONNECTIONS: u32 = 64;
-/// Memory of a server with the pages it reads: a quarter of what is asked for.
-const MEMORY_BYTES: u64 = 16 << 20;
+/// Memory of a server with the pages it reads: a quarter of what is asked for, and enough for what
+/// a process or a kernel thread for each connection needs in the kernel.
+const MEMORY_BYTES: u64 = 32 << 20;
 /// Longer than other windows: the disk takes its time.
 const WINDOW: Duration = Duration::from_secs(3);
 const QUICK_WINDOW: Duration = Duration::from_millis(500);

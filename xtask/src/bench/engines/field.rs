@@ -206,6 +206,11 @@ impl Entrant {
         Ok(())
     }
 
+    /// Where it is, while it runs all the time.
+    pub(super) fn server(&self) -> Option<&RunningServer> {
+        self.server.as_ref()
+    }
+
     pub(super) fn cpu_us(&self) -> Vec<f64> {
         self.samples.iter().map(|sample| sample.cpu_us).collect()
     }

@@ -1,6 +1,6 @@
 //! One window of one server: the load, and what the server used for it.
 
-use super::field::Sample;
+use super::field::{Entrant, Sample};
 use super::{Row, Subject};
 use crate::bench::load_run::LoadRun;
 use crate::bench::stage::{FILE, Stage, server_url};
@@ -19,6 +19,9 @@ const GENERATORS: u64 = 4;
 const REST_S: u64 = 15;
 /// Each has 28,000 ports.
 const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
+
+/// How much longer than its window a load may take among many.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the windows of a row have in common.
 #[derive(Debug)]
@@ -110,17 +113,54 @@ pub(super) fn measure(
     let arguments = format!("{} --duration {}ms", work.arguments(server), window.as_millis());
     let before_ns = server.group().cpu_ns();
     let run = LoadRun::new(stage, &arguments, window)?;
+    Ok(sample(&run, server, before_ns))
+}
+
+/// Loads all servers at once, and adds what came of it to what they have. What the machine does
+/// meanwhile meets all of them in the same moments.
+pub(super) fn together(
+    stage: &Stage<'_, Row>,
+    entrants: &mut [Entrant],
+    work: &Work,
+) -> Result<(), String> {
+    let window = stage.options.window;
+    let mut under_way = Vec::new();
+    for (index, server) in entrants.iter().filter_map(Entrant::server).enumerate() {
+        let json = stage.path(&format!("together-{index}.json")).display().to_string();
+        let line = format!(
+            "load {} --duration {}ms --lag-bound 10s -q --json {json}",
+            work.arguments(server),
+            window.as_millis()
+        );
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let before_ns = server.group().cpu_ns();
+        under_way.push((Client::start(stage.client_cpu, &stage.command(&words))?, json, before_ns));
+    }
+    for (entrant, (client, json, before_ns)) in
+        entrants.iter_mut().filter(|it| it.server().is_some()).zip(under_way)
+    {
+        let run = LoadRun::read(&json, &client.finish(window + PATIENCE)?)?;
+        if let Some(server) = entrant.server() {
+            let sample = sample(&run, server, before_ns);
+            entrant.samples.push(sample);
+        }
+    }
+    Ok(())
+}
+
+/// What a run says of a server that had used so much processor time before it.
+fn sample(run: &LoadRun, server: &RunningServer, before_ns: u64) -> Sample {
     let used_us = (server.group().cpu_ns() - before_ns) as f64 / 1000.0;
-    if let Some(why) = run.complaint().filter(|_| !is_tolerable(&run)) {
-        return Ok(Sample::void(why));
+    if let Some(why) = run.complaint().filter(|_| !is_tolerable(run)) {
+        return Sample::void(why);
     }
     let replies = run.count("replies") as f64;
-    Ok(Sample {
+    Sample {
         requests_per_s: run.per_second("replies"),
         cpu_us: used_us / replies,
         disk_kib: f64::NAN,
         void: (replies == 0.0).then(|| "no reply came".into()),
-    })
+    }
 }
 
 /// Whether so few requests failed that the others say what they cost. Apache closes connections
