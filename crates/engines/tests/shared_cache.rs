@@ -137,13 +137,13 @@ fn killed_at_any_instruction_they_leave_it_usable_and_right() {
         Memory::kill(&mut children[seat]);
         // If nobody buries the dead, those who wait for them notice by themselves.
         if round % 4 != 0 {
-            memory.owners.bury(seat, memory.cache.locks());
+            memory.owners.release_dead(seat, memory.cache.locks());
         }
         children[seat] = memory.start(seat, next());
     }
     for (seat, mut child) in children.into_iter().enumerate() {
         Memory::kill(&mut child);
-        memory.owners.bury(seat, memory.cache.locks());
+        memory.owners.release_dead(seat, memory.cache.locks());
     }
     let [found, inserted, wrong, told] = [FOUND, INSERTED, WRONG, TOLD].map(|c| memory.get(c));
     println!("{KILLS} killed, {told} with a lock; {found} found, {inserted} put in, {wrong} wrong");

@@ -16,66 +16,48 @@
 //!
 //! A process that shares no table notes nothing, and nothing here costs it more than a load.
 
-use crate::call::check;
+use crate::files::read_directory;
 use crate::shared_memory::{create_cells, map_cells};
+use protocol::{Book, Living, Notes};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use linux::Linux;
+
+mod linux;
+pub mod protocol;
 mod sweeper;
 
-pub use sweeper::{Sweeper, Swept};
+pub use protocol::Loan;
+pub use sweeper::Swept;
 
 /// A table with more numbers than this is not worth the memory that notes on it take: the limit of
 /// a container may be 2^30.
 pub const NUMBERS_MAX: u64 = 1 << 20;
 
-/// Cells of each process, on a cache line of their own.
-const SEAT_CELLS: usize = 8;
-/// The short windows: odd within one.
-const SOCKETS: usize = 0;
-/// The long ones.
-const PASSES: usize = 1;
-/// Cells before those of processes. The first counts what is lent.
-const HEAD_CELLS: usize = 8;
-
-/// What is noted of a descriptor: nobody's, or the number of a process, or one of these.
-const NOBODY: u64 = 0;
-const MANAGER: u64 = 1 << 32;
-/// With the seat and the pass of who is about to close it: whoever looks twice, and not in the same
-/// pass, sees whether it had an owner meanwhile.
-const CLOSING: u64 = 1 << 62;
-const SEAT_SHIFT: u32 = 40;
-/// With the number of a loan.
-const LENT: u64 = 1 << 63;
+/// Where notes are kept.
+type Shared = &'static [AtomicU64];
 
 /// Notes on a table, in memory that all its processes share.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
-    cells: &'static [AtomicU64],
-    seats: usize,
-}
-
-/// What is noted on behalf of the calling process.
-struct Book {
-    table: Table,
-    /// None for the one that starts the others.
-    seat: Option<usize>,
-    owner: u64,
-}
+pub struct Table(Notes<Shared>);
 
 /// The book of this process, if it shares its table. Never freed: a process has one or two.
-static BOOK: AtomicPtr<Book> = AtomicPtr::new(ptr::null_mut());
+static BOOK: AtomicPtr<Book<Shared>> = AtomicPtr::new(ptr::null_mut());
 
 /// A descriptor that is noted for as long as this lives. Not for sockets.
 #[derive(Debug)]
 pub(crate) struct Noted(OwnedFd);
 
-/// What is lent to all processes: see [`Table::lend`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loan(u64);
+/// The one process that closes what nobody has. It starts the others, and has one thread.
+pub struct Sweeper {
+    inner: sweeper::Sweeper<Shared, Linux>,
+    /// Open beforehand: when there is no descriptor left is when it is needed.
+    listing: File,
+}
 
 impl Table {
     /// Notes on the table of the calling process, which is going to share it with those that it
@@ -85,40 +67,37 @@ impl Table {
     /// No memory, or /proc cannot be read.
     pub fn create(seats: usize) -> io::Result<(Self, Sweeper)> {
         let limit = crate::limits::cap_descriptor_limit(NUMBERS_MAX)?;
-        let count = HEAD_CELLS + seats * SEAT_CELLS + limit as usize;
-        let cells = map_cells(create_cells(count)?.as_fd())?;
-        let table = Self { cells, seats };
-        table.write_as(Book { table, seat: None, owner: MANAGER });
-        let sweeper = Sweeper::new(table)?;
-        sweeper.open_numbers()?.into_iter().for_each(|number| table.set(number, MANAGER));
-        Ok((table, sweeper))
+        let count = Notes::<Shared>::cells(seats, limit as usize);
+        let notes = Notes::new(map_cells(create_cells(count)?.as_fd())?, seats);
+        let book = notes.book_of_manager();
+        write_in(book.clone());
+        let inner = sweeper::Sweeper::new(book.clone(), Linux);
+        let sweeper = Sweeper { inner, listing: File::open("/proc/self/fd")? };
+        sweeper.open_numbers()?.into_iter().for_each(|number| book.note(number));
+        Ok((Self(notes), sweeper))
     }
 
     /// How many descriptors the table may have.
     #[must_use]
     pub fn numbers(self) -> usize {
-        self.cells.len() - HEAD_CELLS - self.seats * SEAT_CELLS
+        self.0.numbers()
     }
 
     /// Before a process is started in a seat: until its first rest nobody knows what it is about
     /// to note.
     pub fn expect(self, seat: usize) {
-        for cell in [SOCKETS, PASSES] {
-            let cell = self.window(seat, cell);
-            let next = (cell.load(Ordering::SeqCst) + 2) | 1;
-            cell.store(next, Ordering::SeqCst);
-        }
+        self.0.expect(seat);
     }
 
     /// Called in a process that was started: it notes from now on under its number, which no
     /// process before it has had.
     pub fn enter(self, seat: usize, number: u32) {
-        self.write_as(Book { table: self, seat: Some(seat), owner: number.into() });
+        write_in(self.0.book(seat, number));
     }
 
     /// Notes that a descriptor of the caller belongs to the process with this number from now on.
     pub fn give(self, descriptor: BorrowedFd<'_>, number: u32) {
-        self.set(descriptor.as_raw_fd(), number.into());
+        self.0.give(descriptor.as_raw_fd(), number);
     }
 
     /// Lends an open file to all processes: they get copies of a copy that is nobody's, for as long
@@ -128,79 +107,51 @@ impl Table {
     /// # Errors
     /// No descriptor is left.
     pub fn lend(self, file: BorrowedFd<'_>, loan: Loan, told: impl Fn(u32)) -> io::Result<()> {
-        let number = duplicate_raw(file)?;
-        told(number.cast_unsigned());
-        self.set(number, loan.0);
-        Ok(())
+        own_book().lend(&Linux, file.as_raw_fd(), loan, told)
     }
 
     /// A new loan, different from all others.
     #[must_use]
     pub fn loan(self) -> Loan {
-        Loan(LENT | (self.cells[0].fetch_add(1, Ordering::Relaxed) + 1))
+        self.0.loan()
     }
 
     /// A copy of what has this number, if it is lent by this loan. While it may be ended by
     /// another, both are to hold one lock.
     #[must_use]
     pub fn borrow(self, number: u32, loan: Loan) -> Option<OwnedFd> {
-        let number = number.cast_signed();
-        if self.get(number) != loan.0 {
-            return None;
-        }
-        // SAFETY: the number is open: it was when the loan began, and only who ends the loan
-        // closes it. The caller excludes that meanwhile.
-        let lent = unsafe { BorrowedFd::borrow_raw(number) };
-        duplicate(lent).ok()
+        let copy = own_book().borrow(&Linux, number, loan)?;
+        // SAFETY: a new descriptor, which nothing else owns.
+        Some(unsafe { OwnedFd::from_raw_fd(copy) })
     }
 
     /// Ends a loan of what has this number, unless it has ended.
     pub fn end_loan(self, number: u32, loan: Loan) {
-        let number = number.cast_signed();
-        let Some(cell) = self.note(number) else { return };
-        let ended = cell.compare_exchange(loan.0, closing(), Ordering::SeqCst, Ordering::SeqCst);
-        if ended.is_ok() {
-            // SAFETY: what is lent is owned by the loan alone, which nobody else has ended.
-            drop(unsafe { OwnedFd::from_raw_fd(number) });
-        }
-    }
-
-    fn write_as(self, book: Book) {
-        BOOK.store(Box::leak(Box::new(book)), Ordering::Release);
-    }
-
-    fn window(self, seat: usize, cell: usize) -> &'static AtomicU64 {
-        &self.cells[HEAD_CELLS + seat * SEAT_CELLS + cell]
-    }
-
-    fn note(self, number: RawFd) -> Option<&'static AtomicU64> {
-        let notes = &self.cells[HEAD_CELLS + self.seats * SEAT_CELLS..];
-        usize::try_from(number).ok().and_then(|number| notes.get(number))
-    }
-
-    /// A number beyond the limit is never closed by others.
-    fn set(self, number: RawFd, owner: u64) {
-        if let Some(note) = self.note(number) {
-            note.store(owner, Ordering::SeqCst);
-        }
-    }
-
-    fn get(self, number: RawFd) -> u64 {
-        self.note(number).map_or(MANAGER, |note| note.load(Ordering::SeqCst))
+        own_book().end_loan(&Linux, number, loan);
     }
 }
 
-impl Loan {
-    /// The loan as a number of at most 40 bits, to be kept somewhere.
-    #[must_use]
-    pub fn number(self) -> u64 {
-        self.0 & !LENT
+impl Sweeper {
+    /// Closes what is open and belongs to none of the `living`, which are all processes that share
+    /// the table but the calling one. A process that is missing there loses what it has.
+    ///
+    /// # Errors
+    /// The descriptors cannot be listed.
+    pub fn sweep(&mut self, living: Living<'_>) -> io::Result<Swept> {
+        let numbers = self.open_numbers()?;
+        Ok(self.inner.sweep(&numbers, living))
     }
 
-    /// The loan of that number.
-    #[must_use]
-    pub fn of(number: u64) -> Self {
-        Self(LENT | number)
+    /// The numbers of all open descriptors.
+    fn open_numbers(&self) -> io::Result<Vec<RawFd>> {
+        let mut reader = read_directory(self.listing.as_fd())?;
+        let mut numbers = Vec::new();
+        while let Some(entry) = reader.next_entry()? {
+            numbers.extend(
+                str::from_utf8(entry.name).ok().and_then(|name| name.parse::<RawFd>().ok()),
+            );
+        }
+        Ok(numbers)
     }
 }
 
@@ -231,101 +182,75 @@ impl Drop for Noted {
     }
 }
 
-fn book() -> Option<&'static Book> {
+fn write_in(book: Book<Shared>) {
+    BOOK.store(Box::leak(Box::new(book)), Ordering::Release);
+}
+
+#[inline]
+fn book() -> Option<&'static Book<Shared>> {
     // SAFETY: it is null, or a box that was leaked.
     unsafe { BOOK.load(Ordering::Acquire).as_ref() }
+}
+
+/// The book of a process that has a table.
+fn own_book() -> &'static Book<Shared> {
+    book().expect("who makes a table or enters one has a book from then on")
 }
 
 /// Notes that the calling process has opened this. What is not noted by the end of the pass in
 /// which it was opened may be closed by others.
 pub fn note(descriptor: BorrowedFd<'_>) {
     if let Some(book) = book() {
-        book.table.set(descriptor.as_raw_fd(), book.owner);
+        book.note(descriptor.as_raw_fd());
     }
 }
 
 /// Notes that the calling process is about to close this, which is no socket, before its next rest.
 pub fn forget(descriptor: BorrowedFd<'_>) {
     if let Some(book) = book() {
-        book.table.set(descriptor.as_raw_fd(), closing());
+        book.forget(descriptor.as_raw_fd());
     }
-}
-
-/// What the calling process notes of what it is about to close.
-fn closing() -> u64 {
-    let Some((seat, passes)) = book().and_then(|book| Some((book.seat?, window(PASSES)?))) else {
-        return NOBODY; // it alone closes for others, and not while it does so for itself
-    };
-    let pass = passes.load(Ordering::SeqCst) & ((1 << SEAT_SHIFT) - 1);
-    CLOSING | (seat as u64) << SEAT_SHIFT | pass
 }
 
 /// Closes a socket.
 #[inline]
 pub fn close_socket(socket: OwnedFd) {
-    with_sockets(|| {
-        forget(socket.as_fd());
-        drop(socket);
-    });
+    match book() {
+        Some(book) => book.close_socket(&Linux, socket.into_raw_fd()),
+        None => drop(socket),
+    }
 }
 
 /// Another descriptor of the same open file.
 pub fn duplicate(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    with_sockets(|| {
-        let number = duplicate_raw(descriptor)?;
-        // SAFETY: a new descriptor, which nothing else owns.
-        let copy = unsafe { OwnedFd::from_raw_fd(number) };
-        note(copy.as_fd());
-        Ok(copy)
-    })
+    let number = match book() {
+        Some(book) => book.duplicate(&Linux, descriptor.as_raw_fd())?,
+        None => linux::duplicate(descriptor.as_raw_fd())?,
+    };
+    // SAFETY: a new descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Does what makes sockets and notes them, or closes some.
 #[inline]
 pub(crate) fn with_sockets<T>(work: impl FnOnce() -> T) -> T {
-    let Some(window) = window(SOCKETS) else { return work() };
-    // While the process starts it is within one long window.
-    if window.load(Ordering::Relaxed) % 2 == 1 {
-        return work();
+    match book() {
+        Some(book) => book.with_sockets(work),
+        None => work(),
     }
-    window.fetch_add(1, Ordering::SeqCst);
-    let outcome = work();
-    window.fetch_add(1, Ordering::SeqCst);
-    outcome
 }
 
 /// Waits. What the process has opened and keeps is noted now; it opens and closes nothing
 /// meanwhile. Called by the one thread of it that opens and closes anything.
 #[inline]
 pub fn at_rest<T>(wait: impl FnOnce() -> T) -> T {
-    let Some(passes) = window(PASSES) else { return wait() };
-    let sockets = window(SOCKETS).expect("who has the one has the other");
-    if sockets.load(Ordering::Relaxed) % 2 == 1 {
-        sockets.fetch_add(1, Ordering::SeqCst); // it has started
+    match book() {
+        Some(book) => book.at_rest(wait),
+        None => wait(),
     }
-    passes.fetch_add(1, Ordering::SeqCst);
-    let outcome = wait();
-    passes.fetch_add(1, Ordering::SeqCst);
-    outcome
-}
-
-#[inline]
-fn window(cell: usize) -> Option<&'static AtomicU64> {
-    let book = book()?;
-    Some(book.table.window(book.seat?, cell))
-}
-
-fn duplicate_raw(descriptor: BorrowedFd<'_>) -> io::Result<RawFd> {
-    // SAFETY: F_DUPFD_CLOEXEC takes a number, and the descriptor is open because it is borrowed.
-    check(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) })
 }
 
 /// Lets go of a descriptor without closing it: another process has it now under the same number.
 pub fn leave(descriptor: impl Into<OwnedFd>) {
     std::mem::forget(descriptor.into());
-}
-
-/// The descriptors of the process, as a directory.
-fn list_of_descriptors() -> io::Result<File> {
-    File::open("/proc/self/fd")
 }

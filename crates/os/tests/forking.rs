@@ -183,7 +183,7 @@ impl Ledger {
                 }
             }
             assert!(matches!(children[seat].wait().unwrap(), Ended::Signal(9)));
-            self.owners.bury(seat, std::iter::once(self.lock()));
+            self.owners.release_dead(seat, std::iter::once(self.lock()));
             assert!(self.get(2) >= before);
             children[seat] = start(seat, SEATS as u32 + 1 + round);
         }

@@ -10,16 +10,16 @@ use site::resource::Entry;
 
 use os::descriptors::{Sweeper, Table};
 
-use super::place::{Common, End, Outfit, Place, begin};
+use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use super::process::Order;
-use super::shelf::Shelf;
+use super::shared_memory::SharedMemory;
 use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
 use crate::{Engine, MakeWorker, Start, WorkerStart};
 
 /// A process that ends by itself within this is not going to do better the next time. Longer than
 /// it takes until a loop's failure is noticed.
 const SHORT_LIFE_US: u64 = 5_000_000;
-/// So many of them in a row at one place, and the engine has failed.
+/// So many of them in a row in one slot, and the engine has failed.
 const SHORT_LIVES_MAX: u32 = 5;
 
 /// Where a process could not be started, it is tried again after this.
@@ -39,10 +39,10 @@ pub(super) struct Manager {
 }
 
 struct Inner {
-    places: Vec<Place>,
+    slots: Vec<WorkerSlot>,
     /// Where all share one descriptor table.
-    broom: Option<Broom>,
-    records: Vec<Record>,
+    leftovers: Option<Leftovers>,
+    histories: Vec<History>,
     common: Common,
     /// Incarnations so far.
     numbers: u32,
@@ -52,7 +52,7 @@ struct Inner {
 }
 
 /// What a common descriptor table is swept with.
-struct Broom {
+struct Leftovers {
     sweeper: Sweeper,
     /// Since when something of dead processes may be open.
     since_us: Option<u64>,
@@ -60,9 +60,9 @@ struct Broom {
     is_told: bool,
 }
 
-/// What is remembered of a place from one process to the next.
+/// What is remembered of a slot from one process to the next.
 #[derive(Clone, Copy, Default)]
-struct Record {
+struct History {
     /// Lives in a row that were short.
     short_lives: u32,
     try_again_us: u64,
@@ -77,7 +77,7 @@ impl Manager {
     pub(super) fn start(name: &'static str, start: Start) -> io::Result<Self> {
         os::clock::now(); // the origin of the clock, for all copies of this process
         let shared_percent = start.knobs.get_usize(SHARED_PERCENT.name);
-        let mut outfits = Vec::new();
+        let mut starts = Vec::new();
         let partitions = start.partitions.into_iter();
         let workers: Vec<_> = partitions
             .flat_map(|partition| {
@@ -87,17 +87,17 @@ impl Manager {
             })
             .collect();
         let is_shared = start.knobs.get(DESCRIPTORS.name) == SHARED;
-        let (table, broom) = match is_shared {
+        let (table, leftovers) = match is_shared {
             true => {
                 let (table, sweeper) = Table::create(workers.len())?;
                 check_room(table.numbers(), workers.len())?;
-                (Some(table), Some(Broom { sweeper, since_us: None, is_told: false }))
+                (Some(table), Some(Leftovers { sweeper, since_us: None, is_told: false }))
             }
             false => (None, None),
         };
         let mut shares = shares(start.connections_max, workers.len());
         for group in by_cache(workers) {
-            outfits.extend(outfit(group, shared_percent, table, &mut shares)?);
+            starts.extend(process_starts(group, shared_percent, table, &mut shares)?);
         }
         let common = Common {
             name,
@@ -107,7 +107,7 @@ impl Manager {
             knobs: start.knobs,
             table,
         };
-        let mut inner = Inner::new(outfits, common, broom);
+        let mut inner = Inner::new(starts, common, leftovers);
         if let Err(why) = inner.begin_all() {
             inner.tell(Order::StopAccepting);
             inner.tell(Order::Abort);
@@ -131,7 +131,7 @@ impl Engine for Manager {
         inner.is_ending = true;
         inner.tell(Order::StopAccepting);
         // The processes have copies of their own, and take from the queue first.
-        inner.places.iter_mut().for_each(Place::close);
+        inner.slots.iter_mut().for_each(WorkerSlot::close);
     }
 
     fn drain(&mut self) {
@@ -160,7 +160,7 @@ impl Engine for Manager {
 
     fn is_finished(&self) -> bool {
         self.tend();
-        !self.inner.borrow().places.iter().any(Place::is_taken)
+        !self.inner.borrow().slots.iter().any(WorkerSlot::is_taken)
     }
 
     fn join(mut self: Box<Self>) -> io::Result<()> {
@@ -170,12 +170,12 @@ impl Engine for Manager {
 }
 
 impl Inner {
-    fn new(outfits: Vec<Outfit>, common: Common, broom: Option<Broom>) -> Self {
-        let notices = common.table.map(|table| describe(table, &outfits));
+    fn new(starts: Vec<ProcessStart>, common: Common, leftovers: Option<Leftovers>) -> Self {
+        let notices = common.table.map(|table| describe(table, &starts));
         Self {
-            broom,
-            records: vec![Record::default(); outfits.len()],
-            places: outfits.into_iter().map(Place::new).collect(),
+            leftovers,
+            histories: vec![History::default(); starts.len()],
+            slots: starts.into_iter().map(WorkerSlot::new).collect(),
             common,
             numbers: 0,
             is_ending: false,
@@ -184,38 +184,38 @@ impl Inner {
     }
 
     fn begin_all(&mut self) -> io::Result<()> {
-        (0..self.places.len()).try_for_each(|index| self.begin(index))?;
-        for index in 0..self.places.len() {
-            let ready = self.places[index].wait_ready();
+        (0..self.slots.len()).try_for_each(|index| self.begin(index))?;
+        for index in 0..self.slots.len() {
+            let ready = self.slots[index].wait_ready();
             ready.map_err(|why| io::Error::other(format!("{}: {why}", self.name_of(index))))?;
         }
         Ok(())
     }
 
-    /// Starts a process at a place.
+    /// Starts a process in a slot.
     fn begin(&mut self, index: usize) -> io::Result<()> {
         self.numbers += 1;
-        begin(&mut self.places, index, &self.common, self.numbers)
+        begin(&mut self.slots, index, &self.common, self.numbers)
     }
 
     fn tell(&mut self, order: Order) {
-        self.places.iter_mut().for_each(|place| place.tell(order));
+        self.slots.iter_mut().for_each(|slot| slot.tell(order));
     }
 
-    /// Notes who has died, and has others take their places. The error is that one place cannot be
+    /// Notes who has died, and has others take their places. The error is that one slot cannot be
     /// held.
     fn tend(&mut self) -> Result<(), String> {
-        for index in 0..self.places.len() {
-            if let Some(end) = self.places[index].look() {
+        for index in 0..self.slots.len() {
+            if let Some(end) = self.slots[index].look() {
                 let noted = self.note(index, &end);
-                self.broom.iter_mut().for_each(Broom::take_up);
+                self.leftovers.iter_mut().for_each(Leftovers::take_up);
                 self.sweep(); // before another starts, of whom nobody knows what it opens
                 noted?;
             }
         }
         self.sweep();
-        for index in 0..self.places.len() {
-            if !self.is_ending && !self.places[index].is_taken() {
+        for index in 0..self.slots.len() {
+            if !self.is_ending && !self.slots[index].is_taken() {
                 self.fill(index);
             }
         }
@@ -230,11 +230,11 @@ impl Inner {
             }
             return Ok(());
         }
-        let record = &mut self.records[index];
+        let history = &mut self.histories[index];
         let is_short = !end.is_killed && end.has_lived_us < SHORT_LIFE_US;
-        record.short_lives = if is_short { record.short_lives + 1 } else { 0 };
-        if record.short_lives >= SHORT_LIVES_MAX {
-            let times = record.short_lives;
+        history.short_lives = if is_short { history.short_lives + 1 } else { 0 };
+        if history.short_lives >= SHORT_LIVES_MAX {
+            let times = history.short_lives;
             return Err(format!("{what}; {times} times in a row"));
         }
         self.notices.push(format!("{what}; another takes its place"));
@@ -243,28 +243,28 @@ impl Inner {
 
     /// Closes what dead processes have left open, where that is not done by the kernel.
     fn sweep(&mut self) {
-        let Some(broom) = &mut self.broom else { return };
-        let places = self.places.iter().enumerate();
+        let Some(leftovers) = &mut self.leftovers else { return };
+        let slots = self.slots.iter().enumerate();
         let living: Vec<_> =
-            places.filter_map(|(seat, place)| Some((seat, place.number()?))).collect();
-        self.notices.extend(broom.sweep(&living));
+            slots.filter_map(|(seat, slot)| Some((seat, slot.number()?))).collect();
+        self.notices.extend(leftovers.sweep(&living));
     }
 
     fn fill(&mut self, index: usize) {
         let now = os::clock::now();
-        if now < self.records[index].try_again_us {
+        if now < self.histories[index].try_again_us {
             return;
         }
         if let Err(why) = self.begin(index) {
-            self.records[index].try_again_us = now + TRY_AGAIN_US;
+            self.histories[index].try_again_us = now + TRY_AGAIN_US;
             let name = self.name_of(index);
             self.notices.push(format!("{name}: nobody can take its place yet: {why}"));
         }
     }
 
     fn wait(&mut self) {
-        for index in 0..self.places.len() {
-            if let Some(end) = self.places[index].wait() {
+        for index in 0..self.slots.len() {
+            if let Some(end) = self.slots[index].wait() {
                 let _ = self.note(index, &end); // nobody is replaced any more
             }
         }
@@ -275,7 +275,7 @@ impl Inner {
     }
 }
 
-impl Broom {
+impl Leftovers {
     fn take_up(&mut self) {
         self.since_us.get_or_insert_with(os::clock::now);
     }
@@ -314,56 +314,56 @@ fn check_room(numbers: usize, processes: usize) -> io::Result<()> {
 }
 
 /// How the descriptors of a common table are divided.
-fn describe(table: Table, outfits: &[Outfit]) -> String {
-    let connections: usize = outfits.iter().map(|outfit| outfit.connections_max).sum();
-    let files = outfits.first().map_or(0, |outfit| outfit.budget.descriptors);
+fn describe(table: Table, starts: &[ProcessStart]) -> String {
+    let connections: usize = starts.iter().map(|start| start.connections_max).sum();
+    let files = starts.first().map_or(0, |start| start.budget.descriptors);
     format!(
         "{} processes share one table of {} descriptors: {connections} connections in all, and up \
          to {files} open files for each and {files} for all of a cache together",
-        outfits.len(),
+        starts.len(),
         table.numbers(),
     )
 }
 
 /// A worker, the CPUs of its partition, and what makes more.
-type Seated = (WorkerStart, Vec<usize>, MakeWorker);
+type Member = (WorkerStart, Vec<usize>, MakeWorker);
 
-/// Those of one cache together: they share a shelf. Usually each partition has one.
-fn by_cache(workers: Vec<Seated>) -> Vec<Vec<Seated>> {
-    let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Seated>)> = Vec::new();
-    for seated in workers {
-        let cache = seated.0.worker.cache();
+/// Those of one cache together: they share memory. Usually each partition has one.
+fn by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
+    let mut groups: Vec<(Arc<Cache<Entry>>, Vec<Member>)> = Vec::new();
+    for member in workers {
+        let cache = member.0.worker.cache();
         match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, cache)) {
-            Some((_, group)) => group.push(seated),
-            None => groups.push((Arc::clone(cache), vec![seated])),
+            Some((_, group)) => group.push(member),
+            None => groups.push((Arc::clone(cache), vec![member])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// What processes that share a shelf are made of.
-fn outfit(
-    group: Vec<Seated>,
+/// What processes that share memory are started with.
+fn process_starts(
+    group: Vec<Member>,
     shared_percent: usize,
     table: Option<Table>,
     connections: &mut impl Iterator<Item = usize>,
-) -> io::Result<Vec<Outfit>> {
+) -> io::Result<Vec<ProcessStart>> {
     let Some((first, ..)) = group.first() else { return Ok(Vec::new()) };
     let budget = first.worker.cache().budget();
     let (shared, own) = divide(budget, shared_percent, group.len(), table.is_some());
-    let shelf = Shelf::new(group.len(), shared, table)?;
-    let outfit = |(seat, (start, cpus, more)): (usize, Seated)| Outfit {
+    let memory = SharedMemory::new(group.len(), shared, table)?;
+    let process_start = |(seat, (start, cpus, more)): (usize, Member)| ProcessStart {
         worker: start.worker,
         cpus,
         cpu: start.cpu,
         listeners: start.listeners,
         connections_max: connections.next().unwrap_or(1),
-        shelf,
+        memory,
         seat,
         budget: own,
         more,
     };
-    Ok(group.into_iter().enumerate().map(outfit).collect())
+    Ok(group.into_iter().enumerate().map(process_start).collect())
 }
 
 /// What is shared, and what each process has to itself. With a descriptor table of its own each has

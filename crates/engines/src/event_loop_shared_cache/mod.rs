@@ -15,19 +15,20 @@
 //! process has a table of its own and opens the larger files that it sends by itself; in return the
 //! kernel closes what it had.
 //!
-//! What it leaves out: a file's one descriptor used by all. Each takes a copy of it (`lent.rs`), so
-//! that nothing is closed while another sends from it.
+//! What it leaves out: a file's one descriptor used by all. Each takes a copy of it
+//! (`open_file_table.rs`), so that nothing is closed while another sends from it.
 
-mod lent;
 mod manager;
-mod place;
+mod open_file_table;
 mod process;
-mod shelf;
+mod shared_memory;
+mod worker_slot;
 
 use std::io;
 
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::gate;
+use crate::parts::process_count;
 use crate::parts::reactor;
 use crate::parts::watch::EVENTS;
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
@@ -42,14 +43,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     sendfile: &[SendfileMode::NonBlocking],
     plan,
     start,
-};
-
-const PROCESSES: Knob = Knob {
-    name: "processes",
-    about: "processes in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
-    default: 0,
 };
 
 const SHARED_PERCENT: Knob = Knob {
@@ -76,7 +69,7 @@ const SHARED: u64 = 1;
 const DESCRIPTORS_OF_ITS_OWN: usize = 12;
 
 const KNOBS: &[Knob] = &[
-    PROCESSES,
+    process_count::PROCESSES,
     SHARED_PERCENT,
     DESCRIPTORS,
     gate::ACCEPT_GATE_EIGHTHS,
@@ -90,7 +83,7 @@ const KNOBS: &[Knob] = &[
 /// One process that the server starts, with one thread: it makes copies of itself, one for each
 /// worker, and looks after them.
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = knobs.workers(PROCESSES.name, cpus);
+    let workers = process_count::of(knobs, cpus);
     let manager = Processes {
         count: 1,
         listeners_per_process: false,

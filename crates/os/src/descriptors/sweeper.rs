@@ -1,25 +1,22 @@
 //! Closes what dead processes have left in a table.
 
-use super::{CLOSING, LENT, MANAGER, NOBODY, Noted, PASSES, SOCKETS, Table, duplicate_raw};
-use crate::files::read_directory;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering;
-
-/// So often it is tried to find a moment at which nobody makes or closes a socket. Such a window
-/// lasts microseconds, unless its process has lost its CPU within.
-const ATTEMPTS: u32 = 64;
+use super::protocol::{
+    Book, CLOSING, Cells, Kernel, LENT, Living, MANAGER, NOBODY, PASSES, SOCKETS,
+};
+use std::collections::BTreeSet;
+use std::os::fd::RawFd;
 
 /// So many files at most have a copy while it is waited for who might own them.
 const SUSPECTS_MAX: usize = 64;
 
 /// The one process that closes what nobody has. It starts the others, and has one thread.
-pub struct Sweeper {
-    table: Table,
-    /// Open beforehand: when there is no descriptor left is when it is needed.
-    listing: File,
+pub struct Sweeper<C: Cells, K: Kernel> {
+    /// Its own.
+    book: Book<C>,
+    kernel: K,
     suspects: Vec<Suspect>,
+    /// Those of which the kernel has not said whether they are still what they were.
+    unjudged: BTreeSet<RawFd>,
 }
 
 /// An open file that no living process has noted.
@@ -28,7 +25,7 @@ struct Suspect {
     /// What was noted of it.
     note: u64,
     /// The same open file.
-    twin: Noted,
+    twin: RawFd,
     /// The windows that living processes were in when it was open.
     windows: Vec<(usize, u64)>,
 }
@@ -40,51 +37,41 @@ pub struct Swept {
     pub closed: usize,
     /// Descriptors that may be nobody's: sweep again.
     pub left: usize,
+    /// Of these, those of which the kernel has refused to say (kcmp) whether they are still what
+    /// they were, and which no sweep before has counted. They wait for a moment of rest.
+    pub unjudged: usize,
 }
 
-/// Who lives: the seat and the number of each process.
-type Living<'l> = &'l [(usize, u32)];
-
-impl Sweeper {
-    pub(super) fn new(table: Table) -> io::Result<Self> {
-        Ok(Self { table, listing: super::list_of_descriptors()?, suspects: Vec::new() })
+impl<C: Cells, K: Kernel> Sweeper<C, K> {
+    /// The sweeper with the book of the process that starts the others.
+    pub fn new(book: Book<C>, kernel: K) -> Self {
+        Self { book, kernel, suspects: Vec::new(), unjudged: BTreeSet::new() }
     }
 
-    /// Closes what is open and belongs to none of the `living`, which are all processes that share
-    /// the table but the calling one. A process that is missing there loses what it has.
-    ///
-    /// # Errors
-    /// The descriptors cannot be listed.
-    pub fn sweep(&mut self, living: Living<'_>) -> io::Result<Swept> {
-        let mut swept = Swept { closed: self.settle_suspects(living), left: 0 };
-        for number in self.open_numbers()? {
+    /// Closes which of these are open and belong to none of the `living`, which are all processes
+    /// that share the table but the calling one. A process that is missing there loses what it has.
+    pub fn sweep(&mut self, numbers: &[RawFd], living: Living<'_>) -> Swept {
+        let mut swept = Swept::default();
+        self.settle_suspects(living, &mut swept);
+        let mut left = BTreeSet::new();
+        for &number in numbers {
             if self.is_owned(number, living) {
                 continue;
             }
             if self.close_if_nobodys(number, living) {
                 swept.closed += 1;
-            } else if is_open(number) {
+            } else if self.kernel.is_socket(number).is_some() {
                 swept.left += 1;
+                left.insert(number);
                 self.suspect(number, living);
             }
         }
-        Ok(swept)
-    }
-
-    /// The numbers of all open descriptors.
-    pub(super) fn open_numbers(&self) -> io::Result<Vec<RawFd>> {
-        let mut reader = read_directory(self.listing.as_fd())?;
-        let mut numbers = Vec::new();
-        while let Some(entry) = reader.next_entry()? {
-            numbers.extend(
-                str::from_utf8(entry.name).ok().and_then(|name| name.parse::<RawFd>().ok()),
-            );
-        }
-        Ok(numbers)
+        self.unjudged.retain(|number| left.contains(number));
+        swept
     }
 
     fn is_owned(&self, number: RawFd, living: Living<'_>) -> bool {
-        match self.table.get(number) {
+        match self.book.notes.get(number) {
             NOBODY => false,
             owner if owner & (LENT | CLOSING) == CLOSING => false,
             owner if owner == MANAGER || owner & LENT != 0 => true,
@@ -94,19 +81,19 @@ impl Sweeper {
 
     /// Closes a descriptor if no living process is within a window while it is looked at.
     fn close_if_nobodys(&self, number: RawFd, living: Living<'_>) -> bool {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..K::ATTEMPTS {
             // For a socket the short windows are enough: it was made in one. The long ones are
             // enough for everything.
             let sockets = self.windows(SOCKETS, living);
             let passes = self.windows(PASSES, living);
-            let Some(is_socket) = is_socket(number) else { return false };
+            let Some(is_socket) = self.kernel.is_socket(number) else { return false };
             if self.is_owned(number, living) {
                 return false;
             }
-            let (cell, before) = if is_socket { (SOCKETS, sockets) } else { (PASSES, passes) };
+            let (kind, before) = if is_socket { (SOCKETS, sockets) } else { (PASSES, passes) };
             let is_quiet = before.iter().all(|(_, count)| count % 2 == 0);
-            if is_quiet && self.windows(cell, living) == before {
-                close(number);
+            if is_quiet && self.windows(kind, living) == before {
+                self.kernel.close(number);
                 return true;
             }
             if !is_socket {
@@ -118,89 +105,74 @@ impl Sweeper {
     }
 
     /// Takes a copy of what may be nobody's, so that it can be told later whether it is still the
-    /// same.
+    /// same. What is open now, and may be another's, is left as it is.
     fn suspect(&mut self, number: RawFd, living: Living<'_>) {
-        let is_known = self.suspects.iter().any(|suspect| suspect.number == number);
-        if is_known || self.suspects.len() == SUSPECTS_MAX || is_socket(number) != Some(false) {
+        let is_known = self.suspects.iter().any(|suspect| suspect.number == number)
+            || self.unjudged.contains(&number);
+        let has_room = self.suspects.len() < SUSPECTS_MAX;
+        if is_known || !has_room || self.kernel.is_socket(number) != Some(false) {
             return;
         }
-        let note = self.table.get(number);
-        // SAFETY: the borrow lasts for one call, which refuses a number that is not open. What is
-        // open now, and may be another's, gets a copy, which leaves the owner's as it is.
-        let Ok(twin) = duplicate_raw(unsafe { BorrowedFd::borrow_raw(number) }) else { return };
-        // SAFETY: a new descriptor, which nothing else owns.
-        let twin = Noted::new(unsafe { OwnedFd::from_raw_fd(twin) });
+        let note = self.book.notes.get(number);
+        let Ok(twin) = self.book.duplicate(&self.kernel, number) else { return };
         // Between the two looks it may have become a socket, whose windows are others.
         let windows = self.windows(PASSES, living);
-        if is_socket(twin.as_raw_fd()) == Some(false) {
+        if self.kernel.is_socket(twin) == Some(false) {
             self.suspects.push(Suspect { number, note, twin, windows });
+        } else {
+            self.release(twin);
         }
     }
 
     /// Closes the suspects that are still what they were, now that each process that lives has
-    /// left the window in which it might have opened them. Returns how many.
-    fn settle_suspects(&mut self, living: Living<'_>) -> usize {
-        let mut closed = 0;
+    /// left the window in which it might have opened them.
+    fn settle_suspects(&mut self, living: Living<'_>, swept: &mut Swept) {
         for suspect in std::mem::take(&mut self.suspects) {
             if !self.have_left(&suspect.windows, living) {
                 self.suspects.push(suspect);
-            } else if is_same(suspect.number, suspect.twin.as_raw_fd())
-                // Nobody has noted it meanwhile, not even to close it now.
-                && self.table.get(suspect.number) == suspect.note
-                && !self.is_owned(suspect.number, living)
-            {
-                close(suspect.number);
-                closed += 1;
+                continue;
             }
+            match self.kernel.is_same(suspect.number, suspect.twin) {
+                // Nobody has noted it meanwhile, not even to close it now.
+                Some(true)
+                    if self.book.notes.get(suspect.number) == suspect.note
+                        && !self.is_owned(suspect.number, living) =>
+                {
+                    self.kernel.close(suspect.number);
+                    swept.closed += 1;
+                }
+                Some(_) => {}
+                None => swept.unjudged += usize::from(self.unjudged.insert(suspect.number)),
+            }
+            self.release(suspect.twin);
         }
-        closed
+    }
+
+    /// Closes a copy.
+    fn release(&self, twin: RawFd) {
+        self.book.forget(twin);
+        self.kernel.close(twin);
     }
 
     /// Whether all who live have been without a window since these were counted.
     fn have_left(&self, windows: &[(usize, u64)], living: Living<'_>) -> bool {
         windows.iter().all(|&(seat, count)| {
             let is_taken = living.iter().any(|(living, _)| *living == seat);
-            let is_within = || self.table.window(seat, PASSES).load(Ordering::SeqCst) == count;
+            let is_within = || self.book.notes.windows(seat, PASSES) == count;
             count % 2 == 0 || !is_taken || !is_within()
         })
     }
 
-    fn windows(&self, cell: usize, living: Living<'_>) -> Vec<(usize, u64)> {
-        let count = |seat| self.table.window(seat, cell).load(Ordering::SeqCst);
+    fn windows(&self, kind: usize, living: Living<'_>) -> Vec<(usize, u64)> {
+        let count = |seat| self.book.notes.windows(seat, kind);
         living.iter().map(|&(seat, _)| (seat, count(seat))).collect()
     }
 }
 
-/// Whether it is a socket; none if it is not open. It asks no file system, which may not answer for
-/// long.
-fn is_socket(number: RawFd) -> Option<bool> {
-    let mut kind: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live, writable int of this frame and to its length. Nothing
-    // changes, whatever the number stands for.
-    let returned = unsafe {
-        let pointer = (&raw mut kind).cast();
-        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_TYPE, pointer, &raw mut len)
-    };
-    if returned == 0 { Some(true) } else { is_open(number).then_some(false) }
-}
-
-fn is_open(number: RawFd) -> bool {
-    // SAFETY: F_GETFD takes no pointers and changes nothing, whatever the number stands for.
-    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
-}
-
-/// Whether both are the same open file (kcmp(2)); not if the kernel does not say.
-fn is_same(one: RawFd, other: RawFd) -> bool {
-    const KCMP_FILE: libc::c_int = 0;
-    let own = std::process::id();
-    // SAFETY: all arguments are numbers, and nothing changes.
-    unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, other) == 0 }
-}
-
-/// Closes what belongs to nobody.
-fn close(number: RawFd) {
-    // SAFETY: no process that lives owns it, by the rule at the head of `descriptors.rs`, so that
-    // none closes it, or uses it, or gets its number meanwhile.
-    drop(unsafe { OwnedFd::from_raw_fd(number) });
+impl<C: Cells, K: Kernel> Drop for Sweeper<C, K> {
+    fn drop(&mut self) {
+        for suspect in std::mem::take(&mut self.suspects) {
+            self.release(suspect.twin);
+        }
+    }
 }

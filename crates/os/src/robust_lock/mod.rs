@@ -3,7 +3,7 @@
 //!
 //! The lock word names its holder, an incarnation of a process that [`Owners`] knows. A waiter that
 //! has waited for long looks whether the holder lives; whoever reaps processes releases what they
-//! held at once ([`Owners::bury`]). This is not the C library's robust mutex: that one depends on a
+//! held at once ([`Owners::release_dead`]). This is not the C library's robust mutex: that one depends on a
 //! list which each thread registers with the kernel, and processes that share their descriptor
 //! table are made by a bare `clone`, after which no list is registered.
 //!
@@ -81,7 +81,7 @@ impl Owners {
 
     /// Releases whatever of `locks` the dead incarnation in this seat held, and empties the seat.
     /// Only when it is known to be dead. A process that was killed before it entered held nothing.
-    pub fn bury(self, seat: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
+    pub fn release_dead(self, seat: usize, locks: impl Iterator<Item = &'static AtomicU64>) {
         let [who, ..] = self.seat(seat);
         let number = who.load(Ordering::Acquire) as u32;
         if number != 0 {

@@ -51,7 +51,7 @@ fn an_incarnation_that_was_buried_is_dead_and_another_is_not() {
     owners.enter(1, 2).unwrap();
     std::mem::forget(first.lock(&locks[0]));
     assert!(!owners.is_dead(1) && !owners.is_dead(2));
-    owners.bury(0, locks.iter());
+    owners.release_dead(0, locks.iter());
     assert!(owners.is_dead(1) && !owners.is_dead(2));
     let next = owners.enter(0, 3).unwrap();
     assert!(next.lock(&locks[0]).is_inherited());

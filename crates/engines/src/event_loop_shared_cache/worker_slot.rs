@@ -1,4 +1,4 @@
-//! A place: a process that serves, and those that replace it.
+//! A worker slot: a process that serves, and those that replace it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use os::fork::{Child, Descriptors, Ended, fork};
 use session::{Counters, Worker};
 
 use super::process::{Order, Process, READY};
-use super::shelf::Shelf;
+use super::shared_memory::SharedMemory;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::{MakeWorker, PartitionStart, SendfileMode, Start};
@@ -38,9 +38,9 @@ pub(super) struct Common {
     pub(super) table: Option<Table>,
 }
 
-/// What a process is made of, here and in each that replaces it: each takes a copy, as everything
+/// What a process is started with, here and in each that replaces it: each takes a copy, as everything
 /// in this memory.
-pub(super) struct Outfit {
+pub(super) struct ProcessStart {
     /// It counts where its copies count.
     pub(super) worker: Worker,
     pub(super) cpus: Vec<usize>,
@@ -48,23 +48,23 @@ pub(super) struct Outfit {
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) connections_max: usize,
     /// What the processes share, and the seat there.
-    pub(super) shelf: Shelf,
+    pub(super) memory: SharedMemory,
     pub(super) seat: usize,
     /// What of the cache is its own.
     pub(super) budget: Budget,
     pub(super) more: MakeWorker,
 }
 
-/// A place with the process that is there now.
-pub(super) struct Place {
+/// A slot with the process that is there now.
+pub(super) struct WorkerSlot {
     /// Always there but in the process that has taken it.
-    outfit: Option<Outfit>,
+    start: Option<ProcessStart>,
     counters: Arc<Counters>,
-    life: Option<Life>,
+    running: Option<Running>,
 }
 
 /// A process that lives, as far as is known.
-struct Life {
+struct Running {
     child: Child,
     number: u32,
     orders: UnixStream,
@@ -81,70 +81,70 @@ pub(super) struct End {
     pub(super) has_lived_us: u64,
 }
 
-impl Place {
-    pub(super) fn new(outfit: Outfit) -> Self {
-        let counters = Arc::clone(&outfit.worker.counters);
-        Self { outfit: Some(outfit), counters, life: None }
+impl WorkerSlot {
+    pub(super) fn new(start: ProcessStart) -> Self {
+        let counters = Arc::clone(&start.worker.counters);
+        Self { start: Some(start), counters, running: None }
     }
 
     pub(super) fn is_taken(&self) -> bool {
-        self.life.is_some()
+        self.running.is_some()
     }
 
     /// The number of its process.
     pub(super) fn number(&self) -> Option<u32> {
-        self.life.as_ref().map(|life| life.number)
+        self.running.as_ref().map(|running| running.number)
     }
 
     /// No process will come here any more. Those that serve have copies of the listeners.
     pub(super) fn close(&mut self) {
-        if let Some(outfit) = &mut self.outfit {
-            outfit.listeners.clear();
+        if let Some(start) = &mut self.start {
+            start.listeners.clear();
         }
     }
 
     /// Says to the process what to do. One that has died cannot hear it, and need not.
     pub(super) fn tell(&mut self, order: Order) {
-        if let Some(life) = &mut self.life {
-            let _ = life.orders.write(&[order.byte()]);
+        if let Some(running) = &mut self.running {
+            let _ = running.orders.write(&[order.byte()]);
         }
     }
 
     /// Waits until the process serves. The error is why it does not.
     pub(super) fn wait_ready(&mut self) -> Result<(), String> {
-        let Some(life) = &mut self.life else { return Ok(()) };
-        let waited = life.wait_for_word().map_err(|why| why.to_string());
-        let said = waited.inspect_err(|_| life.child.kill())?;
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let waited = running.wait_for_word().map_err(|why| why.to_string());
+        let said = waited.inspect_err(|_| running.child.kill())?;
         if said == Some(READY) {
             return Ok(());
         }
-        let ended = life.child.wait().map_err(|why| why.to_string())?;
+        let ended = running.child.wait().map_err(|why| why.to_string())?;
         let end = self.settle(ended, said.as_slice());
         Err(end.map_or_else(String::new, |end| end.reason))
     }
 
     /// How its process has ended, if it has since the last look.
     pub(super) fn look(&mut self) -> Option<End> {
-        let ended = self.life.as_mut()?.child.try_wait().ok().flatten()?;
+        let ended = self.running.as_mut()?.child.try_wait().ok().flatten()?;
         self.settle(ended, &[])
     }
 
     /// Waits for the end of its process.
     pub(super) fn wait(&mut self) -> Option<End> {
-        let ended = self.life.as_mut()?.child.wait().ok()?;
+        let ended = self.running.as_mut()?.child.wait().ok()?;
         self.settle(ended, &[])
     }
 
     /// Settles what a dead process has left. `said` is the beginning of what it said.
     fn settle(&mut self, ended: Ended, said: &[u8]) -> Option<End> {
-        let mut life = self.life.take()?;
+        let mut running = self.running.take()?;
         let mut said = said.to_vec();
-        let _ = life.orders.read_to_end(&mut said); // it said no more
-        descriptors::close_socket(life.orders.into());
+        let _ = running.orders.read_to_end(&mut said); // it said no more
+        descriptors::close_socket(running.orders.into());
         let said = said.strip_prefix(&[READY]).unwrap_or(&said);
-        if let Some(outfit) = &self.outfit {
-            outfit.shelf.bury(outfit.seat);
-            outfit.worker.forget_copy();
+        if let Some(start) = &self.start {
+            start.memory.release_dead(start.seat);
+            start.worker.forget_copy();
         }
         self.counters.connections_open.reset(); // the kernel has closed them
         Some(End {
@@ -154,12 +154,12 @@ impl Place {
             },
             is_in_order: ended == Ended::Exit(0),
             is_killed: matches!(ended, Ended::Signal(_)),
-            has_lived_us: os::clock::now().saturating_sub(life.began_us),
+            has_lived_us: os::clock::now().saturating_sub(running.began_us),
         })
     }
 }
 
-impl Life {
+impl Running {
     /// The first byte that the process says; none if it ends in silence.
     fn wait_for_word(&mut self) -> io::Result<Option<u8>> {
         let patience = os::clock::now() + START_PATIENCE.as_micros() as u64;
@@ -181,9 +181,9 @@ impl Life {
     }
 }
 
-/// Starts a process at a place, with a number that none before it had.
+/// Starts a process in a slot, with a number that none before it had.
 pub(super) fn begin(
-    places: &mut [Place],
+    slots: &mut [WorkerSlot],
     index: usize,
     common: &Common,
     number: u32,
@@ -199,21 +199,21 @@ pub(super) fn begin(
     let child = fork(common.descriptors(), || {
         let Some(theirs) = theirs.take() else { return STATUS_TOLD };
         let ours = ours.take();
-        let outfit = match common.table {
+        let start = match common.table {
             Some(table) => {
                 table.enter(index, number);
                 ours.into_iter().for_each(descriptors::leave);
-                places[index].outfit.take().map(Outfit::with_own_listeners).transpose()
+                slots[index].start.take().map(ProcessStart::with_own_listeners).transpose()
             }
             None => {
                 drop(ours);
-                Ok(leave_to_parent(places, index))
+                Ok(leave_to_parent(slots, index))
             }
         };
         let taken = || io::Error::other("it is taken");
-        let outcome = outfit.and_then(|outfit| {
+        let outcome = start.and_then(|start| {
             let orders = descriptors::duplicate(theirs.as_fd())?.into();
-            serve(outfit.ok_or_else(taken)?, common, number, orders)
+            serve(start.ok_or_else(taken)?, common, number, orders)
         });
         match outcome {
             Ok(()) => 0,
@@ -227,7 +227,7 @@ pub(super) fn begin(
         theirs.into_iter().for_each(descriptors::leave);
     }
     let began_us = os::clock::now();
-    places[index].life = ours.map(|orders| Life { child, number, orders, began_us });
+    slots[index].running = ours.map(|orders| Running { child, number, orders, began_us });
     Ok(())
 }
 
@@ -237,7 +237,7 @@ impl Common {
     }
 }
 
-impl Outfit {
+impl ProcessStart {
     /// In a process that shares its descriptors: the listeners are those of the parent, which must
     /// not be closed here.
     fn with_own_listeners(mut self) -> io::Result<Self> {
@@ -251,34 +251,34 @@ impl Outfit {
 
 /// In a copy of the process: takes what is its own, and closes what it has inherited for nothing. A
 /// listener that is open somewhere has clients wait in its queue.
-fn leave_to_parent(places: &mut [Place], index: usize) -> Option<Outfit> {
-    let outfit = places[index].outfit.take();
-    for place in places {
-        place.close();
-        place.life = None;
+fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStart> {
+    let start = slots[index].start.take();
+    for slot in slots {
+        slot.close();
+        slot.running = None;
     }
-    outfit
+    start
 }
 
 /// What the copy of the process does.
-fn serve(outfit: Outfit, common: &Common, number: u32, orders: UnixStream) -> io::Result<()> {
-    let Outfit { mut worker, shelf, .. } = outfit;
+fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) -> io::Result<()> {
+    let ProcessStart { mut worker, memory, .. } = start;
     // Roots are opened anew now and then, and the old ones closed.
     let runner = match common.table {
         Some(_) => Arc::new(common.runner.duplicate()?),
         None => Arc::clone(&common.runner),
     };
-    let second = Arc::new(worker.cache().emptied(outfit.budget));
-    worker.reach_beyond(Arc::clone(&second), Box::new(shelf.enter(outfit.seat, number)?));
-    let worker = crate::WorkerStart { worker, cpu: outfit.cpu, listeners: outfit.listeners };
+    let second = Arc::new(worker.cache().emptied(start.budget));
+    worker.reach_beyond(Arc::clone(&second), Box::new(memory.attach(start.seat, number)?));
+    let worker = crate::WorkerStart { worker, cpu: start.cpu, listeners: start.listeners };
     let start = Start {
         partitions: vec![PartitionStart {
-            cpus: outfit.cpus,
+            cpus: start.cpus,
             workers: vec![worker],
-            more: outfit.more,
+            more: start.more,
         }],
         runner,
-        connections_max: outfit.connections_max,
+        connections_max: start.connections_max,
         sendfile: common.sendfile,
         exclusive_wakeups: common.exclusive_wakeups,
         knobs: common.knobs.clone(),

@@ -13,7 +13,7 @@ use os::shared_memory::{create_cells, map_cells};
 use session::{Beyond, Stamp};
 use site::resource::FileRef;
 
-use super::lent::Lent;
+use super::open_file_table::OpenFileTable;
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;
@@ -22,29 +22,29 @@ const SHARD_BYTES_MIN: usize = 1 << 20;
 
 /// What processes of one cache share.
 #[derive(Clone, Copy)]
-pub(super) struct Shelf {
+pub(super) struct SharedMemory {
     owners: Owners,
     cache: SharedCache,
     /// Where they share their descriptors.
-    lent: Option<Lent>,
+    open_files: Option<OpenFileTable>,
 }
 
-/// The shelf as one process reaches it.
-pub(super) struct Reach {
+/// The shared memory as a level of one process's cache.
+pub(super) struct SharedLevel {
     cache: SharedCache,
-    hands: Hands,
+    locks_and_files: LocksAndFiles,
 }
 
-/// Takes the locks for one process, and hands files over.
-struct Hands {
+/// Takes the locks for one process, and passes open files to and from the table of them.
+struct LocksAndFiles {
     owner: Owner,
-    lent: Option<Lent>,
+    open_files: Option<OpenFileTable>,
     /// Files of the entry that is being put in, or was found.
     files: RefCell<Vec<FileRef>>,
 }
 
-impl Shelf {
-    /// A new shelf for that many processes, which may share their descriptors: as many as the
+impl SharedMemory {
+    /// Memory for that many processes, which may share their descriptors: as many as the
     /// budget says are then open for all of them.
     pub(super) fn new(processes: usize, budget: Budget, table: Option<Table>) -> io::Result<Self> {
         let shards = (processes * SHARDS_PER_PROCESS).min(budget.bytes / SHARD_BYTES_MIN);
@@ -54,57 +54,57 @@ impl Shelf {
         let file = create_cells(owner_cells + layout.cells())?;
         let (owners, cache) = map_cells(file.as_fd())?.split_at(owner_cells);
         let cache = SharedCache::new(cache, layout);
-        let slots = Lent::slots_per_shard(cache.shards(), budget.descriptors);
-        let lent = table.filter(|_| slots > 0).map(|table| {
-            let file = create_cells(Lent::cells(cache.shards(), slots))?;
-            Ok::<_, io::Error>(Lent::new(table, map_cells(file.as_fd())?, slots))
+        let slots = OpenFileTable::slots_per_shard(cache.shards(), budget.descriptors);
+        let open_files = table.filter(|_| slots > 0).map(|table| {
+            let file = create_cells(OpenFileTable::cells(cache.shards(), slots))?;
+            Ok::<_, io::Error>(OpenFileTable::new(table, map_cells(file.as_fd())?, slots))
         });
-        Ok(Self { owners: Owners::new(owners), cache, lent: lent.transpose()? })
+        Ok(Self { owners: Owners::new(owners), cache, open_files: open_files.transpose()? })
     }
 
-    /// The calling process, in a seat, with a number that no other has had.
-    pub(super) fn enter(self, seat: usize, number: u32) -> io::Result<Reach> {
+    /// For the calling process, in a seat, with a number that no other has had.
+    pub(super) fn attach(self, seat: usize, number: u32) -> io::Result<SharedLevel> {
         let owner = self.owners.enter(seat, number)?;
-        let hands = Hands { owner, lent: self.lent, files: RefCell::default() };
-        Ok(Reach { cache: self.cache, hands })
+        let locks_and_files = LocksAndFiles { owner, open_files: self.open_files, files: RefCell::default() };
+        Ok(SharedLevel { cache: self.cache, locks_and_files })
     }
 
     /// Releases what the dead process in a seat held.
-    pub(super) fn bury(self, seat: usize) {
-        self.owners.bury(seat, self.cache.locks());
+    pub(super) fn release_dead(self, seat: usize) {
+        self.owners.release_dead(seat, self.cache.locks());
     }
 }
 
-impl Keeper for Hands {
+impl Keeper for LocksAndFiles {
     fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let held = self.owner.lock(lock);
         section(held.is_inherited());
     }
 
     fn keep(&self, shard: usize, _: u64) -> u64 {
-        self.lent.map_or(0, |lent| lent.lend(shard, &self.files.borrow()))
+        self.open_files.map_or(0, |table| table.lend(shard, &self.files.borrow()))
     }
 
     fn found(&self, tag: u64) {
-        if let Some(lent) = self.lent {
-            lent.copy(tag, &mut self.files.borrow_mut());
+        if let Some(table) = self.open_files {
+            table.copy(tag, &mut self.files.borrow_mut());
         }
     }
 
     fn departed(&self, tag: u64) {
-        if let Some(lent) = self.lent {
-            lent.take_back(tag);
+        if let Some(table) = self.open_files {
+            table.take_back(tag);
         }
     }
 
     fn emptied(&self, shard: usize) {
-        if let Some(lent) = self.lent {
-            lent.empty(shard);
+        if let Some(table) = self.open_files {
+            table.empty(shard);
         }
     }
 }
 
-impl Beyond for Reach {
+impl Beyond for SharedLevel {
     fn find(
         &mut self,
         hash: u64,
@@ -112,29 +112,29 @@ impl Beyond for Reach {
         bytes: &mut Vec<u8>,
         files: &mut Vec<FileRef>,
     ) -> Option<Stamp> {
-        let label = self.cache.get(&self.hands, hash, key, bytes);
-        files.append(self.hands.files.get_mut());
+        let label = self.cache.get(&self.locks_and_files, hash, key, bytes);
+        files.append(self.locks_and_files.files.get_mut());
         label.map(stamp)
     }
 
     fn keeps_files(&self) -> bool {
-        self.hands.lent.is_some()
+        self.locks_and_files.open_files.is_some()
     }
 
     fn stamp(&mut self, hash: u64) -> Option<Stamp> {
-        self.cache.label(&self.hands, hash).map(stamp)
+        self.cache.label(&self.locks_and_files, hash).map(stamp)
     }
 
     fn validate(&mut self, hash: u64, stamp: Stamp) {
-        self.cache.validate(&self.hands, hash, stamp.version, stamp.validated);
+        self.cache.validate(&self.locks_and_files, hash, stamp.version, stamp.validated);
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], files: Vec<FileRef>, stamp: Stamp) {
-        *self.hands.files.get_mut() = files;
+        *self.locks_and_files.files.get_mut() = files;
         let label = Label { version: stamp.version, validated: stamp.validated, tag: 0 };
-        // An entry that is too large for the shelf is found out by each process for itself.
-        self.cache.insert(&self.hands, hash, key, bytes, label);
-        self.hands.files.get_mut().clear();
+        // An entry that is too large for it is found out by each process for itself.
+        self.cache.insert(&self.locks_and_files, hash, key, bytes, label);
+        self.locks_and_files.files.get_mut().clear();
     }
 }
 

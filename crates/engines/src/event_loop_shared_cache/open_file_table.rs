@@ -29,7 +29,7 @@ const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
 /// The slots of all shards.
 #[derive(Clone, Copy)]
-pub(super) struct Lent {
+pub(super) struct OpenFileTable {
     table: Table,
     cells: &'static [AtomicU64],
     slots_per_shard: usize,
@@ -43,7 +43,7 @@ struct Tag {
     count: usize,
 }
 
-impl Lent {
+impl OpenFileTable {
     /// How many slots each shard gets, for that many descriptors in all.
     pub(super) fn slots_per_shard(shards: usize, descriptors: usize) -> usize {
         (descriptors / shards).min(SLOTS_MAX / shards)
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn slots_are_divided_among_shards() {
-        assert_eq!(Lent::slots_per_shard(8, 100), 12);
-        assert_eq!(Lent::slots_per_shard(8, 7), 0);
-        assert_eq!(Lent::slots_per_shard(4, usize::MAX), SLOTS_MAX / 4);
+        assert_eq!(OpenFileTable::slots_per_shard(8, 100), 12);
+        assert_eq!(OpenFileTable::slots_per_shard(8, 7), 0);
+        assert_eq!(OpenFileTable::slots_per_shard(4, usize::MAX), SLOTS_MAX / 4);
     }
 }
