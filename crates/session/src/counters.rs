@@ -90,12 +90,21 @@ pub struct Counters {
     pub cache_hits: Counter,
     /// Requests that had to look at the file system.
     pub cache_misses: Counter,
-    /// Jobs that ran elsewhere than in the thread of their connection.
+    /// Jobs that ran elsewhere than where connections are served: by helpers, or in threads that
+    /// may block. 0 in engines that hand none out.
     pub jobs_handed_out: Counter,
-    /// Sends that would have waited for the disk, and were held back until the bytes were fetched.
+    /// Sends that would have waited for the disk, and were left to those who may wait for it, or
+    /// held back until they had fetched the bytes.
     pub cold_sends: Counter,
     /// Responses broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
+    /// Dead processes whose descriptors have to be closed by others, because they shared a table.
+    pub dead_processes_swept: Counter,
+    /// Descriptors that were closed for them.
+    pub leftovers_closed: Counter,
+    /// Descriptors that might have been theirs, and of which the kernel has refused to say whether
+    /// they still were what they had been: these wait for a moment of rest.
+    pub leftovers_unjudged: Counter,
 }
 
 impl Counters {
@@ -124,6 +133,9 @@ impl Counters {
             jobs_handed_out: next(),
             cold_sends: next(),
             bodies_cut_short: next(),
+            dead_processes_swept: next(),
+            leftovers_closed: next(),
+            leftovers_unjudged: next(),
         }
     }
 }

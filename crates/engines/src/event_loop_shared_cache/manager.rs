@@ -9,10 +9,11 @@ use file_cache::{Budget, Cache};
 use site::resource::Entry;
 
 use os::descriptors::{Sweeper, Table};
+use session::Counters;
 
-use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use super::process::Order;
 use super::shared_memory::SharedMemory;
+use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
 use crate::{Engine, MakeWorker, Start, WorkerStart};
 
@@ -51,9 +52,11 @@ struct Inner {
     notices: Vec<String>,
 }
 
-/// What a common descriptor table is swept with.
+/// What dead processes may have left open in a common descriptor table.
 struct Leftovers {
     sweeper: Sweeper,
+    /// Where that is counted: with a worker, as what it serves is. Nobody else writes there.
+    counters: Arc<Counters>,
     /// Since when something of dead processes may be open.
     since_us: Option<u64>,
     /// That it is so has been told.
@@ -87,13 +90,14 @@ impl Manager {
             })
             .collect();
         let is_shared = start.knobs.get(DESCRIPTORS.name) == SHARED;
-        let (table, leftovers) = match is_shared {
-            true => {
+        let (table, leftovers) = match workers.first() {
+            Some((first, ..)) if is_shared => {
                 let (table, sweeper) = Table::create(workers.len())?;
                 check_room(table.numbers(), workers.len())?;
-                (Some(table), Some(Leftovers { sweeper, since_us: None, is_told: false }))
+                let counters = Arc::clone(&first.worker.counters);
+                (Some(table), Some(Leftovers { sweeper, counters, since_us: None, is_told: false }))
             }
-            false => (None, None),
+            _ => (None, None),
         };
         let mut shares = shares(start.connections_max, workers.len());
         for group in by_cache(workers) {
@@ -276,14 +280,21 @@ impl Inner {
 }
 
 impl Leftovers {
+    /// One more has died.
     fn take_up(&mut self) {
+        self.counters.dead_processes_swept.add(1);
         self.since_us.get_or_insert_with(os::clock::now);
     }
 
     /// Sweeps, if something may be left. Returns what is to be told.
     fn sweep(&mut self, living: &[(usize, u32)]) -> Option<String> {
         let since = self.since_us?;
-        let left = match self.sweeper.sweep(living) {
+        let swept = self.sweeper.sweep(living);
+        if let Ok(swept) = &swept {
+            self.counters.leftovers_closed.add(swept.closed as u64);
+            self.counters.leftovers_unjudged.add(swept.unjudged as u64);
+        }
+        let left = match swept {
             Ok(swept) if swept.left == 0 => {
                 self.since_us = None;
                 let was_told = std::mem::take(&mut self.is_told);

@@ -7,9 +7,11 @@
 //! which slots are its files', and by which loan, so that one whose files have left is told from
 //! one that has some.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
 
+use os::descriptors::protocol::Cells;
 use os::descriptors::{Loan, Table};
 use site::resource::FileRef;
 
@@ -27,12 +29,23 @@ const COUNT_BITS: u32 = 4;
 const SLOT_BITS: u32 = 20;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
-/// The slots of all shards.
+/// The slots of all shards, in `C`; who lends is `L`. Others than these are models.
 #[derive(Clone, Copy)]
-pub(super) struct OpenFileTable {
-    table: Table,
-    cells: &'static [AtomicU64],
+pub(super) struct OpenFileTable<C = &'static [AtomicU64], L = Table> {
+    lender: L,
+    cells: C,
     slots_per_shard: usize,
+}
+
+/// Who lends open files to all processes: [`Table`].
+pub(super) trait Lender {
+    /// An open file.
+    type File;
+
+    fn loan(&self) -> Loan;
+    fn lend(&self, file: &Self::File, loan: Loan, told: impl Fn(u32)) -> io::Result<()>;
+    fn borrow(&self, number: u32, loan: Loan) -> Option<Self::File>;
+    fn end_loan(&self, number: u32, loan: Loan);
 }
 
 /// What a tag says.
@@ -52,33 +65,35 @@ impl OpenFileTable {
     pub(super) fn cells(shards: usize, slots_per_shard: usize) -> usize {
         shards * (HEAD_CELLS + slots_per_shard * SLOT_CELLS)
     }
+}
 
+impl<C: Cells, L: Lender> OpenFileTable<C, L> {
     /// The slots in `cells`, which were all 0 at the beginning.
-    pub(super) fn new(table: Table, cells: &'static [AtomicU64], slots_per_shard: usize) -> Self {
-        Self { table, cells, slots_per_shard }
+    pub(super) fn new(lender: L, cells: C, slots_per_shard: usize) -> Self {
+        Self { lender, cells, slots_per_shard }
     }
 
     /// Lends files, and returns the tag; 0 if they cannot be lent. The shard's lock is held, as by
     /// all that follow.
-    pub(super) fn lend(self, shard: usize, files: &[FileRef]) -> u64 {
+    pub(super) fn lend(&self, shard: usize, files: &[L::File]) -> u64 {
         let count = files.len();
         if count == 0 || count > FILES_MAX.min(self.slots_per_shard) {
             return 0;
         }
-        let next = self.head(shard);
-        let mut first = next.load(Ordering::Relaxed) as usize;
+        let head = shard * self.shard_cells();
+        let mut first = self.cells.load(head) as usize;
         if first + count > self.slots_per_shard {
             first = 0;
         }
-        next.store((first + count) as u64, Ordering::Relaxed);
+        self.cells.store(head, (first + count) as u64);
         let first = shard * self.slots_per_shard + first;
         (first..first + count).for_each(|slot| self.vacate(slot));
-        let loan = self.table.loan();
+        let loan = self.lender.loan();
         for (slot, file) in (first..).zip(files) {
             let [number, by] = self.slot(slot);
-            by.store(loan.number(), Ordering::Relaxed);
-            let told = |new| number.store(u64::from(new) + 1, Ordering::Relaxed);
-            if self.table.lend(file.as_fd(), loan, told).is_err() {
+            self.cells.store(by, loan.number());
+            let told = |new| self.cells.store(number, u64::from(new) + 1);
+            if self.lender.lend(file, loan, told).is_err() {
                 (first..first + count).for_each(|slot| self.vacate(slot));
                 return 0;
             }
@@ -87,68 +102,85 @@ impl OpenFileTable {
     }
 
     /// Adds copies of an entry's files; none if they are lent no more.
-    pub(super) fn copy(self, tag: u64, files: &mut Vec<FileRef>) {
+    pub(super) fn copy(&self, tag: u64, files: &mut Vec<L::File>) {
         let tag = Tag::of(tag);
         let start = files.len();
         for slot in tag.first..tag.first + tag.count {
             let Some(file) = self.borrow(slot, tag.loan) else { return files.truncate(start) };
-            files.push(file_ref(file.into()));
+            files.push(file);
         }
     }
 
     /// An entry has left.
-    pub(super) fn take_back(self, tag: u64) {
+    pub(super) fn take_back(&self, tag: u64) {
         let tag = Tag::of(tag);
         let slots = (tag.first..tag.first + tag.count).filter(|&slot| self.has(slot, tag.loan));
         slots.for_each(|slot| self.vacate(slot));
     }
 
     /// All of a shard's entries have left, maybe in the middle of a change.
-    pub(super) fn empty(self, shard: usize) {
+    pub(super) fn empty(&self, shard: usize) {
         let first = shard * self.slots_per_shard;
         (first..first + self.slots_per_shard).for_each(|slot| self.vacate(slot));
     }
 
-    fn borrow(self, slot: usize, loan: u64) -> Option<OwnedFd> {
+    fn borrow(&self, slot: usize, loan: u64) -> Option<L::File> {
         let number = self.has(slot, loan).then(|| self.number(slot)).flatten()?;
-        self.table.borrow(number, Loan::of(loan))
+        self.lender.borrow(number, Loan::of(loan))
     }
 
     /// Whether a slot holds what was lent by this loan. What was read from an entry is not trusted.
-    fn has(self, slot: usize, loan: u64) -> bool {
-        slot < self.slots() && self.slot(slot)[1].load(Ordering::Relaxed) == loan
+    fn has(&self, slot: usize, loan: u64) -> bool {
+        slot < self.slots() && self.cells.load(self.slot(slot)[1]) == loan
     }
 
-    fn vacate(self, slot: usize) {
+    fn vacate(&self, slot: usize) {
         let [number, by] = self.slot(slot);
         if let Some(lent) = self.number(slot) {
-            self.table.end_loan(lent, Loan::of(by.load(Ordering::Relaxed)));
+            self.lender.end_loan(lent, Loan::of(self.cells.load(by)));
         }
-        number.store(0, Ordering::Relaxed);
-        by.store(0, Ordering::Relaxed);
+        self.cells.store(number, 0);
+        self.cells.store(by, 0);
     }
 
-    fn number(self, slot: usize) -> Option<u32> {
-        let number = self.slot(slot)[0].load(Ordering::Relaxed).checked_sub(1)?;
+    fn number(&self, slot: usize) -> Option<u32> {
+        let number = self.cells.load(self.slot(slot)[0]).checked_sub(1)?;
         u32::try_from(number).ok()
     }
 
-    fn slots(self) -> usize {
-        self.cells.len() / self.shard_cells() * self.slots_per_shard
+    fn slots(&self) -> usize {
+        self.cells.count() / self.shard_cells() * self.slots_per_shard
     }
 
-    fn shard_cells(self) -> usize {
+    fn shard_cells(&self) -> usize {
         HEAD_CELLS + self.slots_per_shard * SLOT_CELLS
     }
 
-    fn head(self, shard: usize) -> &'static AtomicU64 {
-        &self.cells[shard * self.shard_cells()]
-    }
-
-    fn slot(self, slot: usize) -> [&'static AtomicU64; SLOT_CELLS] {
+    /// The cells of a slot.
+    fn slot(&self, slot: usize) -> [usize; SLOT_CELLS] {
         let (shard, slot) = (slot / self.slots_per_shard, slot % self.slots_per_shard);
         let start = shard * self.shard_cells() + HEAD_CELLS + slot * SLOT_CELLS;
-        std::array::from_fn(|cell| &self.cells[start + cell])
+        std::array::from_fn(|cell| start + cell)
+    }
+}
+
+impl Lender for Table {
+    type File = FileRef;
+
+    fn loan(&self) -> Loan {
+        Table::loan(*self)
+    }
+
+    fn lend(&self, file: &FileRef, loan: Loan, told: impl Fn(u32)) -> io::Result<()> {
+        Table::lend(*self, file.as_fd(), loan, told)
+    }
+
+    fn borrow(&self, number: u32, loan: Loan) -> Option<FileRef> {
+        Table::borrow(*self, number, loan).map(|file| file_ref(file.into()))
+    }
+
+    fn end_loan(&self, number: u32, loan: Loan) {
+        Table::end_loan(*self, number, loan);
     }
 }
 
@@ -169,22 +201,4 @@ impl Tag {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tag_says_what_was_put_into_it() {
-        let largest = Tag { loan: (1 << 40) - 1, first: SLOTS_MAX - 1, count: FILES_MAX };
-        for tag in [Tag { loan: 1, first: 0, count: 1 }, largest] {
-            assert_eq!(Tag::of(tag.number()), tag);
-            assert_ne!(tag.number(), 0, "that would say that nothing is lent");
-        }
-    }
-
-    #[test]
-    fn slots_are_divided_among_shards() {
-        assert_eq!(OpenFileTable::slots_per_shard(8, 100), 12);
-        assert_eq!(OpenFileTable::slots_per_shard(8, 7), 0);
-        assert_eq!(OpenFileTable::slots_per_shard(4, usize::MAX), SLOTS_MAX / 4);
-    }
-}
+mod tests;

@@ -65,7 +65,8 @@ impl SharedMemory {
     /// For the calling process, in a seat, with a number that no other has had.
     pub(super) fn attach(self, seat: usize, number: u32) -> io::Result<SharedLevel> {
         let owner = self.owners.enter(seat, number)?;
-        let locks_and_files = LocksAndFiles { owner, open_files: self.open_files, files: RefCell::default() };
+        let locks_and_files =
+            LocksAndFiles { owner, open_files: self.open_files, files: RefCell::default() };
         Ok(SharedLevel { cache: self.cache, locks_and_files })
     }
 

@@ -233,6 +233,7 @@ impl ConnectionFiber {
         }
         let (id, job) = self.connection.take_job();
         if is_blocking {
+            thread.worker.counters.jobs_handed_out.add(1);
             self.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
             return Some(Next::Block);
         }
@@ -250,6 +251,7 @@ impl ConnectionFiber {
         }
         // A chunk is bounded far below the size of memory.
         let len = len.min(thread.turn.file_bytes) as usize;
+        thread.worker.counters.cold_sends.add(1);
         self.errand = Errand::File { file: FileRef::clone(file), offset, len };
         Some(Next::Block)
     }

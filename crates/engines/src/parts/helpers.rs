@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
-use session::{Connection, Done, Job, JobId, Worker};
+use session::{Connection, Counters, Done, Job, JobId, Worker};
 use site::resource::FileRef;
 
 use crate::jobs::Runner;
@@ -31,6 +31,16 @@ pub(crate) enum Work {
     Job(JobId, Job),
     /// That `len` bytes of a file from `offset` on be in memory.
     Fetch { file: FileRef, offset: u64, len: u64 },
+}
+
+impl Work {
+    /// Counts it, where it is handed out.
+    pub(crate) fn count(&self, counters: &Counters) {
+        match self {
+            Self::Job(..) => counters.jobs_handed_out.add(1),
+            Self::Fetch { .. } => counters.cold_sends.add(1),
+        }
+    }
 }
 
 /// What came of it.

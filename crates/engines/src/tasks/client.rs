@@ -152,6 +152,9 @@ impl Client {
 
     /// Does what may block, where that delays nobody if there are threads for it.
     async fn block(&self, work: Work) -> io::Result<Outcome> {
+        if self.state.has_blocking_threads {
+            work.count(&self.state.this_thread().worker.counters);
+        }
         let runner = Arc::clone(&self.state.seat.runner);
         let run = move || {
             let mut buffer = match work {

@@ -22,7 +22,7 @@ pub struct Sweeper<C: Cells, K: Kernel> {
 /// An open file that no living process has noted.
 struct Suspect {
     number: RawFd,
-    /// What was noted of it.
+    /// What was noted of it: nobody who lives.
     note: u64,
     /// The same open file.
     twin: RawFd,
@@ -60,7 +60,7 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
             }
             if self.close_if_nobodys(number, living) {
                 swept.closed += 1;
-            } else if self.kernel.is_socket(number).is_some() {
+            } else if self.kernel.is_socket(number).is_some() && !self.is_owned(number, living) {
                 swept.left += 1;
                 left.insert(number);
                 self.suspect(number, living);
@@ -71,12 +71,7 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
     }
 
     fn is_owned(&self, number: RawFd, living: Living<'_>) -> bool {
-        match self.book.notes.get(number) {
-            NOBODY => false,
-            owner if owner & (LENT | CLOSING) == CLOSING => false,
-            owner if owner == MANAGER || owner & LENT != 0 => true,
-            owner => living.iter().any(|(_, number)| u64::from(*number) == owner),
-        }
+        is_owner(self.book.notes.get(number), living)
     }
 
     /// Closes a descriptor if no living process is within a window while it is looked at.
@@ -114,6 +109,9 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
             return;
         }
         let note = self.book.notes.get(number);
+        if is_owner(note, living) {
+            return; // what has an owner may be closed by it at any time
+        }
         let Ok(twin) = self.book.duplicate(&self.kernel, number) else { return };
         // Between the two looks it may have become a socket, whose windows are others.
         let windows = self.windows(PASSES, living);
@@ -134,10 +132,7 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
             }
             match self.kernel.is_same(suspect.number, suspect.twin) {
                 // Nobody has noted it meanwhile, not even to close it now.
-                Some(true)
-                    if self.book.notes.get(suspect.number) == suspect.note
-                        && !self.is_owned(suspect.number, living) =>
-                {
+                Some(true) if self.book.notes.get(suspect.number) == suspect.note => {
                     self.kernel.close(suspect.number);
                     swept.closed += 1;
                 }
@@ -166,6 +161,16 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
     fn windows(&self, kind: usize, living: Living<'_>) -> Vec<(usize, u64)> {
         let count = |seat| self.book.notes.windows(seat, kind);
         living.iter().map(|&(seat, _)| (seat, count(seat))).collect()
+    }
+}
+
+/// Whether a note is that of an owner.
+fn is_owner(note: u64, living: Living<'_>) -> bool {
+    match note {
+        NOBODY => false,
+        owner if owner & (LENT | CLOSING) == CLOSING => false,
+        owner if owner == MANAGER || owner & LENT != 0 => true,
+        owner => living.iter().any(|(_, number)| u64::from(*number) == owner),
     }
 }
 

@@ -99,7 +99,6 @@ fn one_dies_one_works(dies_over: Work, works: Work, sweeps: usize, preemptions: 
         });
         for _ in 0..sweeps {
             stage.sweep();
-            thread::yield_now();
         }
         let book = working.join().unwrap();
         if was_killed {
@@ -117,12 +116,12 @@ fn sockets_of_the_dead_are_closed_while_others_accept_and_close() {
 
 #[test]
 fn files_of_the_dead_are_closed_while_others_open_and_close() {
-    one_dies_one_works(read, read, 2, 2);
+    one_dies_one_works(read, read, 2, 3);
 }
 
 #[test]
 fn what_has_no_note_for_a_moment_is_not_taken_for_a_dead_ones() {
-    one_dies_one_works(read, |process, _| glance(process), 2, 2);
+    one_dies_one_works(read, |process, _| glance(process), 2, 3);
 }
 
 /// What two living processes open and close: each number goes from the one to the other, and in the
@@ -166,7 +165,6 @@ fn one_starts(works: Work) {
             works(&worker, &book);
         });
         stage.sweep();
-        thread::yield_now();
         stage.sweep();
         working.join().unwrap();
     });
@@ -175,7 +173,7 @@ fn one_starts(works: Work) {
 /// Somebody dies while it is swept, and another works.
 #[test]
 fn a_death_in_the_middle_of_a_sweep() {
-    killed_after_each_step(1, |steps| {
+    killed_after_each_step(2, |steps| {
         let mut stage = Stage::new(&[steps, usize::MAX]);
         let (dying, its_book) = stage.worker(0);
         let (worker, book) = stage.worker(1);
@@ -208,7 +206,6 @@ fn what_was_noted_meanwhile_is_its_owners() {
         let working = thread::spawn(move || read(&worker, &book));
         for _ in 0..2 {
             stage.sweep();
-            thread::yield_now();
         }
         working.join().unwrap();
     });
@@ -219,15 +216,15 @@ fn what_was_noted_meanwhile_is_its_owners() {
 #[test]
 fn what_cannot_be_judged_is_counted_and_closed_at_rest() {
     check(0, || {
-        let mut stage = Stage::new(&[usize::MAX, usize::MAX]);
+        let mut stage = Stage::new(&[2, usize::MAX]);
         let (dying, its_book) = stage.worker(0);
         let (worker, book) = stage.worker(1);
         let mut manager = dying.clone();
         (manager.number, manager.is_silent) = (MANAGER, true);
         stage.sweeper = Sweeper::new(manager.book(&stage.cells), manager);
-        [&book, &its_book].iter().for_each(|book| book.at_rest(|| ()));
+        book.at_rest(|| ());
         its_book.note(dying.open(false).unwrap());
-        dying.kill();
+        its_book.at_rest(|| ()); // it does not come to that
         let living = [(1, worker.number)];
         let numbers = || worker.machine.open_numbers();
         let mut sweep = || {

@@ -15,7 +15,7 @@ use os::descriptors::protocol::{Book, Cells, Kernel, Notes, Sweeper};
 pub(crate) const MANAGER: u32 = 0;
 
 /// Numbers that the table has.
-pub(crate) const NUMBERS: usize = 8;
+pub(crate) const NUMBERS: usize = 12;
 
 /// What all processes share.
 pub(crate) struct Machine {
@@ -118,13 +118,6 @@ impl Machine {
         let table = self.table();
         (0..NUMBERS).filter(|&number| table[number].is_some()).map(|it| it as RawFd).collect()
     }
-
-    /// From now on anybody may close it.
-    pub(crate) fn give_away(&self, number: RawFd) {
-        if let Some(open) = &mut self.table()[number as usize] {
-            open.is_lent = true;
-        }
-    }
 }
 
 impl Process {
@@ -134,12 +127,6 @@ impl Process {
 
     pub(crate) fn is_dead(&self) -> bool {
         self.life().is_dead.load(Ordering::Acquire)
-    }
-
-    /// Kills it, between two of its steps.
-    pub(crate) fn kill(&self) {
-        self.life().steps_left.store(0, Std::Relaxed);
-        self.life().is_dead.store(true, Ordering::Release);
     }
 
     pub(crate) fn memory(&self, cells: &Arc<Vec<AtomicU64>>) -> Memory {
@@ -159,6 +146,14 @@ impl Process {
     pub(crate) fn open(&self, is_socket: bool) -> io::Result<RawFd> {
         let file = self.machine.files.fetch_add(1, Std::Relaxed);
         self.put(|_| Some(Open { file, is_socket, owner: self.number, is_lent: false }))
+    }
+
+    /// From now on anybody may close it, if it is for the process to say so.
+    #[allow(dead_code, reason = "for those who lend")]
+    pub(crate) fn give_away(&self, number: RawFd) {
+        if let (false, Some(open)) = (self.is_dead(), &mut self.machine.table()[number as usize]) {
+            open.is_lent = true;
+        }
     }
 
     fn put(&self, what: impl Fn(&[Option<Open>]) -> Option<Open>) -> io::Result<RawFd> {
@@ -228,8 +223,7 @@ impl Cells for Memory {
 
     fn exchange(&self, cell: usize, current: u64, new: u64) -> bool {
         let order = Ordering::SeqCst;
-        self.life.step()
-            && self.cells[cell].compare_exchange(current, new, order, order).is_ok()
+        self.life.step() && self.cells[cell].compare_exchange(current, new, order, order).is_ok()
     }
 }
 
@@ -255,11 +249,11 @@ pub(crate) fn check(preemptions: usize, scenario: impl Fn() + Send + Sync + 'sta
 /// more. The scenario says whether it was.
 pub(crate) fn killed_after_each_step(
     preemptions: usize,
-    scenario: impl Fn(usize) -> bool + Copy + Send + Sync + 'static,
+    scenario: impl Fn(usize) -> bool + Clone + Send + Sync + 'static,
 ) -> usize {
     for steps in 0.. {
         let kills = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&kills);
+        let (counted, scenario) = (Arc::clone(&kills), scenario.clone());
         check(preemptions, move || {
             counted.fetch_add(usize::from(scenario(steps)), Std::Relaxed);
         });

@@ -36,19 +36,17 @@ impl Reactor {
             }
             return self.connections.schedule(key);
         }
-        let counters = &self.worker.counters;
         let work = match slot.connection.next() {
             Op::File { file, offset, len } => {
-                counters.cold_sends.add(1);
                 let len = len.min(self.file_chunk_bytes);
                 Work::Fetch { file: FileRef::clone(file), offset, len }
             }
             _ => {
-                counters.jobs_handed_out.add(1);
                 let (id, job) = slot.connection.take_job();
                 Work::Job(id, job)
             }
         };
+        work.count(&self.worker.counters);
         slot.is_out = helpers.hand_out(key, work).is_ok(); // it is: there was room
         self.connections.schedule(key);
     }

@@ -22,7 +22,9 @@ impl RingLoop {
             Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
             Some(helpers) if helpers.has_room() => {
                 let (id, job) = slot.connection.take_job();
-                let handed = helpers.hand_out(key, Work::Job(id, job));
+                let work = Work::Job(id, job);
+                work.count(&self.worker.counters);
+                let handed = helpers.hand_out(key, work);
                 debug_assert!(handed.is_ok(), "there was room");
             }
             Some(_) => self.want(key),
@@ -50,6 +52,7 @@ impl RingLoop {
         let Op::File { file, offset, len } = slot.connection.next() else { return false };
         let len = len.min(self.file_chunk_bytes);
         let work = Work::Fetch { file: file.clone(), offset, len };
+        work.count(&self.worker.counters);
         slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
         self.connections.schedule(key);
         true
