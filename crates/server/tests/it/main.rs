@@ -5,6 +5,7 @@ mod conformance;
 mod documentation;
 mod fibers;
 mod freshness;
+mod handed_out;
 mod helper_processes;
 mod in_memory;
 mod kernel_threads;

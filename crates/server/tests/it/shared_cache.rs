@@ -194,6 +194,34 @@ fn open_in_table(server: &Server) -> Vec<(String, usize)> {
 }
 
 /// Nobody who rests waits for an answer of somebody who is dead.
+/// Whose descriptors they were is counted where they have to be closed by others, and nowhere else.
+#[test]
+fn what_dead_processes_have_left_is_in_the_status() {
+    let line_of = |server: &Server| {
+        server.status().into_iter().find(|line| line.contains(" dead processes swept, "))
+    };
+    with_table("private", &[], |_, server| assert_eq!(line_of(server), None));
+    with_table("shared", &[], |_, server| {
+        let none = "0 dead processes swept, 0 descriptors closed for them, 0 could not be judged";
+        assert_eq!(line_of(server).as_deref(), Some(none));
+        let streams: Vec<_> = (0..20).map(|_| connect(server)).collect();
+        wait_until("all are accepted", || {
+            sum(server, |counters| counters.connections_open.get()) == streams.len() as u64
+        });
+        kill(processes(server)[0]);
+        wait_until("what it had is closed, and counted", || {
+            let dead = sum(server, |counters| counters.dead_processes_swept.get());
+            let closed = sum(server, |counters| counters.leftovers_closed.get());
+            let unjudged = sum(server, |counters| counters.leftovers_unjudged.get());
+            let line = format!(
+                "{dead} dead processes swept, {closed} descriptors closed for them, {unjudged} \
+                 could not be judged"
+            );
+            dead == 1 && closed > 0 && line_of(server) == Some(line)
+        });
+    });
+}
+
 #[test]
 fn clients_of_a_killed_process_learn_of_it() {
     with(&[], |_, server| {
