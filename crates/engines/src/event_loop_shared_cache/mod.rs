@@ -1,6 +1,7 @@
 //! `event-loop-shared-cache`: shared-SYMPED, the µServer (Pariag et al., EuroSys 2007;
 //! Radhakrishnan 2019, §3.8): processes with an event loop each at one listening socket, and a
-//! cache of what the site's files are in memory that all of them share.
+//! cache of what the site's files are in memory that all of them share. Without that cache it is
+//! `event-loop-shared-listener`; with threads in place of processes, `event-loop-per-core`.
 //!
 //! Its essential mechanism: what one process has found out about a path (its heads, its
 //! validators, a small body, and when that was last found to be true) the others take from the

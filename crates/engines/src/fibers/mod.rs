@@ -11,6 +11,9 @@
 //! there for a job or for a send from a file that is not in memory, and back: the paper's future
 //! work.
 //!
+//! It differs from `threads` in who waits: the fiber does, and its kernel thread goes on with
+//! another; from `tasks` in that what is suspended is a stack, and in a scheduler of its own.
+//!
 //! What it leaves out: a server in straight-line code, as `threads-direct` has one. A fiber takes
 //! the steps of the state machine that connections are in every engine, each on the stack of the
 //! kernel thread, which is why its own can be small. Work does not move between clusters, and

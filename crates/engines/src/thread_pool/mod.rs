@@ -9,9 +9,10 @@
 //! wait for their clients, and hands over those that are ready: a thread is needed for a request,
 //! not for a client.
 //!
-//! What it leaves out: a thread for everybody. A slow reader of a file keeps one (with files sent
-//! without blocking, only until its socket is full: it is parked then too), and so does a cold
-//! disk; the pool is as large as the number of them that it can stand.
+//! What it leaves out: a thread for everybody, which `threads` has, and threads for each kind of
+//! work, which `staged` has: here any of them receives, looks up and sends. A slow reader of a file
+//! keeps one (with files sent without blocking, only until its socket is full: it is parked then
+//! too), and so does a cold disk; the pool is as large as the number of them that it can stand.
 
 mod parking;
 

@@ -60,10 +60,14 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
             }
             if self.close_if_nobodys(number, living) {
                 swept.closed += 1;
-            } else if self.kernel.is_socket(number).is_some() && !self.is_owned(number, living) {
+                continue;
+            }
+            let note = self.book.notes.get(number);
+            // What has an owner now may be closed by it at any time.
+            if self.kernel.is_socket(number).is_some() && !is_owner(note, living) {
                 swept.left += 1;
                 left.insert(number);
-                self.suspect(number, living);
+                self.suspect(number, note, living);
             }
         }
         self.unjudged.retain(|number| left.contains(number));
@@ -101,16 +105,12 @@ impl<C: Cells, K: Kernel> Sweeper<C, K> {
 
     /// Takes a copy of what may be nobody's, so that it can be told later whether it is still the
     /// same. What is open now, and may be another's, is left as it is.
-    fn suspect(&mut self, number: RawFd, living: Living<'_>) {
+    fn suspect(&mut self, number: RawFd, note: u64, living: Living<'_>) {
         let is_known = self.suspects.iter().any(|suspect| suspect.number == number)
             || self.unjudged.contains(&number);
         let has_room = self.suspects.len() < SUSPECTS_MAX;
         if is_known || !has_room || self.kernel.is_socket(number) != Some(false) {
             return;
-        }
-        let note = self.book.notes.get(number);
-        if is_owner(note, living) {
-            return; // what has an owner may be closed by it at any time
         }
         let Ok(twin) = self.book.duplicate(&self.kernel, number) else { return };
         // Between the two looks it may have become a socket, whose windows are others.

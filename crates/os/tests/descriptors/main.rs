@@ -199,7 +199,7 @@ fn a_death_in_the_middle_of_a_sweep() {
 /// Twice the note of a file says that it is nobody's, but in between it was a process's.
 #[test]
 fn what_was_noted_meanwhile_is_its_owners() {
-    check(3, || {
+    check(4, || {
         let mut stage = Stage::new(&[usize::MAX]);
         let (worker, book) = stage.worker(0);
         book.at_rest(|| ());
