@@ -168,19 +168,19 @@ impl Lender for Table {
     type File = FileRef;
 
     fn loan(&self) -> Loan {
-        Table::loan(*self)
+        Self::loan(*self)
     }
 
     fn lend(&self, file: &FileRef, loan: Loan, told: impl Fn(u32)) -> io::Result<()> {
-        Table::lend(*self, file.as_fd(), loan, told)
+        Self::lend(*self, file.as_fd(), loan, told)
     }
 
     fn borrow(&self, number: u32, loan: Loan) -> Option<FileRef> {
-        Table::borrow(*self, number, loan).map(|file| file_ref(file.into()))
+        Self::borrow(*self, number, loan).map(|file| file_ref(file.into()))
     }
 
     fn end_loan(&self, number: u32, loan: Loan) {
-        Table::end_loan(*self, number, loan);
+        Self::end_loan(*self, number, loan);
     }
 }
 

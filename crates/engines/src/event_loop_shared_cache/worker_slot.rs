@@ -38,8 +38,8 @@ pub(super) struct Common {
     pub(super) table: Option<Table>,
 }
 
-/// What a process is started with, here and in each that replaces it: each takes a copy, as everything
-/// in this memory.
+/// What a process is started with, here and in each that replaces it: each takes a copy, as
+/// everything in this memory.
 pub(super) struct ProcessStart {
     /// It counts where its copies count.
     pub(super) worker: Worker,

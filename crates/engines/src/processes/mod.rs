@@ -7,8 +7,8 @@
 //! connection closed that has rested longest when all processes are taken and somebody waits; no
 //! more connections are accepted than there are processes.
 //!
-//! It differs from the event loops in processes (`event-loop-copies` and its neighbours) in that one
-//! process has one connection and waits with it, and from `threads` in that nothing is shared.
+//! It differs from the event loops in processes (`event-loop-copies` and its neighbours) in that
+//! one process has one connection and waits with it, from `threads` in that nothing is shared.
 //!
 //! What it leaves out: sharing. A process that is forked for a connection begins with an empty
 //! cache; one of a pool keeps its own, and all of them keep the same files. Sockets do not block,
@@ -64,7 +64,8 @@ const SPARE_MIN: Knob = Knob {
 
 const SPARE_MAX: Knob = Knob {
     name: "spare_max",
-    about: "with more idle processes than this, some are ended; at least spare_min; only if preforked",
+    about: "with more idle processes than this, and than spare_min, some are ended; only if \
+            preforked",
     min: 1,
     max: 10_000,
     default: 10,

@@ -1,5 +1,5 @@
-//! The kernel as it is asked about a common table: by numbers, because what is open under one may be
-//! anybody's.
+//! The kernel as it is asked about a common table: by numbers, because what is open under one may
+//! be anybody's.
 
 use super::protocol::Kernel;
 use crate::call::check;
