@@ -271,6 +271,22 @@ fn one_dies_after_the_other() {
     }
 }
 
+/// The files of an entry have left for those of newer ones, and then the entry leaves.
+#[test]
+fn an_entry_takes_no_others_files_with_it() {
+    check(0, || {
+        let (stage, _sweeper) = Stage::new(&[usize::MAX]);
+        let worker = stage.worker(0);
+        worker.book.at_rest(|| ());
+        (0..=SLOTS).for_each(|_| stage.insert(&worker));
+        stage.remove(&worker);
+        let shard = stage.lock(&worker).unwrap();
+        let mut files = Vec::new();
+        shard.entries.iter().for_each(|(tag, _)| stage.table(&worker).copy(*tag, &mut files));
+        assert_eq!(files.len(), SLOTS);
+    });
+}
+
 /// More than there are slots: the newest take the places of the oldest.
 #[test]
 fn whoever_finds_gets_what_was_put_in() {
