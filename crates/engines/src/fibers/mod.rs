@@ -76,7 +76,7 @@ const THREADS_PER_CLUSTER: Knob = Knob {
 
 const SPAWN_ON_DEMAND: Knob = Knob {
     name: "spawn_on_demand",
-    about: "1: a fiber for every connection; 0: no more fibers than prespawned, others must wait",
+    about: "1: a fiber for every connection; 0: only `prespawned` (at least one), others must wait",
     min: 0,
     max: 1,
     default: 1,
