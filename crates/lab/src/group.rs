@@ -148,6 +148,12 @@ impl Group {
         }
     }
 
+    /// Whether none of its processes runs any more. One that has ended and that nobody has waited
+    /// for runs no more.
+    pub fn has_ended(&self) -> bool {
+        !self.processes().into_iter().any(process::is_running)
+    }
+
     /// The processor time used by the group so far, in nanoseconds; 0 when it cannot be read.
     pub fn cpu_ns(&self) -> u64 {
         let read = |file: &str| {
