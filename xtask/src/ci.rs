@@ -15,7 +15,7 @@ const HELP: &str = "\
 cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
-           engines, all benchmarks
+           engines, all benchmarks, a peer that takes minutes to build (it is installed)
 ";
 
 /// When a step runs.
@@ -68,6 +68,11 @@ const STEPS: &[Step] = &[
     Step {
         environment: &[("ROPEWALK_STORM_SECONDS", "20")],
         ..step("storm", When::Long, "cargo test --package server --test storm", &[])
+    },
+    step("static-web-server", When::Long, "cargo install --quiet --locked static-web-server", &[]),
+    Step {
+        environment: &[("ROPEWALK_TEST_PEERS", "static-web-server")],
+        ..step("peers", When::Long, "cargo test --package cli --test it peers::every_peer", &[])
     },
     step("build", When::Always, "cargo build --release --package cli", &[]),
     step(
@@ -287,6 +292,7 @@ mod tests {
             assert!(names.contains(&"fuzz"));
             assert_eq!(names.contains(&"miri"), long);
             assert_eq!(names.contains(&"tsan"), long);
+            assert_eq!(names.contains(&"static-web-server"), long);
         }
     }
 

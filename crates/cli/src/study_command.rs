@@ -65,15 +65,16 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     let (entrants, mut skipped) = entrants(&lab, &definition)?;
     let machine = Topology::here();
     skip_domains(&mut definition.domains, &mut skipped, |domain| domain.fits(&machine));
+    skipped.extend(unfit(&entrants, &definition.domains));
     print(&introduction(&definition, &entrants, &skipped))?;
     if arguments.dry_run {
         return Ok(());
     }
-    if entrants.is_empty() {
-        return Err(Failure::Operation("none of the servers can run here".into()));
-    }
     if definition.domains.is_empty() {
         return Err(no_domain());
+    }
+    if cells(&definition, &entrants) == 0 {
+        return Err(Failure::Operation("none of the servers can run here".into()));
     }
     let mut stage = stage(&lab, &definition, entrants)?;
     let (told, accessed) = (skipped.len(), stage.accessed[0].clone());
@@ -152,6 +153,28 @@ fn entrants(lab: &Lab, definition: &Definition) -> Result<(Vec<Entrant>, Vec<Ski
         }
     }
     Ok((entrants, skipped))
+}
+
+/// The servers that take no part in a domain, although both are here.
+fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
+    let mut skipped: Vec<Skipped> = Vec::new();
+    for domain in domains {
+        for entrant in entrants {
+            let Err(reason) = entrant.fits(domain) else { continue };
+            let server = format!("{} in domain {}", entrant.installed.peer.name, domain.name);
+            // It is the same with each of its settings.
+            if skipped.last().is_none_or(|last| last.server != server) {
+                skipped.push(Skipped { server, reason, command: String::new() });
+            }
+        }
+    }
+    skipped
+}
+
+/// How many there are of servers with a workload in a domain.
+fn cells(definition: &Definition, entrants: &[Entrant]) -> usize {
+    let in_domain = |domain| entrants.iter().filter(|one| one.fits(domain).is_ok()).count();
+    definition.domains.iter().map(in_domain).sum::<usize>() * definition.workloads.len()
 }
 
 fn stage<'a>(
@@ -281,7 +304,6 @@ fn measure_ceilings(lab: &Lab, stage: &Stage<'_>, folder: &Folder) -> Result<(),
 
 /// What is about to happen, and how long it takes.
 fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skipped]) -> String {
-    let cells = entrants.len() * definition.workloads.len() * definition.domains.len();
     let mut text = format!("{}\n", definition.title);
     if !definition.source.is_empty() {
         text += &format!("after {}\n", definition.source);
@@ -292,7 +314,7 @@ fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skippe
         definition.workloads.len(),
         definition.domains.len(),
         definition.repetitions,
-        minutes(estimate_s(definition, cells)),
+        minutes(estimate_s(definition, cells(definition, entrants))),
     );
     text + &skipped.iter().map(told_of).collect::<String>()
 }

@@ -9,6 +9,7 @@
 
 use crate::domain::Enclosing;
 use crate::process;
+use os::control_groups::{self, Hierarchy};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -98,10 +99,9 @@ impl Group {
         {
             return Ok(());
         }
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let mount = mount_of_controller(&mounts, "memory")
+        let memory = control_groups::of_controller("memory")
             .ok_or("no control group can bound memory here: there is no memory controller")?;
-        let folder = Path::new(mount).join(&self.name);
+        let folder = memory.mount.join(&self.name);
         let explain = |why| format!("no control group can bound memory here (try as root): {why}");
         fs::create_dir(&folder).map_err(explain)?;
         self.memory_folder = Some(folder.clone());
@@ -146,6 +146,12 @@ impl Group {
                 .collect(),
             None => self.root.map(process::descendants).unwrap_or_default(),
         }
+    }
+
+    /// Whether none of its processes runs any more. One that has ended and that nobody has waited
+    /// for runs no more.
+    pub fn has_ended(&self) -> bool {
+        !self.processes().into_iter().any(process::is_running)
     }
 
     /// The processor time used by the group so far, in nanoseconds; 0 when it cannot be read.
@@ -200,63 +206,15 @@ impl Drop for Group {
 
 /// Folders in which a group might be made, the best first.
 fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for accounting in [Accounting::Cpuacct, Accounting::Unified] {
-        if let (Accounting::Unified, Some(folder)) = (accounting, &enclosing.unified) {
-            found.push((accounting, folder.clone()));
-        }
-        if let Some(mount) = mount_point(&mounts, accounting) {
-            let below = own_group(&own, accounting).unwrap_or("/").trim_start_matches('/');
-            found.push((accounting, Path::new(mount).join(below)));
-            // In a container our own group's path may be one that is not visible here.
-            found.push((accounting, PathBuf::from(mount)));
-        }
-    }
-    found
-}
-
-/// Where the hierarchy is mounted, from `/proc/self/mounts`: device, folder, type, options.
-fn mount_point(mounts: &str, accounting: Accounting) -> Option<&str> {
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, folder, kind, ..] = fields[..] else { return None };
-        let fits = match accounting {
-            Accounting::Cpuacct => return mount_of_controller(line, "cpuacct"),
-            Accounting::Unified => kind == "cgroup2",
-            Accounting::ProcessTree => false,
-        };
-        fits.then_some(folder)
-    })
-}
-
-/// Where the unified hierarchy (version 2) is mounted.
-pub(crate) fn unified_mount(mounts: &str) -> Option<&Path> {
-    mount_point(mounts, Accounting::Unified).map(Path::new)
-}
-
-/// Where a controller of version 1 is mounted.
-pub(crate) fn mount_of_controller<'m>(mounts: &'m str, controller: &str) -> Option<&'m str> {
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, folder, "cgroup", options, ..] = fields[..] else { return None };
-        options.split(',').any(|option| option == controller).then_some(folder)
-    })
-}
-
-/// Our own group, from `/proc/self/cgroup`: number, controllers, path.
-fn own_group(own: &str, accounting: Accounting) -> Option<&str> {
-    own.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':');
-        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let fits = match accounting {
-            Accounting::Cpuacct => controllers.split(',').any(|c| c == "cpuacct"),
-            Accounting::Unified => number == "0" && controllers.is_empty(),
-            Accounting::ProcessTree => false,
-        };
-        fits.then_some(path)
-    })
+    let separate = control_groups::of_controller("cpuacct");
+    let around = enclosing.unified.clone().map(|folder| (Accounting::Unified, folder));
+    let below = |accounting| {
+        // In a container our own group's path may be one that is not visible here.
+        move |found: Hierarchy| [(accounting, found.own()), (accounting, found.mount)]
+    };
+    let separate = separate.map(below(Accounting::Cpuacct)).into_iter().flatten();
+    let unified = control_groups::unified().map(below(Accounting::Unified)).into_iter().flatten();
+    separate.chain(around).chain(unified).collect()
 }
 
 fn usage_of_cpu_stat(text: &str) -> Option<u64> {
@@ -267,27 +225,6 @@ fn usage_of_cpu_stat(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTS: &str = "\
-        proc /proc proc rw 0 0\n\
-        cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
-        cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
-
-    #[test]
-    fn hierarchies_are_found() {
-        let cpuacct = mount_point(MOUNTS, Accounting::Cpuacct);
-        assert_eq!(cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct"));
-        assert_eq!(mount_point(MOUNTS, Accounting::Unified), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(mount_point("proc /proc proc rw 0 0\n", Accounting::Unified), None);
-    }
-
-    #[test]
-    fn our_own_group_is_found() {
-        let own = "5:cpu,cpuacct:/a\n0::/user.slice/b\n";
-        assert_eq!(own_group(own, Accounting::Cpuacct), Some("/a"));
-        assert_eq!(own_group(own, Accounting::Unified), Some("/user.slice/b"));
-        assert_eq!(own_group("5:cpuset:/a\n", Accounting::Cpuacct), None);
-    }
 
     #[test]
     fn the_unified_usage_is_in_microseconds() {

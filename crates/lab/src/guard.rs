@@ -8,6 +8,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+/// A guard outlives what ends others. Above all, when we end and it is stopped at that moment, as
+/// everything is that whoever stopped us has stopped too, the kernel sends it SIGHUP before it lets
+/// it go on: its process group has lost the last process that could have done so (setpgid(2)).
+const DEAF: &str = "trap '' HUP INT QUIT TERM";
+
 /// A shell command that runs if this process ends before the guard is dropped.
 #[derive(Debug)]
 pub struct Guard(Child);
@@ -21,7 +26,7 @@ impl Guard {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> io::Result<Self> {
-        let script = format!("read -r nothing; {script}");
+        let script = format!("{DEAF}; read -r nothing; {script}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).args(arguments);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -43,6 +48,7 @@ impl Drop for Guard {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::{BufRead, BufReader};
     use std::path::PathBuf;
     use std::thread;
     use std::time::Duration;
@@ -64,14 +70,64 @@ mod tests {
         fs::remove_dir(folder).expect("it is there");
     }
 
+    /// Waits for what must come about.
+    fn comes(is_so: impl Fn() -> bool) -> bool {
+        (0..4000).any(|_| {
+            thread::sleep(Duration::from_millis(5));
+            is_so()
+        })
+    }
+
     #[test]
     fn a_guard_acts_when_its_pipe_ends() {
         let (folder, mut guard) = folder("alone");
         drop(guard.0.stdin.take());
         guard.0.wait().expect("it is our child");
-        assert!((0..200).any(|_| {
-            thread::sleep(Duration::from_millis(5));
-            !folder.exists()
-        }));
+        assert!(comes(|| !folder.exists()));
+    }
+
+    /// The variable that makes the next test do something.
+    const VICTIM: &str = "ROPEWALK_LAB_GUARDED";
+
+    /// Not a test by itself: it has a guard, says where what it guards is, and waits to be killed.
+    #[test]
+    fn guarded_victim() {
+        if std::env::var_os(VICTIM).is_none() {
+            return;
+        }
+        let (folder, guard) = folder("victim");
+        eprintln!("{} {}", guard.0.id(), folder.display());
+        thread::sleep(Duration::from_secs(600));
+    }
+
+    /// Somebody stops us with all that we have started, and ends us.
+    #[test]
+    fn a_guard_acts_though_it_was_stopped_when_we_ended() {
+        let mut command = Command::new(std::env::current_exe().expect("it runs"));
+        command.args(["--exact", "--nocapture", "guard::tests::guarded_victim"]);
+        command.env(VICTIM, "").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut victim = command.spawn().expect("the test's own program");
+        let mut said = String::new();
+        let stderr = victim.stderr.take().expect("it is piped");
+        BufReader::new(stderr).read_line(&mut said).expect("it says something");
+        let (guard, folder) = said.trim().split_once(' ').expect("two words");
+        let (guard, folder) = (guard.parse::<u32>().expect("a number"), PathBuf::from(folder));
+        assert!(folder.exists());
+        // Its first command makes it deaf; whether it did is seen below.
+        let status = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
+        let is_deaf = |line: &str| {
+            let ignored = line.strip_prefix("SigIgn:\t");
+            ignored
+                .and_then(|set| u64::from_str_radix(set, 16).ok())
+                .is_some_and(|set| set & 1 == 1)
+        };
+        comes(|| status().lines().any(is_deaf));
+        os::signals::send("STOP", &[guard]);
+        assert!(comes(|| status().contains("State:\tT")), "{}", status());
+        victim.kill().expect("it is our child");
+        victim.wait().expect("it is our child");
+        // Where the kernel has done so already this changes nothing.
+        os::signals::send("CONT", &[guard]);
+        assert!(comes(|| !folder.exists()));
     }
 }

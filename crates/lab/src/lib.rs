@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binding;
 mod catalogue;
 pub mod client;
 pub mod compare;

@@ -122,14 +122,33 @@ pub struct Start {
 }
 
 /// What the workers of a server are, as far as binding them to CPUs is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workers {
     /// All its processes but the first, or the first where there is no other: they are bound from
     /// outside.
     Processes,
+    /// The threads of those processes that are the same program as the first, which are bound from
+    /// outside.
+    Threads,
     /// It binds them itself, wherever `{pins}` is true.
     Bound,
+    /// It has none that could be bound, and why.
+    Unbindable(String),
+}
+
+impl Workers {
+    /// What it has said, if that can be bound.
+    ///
+    /// # Errors
+    /// Why its workers cannot have a CPU each, in a line.
+    pub fn bindable(said: Option<&Self>) -> Result<&Self, String> {
+        match said {
+            Some(Self::Unbindable(why)) => Err(why.clone()),
+            Some(workers) => Ok(workers),
+            None => Err("its file does not say what its workers are (start.workers)".into()),
+        }
+    }
 }
 
 /// When a started server counts as serving: it answers a GET with 200.
@@ -323,6 +342,20 @@ mod tests {
         check("description = \"d\"", "", "missing field `description`");
     }
 
+    /// Whoever has workers that cannot be bound says why, and whoever says nothing is told so.
+    #[test]
+    fn workers_are_told_apart() {
+        let of = |said: &str| {
+            let command = "command = [\"small\", \"{port}\", \"{mode}\"]";
+            let text = SMALL.replace(command, &format!("{command}{said}"));
+            let start = Peer::parse(&text).expect("it is right").start;
+            Workers::bindable(start.workers.as_ref()).cloned()
+        };
+        assert_eq!(of(", workers = \"threads\""), Ok(Workers::Threads));
+        assert_eq!(of(", workers = { unbindable = \"they wander\" }"), Err("they wander".into()));
+        assert!(of("").is_err_and(|why| why.contains("start.workers")));
+    }
+
     #[test]
     fn a_setting_overrides_the_defaults() {
         let peer = Peer::parse(SMALL).expect("it is right");
@@ -348,5 +381,7 @@ mod tests {
         let peers = Peer::read_all(&folder).expect("all are right");
         assert!(peers.len() >= 9, "{}", peers.len());
         assert!(peers.iter().all(|peer| peer.folder.as_ref() == Some(&folder)));
+        let silent = peers.iter().find(|peer| peer.start.workers.is_none());
+        assert!(silent.is_none(), "{silent:?}");
     }
 }

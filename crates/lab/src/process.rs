@@ -1,7 +1,6 @@
 //! Running other programs: pinned to processors, looked up in `/proc`.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// `program` with its arguments, to be run on these processors only; on any, if none is named.
@@ -12,23 +11,6 @@ pub(crate) fn pinned(cpus: &[usize], command: &[String]) -> Vec<String> {
     let list = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let prefix = ["taskset".to_owned(), "-c".to_owned(), list];
     prefix.into_iter().chain(command.iter().cloned()).collect()
-}
-
-/// Binds each process with all its threads to one of the CPUs, which are dealt in turn. What has
-/// ended meanwhile is no error.
-pub(crate) fn bind_each(processes: &[u32], cpus: &[usize]) -> Result<(), String> {
-    for (pid, &cpu) in processes.iter().zip(cpus.iter().cycle()) {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-            match os::affinity::pin_other(thread, &[cpu]) {
-                Err(why) if Path::new(&format!("/proc/{thread}")).exists() => {
-                    return Err(format!("process {pid} cannot be bound to CPU {cpu}: {why}"));
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed, or why it
@@ -89,6 +71,12 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat_fields(pid)?.get(22 - 3)?.parse().ok()
 }
 
+/// Whether there is such a process, and it has not ended.
+pub(crate) fn is_running(pid: u32) -> bool {
+    // proc_pid_stat(5): Z is one that has ended and that nobody has waited for, X and x are dead.
+    stat_fields(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X" | "x"))
+}
+
 fn parent(pid: u32) -> Option<u32> {
     stat_fields(pid)?.get(4 - 3)?.parse().ok()
 }
@@ -122,29 +110,6 @@ mod tests {
         os::signals::send("KILL", &[child.id()]);
         child.wait().expect("it was ours");
         assert!(!descendants(std::process::id()).contains(&child.id()));
-    }
-
-    #[test]
-    fn processes_are_dealt_the_cpus_in_turn() {
-        let sleep = || Command::new("sleep").arg("60").spawn().expect("sleep exists");
-        let mut children = [sleep(), sleep(), sleep()];
-        let pids = children.each_ref().map(std::process::Child::id);
-        let cpus = os::affinity::allowed_cpus();
-        let bound = bind_each(&pids, &cpus);
-        let list = |pid: u32| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
-            list.unwrap_or_default().to_owned()
-        };
-        let lists = pids.map(list);
-        for child in &mut children {
-            os::signals::send("KILL", &[child.id()]);
-            child.wait().expect("it was ours");
-        }
-        assert_eq!(bound, Ok(()));
-        let expected = [0, 1, 2].map(|index| cpus[index % cpus.len()].to_string());
-        assert_eq!(lists, expected);
-        assert_eq!(bind_each(&pids, &cpus), Ok(()), "they have ended");
     }
 
     #[test]

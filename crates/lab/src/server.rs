@@ -1,5 +1,6 @@
 //! A peer that runs: started in its own control group on its own port, stopped when dropped.
 
+use crate::binding::{bind_processes, bind_threads};
 use crate::domain::{Affinity, Place};
 use crate::group::Group;
 use crate::guard::Guard;
@@ -101,7 +102,7 @@ impl RunningServer {
             child,
             work_dir,
             first_byte_us: 0,
-            workers: peer.start.workers,
+            workers: peer.start.workers.clone(),
             cpus: launch.cpus.clone(),
             _guard: guard,
         };
@@ -130,19 +131,22 @@ impl RunningServer {
     }
 
     /// Binds each of its workers to a CPU of its own, in turn if they are more than its CPUs. What
-    /// is started later is not bound; doing it again is harmless.
+    /// is started later is not bound, and which of its threads serve is known when they have
+    /// worked: so it is done again after warming up.
     ///
     /// # Errors
     /// Why that cannot be done, in a line.
     pub fn bind_workers(&self) -> Result<(), String> {
-        match self.workers {
-            Some(Workers::Bound) => Ok(()),
-            Some(Workers::Processes) if self.cpus.is_empty() => Err("it has no CPUs".into()),
-            Some(Workers::Processes) => {
-                process::bind_each(&workers(&self.group.processes(), self.child.id()), &self.cpus)
-            }
-            None => Err("its file does not say what its workers are (start.workers)".into()),
+        let workers = Workers::bindable(self.workers.as_ref())?;
+        let bind = match workers {
+            Workers::Processes => bind_processes,
+            Workers::Threads => bind_threads,
+            Workers::Bound | Workers::Unbindable(_) => return Ok(()),
+        };
+        if self.cpus.is_empty() {
+            return Err("it has no CPUs".into());
         }
+        bind(&self.group.processes(), self.child.id(), &self.cpus)
     }
 
     /// Asks it to stop and returns everything it has printed, its last words included.
@@ -239,13 +243,6 @@ pub fn configuration(
     });
     let command = install::fill_all(&peer.start.command, &values)?;
     Ok((files.collect::<Result<_, String>>()?, command))
-}
-
-/// The processes that serve: all but the first, or the first if it is alone; oldest first.
-fn workers(processes: &[u32], first: u32) -> Vec<u32> {
-    let mut others: Vec<u32> = processes.iter().copied().filter(|&pid| pid != first).collect();
-    others.sort_by_key(|&pid| (process::start_ticks(pid), pid));
-    if others.is_empty() { vec![first] } else { others }
 }
 
 /// The command and the files of a peer under one of its settings, for people: as they are filled in
@@ -372,13 +369,6 @@ fn free_port() -> Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_process_is_a_worker_where_it_is_alone() {
-        let me = std::process::id();
-        assert_eq!(workers(&[me], me), [me]);
-        assert_eq!(workers(&[u32::MAX, me, u32::MAX - 1], me), [u32::MAX - 1, u32::MAX]);
-    }
 
     /// Whoever is killed between the start of the shell and that of its guard leaves nothing.
     #[test]

@@ -36,15 +36,40 @@ const NOT_OURS: &str = "processor time and memory: the server was not started he
 pub struct Target<'a> {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Its processes, where they are known: of a server that somebody else has started they are
-    /// not, and then neither its processor time nor its memory is.
-    pub group: Option<&'a Group>,
+    /// All its copies, where they are ours: of a server that somebody else has started neither the
+    /// processor time nor the memory is known.
+    pub copies: &'a [RunningServer],
 }
 
 impl<'a> Target<'a> {
     /// A server that we have started.
     pub fn of(server: &'a RunningServer) -> Self {
-        Self { address: server.address(), group: Some(server.group()) }
+        Self { address: server.address(), copies: std::slice::from_ref(server) }
+    }
+
+    /// A server that we have started as several copies, of which there is at least one.
+    pub fn of_copies(copies: &'a [RunningServer]) -> Self {
+        Self { address: copies[0].address(), copies }
+    }
+
+    /// A server that somebody else has started.
+    pub fn foreign(address: SocketAddr) -> Self {
+        Self { address, copies: &[] }
+    }
+
+    /// The processes of each copy.
+    pub fn groups(&self) -> Vec<&'a Group> {
+        self.copies.iter().map(RunningServer::group).collect()
+    }
+
+    /// Which of its copies have ended although nobody has stopped them, a line for each.
+    pub fn ended(&self) -> Vec<String> {
+        let gone = self.copies.iter().enumerate().filter(|(_, copy)| copy.group().has_ended());
+        let line = |(index, _)| match self.copies.len() {
+            1 => "the server has ended".to_owned(),
+            count => format!("copy {} of {count} of the server has ended", index + 1),
+        };
+        gone.map(line).collect()
     }
 }
 
@@ -170,7 +195,8 @@ impl Bench {
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
     pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, String> {
-        let observer = server.group.map(|group| Observer::new(Watched::group(group)));
+        let watched = Watched { groups: server.groups(), ..Watched::default() };
+        let observer = (!watched.groups.is_empty()).then(|| Observer::new(watched));
         self.run_observed(server, trial, observer.as_ref())
     }
 
@@ -200,9 +226,7 @@ impl Bench {
         }
         let mut void = outcome.void.clone();
         void.extend(outcome.first_bad.iter().map(|bad| format!("a wrong reply: {bad}")));
-        if server.group.is_some_and(|group| group.processes().is_empty()) {
-            void.push("the server has ended".into());
-        }
+        void.extend(server.ended());
         Ok(Measured {
             figures: Figures::of(&outcome),
             observed,

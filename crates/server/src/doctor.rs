@@ -81,9 +81,9 @@ const REUSE_PORT: Check = Check {
 
 const MEMORY: Check = Check {
     subject: "memory",
-    good: "at least 1 GiB",
+    good: "at least 1 GiB that may be used",
     cost: "small bodies are cached in up to `cache.bytes_max`: keep it well below this",
-    mend: "--set cache.bytes_max=64M, or a larger machine",
+    mend: "--set cache.bytes_max=64M, or a larger machine or limit of its control group",
 };
 
 const USER: Check = Check {
@@ -126,7 +126,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
         descriptors(os::limits::raise_descriptor_limit()),
         processors(),
         reuse_port(),
-        memory(os::memory::physical_memory_bytes()),
+        memory(os::memory::usable_memory_bytes()),
         user(os::process::is_root()),
     ]
 }

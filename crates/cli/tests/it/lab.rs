@@ -12,7 +12,7 @@ use std::time::Duration;
 use lab::record::{Folder, Opened, Run};
 use testkit::Temporary;
 
-use crate::server_process::ServerProcess;
+use crate::server_process::{ROPEWALK, ServerProcess};
 use crate::{ropewalk, run};
 
 const STUDY: &str = r#"
@@ -50,6 +50,15 @@ impl Lab {
 
     fn records(&self) -> Opened {
         Folder::read(&self.path("records")).unwrap()
+    }
+
+    /// A folder with a description of a server called `own`, which is started so.
+    fn peer(&self, start: &str) -> PathBuf {
+        let peers = self.path("peers");
+        fs::create_dir(&peers).unwrap();
+        let described = format!("{PEER}{start}\n").replace("PROGRAM", ROPEWALK);
+        fs::write(peers.join("own.toml"), described).unwrap();
+        peers
     }
 
     /// An experiment's file.
@@ -260,6 +269,47 @@ network = { subnets = 4, sources = 2 }
     }
 }
 
+/// A server of one's own; how it is started is to be added.
+const PEER: &str = r#"
+name = "own"
+description = "one of our own"
+package = "no package"
+detect = { command = ["PROGRAM", "--version"], version_after = "ropewalk " }
+settings = [{ name = "usual", about = "all there is" }]
+stop = { signal = "TERM" }
+[start]
+"#;
+
+/// Ends after twenty requests, unless it is the first of its kind.
+const FRAGILE: &str = r#"
+command = ["sh", "-c", """
+    if mkdir MARK 2> /dev/null; then exec "$@"; fi
+    "$@" &
+    until [ "$(wc -l < access.log)" -gt 20 ]; do sleep 0.01; done
+    kill -s KILL $!
+""", "sh", "PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}",
+    "--set", "log.access=json", "--set", "log.path={work_dir}/access.log"]
+"#;
+
+/// Whichever of several copies ends, a run says nothing about the server.
+#[test]
+fn a_run_of_which_a_copy_ends_is_void() {
+    let lab = Lab::new();
+    let peers = lab.peer(&FRAGILE.replace("MARK", text(&lab.path("mark"))));
+    let domain = "\n[[domains]]\nname = \"two\"\ncpus = 2\nclient_cpus = 0\nreplicas = 2\n";
+    let servers = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
+    let experiment = lab.study(servers, "\"own\"");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+    fs::write(&experiment, definition + domain).unwrap();
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--peers", text(&peers)]);
+    assert_eq!(status, 0, "{out}{err}");
+    let runs = lab.records().runs;
+    let first = runs[0].void.join("; ");
+    assert!(first.contains("copy 2 of 2 of the server has ended"), "{first}{out}{err}");
+    assert!(!first.contains("copy 1"), "{first}");
+}
+
 /// Whoever loses patience has what was measured until then, and may go on.
 #[test]
 fn a_study_that_is_interrupted_goes_on() {
@@ -326,4 +376,35 @@ fn domains_that_cannot_be_had_are_skipped() {
     assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
     let unbound = |run: &Run| run.not_available.iter().any(|line| line.starts_with("workers of "));
     assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
+}
+
+/// Whoever has no workers that could be bound takes no part where each has a CPU of its own, and
+/// the others do.
+#[test]
+fn servers_that_cannot_be_bound_by_worker_are_skipped() {
+    let lab = Lab::new();
+    let peers = lab.peer(
+        r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]
+        workers = { unbindable = "they wander" }"#,
+    );
+    let experiment = lab.study("ropewalk:threads\", \"no-such-thing", "own");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    let domain = |name: &str, affinity: &str| {
+        format!("\n[[domains]]\nname = \"{name}\"\nclient_cpus = 0\naffinity = \"{affinity}\"\n")
+    };
+    let short = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
+    fs::write(&experiment, short + &domain("bound", "workers") + &domain("free", "set")).unwrap();
+    let (status, out, err) = lab.run(&["study", text(&experiment), "--peers", text(&peers)]);
+    assert_eq!(status, 0, "{out}{err}");
+    let expected = "own in domain bound";
+    assert!(out.contains(&format!("skipped {expected}: its workers cannot be bound")), "{out}");
+    assert!(out.contains("to a CPU each: they wander\n"), "{out}");
+    let opened = lab.records();
+    let skipped: Vec<&str> = opened.header.skipped.iter().map(|it| &*it.server).collect();
+    assert_eq!(skipped, [expected]);
+    let mut places: Vec<String> =
+        opened.runs.iter().map(|run| run.point.server.clone() + " " + &run.point.domain).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places, ["own free", "ropewalk:event-loop bound", "ropewalk:event-loop free"]);
 }

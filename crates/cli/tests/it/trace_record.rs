@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use memory_trace::{Event, Reader};
 use testkit::Temporary;
 
 use crate::{ropewalk, run};
@@ -102,13 +103,18 @@ fn what_is_wrong_is_said_in_a_line() {
 }
 
 /// Records a recipe of these steps; returns the status, what was printed, and the log.
-fn recorded_recipe(folder: &Temporary, steps: &str) -> (i32, String, String, String) {
+fn recorded_recipe(
+    folder: &Temporary,
+    recorder: &str,
+    steps: &str,
+) -> (i32, String, String, String) {
     let recipe = folder.file("some.toml", format!("description = \"some\"\n{steps}"));
     let path = |path: &Path| path.display().to_string();
     let (recipe, scratch) = (path(&recipe), path(folder.path()));
     let out = path(&folder.path().join("some.trace"));
+    let what = ["trace", "record", "--recipe", &recipe, "--recorder", recorder];
     let (status, printed, said) =
-        run(&["trace", "record", "--recipe", &recipe, "--scratch", &scratch, "--out", &out]);
+        run(&[&what[..], &["--scratch", &scratch, "--out", &out]].concat());
     let log = std::fs::read_to_string(format!("{out}.log")).unwrap();
     (status, printed, said, log)
 }
@@ -128,7 +134,7 @@ fn what_a_recipe_s_commands_print_is_in_a_log() {
         """]
         until = "{folder}/done"
     "#;
-    let (status, printed, said, log) = recorded_recipe(&folder, steps);
+    let (status, printed, said, log) = recorded_recipe(&folder, "valgrind", steps);
     assert_eq!(status, 0, "{said}");
     assert!(log.starts_with("$ echo made\nmade\n$ sh -c"), "{log}");
     assert!(log.ends_with("\nserved\nbadly\n"), "{log}");
@@ -143,7 +149,7 @@ fn a_recipe_s_command_that_fails_is_quoted() {
     let folder = Temporary::new();
     let failing = "[\"sh\", \"-c\", \"echo much; echo no such luck >&2; exit 3\"]";
     let check = |steps: &str, expected: &str| {
-        let (status, printed, said, log) = recorded_recipe(&folder, steps);
+        let (status, printed, said, log) = recorded_recipe(&folder, "valgrind", steps);
         assert_eq!((status, printed.as_str(), said.lines().count()), (1, "", 2), "{said}");
         assert!(said.contains(expected), "{said}");
         assert!(said.contains("(all that was printed: "), "{said}");
@@ -154,4 +160,70 @@ fn a_recipe_s_command_that_fails_is_quoted() {
         &format!("[[step]]\ntrace = {failing}\nuntil = \"/nowhere\"\n"),
         "it ended before it was ready: exit status: 3: no such luck ",
     );
+}
+
+/// A server that forks its workers, becomes another user, and is asked for a file while it is
+/// recorded.
+const NGINX: &str = r#"
+    [files]
+    "index.html" = "hello from all of us\n"
+    "nginx.conf" = """
+        daemon off;
+        worker_processes 2;
+        pid {folder}/nginx.pid;
+        events { worker_connections 64; }
+        http {
+            access_log off;
+            client_body_temp_path {folder}/body;
+            proxy_temp_path {folder}/proxy;
+            fastcgi_temp_path {folder}/fastcgi;
+            uwsgi_temp_path {folder}/uwsgi;
+            scgi_temp_path {folder}/scgi;
+            sendfile on;
+            server { listen 127.0.0.1:{port}; root {folder}; }
+        }
+    """
+    [[step]]
+    trace = ["nginx", "-c", "{folder}/nginx.conf", "-e", "{folder}/error.log"]
+    until = "127.0.0.1:{port}"
+    [[step]]
+    run = ["curl", "-sS", "--fail", "http://127.0.0.1:{port}/index.html"]
+    [[step]]
+    stop = true
+"#;
+
+#[test]
+fn all_processes_of_a_server_are_recorded_while_it_serves() {
+    check_server("valgrind");
+    check_server("qemu");
+}
+
+fn check_server(recorder: &str) {
+    let folder = Temporary::new();
+    let (status, printed, said, log) = recorded_recipe(&folder, recorder, NGINX);
+    assert_eq!(status, 0, "{recorder}: {said}{log}");
+    assert!(log.contains("\nhello from all of us\n"), "{recorder}: {log}");
+    let reader = Reader::open(&folder.path().join("some.trace")).unwrap();
+    let [master, workers @ ..] = reader.processes() else { panic!("{recorder}: {printed}") };
+    assert_eq!((master.parent, workers.len()), (None, 2), "{recorder}: {printed}");
+    assert!(workers.iter().all(|worker| worker.parent == Some(master.id)), "{recorder}");
+    let numbers = [master, &workers[0], &workers[1]].map(|process| calls(&reader, process.id));
+    let count = |number| numbers.each_ref().map(|calls: &Vec<u32>| calls.contains(&number));
+    let (sendfile, epoll_wait) = (count(40), count(232));
+    assert_eq!(epoll_wait, [false, true, true], "{recorder}: only workers wait for clients");
+    assert_eq!(sendfile.iter().filter(|&&it| it).count(), 1, "{recorder}: one has answered");
+    assert!(!sendfile[0], "{recorder}: not the master");
+}
+
+/// The system calls of a process, by their numbers on x86-64.
+fn calls(reader: &Reader, process: u32) -> Vec<u32> {
+    let mut stream = reader.stream(process).unwrap();
+    let (mut calls, mut block) = (Vec::new(), Vec::new());
+    while stream.next_block(&mut block).unwrap() {
+        calls.extend(block.drain(..).filter_map(|event| match event {
+            Event::SystemCall { number } => Some(number),
+            _ => None,
+        }));
+    }
+    calls
 }

@@ -179,6 +179,22 @@ fn the_doctor_names_what_is_refused() {
     }
 }
 
+/// A container has less memory than its machine.
+#[test]
+fn the_doctor_judges_the_memory_that_may_be_used() {
+    let mut enclosure = lab::domain::Enclosure::create();
+    if let Err(why) = enclosure.bound_memory(Some(512 << 20)) {
+        return skip("the memory of a control group", &why);
+    }
+    let enter = "echo 0 > \"$1/cgroup.procs\" && shift && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", enter, "sh"]).arg(enclosure.memory().unwrap()).arg(ROPEWALK);
+    let (ok, out, why) = run(doctor(&mut command));
+    assert!(!ok && why.is_empty(), "{why}");
+    let line = asked(&out).find(|line| line[5..].starts_with("memory ")).unwrap();
+    assert!(line.starts_with("note ") && line.ends_with(" 512 MiB"), "{line}");
+}
+
 /// The lines of what the server finds out by asking: after what is only read.
 fn asked(report: &str) -> impl Iterator<Item = &str> {
     let is_before =

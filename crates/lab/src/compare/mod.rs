@@ -112,7 +112,7 @@ impl Side {
     fn target(&self) -> Target<'_> {
         match &self.instance {
             Instance::Started(server) => Target::of(server),
-            Instance::Running(address) => Target { address: *address, group: None },
+            Instance::Running(address) => Target::foreign(*address),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
 
 use super::names;
-use crate::group::{mount_of_controller, unified_mount};
 use crate::guard::Guard;
+use os::control_groups::{self, Hierarchy};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -27,7 +27,6 @@ pub struct Enclosing {
 #[derive(Debug)]
 pub struct Enclosure {
     name: String,
-    mounts: String,
     unified: Option<PathBuf>,
     /// The folder that bounds and counts memory.
     memory: Option<PathBuf>,
@@ -39,18 +38,16 @@ pub struct Enclosure {
 impl Enclosure {
     /// An enclosure that bounds nothing. Where no group can be made it is empty.
     pub fn create() -> Self {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        remove_leftovers();
         let mut enclosure = Self {
             name: names::unique(),
             unified: None,
             memory: None,
             disk: None,
             guards: Vec::new(),
-            mounts,
         };
-        remove_leftovers(&enclosure.mounts);
-        let parent = unified_mount(&enclosure.mounts).map(Path::to_owned);
-        enclosure.unified = parent.and_then(|parent| enclosure.make(&parent).ok());
+        let unified = control_groups::unified();
+        enclosure.unified = unified.and_then(|unified| enclosure.make(&unified.mount).ok());
         enclosure
     }
 
@@ -121,17 +118,16 @@ impl Enclosure {
 
     /// A folder in the hierarchy of a controller of version 1.
     fn folder_of(&mut self, controller: &str) -> Result<PathBuf, String> {
-        let Some(mount) = mount_of_controller(&self.mounts, controller) else {
-            let mended = match unified_mount(&self.mounts) {
-                Some(mount) => {
+        let Some(found) = control_groups::of_controller(controller) else {
+            let mended = match control_groups::unified() {
+                Some(Hierarchy { mount, .. }) => {
                     format!("echo +{controller} > {}/cgroup.subtree_control", mount.display())
                 }
                 None => "mount a hierarchy of control groups".into(),
             };
             return Err(format!("there is no {controller} controller ({mended})"));
         };
-        let parent = PathBuf::from(mount);
-        self.make(&parent)
+        self.make(&found.mount)
     }
 
     fn make(&mut self, parent: &Path) -> Result<PathBuf, String> {
@@ -174,11 +170,10 @@ fn remove(folder: &Path) {
 }
 
 /// Removes what processes that were killed together with their guards have left.
-fn remove_leftovers(mounts: &str) {
-    let memory = mount_of_controller(mounts, "memory").map(Path::new);
-    let disk = mount_of_controller(mounts, "blkio").map(Path::new);
-    for parent in [unified_mount(mounts), memory, disk].into_iter().flatten() {
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+fn remove_leftovers() {
+    let is_used = |one: &Hierarchy| one.is_unified() || one.has("memory") || one.has("blkio");
+    for Hierarchy { mount, .. } in control_groups::hierarchies().into_iter().filter(is_used) {
+        for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
             if entry.file_name().to_str().is_some_and(names::is_left_over) {
                 remove(&entry.path());
             }
@@ -231,10 +226,9 @@ mod tests {
 
     #[test]
     fn the_folders_of_the_dead_are_removed() {
-        let mounts = fs::read_to_string("/proc/self/mounts").expect("there is /proc");
-        let parents =
-            [unified_mount(&mounts), mount_of_controller(&mounts, "memory").map(Path::new)];
-        let left = parents.into_iter().flatten().map(|parent| parent.join("ropewalk-4194305-1-0"));
+        let parents = [control_groups::unified(), control_groups::of_controller("memory")];
+        let parents = parents.into_iter().flatten().map(|parent| parent.mount);
+        let left = parents.map(|parent| parent.join("ropewalk-4194305-1-0"));
         let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();
         assert!(!left.is_empty(), "root may make a group");
         let _enclosure = Enclosure::create();

@@ -1,6 +1,7 @@
 //! Domains as they are written, entered and left, by kill -9 too.
 
 use super::*;
+use crate::binding::{tests::allowed, threads};
 use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values, Workers};
 use std::fs;
 use std::path::Path;
@@ -202,7 +203,7 @@ fn peers_serve_in_a_domain() {
         surroundings: Surroundings::find(false),
         root: folder.0.clone(),
         scratch: std::env::temp_dir(),
-        workers: 1,
+        workers: 2,
         cpus: os::affinity::allowed_cpus(),
         memory_bytes_max: None,
         ready_path: "/001".into(),
@@ -226,11 +227,15 @@ fn peers_serve_in_a_domain() {
             let said = crate::process::output(&command, None);
             assert_eq!(said.map(|body| body.len()), Ok(100_000), "{name}: {command:?}");
         }
-        if installed.peer.start.workers == Some(Workers::Processes) {
+        let workers = installed.peer.start.workers.clone();
+        if matches!(workers, Some(Workers::Processes | Workers::Threads)) {
             assert_eq!(server.bind_workers(), Ok(()), "{name}");
-            let pids = server.group().processes();
-            let cpu = launch.cpus[0].to_string();
-            assert!(pids.iter().any(|&pid| allowed(pid) == cpu), "{name}: {pids:?}");
+            let all: Vec<u32> = server.group().processes().into_iter().flat_map(threads).collect();
+            let bound = |cpu: &usize| all.iter().any(|&thread| allowed(thread) == cpu.to_string());
+            assert!(launch.cpus.iter().take(2).all(bound), "{name}: {all:?}");
+        } else {
+            let is_ours = workers == Some(Workers::Bound);
+            assert_eq!(server.bind_workers().is_ok(), is_ours, "{name}");
         }
         let charged = entered.enclosure.memory().expect("memory is counted");
         let inside = fs::read_to_string(charged.join("cgroup.procs")).expect("it is there");
@@ -238,13 +243,6 @@ fn peers_serve_in_a_domain() {
         let is_below = server.group().folder().is_some_and(|folder| folder.starts_with(charged));
         assert!(is_below || inside.lines().any(|line| line == pid), "{name}: {inside}");
     }
-}
-
-/// The CPUs that a process may use, as the kernel lists them.
-fn allowed(pid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
-    list.unwrap_or_default().to_owned()
 }
 
 /// Whole sockets are as many CPUs as they have.

@@ -133,13 +133,6 @@ pub struct Observed {
     pub not_available: Vec<String>,
 }
 
-impl<'a> Watched<'a> {
-    /// A server about which nothing else is known.
-    pub fn group(group: &'a Group) -> Self {
-        Watched { groups: vec![group], ..Watched::default() }
-    }
-}
-
 impl<'a> Observer<'a> {
     /// Opens what has to be open. What cannot be opened will be missing, and said to be.
     pub fn new(watched: Watched<'a>) -> Self {

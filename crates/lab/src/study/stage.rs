@@ -8,7 +8,7 @@ use super::definition::Definition;
 use crate::domain::{Accessed, Affinity, DiskIo, Domain, Entered, Topology};
 use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
-use crate::peer::Setting;
+use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
 use crate::trial::{Bench, Measured, Seat, Target, Trial};
@@ -57,17 +57,34 @@ pub struct Stage<'a> {
     pub machine: Topology,
 }
 
+impl Entrant {
+    /// Whether it can be run in this domain.
+    ///
+    /// # Errors
+    /// Why not, in a line.
+    pub fn fits(&self, domain: &Domain) -> Result<(), String> {
+        if domain.affinity != Affinity::Workers {
+            return Ok(());
+        }
+        let bindable = Workers::bindable(self.installed.peer.start.workers.as_ref());
+        bindable
+            .map(drop)
+            .map_err(|why| format!("its workers cannot be bound to a CPU each: {why}"))
+    }
+}
+
 impl Stage<'_> {
-    /// All cells, servers changing fastest.
+    /// All cells in which something can be run, servers changing fastest.
     pub fn cells(&self) -> Vec<Cell> {
-        let domains = 0..self.domains.len();
-        let with_workloads =
-            domains.flat_map(|domain| (0..self.workloads.len()).map(move |w| (domain, w)));
-        with_workloads
-            .flat_map(|(domain, workload)| {
-                (0..self.entrants.len()).map(move |entrant| Cell { entrant, workload, domain })
-            })
-            .collect()
+        let mut cells = Vec::new();
+        for (domain, conditions) in self.domains.iter().enumerate() {
+            for workload in 0..self.workloads.len() {
+                let fits = |&entrant: &usize| self.entrants[entrant].fits(conditions).is_ok();
+                let entrants = (0..self.entrants.len()).filter(fits);
+                cells.extend(entrants.map(|entrant| Cell { entrant, workload, domain }));
+            }
+        }
+        cells
     }
 
     /// What is measured there.
@@ -120,7 +137,7 @@ impl Stage<'_> {
         let held = reads_nothing.then(|| files.hold()).transpose();
         let servers = self.start(cell, &entered)?;
         let bench = Bench { seats: seats(&entered, &servers), ..self.bench.clone() };
-        let target = Target::of(&servers[0]);
+        let target = Target::of_copies(&servers);
         let trial = Trial {
             workload,
             offered,
@@ -138,7 +155,7 @@ impl Stage<'_> {
         // By now all of them have been started.
         let unbound = bind_workers(domain, name, &servers);
         let observer = Observer::new(Watched {
-            groups: servers.iter().map(RunningServer::group).collect(),
+            groups: target.groups(),
             enclosure: Some(&entered.enclosure),
             cpus: entered.cpus.server.clone(),
             device: entered.device.clone(),
