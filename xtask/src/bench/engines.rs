@@ -105,7 +105,8 @@ const ROWS: &[Row] = &[
 pub(crate) fn run(options: &Options<Row>) -> Result<(), String> {
     let apart = |row: &&&Row| matches!(row.subject, Subject::Cold | Subject::Resting);
     if let Some(row) = options.rows.iter().find(apart).filter(|_| options.together) {
-        return Err(format!("--together: row {} needs the machine for each server", row.name));
+        let name = row.name;
+        return Err(format!("--together: row {name} has servers in turn only; choose with --rows"));
     }
     os::limits::raise_descriptor_limit().map_err(|why| why.to_string())?;
     let stage = Stage::set(options)?;
