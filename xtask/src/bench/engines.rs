@@ -161,10 +161,10 @@ fn rounds(
         progress(&format!("{}: round {}", row.name, round + 1));
         if stage.options.together {
             window::together(stage, &mut entrants, &work)?;
-            continue;
-        }
-        for index in order(round, entrants.len()) {
-            entrants[index].round(stage, &work)?;
+        } else {
+            for index in order(round, entrants.len()) {
+                entrants[index].round(stage, &work)?;
+            }
         }
     }
     Ok((entrants, notes))

@@ -5,6 +5,7 @@ use super::stage::Stage;
 use lab::client::{Client, Finished};
 use serde_json::Value;
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How much longer than expected a run may take before it is killed.
@@ -23,6 +24,45 @@ pub(crate) struct LoadRun {
     pub(crate) resident_bytes_max: u64,
 }
 
+/// A run that is under way; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Started {
+    client: Client,
+    json: PathBuf,
+}
+
+impl Started {
+    /// Starts `ropewalk load` with `arguments` (separated by spaces). Runs at the same time differ
+    /// in their names.
+    pub(crate) fn new<R: Named>(
+        stage: &Stage<'_, R>,
+        arguments: &str,
+        name: &str,
+    ) -> Result<Self, String> {
+        let json = stage.path(&format!("{name}.json"));
+        let shown = json.display().to_string();
+        let words: Vec<&str> = ["load"]
+            .into_iter()
+            .chain(arguments.split_whitespace())
+            .chain(["-q", "--json", &shown])
+            .collect();
+        let client = Client::start(stage.client_cpu, &stage.command(&words))?;
+        Ok(Self { client, json })
+    }
+
+    /// Waits for its end, which is expected within this time, and reads what it has written.
+    pub(crate) fn finish(self, expected: Duration) -> Result<LoadRun, String> {
+        let finished = self.client.finish(expected + PATIENCE)?;
+        let json = self.json.display();
+        // Errors and void runs have a status of their own, and a report all the same.
+        let text = fs::read_to_string(&self.json).map_err(|_| finished.complaint())?;
+        let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
+        fs::remove_file(&self.json).map_err(|why| format!("{json}: {why}"))?;
+        let Finished { cpu, resident_bytes_max, .. } = finished;
+        Ok(LoadRun { report, cpu, resident_bytes_max })
+    }
+}
+
 impl LoadRun {
     /// Runs `ropewalk load` with `arguments` (separated by spaces), which should take `expected`.
     pub(crate) fn new<R: Named>(
@@ -30,24 +70,7 @@ impl LoadRun {
         arguments: &str,
         expected: Duration,
     ) -> Result<Self, String> {
-        let path = stage.path("load.json");
-        let json = path.display().to_string();
-        let words: Vec<&str> = ["load"]
-            .into_iter()
-            .chain(arguments.split(' '))
-            .chain(["-q", "--json", &json])
-            .collect();
-        let client = Client::start(stage.client_cpu, &stage.command(&words))?;
-        Self::read(&json, &client.finish(expected + PATIENCE)?)
-    }
-
-    /// What a run that has ended has written.
-    pub(crate) fn read(json: &str, finished: &Finished) -> Result<Self, String> {
-        // Errors and void runs have a status of their own, and a report all the same.
-        let text = fs::read_to_string(json).map_err(|_| finished.complaint())?;
-        let report = serde_json::from_str(&text).map_err(|why| format!("{json}: {why}"))?;
-        fs::remove_file(json).map_err(|why| format!("{json}: {why}"))?;
-        Ok(Self { report, cpu: finished.cpu, resident_bytes_max: finished.resident_bytes_max })
+        Started::new(stage, arguments, "load")?.finish(expected)
     }
 
     /// One of the `counts`.

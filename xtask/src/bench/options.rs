@@ -54,8 +54,10 @@ impl<R: Named> Options<R> {
         let mut options = Self::of(defaults, is_given("--quick"));
         options.build = !is_given("--no-build");
         options.together = defaults.has_together && is_given(TOGETHER);
-        let flags = ["--quick", "--no-build", if defaults.has_together { TOGETHER } else { "" }];
-        let is_flag = |argument: &&String| flags.contains(&argument.as_str());
+        let is_flag = |argument: &&String| match argument.as_str() {
+            "--quick" | "--no-build" => true,
+            argument => defaults.has_together && argument == TOGETHER,
+        };
         let mut rest = arguments.iter().filter(|argument| !is_flag(argument));
         while let Some(name) = rest.next() {
             let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;

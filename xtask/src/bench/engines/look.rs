@@ -3,10 +3,9 @@
 
 use super::Row;
 use super::window::{Work, is_tolerable};
-use crate::bench::load_run::LoadRun;
+use crate::bench::load_run::Started;
 use crate::bench::stage::Stage;
 use lab::RunningServer;
-use lab::client::Client;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -54,19 +53,16 @@ pub(super) fn look(
     let before = own_memory(server);
     let settle = SETTLE + SETTLE_EACH * work.connections;
     let duration = 2 * settle + LOOK;
-    let json = stage.path("look.json").display().to_string();
-    let line = format!(
-        "load {} --verify bytes --duration {}ms --lag-bound 1s -q --json {json}",
+    let arguments = format!(
+        "{} --verify bytes --duration {}ms --lag-bound 1s",
         work.arguments(server),
         duration.as_millis()
     );
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let client = Client::start(stage.client_cpu, &stage.command(&words))?;
+    let started = Started::new(stage, &arguments, "look")?;
     thread::sleep(settle);
     let during = own_memory(server);
     let counted = perf(&server.group().processes());
-    let finished = client.finish(duration + Duration::from_secs(60))?;
-    let run = LoadRun::read(&json, &finished)?;
+    let run = started.finish(duration)?;
     if let Some(why) = run.complaint().filter(|_| !is_tolerable(&run)) {
         return Err(why);
     }

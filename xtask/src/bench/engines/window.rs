@@ -2,10 +2,9 @@
 
 use super::field::{Entrant, Sample};
 use super::{Row, Subject};
-use crate::bench::load_run::LoadRun;
+use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::stage::{FILE, Stage, server_url};
 use lab::RunningServer;
-use lab::client::Client;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,9 +18,6 @@ const GENERATORS: u64 = 4;
 const REST_S: u64 = 15;
 /// Each has 28,000 ports.
 const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
-
-/// How much longer than its window a load may take among many.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the windows of a row have in common.
 #[derive(Debug)]
@@ -125,25 +121,18 @@ pub(super) fn together(
 ) -> Result<(), String> {
     let window = stage.options.window;
     let mut under_way = Vec::new();
-    for (index, server) in entrants.iter().filter_map(Entrant::server).enumerate() {
-        let json = stage.path(&format!("together-{index}.json")).display().to_string();
-        let line = format!(
-            "load {} --duration {}ms --lag-bound 10s -q --json {json}",
-            work.arguments(server),
-            window.as_millis()
-        );
-        let words: Vec<&str> = line.split_whitespace().collect();
+    for (index, entrant) in entrants.iter_mut().enumerate() {
+        let Some(server) = entrant.server() else { continue };
+        let (arguments, ms) = (work.arguments(server), window.as_millis());
+        let arguments = format!("{arguments} --duration {ms}ms --lag-bound 10s");
         let before_ns = server.group().cpu_ns();
-        under_way.push((Client::start(stage.client_cpu, &stage.command(&words))?, json, before_ns));
+        let started = Started::new(stage, &arguments, &format!("together-{index}"))?;
+        under_way.push((entrant, started, before_ns));
     }
-    for (entrant, (client, json, before_ns)) in
-        entrants.iter_mut().filter(|it| it.server().is_some()).zip(under_way)
-    {
-        let run = LoadRun::read(&json, &client.finish(window + PATIENCE)?)?;
-        if let Some(server) = entrant.server() {
-            let sample = sample(&run, server, before_ns);
-            entrant.samples.push(sample);
-        }
+    for (entrant, started, before_ns) in under_way {
+        let run = started.finish(window)?;
+        let sample = entrant.server().map(|server| sample(&run, server, before_ns));
+        entrant.samples.extend(sample);
     }
     Ok(())
 }
@@ -182,19 +171,16 @@ fn rest(stage: &Stage<'_, Row>, server: &RunningServer, work: &Work) -> Result<S
     let before_ns = server.group().cpu_ns();
     let mut generators = Vec::new();
     for share in 1..=GENERATORS {
-        let json = stage.path(&format!("rest-{share}.json")).display().to_string();
-        let line = format!(
-            "load {} --log {log} --rate {rate} --source {SOURCES} --duration {rest_s}s \
-             --warm-up {rest_s}s --lag-bound 1s --share {share}/{GENERATORS} -q --json {json}",
+        let arguments = format!(
+            "{} --log {log} --rate {rate} --source {SOURCES} --duration {rest_s}s \
+             --warm-up {rest_s}s --lag-bound 1s --share {share}/{GENERATORS}",
             server_url(server)
         );
-        let words: Vec<&str> = line.split_whitespace().collect();
-        generators.push((Client::start(stage.client_cpu, &stage.command(&words))?, json));
+        generators.push(Started::new(stage, &arguments, &format!("rest-{share}"))?);
     }
     let (mut replies, mut open, mut complaints) = (0, 0, Vec::new());
-    for (generator, json) in generators {
-        let finished = generator.finish(Duration::from_secs(3 * rest_s + 60))?;
-        let run = LoadRun::read(&json, &finished)?;
+    for generator in generators {
+        let run = generator.finish(Duration::from_secs(3 * rest_s))?;
         replies += run.count("replies");
         open += run.connections_open();
         complaints.extend(run.complaint());
