@@ -23,30 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- QEMU's plugin API, version 1 */
+#include "../qemu/plugin.h"
 
-/* Debian ships no header. These are the parts that are used here. */
-typedef uint64_t PluginId;
-typedef struct Tb Tb;
-typedef struct Insn Insn;
-enum { NO_REGISTERS = 0 };
-enum { READS_AND_WRITES = 3 };
-
-extern void qemu_plugin_register_vcpu_tb_trans_cb(PluginId id, void (*callback)(PluginId, Tb*));
-extern void qemu_plugin_register_vcpu_tb_exec_cb(Tb* tb, void (*callback)(unsigned, void*),
-                                                 int flags, void* data);
-extern void qemu_plugin_register_vcpu_mem_cb(Insn* insn,
-                                             void (*callback)(unsigned, uint32_t, uint64_t, void*),
-                                             int flags, int which, void* data);
-extern size_t qemu_plugin_tb_n_insns(const Tb* tb);
-extern uint64_t qemu_plugin_tb_vaddr(const Tb* tb);
-extern Insn* qemu_plugin_tb_get_insn(const Tb* tb, size_t index);
-extern uint64_t qemu_plugin_insn_vaddr(const Insn* insn);
-extern const void* qemu_plugin_insn_data(const Insn* insn);
-extern size_t qemu_plugin_insn_size(const Insn* insn);
-extern bool qemu_plugin_mem_is_store(uint32_t info);
-
-#define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = 1;
 
 /* ------------------------------------------------------------------------------------ addresses */

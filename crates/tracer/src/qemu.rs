@@ -11,6 +11,7 @@ use std::process::Command;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SOURCE: &str = include_str!("../../../recorders/qemu/references.c");
+const HEADER: &str = include_str!("../../../recorders/qemu/plugin.h");
 const INSTALL: &str = "apt-get install qemu-user gcc libc6-dev";
 /// The QEMU that runs programs for x86-64.
 pub(crate) const QEMU: &str = "qemu-x86_64";
@@ -35,7 +36,7 @@ impl Plugin {
         let output = Command::new(QEMU).arg("--version").output();
         let output = output.map_err(|_| format!("recording with QEMU needs {QEMU}: {INSTALL}"))?;
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        let identity = xxh3_64([SOURCE, &version].concat().as_bytes());
+        let identity = xxh3_64([SOURCE, HEADER, &version].concat().as_bytes());
         let folder = cache_directory()?.join(format!("qemu-{identity:016x}"));
         if !folder.join(PLUGIN).exists() {
             build(&folder, PLUGIN, compile)?;
@@ -73,7 +74,9 @@ impl Plugin {
 
 fn compile(here: &Path) -> Result<(), String> {
     let (source, plugin) = (here.join("references.c"), here.join(PLUGIN));
-    fs::write(&source, SOURCE).map_err(|why| unusable(here, &why))?;
+    let written = fs::write(&source, SOURCE);
+    let written = written.and_then(|()| fs::write(here.join("plugin.h"), HEADER));
+    written.map_err(|why| unusable(here, &why))?;
     let files = [source.as_os_str(), "-o".as_ref(), plugin.as_os_str()];
     cc(COMPILE.iter().map(OsStr::new).chain(files), INSTALL)?;
     open_to_all(&plugin).map_err(|why| unusable(here, &why))
