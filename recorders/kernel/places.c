@@ -6,8 +6,8 @@
 
    What it is: counts of the kernel's instructions by places of 32 bytes, and of its references to
    its own data by places of 192 bytes, with what direct-mapped caches of several sizes would have
-   missed, for periods that the guest marks. What it is not: a recorder; nothing of the order is
-   kept. User mode is only counted.
+   missed and what a visit to a place consists of, for periods that the guest marks. What it is not:
+   a recorder; nothing else of the order is kept. User mode is only counted.
 
    The guest ends a period and begins number N by a store from user mode to MARK + 8 N (mark.c).
    After each period the folder of the option `directory=` has a file `N`: lines of a word and
@@ -107,6 +107,70 @@ static Place* place(Table* table, uint64_t number) {
    return &table->places[i];
 }
 
+/* -------------------------------------------------------------------------------------- visits */
+
+/* A visit to a place that several tasks use: references to it of one processor, until that has
+   referred to as many other places since as there are visits at a time. */
+#define WORD_BYTES 4
+#define VISITS_MAX 32
+static const int visits_at_a_time[] = {4, 8, VISITS_MAX};
+enum { Windows = sizeof visits_at_a_time / sizeof visits_at_a_time[0] };
+
+typedef struct {
+   Place* place; /* none: nothing yet */
+   uint64_t words; /* a bit for each that was referred to */
+   uint8_t lines;  /* the same */
+   uint32_t references, writes;
+   bool begins_with_write;
+} Visit;
+
+static Visit visits[Windows][CPUS][VISITS_MAX]; /* the last one that was referred to comes first */
+
+typedef struct {
+   uint64_t visits, references, words, lines, writing, begin_with_write, writes;
+} Visited;
+
+static Visited visited[Windows];
+
+static void ends(const Visit* visit, Visited* into) {
+   if (!visit->place || !visit->place->is_shared) return;
+   into->visits++;
+   into->references += visit->references;
+   into->words += __builtin_popcountll(visit->words);
+   into->lines += __builtin_popcount(visit->lines);
+   into->writes += visit->writes;
+   into->writing += visit->writes > 0;
+   into->begin_with_write += visit->begins_with_write;
+}
+
+static void visit(Visit* all, int count, Visited* into, Place* place, uint64_t words, uint8_t lines,
+                  bool writes) {
+   int i = 0;
+   while (i < count - 1 && all[i].place != place) i++;
+   Visit it = all[i];
+   if (it.place != place) {
+      ends(&it, into);
+      it = (Visit){.place = place, .begins_with_write = writes};
+   }
+   it.words |= words;
+   it.lines |= lines;
+   it.references++;
+   it.writes += writes;
+   memmove(all + 1, all, i * sizeof *all);
+   all[0] = it;
+}
+
+static void visits_place(unsigned cpu, Place* place, uint64_t address, uint32_t info) {
+   unsigned first = address % DATA_BYTES / WORD_BYTES;
+   uint64_t bytes = 1ULL << qemu_plugin_mem_size_shift(info);
+   uint64_t words = (1ULL << (bytes + WORD_BYTES - 1) / WORD_BYTES) - 1;
+   bool writes = qemu_plugin_mem_is_store(info);
+   words = words << first & ((1ULL << DATA_BYTES / WORD_BYTES) - 1);
+   uint8_t lines = 1 << address % DATA_BYTES / LINE_BYTES;
+   for (int i = 0; i < Windows; i++)
+      visit(visits[i][cpu], visits_at_a_time[i], &visited[i], place, words, lines, writes);
+}
+
 /* -------------------------------------------------------------------------------------- counting */
 
 /* How often the kernel was entered from user mode at an address, and what it did until it was back
@@ -178,7 +242,6 @@ static void runs_block(unsigned vcpu, void* argument) {
 
 static void refers(unsigned vcpu, uint32_t info, uint64_t address, void* is_from_kernel) {
    unsigned cpu = vcpu % CPUS;
-   (void)info;
    if (!period || !is_from_kernel || !is_kernel(address)) return;
    if (is_between(address, STACKS_START, STACKS_END)) {
       task[cpu] = (uint32_t)((address - STACKS_START) / STACK_BYTES) + 1;
@@ -191,6 +254,7 @@ static void refers(unsigned vcpu, uint32_t info, uint64_t address, void* is_from
    it->is_shared |= it->task && it->task != by;
    it->task = by;
    it->count++;
+   visits_place(cpu, it, address, info);
 }
 
 /* -------------------------------------------------------------------------------------- periods */
@@ -218,6 +282,15 @@ static void write_period(void) {
       for (int i = 0; i < CACHES; i++) fprintf(file, " %" PRIu64, misses[kind][i]);
       fputc('\n', file);
    }
+   for (int i = 0; i < Windows; i++) {
+      const Visited* it = &visited[i];
+      const uint64_t counts[] = {it->visits, it->references, it->words, it->lines,
+                                 it->writes, it->writing,    it->begin_with_write};
+      fprintf(file, "visits_%d", visits_at_a_time[i]);
+      for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+         fprintf(file, " %" PRIu64, counts[k]);
+      fputc('\n', file);
+   }
    for (int i = 0; i < ENTRIES; i++)
       if (entries[i].count)
          fprintf(file, "entry 0x%" PRIx64 " %" PRIu64 " %" PRIu64 "\n", entries[i].address,
@@ -235,6 +308,8 @@ static void forget(void) {
    user_instructions = kernel_instructions = runs = 0;
    memset(looks, 0, sizeof looks);
    memset(misses, 0, sizeof misses);
+   memset(visits, 0, sizeof visits);
+   memset(visited, 0, sizeof visited);
    memset(entries, 0, sizeof entries);
    memset(entered, 0, sizeof entered);
    /* Blocks know where the places of code are. */

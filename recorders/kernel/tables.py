@@ -11,6 +11,9 @@ import sys
 # Caches of 8, 32 and 128 KiB among those that double from 8 KiB on.
 SHOWN = (0, 2, 4)
 
+# How many places are visited at a time, at most: what places.c counts visits with.
+VISITS_AT_A_TIME = (4, 8, 32)
+
 # As many structures as 512 pages of the simulated kernel have, less what they share pages with.
 MOST_POPULAR = 8192
 
@@ -66,6 +69,13 @@ def exponent(counts):
     return (low + high) / 2
 
 
+def visits(counts):
+    number, references, words, lines, writes, writing, begin = counts
+    return "%.1f, %.0f %% writes; %.1f, %.1f; %.0f, %.0f" % (
+        references / number, 100 * writes / references, words / number, lines / number,
+        100 * writing / number, 100 * begin / number)
+
+
 def rows(period, system_calls_at):
     user, kernel = period.lines["instructions"]
     code, data = period.places["code"], period.places["data"]
@@ -84,6 +94,10 @@ def rows(period, system_calls_at):
         "%.2f; %.2f" % (exponent(data), exponent(data[:MOST_POPULAR])))
     yield "the most popular one; the ten most popular", "%s; %s" % (top(1), top(10))
     yield "misses for 100 references, 8K, 32K, 128K", period.misses("data", looks)
+    for at_a_time in VISITS_AT_A_TIME:
+        yield ("Visits, %d at a time: references; words, lines; of 100: writing, beginning so"
+               % at_a_time), (
+            visits(period.lines["visits_%d" % at_a_time]))
     yield "System calls; instructions of the kernel for each", "{:,}; {:,.0f}".format(
         calls, instructions / calls)
 

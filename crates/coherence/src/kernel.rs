@@ -3,8 +3,9 @@
 //!
 //! Not a trace of any kernel: its parameters are the machine's `[kernel]`. Code is fetched in
 //! runs that begin at popular places; data are the process's own kernel pages, or structures that
-//! all processes may touch, packed so that some share a block. Which structure is a process's own
-//! is fixed: those next to it belong to others, which is false sharing.
+//! all processes may touch, packed so that some share a block, and visited for some references
+//! each. Which structure is a process's own is fixed: those next to it belong to others, which is
+//! false sharing.
 
 use statistics::Generator;
 
@@ -22,6 +23,17 @@ pub(crate) struct Stream {
     code: Popularity,
     /// The same of structures.
     structures: Popularity,
+    /// Of 100 data references that are not within a visit, those that begin one.
+    visits_percent: f64,
+}
+
+/// References to a structure in a row, from one of its words on.
+#[derive(Debug, Default)]
+struct Visit {
+    structure: u64,
+    word: u64,
+    left: u64,
+    write_percent: f64,
 }
 
 /// Places by Zipf's law.
@@ -43,7 +55,10 @@ impl Stream {
             u64::from(kernel.shared_pages) * PAGE_BYTES / u64::from(kernel.structure_bytes);
         let code = Popularity::new(granules as usize, kernel.code_skew);
         let structures = Popularity::new(structures.max(1) as usize, kernel.structure_skew);
-        Self { kernel, tasks, first, code, structures }
+        let share = kernel.shared_percent / 100.0;
+        let visits_percent =
+            kernel.shared_percent / (share + kernel.visit_mean * (1.0 - share)).max(1e-9);
+        Self { kernel, tasks, first, code, structures, visits_percent }
     }
 
     /// Frames that it needs.
@@ -58,6 +73,7 @@ impl Stream {
     pub(crate) fn draw(&self, task: u32, generator: &mut Generator, into: &mut Vec<Record>) {
         into.clear();
         let mut left = geometric(generator, self.kernel.references_mean);
+        let mut visit = Visit::default();
         while left > 0 {
             let run = geometric(generator, self.kernel.run_mean).min(left);
             self.fetch(run, generator, into);
@@ -66,7 +82,7 @@ impl Stream {
             let data = run as f64 * (100.0 - self.kernel.code_percent) / self.kernel.code_percent;
             let whole = data as u64 + u64::from(generator.unit() < data.fract());
             for _ in 0..whole.min(left) {
-                into.push(self.data(task, generator));
+                into.push(self.data(task, &mut visit, generator));
             }
             left -= whole.min(left);
         }
@@ -90,13 +106,14 @@ impl Stream {
         }
     }
 
-    fn data(&self, task: u32, generator: &mut Generator) -> Record {
-        let percent = |generator: &mut Generator, share: f64| generator.unit() * 100.0 < share;
-        let write = percent(generator, self.kernel.write_percent);
-        let kind = if write { Kind::Store } else { Kind::Load };
-        if percent(generator, self.kernel.shared_percent) {
-            let own = percent(generator, self.kernel.own_percent);
-            return self.structure(task, own, kind, generator);
+    fn data(&self, task: u32, visit: &mut Visit, generator: &mut Generator) -> Record {
+        let unit = generator.unit() * 100.0;
+        let kind = |percent: f64| if unit < percent { Kind::Store } else { Kind::Load };
+        if visit.left == 0 && one_of(generator, self.visits_percent) {
+            *visit = self.visit(task, generator);
+        }
+        if visit.left > 0 {
+            return self.go_on(visit, kind(visit.write_percent));
         }
         let bytes = u64::from(self.kernel.private_pages) * PAGE_BYTES;
         // A stack's end is used more than its beginning: the square of a uniform number.
@@ -104,22 +121,44 @@ impl Stream {
         let address = (depth * depth * bytes as f64) as u64 / 8 * 8;
         let pages = self.kernel.code_pages + self.kernel.shared_pages;
         let own = self.first + pages + task * self.kernel.private_pages;
-        reference(kind, own, address, 8).on_page(true)
+        reference(kind(self.kernel.write_percent), own, address, 8).on_page(true)
     }
 
-    /// A word of a structure of all processes: the task's own one, or a popular one.
-    fn structure(&self, task: u32, own: bool, kind: Kind, generator: &mut Generator) -> Record {
-        let size = u64::from(self.kernel.structure_bytes);
+    /// Of a structure of all processes: the task's own one, or a popular one.
+    fn visit(&self, task: u32, generator: &mut Generator) -> Visit {
+        let kernel = &self.kernel;
+        let size = u64::from(kernel.structure_bytes);
         let structures = self.structures.shares.len() as u64;
-        let which = match own {
+        let which = match one_of(generator, kernel.own_percent) {
             true => u64::from(task) % structures,
             // Popular ones lie behind those that belong to somebody.
             false => (self.structures.draw(generator) + u64::from(self.tasks)) % structures,
         };
         let word = generator.below((size / WORD_BYTES) as usize) as u64;
-        let address = which * size + word * WORD_BYTES;
+        let left = match kernel.visit_mean > 1.0 {
+            true => geometric(generator, kernel.visit_mean),
+            false => 1,
+        };
+        let writing = kernel.writing_visits_percent;
+        let write_percent = match writing >= 100.0 || one_of(generator, writing) {
+            true => kernel.write_percent * 100.0 / writing,
+            false => 0.0,
+        };
+        Visit { structure: which * size, word, left, write_percent }
+    }
+
+    /// The next word of a visit; the first follows the last.
+    fn go_on(&self, visit: &mut Visit, kind: Kind) -> Record {
+        let address = visit.structure + visit.word * WORD_BYTES;
+        visit.word = (visit.word + 1) % (u64::from(self.kernel.structure_bytes) / WORD_BYTES);
+        visit.left -= 1;
         reference(kind, self.first + self.kernel.code_pages, address, 4).on_page(false)
     }
+}
+
+/// Whether it is one of so many in a hundred.
+fn one_of(generator: &mut Generator, percent: f64) -> bool {
+    generator.unit() * 100.0 < percent
 }
 
 fn reference(kind: Kind, first: u32, address: u64, bytes: u16) -> Record {
@@ -189,9 +228,8 @@ mod tests {
         assert!((got / expected - 1.0).abs() < 0.05, "{got} is not about {expected}");
     }
 
-    #[test]
-    fn the_shares_are_those_of_the_parameters() {
-        let kernel = Kernel::default();
+    #[track_caller]
+    fn shares_are_those_of(kernel: Kernel) {
         let records = drawn(kernel, 2000);
         let count = |of: &dyn Fn(&Record) -> bool| {
             records.iter().filter(|one| of(one)).map(|one| one.count()).sum::<u64>() as f64
@@ -204,6 +242,37 @@ mod tests {
         near(code / all * 100.0, kernel.code_percent);
         near(writes / (all - code) * 100.0, kernel.write_percent);
         near(shared / (all - code) * 100.0, kernel.shared_percent);
+    }
+
+    #[test]
+    fn the_shares_are_those_of_the_parameters() {
+        shares_are_those_of(Kernel::default());
+        shares_are_those_of(Kernel { visit_mean: 6.0, ..Kernel::default() });
+        let some = Kernel { visit_mean: 6.0, writing_visits_percent: 40.0, ..Kernel::default() };
+        shares_are_those_of(some);
+        shares_are_those_of(Kernel { shared_percent: 100.0, ..some });
+    }
+
+    #[test]
+    fn a_visit_goes_from_word_to_word() {
+        let kernel = Kernel {
+            visit_mean: 8.0,
+            writing_visits_percent: 40.0,
+            structure_bytes: 4096,
+            ..Kernel::default()
+        };
+        let references: Vec<Record> = drawn(kernel, 2000)
+            .into_iter()
+            .filter(|one| one.kind() != Some(Kind::Fetch) && !one.is_private())
+            .collect();
+        let follows = |one: &[Record]| one[1].offset() == (one[0].offset() + 4) % 4096;
+        let visits: Vec<&[Record]> =
+            references.chunk_by(|one, next| follows(&[*one, *next])).collect();
+        near(references.len() as f64 / visits.len() as f64, 8.0);
+        let writing = |visit: &&&[Record]| visit.iter().any(|one| one.kind() == Some(Kind::Store));
+        let share = visits.iter().filter(writing).count() as f64 / visits.len() as f64;
+        // A visit that may write has eight words at 75 %: hardly one in five has a single word.
+        assert!((0.3..0.4).contains(&share), "{share} of the visits write");
     }
 
     #[test]

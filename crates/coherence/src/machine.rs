@@ -246,6 +246,10 @@ pub struct Kernel {
     pub structure_bytes: u32,
     /// Of 100 references to structures, those to the process's own, which no other touches.
     pub own_percent: f64,
+    /// References to a structure in a row, on the average: a visit, from word to word.
+    pub visit_mean: f64,
+    /// Of 100 visits to structures, those that may write; all writes are theirs.
+    pub writing_visits_percent: f64,
 }
 
 /// How frames are given out.
@@ -332,6 +336,8 @@ impl Default for Kernel {
             structure_skew: 1.0,
             structure_bytes: 32,
             own_percent: 70.0,
+            visit_mean: 1.0,
+            writing_visits_percent: 100.0,
         }
     }
 }
@@ -452,6 +458,9 @@ impl Kernel {
         for (name, value) in percents {
             range(&format!("kernel.{name}"), value, 0.0, 100.0)?;
         }
+        let writing = self.writing_visits_percent;
+        range("kernel.writing_visits_percent", writing, self.write_percent.max(1.0), 100.0)?;
+        range("kernel.visit_mean", self.visit_mean, 1.0, 1e4)?;
         range("kernel.references_mean", self.references_mean, 1.0, 1e6)?;
         range("kernel.run_mean", self.run_mean, 1.0, 1e4)?;
         range("kernel.code_skew", self.code_skew, 0.0, 4.0)?;
@@ -537,6 +546,11 @@ mod tests {
         check("[numa]\nnodes = 65\nremote_extra_cycles = 9", "numa.nodes = 65: give 1 to 64");
         check("[kernel]\ncode_skew = nan", "kernel.code_skew = NaN: give 0 to 4");
         check("[kernel]\nstructure_skew = 5.0", "kernel.structure_skew = 5: give 0 to 4");
+        check("[kernel]\nvisit_mean = 0.5", "kernel.visit_mean = 0.5: give 1 to 10000");
+        check(
+            "[kernel]\nwrite_percent = 40.0\nwriting_visits_percent = 20.0",
+            "kernel.writing_visits_percent = 20: give 40 to 100",
+        );
         check("[kernel]\nskew = 2.5", "line 2: kernel.skew is two now: give code_skew and struct");
         check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
     }

@@ -18,7 +18,7 @@ mod walk;
 pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
 pub use open::openat2_available;
 pub use read::{NowaitRead, advise_dont_need, advise_will_need, read_at, read_at_nowait};
-pub use residency::{Held, page_bytes, resident_bytes};
+pub use residency::{Held, resident_bytes};
 pub use root::{Root, Symlinks};
 pub use space::Space;
 pub use status::{FileKind, FileStatus};

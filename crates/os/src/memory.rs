@@ -8,7 +8,7 @@ use std::io;
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    Ok(pages.ok_or_else(|| malformed("statm"))?.saturating_mul(page_bytes()))
+    Ok(pages.ok_or_else(|| malformed("statm"))?.saturating_mul(page_bytes() as u64))
 }
 
 /// The memory of process `pid` that is in RAM, in bytes; a page shared by n processes counts as
@@ -56,10 +56,11 @@ fn field_kib(text: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-pub(crate) fn page_bytes() -> u64 {
+/// The bytes of a page of memory.
+pub fn page_bytes() -> usize {
     // SAFETY: sysconf takes no pointers and only reads a constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).expect("the page size is always known")
+    usize::try_from(bytes).expect("the page size is always known")
 }
 
 fn malformed(file: &str) -> io::Error {

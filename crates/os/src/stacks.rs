@@ -66,7 +66,7 @@ impl Stacks {
     /// # Errors
     /// The address space is not to be had.
     pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
-        let page = usize::try_from(page_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let page = page_bytes();
         let count = count.clamp(1, u32::MAX as usize);
         let stride = bytes.max(MIN_STACK_SIZE).next_multiple_of(page) + page;
         let len = count.checked_mul(stride).ok_or(io::ErrorKind::InvalidInput)?;

@@ -155,13 +155,16 @@ fn kernel(kernel: &Kernel) -> String {
     format!(
         "The kernel's references are drawn, not traced: {} for a system call, {} % code, {} % of \
          data written; {} % of data in structures of {} bytes that all may use, {} % of those the \
-         process's own; {} pages of code, {} of structures, Zipf's exponents {} and {}.",
+         process's own; {} to one in a row, {} % of which may write; {} pages of code, {} of \
+         structures, Zipf's exponents {} and {}.",
         kernel.references_mean,
         kernel.code_percent,
         kernel.write_percent,
         kernel.shared_percent,
         kernel.structure_bytes,
         kernel.own_percent,
+        kernel.visit_mean,
+        kernel.writing_visits_percent,
         kernel.code_pages,
         kernel.shared_pages,
         kernel.code_skew,

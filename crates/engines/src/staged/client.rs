@@ -22,6 +22,8 @@ pub(super) struct Client {
     /// The keys of its registrations in the wait sets of the two stages that poll, once it has been
     /// there.
     pub(super) registrations: [Option<u64>; 2],
+    /// Whether the read-poll stage hears of what arrives, wherever it is.
+    pub(super) is_watched: bool,
     /// When the request under way was found; for its response time.
     pub(super) since: Tick,
     /// Whether the write stage has had it since.
@@ -74,6 +76,7 @@ impl Client {
             counted: Some(Counted::new(shared)),
             ready: Ready::default(),
             registrations: [None; 2],
+            is_watched: false,
             since: Tick(0),
             is_answered: false,
             is_draining: false,
@@ -96,6 +99,14 @@ impl Client {
             // Every job is run on the spot, so that none is ever out.
             Op::Wait | Op::Close { .. } => Stage::ReadPoll,
         }
+    }
+
+    /// Whether the read-poll stage should take it in at once. Who only comes back to rest has time:
+    /// what arrives for it wakes that stage anyway.
+    #[inline]
+    pub(super) fn is_urgent(&self) -> bool {
+        let rests = matches!(self.connection.next(), Op::Recv);
+        self.is_over || !self.is_watched || !rests
     }
 
     /// Tells it, once, to finish what is under way and then to close.

@@ -315,7 +315,8 @@ impl PollStage {
     }
 
     fn give(&self, clients: &mut Vec<BoxedClient>) {
-        if self.inbox.push(clients) {
+        let is_urgent = clients.iter().any(|client| client.is_urgent());
+        if self.inbox.push(clients, is_urgent) {
             self.wake.notify();
         }
     }

@@ -9,10 +9,15 @@ use session::{Tick, Worker};
 
 use super::client::{BoxedClient, Stage};
 use super::pipeline::{Outgoing, Pipeline};
+use super::queue::Sleep;
 use super::wait_set::{Direction, WaitSet};
 use crate::WorkerStart;
 use crate::parts::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
+
+/// How long a connection may wait in the inbox that only comes back to rest: its deadline is not
+/// watched meanwhile.
+const REST_LATE_MS: u64 = 250;
 
 /// A stage's half that is the same in both.
 pub(super) struct Poller {
@@ -63,21 +68,26 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits for events until somebody arrives, a deadline has come, or the stage has something to
-    /// look at.
-    pub(super) fn wait(&mut self, next_look: Option<Tick>) -> io::Result<()> {
-        let sleeps = self.pipeline.inbox(self.stage).may_sleep();
-        let timeout_ms = if sleeps { self.timeout_ms(next_look) } else { Some(0) };
+    /// Waits for events until somebody arrives who is to be taken in, a deadline has come, or the
+    /// stage has something to look at.
+    pub(super) fn wait(&mut self, next_look: Option<Tick>, sleep: Sleep) -> io::Result<()> {
+        // A stage that took the place of one that failed does not watch those who are away.
+        let lets_wait = self.failures == 0 && self.wait_set.lets_wait();
+        let sleep = if lets_wait { sleep } else { Sleep::ForAll };
+        let may_sleep = self.pipeline.inbox(self.stage).may_sleep(sleep);
+        let timeout_ms = if may_sleep { self.timeout_ms(next_look, sleep) } else { Some(0) };
         self.wait_set.wait(&mut self.events, timeout_ms)?;
         read_clock(&mut self.worker);
         Ok(())
     }
 
     /// How long to wait for events.
-    fn timeout_ms(&self, next_look: Option<Tick>) -> Option<u32> {
+    fn timeout_ms(&self, next_look: Option<Tick>, sleep: Sleep) -> Option<u32> {
         let now = self.worker.now();
         let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
-        let looks = [self.wait_set.next_look(), housekeeping, next_look];
+        let misses_some = sleep == Sleep::ForUrgent && self.wait_set.has_some_away();
+        let late = misses_some.then(|| now.plus_ms(REST_LATE_MS));
+        let looks = [self.wait_set.next_look(), housekeeping, late, next_look];
         let next = looks.into_iter().flatten().min()?;
         Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
     }

@@ -184,23 +184,33 @@ pub(super) struct Inbox<T> {
 
 struct InboxState<T> {
     items: Vec<T>,
-    /// Whether the owner looks only after it is woken.
-    is_asleep: bool,
+    sleep: Sleep,
     is_closed: bool,
     figures: Figures,
+}
+
+/// What an inbox's owner is woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sleep {
+    /// For nothing: it will look before it sleeps.
+    Awake,
+    /// For whatever is put in.
+    ForAll,
+    /// For what is urgent. It looks at the rest when something else wakes it.
+    ForUrgent,
 }
 
 impl<T> Inbox<T> {
     pub(super) fn new() -> Self {
         let figures = Figures::default();
-        let (is_asleep, is_closed) = (false, false);
-        Self { state: Mutex::new(InboxState { items: Vec::new(), is_asleep, is_closed, figures }) }
+        let (sleep, is_closed) = (Sleep::Awake, false);
+        Self { state: Mutex::new(InboxState { items: Vec::new(), sleep, is_closed, figures }) }
     }
 
-    /// Adds all of `items`. Returns whether the owner must be woken to see them. What is put into a
-    /// closed inbox is dropped.
+    /// Adds all of `items`, of which some are urgent or none. Returns whether the owner must be
+    /// woken to see them. What is put into a closed inbox is dropped.
     #[must_use]
-    pub(super) fn push(&self, items: &mut Vec<T>) -> bool {
+    pub(super) fn push(&self, items: &mut Vec<T>, is_urgent: bool) -> bool {
         if items.is_empty() {
             return false;
         }
@@ -212,13 +222,21 @@ impl<T> Inbox<T> {
         }
         state.items.append(items);
         state.figures.longest = state.figures.longest.max(state.items.len());
-        std::mem::replace(&mut state.is_asleep, false)
+        let wakes = match state.sleep {
+            Sleep::Awake => false,
+            Sleep::ForAll => true,
+            Sleep::ForUrgent => is_urgent,
+        };
+        if wakes {
+            state.sleep = Sleep::Awake;
+        }
+        wakes
     }
 
     /// Takes all there is into `batch`, which is empty.
     pub(super) fn take(&self, batch: &mut Vec<T>) {
         let mut state = self.lock();
-        state.is_asleep = false;
+        state.sleep = Sleep::Awake;
         if !state.items.is_empty() {
             std::mem::swap(&mut state.items, batch);
             state.figures.batches += 1;
@@ -236,12 +254,12 @@ impl<T> Inbox<T> {
     }
 
     /// Asks whether the owner may sleep: only if there is nothing. From then on whoever adds
-    /// something wakes it.
+    /// something wakes it, if it is to be woken for that.
     #[must_use]
-    pub(super) fn may_sleep(&self) -> bool {
+    pub(super) fn may_sleep(&self, how: Sleep) -> bool {
         let mut state = self.lock();
-        state.is_asleep = state.items.is_empty();
-        state.is_asleep
+        state.sleep = if state.items.is_empty() { how } else { Sleep::Awake };
+        state.items.is_empty()
     }
 
     pub(super) fn figures(&self) -> Figures {

@@ -7,7 +7,7 @@ mod model;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::queue::{Figures, Inbox, Queue, Taken};
+use super::queue::{Figures, Inbox, Queue, Sleep, Taken};
 
 #[test]
 fn batches_are_as_large_as_asked_and_in_order() {
@@ -51,13 +51,13 @@ fn sleepers_can_be_nudged() {
 #[test]
 fn an_inbox_rings_only_for_those_who_sleep() {
     let inbox = Inbox::new();
-    assert!(!inbox.push(&mut vec![1]), "its owner has not gone to sleep yet");
-    assert!(!inbox.may_sleep(), "it is not empty");
+    assert!(!inbox.push(&mut vec![1], true), "its owner has not gone to sleep yet");
+    assert!(!inbox.may_sleep(Sleep::ForAll), "it is not empty");
     let mut batch = Vec::new();
     inbox.take(&mut batch);
-    assert!(inbox.may_sleep());
-    assert!(inbox.push(&mut vec![2]), "the first wakes it");
-    assert!(!inbox.push(&mut vec![3]), "it is awake");
+    assert!(inbox.may_sleep(Sleep::ForAll));
+    assert!(inbox.push(&mut vec![2], false), "the first wakes it");
+    assert!(!inbox.push(&mut vec![3], true), "it is awake");
     batch.clear();
     inbox.take(&mut batch);
     assert_eq!(batch, [2, 3]);
@@ -65,11 +65,24 @@ fn an_inbox_rings_only_for_those_who_sleep() {
 }
 
 #[test]
+fn an_inbox_lets_sleep_who_is_only_woken_for_what_is_urgent() {
+    let inbox = Inbox::new();
+    assert!(inbox.may_sleep(Sleep::ForUrgent));
+    assert!(!inbox.push(&mut vec![1], false));
+    assert!(!inbox.push(&mut vec![2], false), "it sleeps on");
+    assert!(inbox.push(&mut vec![3], true));
+    assert!(!inbox.may_sleep(Sleep::ForUrgent), "what is not urgent is not forgotten");
+    let mut batch = Vec::new();
+    inbox.take(&mut batch);
+    assert_eq!(batch, [1, 2, 3]);
+}
+
+#[test]
 fn what_is_in_a_closed_inbox_is_dropped() {
     let (inbox, item) = (Inbox::new(), Rc::new(()));
-    let _ = inbox.push(&mut vec![Rc::clone(&item)]);
+    let _ = inbox.push(&mut vec![Rc::clone(&item)], true);
     inbox.close();
-    assert!(!inbox.push(&mut vec![Rc::clone(&item)]), "nobody is woken");
+    assert!(!inbox.push(&mut vec![Rc::clone(&item)], true), "nobody is woken");
     assert_eq!(Rc::strong_count(&item), 1);
     let queue = Queue::new();
     queue.push(&mut vec![Rc::clone(&item)]);

@@ -40,6 +40,10 @@ pub(super) struct WaitSet {
     direction: Direction,
     epoll: Epoll,
     registrations: Connections<Registration>,
+    /// Registrations whose connection is here.
+    parked: usize,
+    /// Registrations with an event that their connection has not met.
+    unmet: usize,
 }
 
 struct Registration {
@@ -92,12 +96,24 @@ impl WaitSet {
             let interest = Interest::READ.with(Interest::EDGE);
             epoll.add(wake.as_fd(), interest, WAKE_KEYS + index as u64)?;
         }
-        Ok(Self { direction, epoll, registrations: Connections::new(now) })
+        let registrations = Connections::new(now);
+        Ok(Self { direction, epoll, registrations, parked: 0, unmet: 0 })
     }
 
     /// How many connections are registered, be they parked or with another stage.
     pub(super) fn len(&self) -> usize {
         self.registrations.len()
+    }
+
+    /// Whether a connection that is with another stage may wait in the inbox when it comes back,
+    /// until something else happens: yes, unless something has happened to it meanwhile.
+    pub(super) fn lets_wait(&self) -> bool {
+        self.unmet == 0
+    }
+
+    /// Whether connections are with other stages.
+    pub(super) fn has_some_away(&self) -> bool {
+        self.parked < self.registrations.len()
     }
 
     pub(super) fn wait(&self, events: &mut EventBuffer, timeout_ms: Option<u32>) -> io::Result<()> {
@@ -115,12 +131,13 @@ impl WaitSet {
         let is_hung_up = event.hangup || event.error;
         match registration.client.take() {
             Some(mut client) => {
+                self.parked -= 1;
                 client.ready.is_drained &= self.direction != Direction::Reading;
                 client.ready.is_hung_up |= is_hung_up;
                 Told::Ready(client)
             }
             None => {
-                registration.has_event = true;
+                self.unmet += usize::from(!std::mem::replace(&mut registration.has_event, true));
                 registration.is_hung_up |= is_hung_up;
                 Told::Nothing
             }
@@ -164,6 +181,7 @@ impl WaitSet {
         };
         client.ready.is_hung_up |= std::mem::take(&mut registration.is_hung_up);
         if std::mem::take(&mut registration.has_event) {
+            self.unmet -= 1;
             client.ready.is_drained &= self.direction != Direction::Reading;
             return Parked::Ready(client);
         }
@@ -174,7 +192,9 @@ impl WaitSet {
                 return Parked::Refused(client);
             }
         }
+        client.is_watched |= self.direction == Direction::Reading;
         registration.client = Some(client);
+        self.parked += 1;
         self.registrations.schedule(key);
         Parked::Waiting
     }
@@ -182,9 +202,15 @@ impl WaitSet {
     /// Ends a connection's registration.
     pub(super) fn release(&mut self, client: &mut Client) {
         if let Some(key) = self.find(client) {
-            self.registrations.remove(key);
+            self.remove(key);
         }
         client.registrations[self.direction as usize] = None;
+    }
+
+    /// Of a connection that is not here.
+    fn remove(&mut self, key: u64) {
+        let removed = self.registrations.remove(key);
+        self.unmet -= usize::from(removed.is_some_and(|registration| registration.has_event));
     }
 
     /// Ends the registrations of connections that are gone without having been closed. Returns how
@@ -196,7 +222,7 @@ impl WaitSet {
             .into_iter()
             .filter(|&key| self.registrations.get(key).is_some_and(is_lost))
             .collect();
-        lost.iter().for_each(|&key| drop(self.registrations.remove(key)));
+        lost.iter().for_each(|&key| self.remove(key));
         lost.len()
     }
 
@@ -221,7 +247,7 @@ impl WaitSet {
         let has_asked =
             |registration: &Registration| registration.client.as_ref().is_some_and(asked);
         let first = self.registrations.take_least_recent(has_asked)?;
-        self.registrations.get(first)?.client.take()
+        self.take(vec![first]).pop()
     }
 
     /// When [`WaitSet::take_expired`] is worth calling again.
@@ -243,6 +269,8 @@ impl WaitSet {
     fn take(&mut self, keys: Vec<u64>) -> Vec<BoxedClient> {
         let here =
             |key| self.registrations.get(key).and_then(|registration| registration.client.take());
-        keys.into_iter().filter_map(here).collect()
+        let taken: Vec<BoxedClient> = keys.into_iter().filter_map(here).collect();
+        self.parked -= taken.len();
+        taken
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::client::{BoxedClient, Stage};
 use super::pipeline::Pipeline;
 use super::poller::Poller;
+use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
 use crate::WorkerStart;
 use crate::parts::loops::{Loop, Seat};
@@ -33,7 +34,7 @@ impl WritePoll {
     fn run(mut self) -> io::Result<()> {
         self.poller.begin()?;
         while !self.poller.pipeline.is_closed() {
-            self.poller.wait(None)?;
+            self.poller.wait(None, Sleep::ForAll)?;
             for index in 0..self.poller.events.len() {
                 let Some(event) = self.poller.events.get(index) else { break };
                 match self.poller.wait_set.tell(event) {

@@ -168,7 +168,7 @@ fn resident(path: &Path, length: u64) -> Result<u64, String> {
 }
 
 fn in_pages(bytes: u64) -> u64 {
-    bytes.next_multiple_of(os::files::page_bytes() as u64)
+    bytes.next_multiple_of(os::memory::page_bytes() as u64)
 }
 
 /// The file that a path of a request names, unless it could lead out of the folder.

@@ -1,6 +1,7 @@
 //! How much of a file is in memory (mincore(2)), and having it stay there (mlock(2)).
 
 use crate::call::{check, error};
+use crate::memory::page_bytes;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -75,13 +76,6 @@ impl Drop for Mapping {
         // SAFETY: the mapping is ours, whole, and removed here only.
         unsafe { libc::munmap(self.start, self.len) };
     }
-}
-
-/// The bytes of a page of memory.
-pub fn page_bytes() -> usize {
-    // SAFETY: sysconf takes a number and no pointers.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096) // it is known on every system
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use self::queue::{Inbox, Queue, Taken};
+use self::queue::{Inbox, Queue, Sleep, Taken};
 
 mod sync {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -94,40 +94,69 @@ fn two_pushes_serve_two_takers() {
     });
 }
 
-/// An inbox whose owner sleeps on a bell, as it sleeps on a descriptor: whatever is put in is
-/// found, though the bell is rung only if somebody sleeps.
-#[test]
-fn an_inbox_is_emptied_though_the_bell_rings_seldom() {
-    use sync::{Condvar, Mutex};
-    check(|| {
-        let inbox = Arc::new(Inbox::new());
-        let bell = Arc::new((Mutex::new(false), Condvar::new()));
-        let givers: Vec<_> = (0..2)
-            .map(|item| {
-                let (inbox, bell) = (Arc::clone(&inbox), Arc::clone(&bell));
-                thread::spawn(move || {
-                    if inbox.push(&mut vec![item]) {
-                        *bell.0.lock().unwrap() = true;
-                        bell.1.notify_one();
-                    }
-                })
-            })
-            .collect();
-        let mut all = Vec::new();
-        while all.len() < 2 {
-            if inbox.may_sleep() {
-                let mut rung = bell.0.lock().unwrap();
-                while !*rung {
-                    rung = bell.1.wait(rung).unwrap();
+/// What an inbox's owner sleeps on, as it sleeps on a descriptor.
+#[derive(Default)]
+struct Bell {
+    is_rung: sync::Mutex<bool>,
+    rings: sync::Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.is_rung.lock().unwrap() = true;
+        self.rings.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut is_rung = self.is_rung.lock().unwrap();
+        while !*is_rung {
+            is_rung = self.rings.wait(is_rung).unwrap();
+        }
+        *is_rung = false;
+    }
+}
+
+/// Whatever is put in is found, though the bell is rung only if somebody sleeps who is to be woken
+/// for it. Its owner sleeps and looks until it has `until` of what wakes it; two bring something.
+/// Then it looks once more, as it does when anything else wakes it.
+fn finds_all(sleep: Sleep, are_urgent: [bool; 2], until: usize) {
+    check(move || {
+        let (inbox, bell) = (Arc::new(Inbox::new()), Arc::new(Bell::default()));
+        let givers = are_urgent.map(|is_urgent| {
+            let (inbox, bell) = (Arc::clone(&inbox), Arc::clone(&bell));
+            thread::spawn(move || {
+                if inbox.push(&mut vec![is_urgent], is_urgent) {
+                    bell.ring();
                 }
-                *rung = false;
-            }
+            })
+        });
+        let mut all = Vec::new();
+        let look = |all: &mut Vec<bool>| {
             let mut batch = Vec::new();
             inbox.take(&mut batch);
-            all.extend(batch);
+            all.append(&mut batch);
+        };
+        while all.iter().filter(|&&is_urgent| is_urgent || sleep == Sleep::ForAll).count() < until {
+            if inbox.may_sleep(sleep) {
+                bell.wait();
+            }
+            look(&mut all);
         }
         givers.into_iter().for_each(|giver| giver.join().unwrap());
+        look(&mut all);
         all.sort_unstable();
-        assert_eq!(all, [0, 1]);
+        assert_eq!(all, are_urgent);
     });
+}
+
+#[test]
+fn an_inbox_is_emptied_though_the_bell_rings_seldom() {
+    finds_all(Sleep::ForAll, [false, false], 2);
+    finds_all(Sleep::ForUrgent, [true, true], 2);
+}
+
+/// What has time does not hide what has none, whichever comes first.
+#[test]
+fn who_sleeps_for_what_is_urgent_finds_it() {
+    finds_all(Sleep::ForUrgent, [false, true], 1);
 }
