@@ -16,8 +16,10 @@ const LOG_REQUESTS: &str = "20000";
 const GENERATORS: u64 = 4;
 /// How long connections rest, and how long a few of them do if it is to be seen that it works.
 const REST_S: u64 = 15;
-/// Each has 28,000 ports.
-const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5";
+/// Each has 28,000 ports, and the kernel finds a free one at once while few of them are taken: it
+/// tries all even ones, one after the other, before any odd one.
+const SOURCES: &str = "127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.6,127.0.0.7,127.0.0.8,\
+                       127.0.0.9,127.0.0.10,127.0.0.11,127.0.0.12,127.0.0.13";
 
 /// What the windows of a row have in common.
 #[derive(Debug)]
