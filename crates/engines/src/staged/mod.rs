@@ -13,8 +13,8 @@
 //!
 //! What it leaves out: a connection is never answered by the thread that noticed its request. Each
 //! request pays for three hand-overs (to read, to write, and back to read-poll, which is not woken
-//! for it), dear when there are few at a time and cheap when batches are large. Only pipelined requests are parsed by the
-//! write stage, which sees the end of the response before them.
+//! for it), dear when there are few at a time and cheap when batches are large. Only pipelined
+//! requests are parsed by the write stage, which sees the end of the response before them.
 //!
 //! Where to read: `client.rs` says which stage is next, `pipeline.rs` what the stages share, and
 //! `queue.rs` how they hand over. The stages are `accept.rs`, `read_poll.rs` and `write_poll.rs`
