@@ -42,6 +42,8 @@ pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) server: String,
     pub(crate) setting: String,
+    /// Whether clients wait for replies, and what is offered is how many of them there are.
+    pub(crate) is_closed: bool,
     pub(crate) knobs: Values,
     /// By what was offered, ascending.
     pub(crate) points: Vec<Measured>,
@@ -173,6 +175,7 @@ impl Panel {
                 name,
                 server: (*server).to_owned(),
                 setting: (*setting).to_owned(),
+                is_closed: closed,
                 knobs: own.first().map(|run| run.point.knobs.clone()).unwrap_or_default(),
                 points: measured(&own, true, cpus, confidence, opened.header.seed),
                 trials: measured(&own, false, cpus, confidence, opened.header.seed),
@@ -319,7 +322,11 @@ impl Series {
             low: throughput.interval.low,
             high: throughput.interval.high,
             offered: best.offered,
-            found: if is_last && kept_up { Found::NotReached } else { Found::Swept },
+            // Clients that wait for replies ask for no more than they get: that is no sign of ease.
+            found: match is_last && kept_up && !self.is_closed {
+                true => Found::NotReached,
+                false => Found::Swept,
+            },
         })
     }
 

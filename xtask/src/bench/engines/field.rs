@@ -199,9 +199,9 @@ impl Entrant {
     /// A window. One that is void is tried again once.
     pub(super) fn round(&mut self, stage: &Stage<'_, Row>, work: &Work) -> Result<(), String> {
         let Some(server) = &self.server else { return Ok(()) };
-        let mut sample = measure(stage, server, work)?;
+        let mut sample = measure(stage, server, work, &mut self.look)?;
         if sample.void.is_some() {
-            sample = measure(stage, server, work)?;
+            sample = measure(stage, server, work, &mut self.look)?;
         }
         self.samples.push(sample);
         Ok(())

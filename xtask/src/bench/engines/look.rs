@@ -19,6 +19,8 @@ const SETTLE_EACH: Duration = Duration::from_micros(100);
 /// What was seen. Numbers are NaN where they cannot be had.
 #[derive(Debug)]
 pub(super) struct Look {
+    /// Of the same kind, before there was a load.
+    memory_before_bytes: f64,
     /// Without the program and its libraries.
     pub(super) memory_bytes: f64,
     pub(super) connection_bytes: f64,
@@ -32,6 +34,7 @@ impl Default for Look {
     fn default() -> Self {
         let (nothing, note) = (f64::NAN, None);
         Self {
+            memory_before_bytes: nothing,
             memory_bytes: nothing,
             connection_bytes: nothing,
             switches: nothing,
@@ -48,9 +51,9 @@ pub(super) fn look(
     work: &Work,
 ) -> Result<Look, String> {
     if work.is_resting {
-        return Ok(Look { memory_bytes: own_memory(server), ..Look::default() });
+        return Ok(Look::before(server)); // the windows are long enough to look within one
     }
-    let before = own_memory(server);
+    let mut look = Look::before(server);
     let settle = SETTLE + SETTLE_EACH * work.connections;
     let duration = 2 * settle + LOOK;
     let arguments = format!(
@@ -60,19 +63,41 @@ pub(super) fn look(
     );
     let started = Started::new(stage, &arguments, "look")?;
     thread::sleep(settle);
-    let during = own_memory(server);
-    let counted = perf(&server.group().processes());
+    let seen = look.see(server);
     let run = started.finish(duration)?;
     if let Some(why) = run.complaint().filter(|_| !is_tolerable(&run)) {
         return Err(why);
     }
-    let requests = run.per_second("replies") * LOOK.as_secs_f64();
-    let (system_calls, switches, note) = match counted {
-        Ok((calls, switches)) => (calls / requests, switches / requests, None),
-        Err(why) => (f64::NAN, f64::NAN, Some(why)),
-    };
-    let connection_bytes = (during - before) / f64::from(work.connections);
-    Ok(Look { memory_bytes: during, connection_bytes, switches, system_calls, note })
+    look.divide(&seen, run.per_second("replies"), f64::from(work.connections));
+    Ok(look)
+}
+
+/// What was counted within a look: system calls and context switches.
+pub(super) type Seen = Result<(f64, f64), String>;
+
+impl Look {
+    fn before(server: &RunningServer) -> Self {
+        let memory = own_memory(server);
+        Self { memory_before_bytes: memory, memory_bytes: memory, ..Self::default() }
+    }
+
+    /// Looks at a server under load.
+    pub(super) fn see(&mut self, server: &RunningServer) -> Seen {
+        self.memory_bytes = own_memory(server);
+        perf(&server.group().processes())
+    }
+
+    /// Divides what was seen, when it is known how many requests and connections there were.
+    pub(super) fn divide(&mut self, seen: &Seen, requests_per_s: f64, connections: f64) {
+        let requests = requests_per_s * LOOK.as_secs_f64();
+        self.connection_bytes = (self.memory_bytes - self.memory_before_bytes) / connections;
+        match seen {
+            Ok((calls, switches)) => {
+                (self.system_calls, self.switches) = (calls / requests, switches / requests);
+            }
+            Err(why) => self.note = Some(why.clone()),
+        }
+    }
 }
 
 fn own_memory(server: &RunningServer) -> f64 {
@@ -80,7 +105,7 @@ fn own_memory(server: &RunningServer) -> f64 {
 }
 
 /// System calls and context switches of these processes within the look.
-fn perf(processes: &[u32]) -> Result<(f64, f64), String> {
+fn perf(processes: &[u32]) -> Seen {
     let list = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let output = Command::new("perf")
         .args(["stat", "-x", ";", "-e", "raw_syscalls:sys_enter,context-switches", "-p", &list])

@@ -1,11 +1,13 @@
 //! One window of one server: the load, and what the server used for it.
 
 use super::field::{Entrant, Sample};
+use super::look::Look;
 use super::{Row, Subject};
 use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::stage::{FILE, Stage, server_url};
 use lab::RunningServer;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 /// Directories of the set that fits in memory: about 100 MB.
@@ -98,14 +100,15 @@ pub(super) fn log(
     Ok(path)
 }
 
-/// Loads a server for a window.
+/// Loads a server for a window. Where connections rest it is looked at as well.
 pub(super) fn measure(
     stage: &Stage<'_, Row>,
     server: &RunningServer,
     work: &Work,
+    look: &mut Look,
 ) -> Result<Sample, String> {
     if work.is_resting {
-        return rest(stage, server, work);
+        return rest(stage, server, work, look);
     }
     let window = stage.options.window;
     let arguments = format!("{} --duration {}ms", work.arguments(server), window.as_millis());
@@ -163,7 +166,12 @@ pub(super) fn is_tolerable(run: &LoadRun) -> bool {
 
 /// Several generators open their share of the connections, each of which makes two requests with a
 /// rest between them.
-fn rest(stage: &Stage<'_, Row>, server: &RunningServer, work: &Work) -> Result<Sample, String> {
+fn rest(
+    stage: &Stage<'_, Row>,
+    server: &RunningServer,
+    work: &Work,
+    look: &mut Look,
+) -> Result<Sample, String> {
     let log = work.log.as_ref().ok_or("a row without a log")?.display();
     let (wanted, rest_s) = match stage.options.quick {
         true => (u64::from(work.connections) / 30, 1),
@@ -180,6 +188,9 @@ fn rest(stage: &Stage<'_, Row>, server: &RunningServer, work: &Work) -> Result<S
         );
         generators.push(Started::new(stage, &arguments, &format!("rest-{share}"))?);
     }
+    // All are open when the window begins, and as many come from then on as end.
+    thread::sleep(Duration::from_secs(rest_s) + Duration::from_millis(rest_s * 500));
+    let seen = look.see(server);
     let (mut replies, mut open, mut complaints) = (0, 0, Vec::new());
     for generator in generators {
         let run = generator.finish(Duration::from_secs(3 * rest_s))?;
@@ -188,6 +199,7 @@ fn rest(stage: &Stage<'_, Row>, server: &RunningServer, work: &Work) -> Result<S
         complaints.extend(run.complaint());
     }
     let used_us = (server.group().cpu_ns() - before_ns) as f64 / 1000.0;
+    look.divide(&seen, replies as f64 / rest_s as f64, open as f64);
     let is_short = open * 10 < wanted * 9;
     if is_short {
         complaints.push(format!("only {open} connections were open at once"));

@@ -232,7 +232,7 @@ fn bound(panel: &Panel) -> Vec<String> {
 fn unreached(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
         let peak = series.peak()?;
-        (peak.found == Found::NotReached && !panel.closed).then(|| series.name.clone())
+        (peak.found == Found::NotReached).then(|| series.name.clone())
     })
 }
 

@@ -66,16 +66,27 @@ fn servers_that_keep_up_are_not_ranked() {
     check(&[one, other], Head::NotSupported, "no ranking by throughput");
 }
 
+/// The same of clients that wait for replies.
+fn closed_runs(server: &str, throughputs: &[f64], busy: f64) -> Vec<Run> {
+    let mut runs = runs(server, 64.0, throughputs);
+    for run in &mut runs {
+        run.point.offered = Offered::Connections(64);
+        let figures = run.figures.as_mut().expect("it has some");
+        (figures.kept_up_share, figures.client_busy_share) = (1.0, busy);
+    }
+    runs
+}
+
+#[test]
+fn servers_whose_clients_wait_for_replies_are_ranked() {
+    let fast = closed_runs("fast", &[110.0, 112.0, 111.0, 113.0, 110.0, 112.0], 0.5);
+    let slow = closed_runs("slow", &[100.0, 101.0, 99.0, 100.0, 102.0, 100.0], 0.5);
+    check(&[fast, slow], Head::Supported, "fast serves 1.11 [1.");
+}
+
 #[test]
 fn clients_without_time_left_are_told() {
-    let closed = |busy| {
-        let mut runs = runs("one", 100.0, &[50.0; 6]);
-        for run in &mut runs {
-            run.point.offered = Offered::Connections(64);
-            run.figures.as_mut().expect("it has some").client_busy_share = busy;
-        }
-        said(Header::default(), &[runs])
-    };
+    let closed = |busy| said(Header::default(), &[closed_runs("one", &[50.0; 6], busy)]);
     let told = |busy| {
         closed(busy)
             .iter()
