@@ -11,9 +11,6 @@ import sys
 # Caches of 8, 32 and 128 KiB among those that double from 8 KiB on.
 SHOWN = (0, 2, 4)
 
-# How many places are visited at a time, at most: what places.c counts visits with.
-VISITS_AT_A_TIME = (4, 8, 32)
-
 # As many structures as 512 pages of the simulated kernel have, less what they share pages with.
 MOST_POPULAR = 8192
 
@@ -94,10 +91,10 @@ def rows(period, system_calls_at):
         "%.2f; %.2f" % (exponent(data), exponent(data[:MOST_POPULAR])))
     yield "the most popular one; the ten most popular", "%s; %s" % (top(1), top(10))
     yield "misses for 100 references, 8K, 32K, 128K", period.misses("data", looks)
-    for at_a_time in VISITS_AT_A_TIME:
-        yield ("Visits, %d at a time: references; words, lines; of 100: writing, beginning so"
-               % at_a_time), (
-            visits(period.lines["visits_%d" % at_a_time]))
+    for name, counts in period.lines.items():
+        if name.startswith("visits_"):
+            yield ("Visits, %s at a time: references; words, lines; of 100: writing, beginning so"
+                   % name.removeprefix("visits_")), visits(counts)
     yield "System calls; instructions of the kernel for each", "{:,}; {:,.0f}".format(
         calls, instructions / calls)
 

@@ -56,8 +56,7 @@ impl Stream {
         let code = Popularity::new(granules as usize, kernel.code_skew);
         let structures = Popularity::new(structures.max(1) as usize, kernel.structure_skew);
         let share = kernel.shared_percent / 100.0;
-        let visits_percent =
-            kernel.shared_percent / (share + kernel.visit_mean * (1.0 - share)).max(1e-9);
+        let visits_percent = kernel.shared_percent / (share + kernel.visit_mean * (1.0 - share));
         Self { kernel, tasks, first, code, structures, visits_percent }
     }
 

@@ -16,13 +16,11 @@ const PEERS: &[&str] = &["nginx", "apache-event"];
 const WITH_HELPERS: &[(&str, &str)] =
     &[("fibers", "blocking_threads = 16"), ("tasks", "blocking_threads = 16")];
 
-/// The engine with a process for each connection. By itself it has fewer of them than there are
-/// connections in some rows, and ends those that have nothing to do between two windows.
+/// The engine with a process for each connection: by itself it has fewer of them than there are
+/// connections in some rows, and where tens of thousands rest it cannot take part.
 const PROCESSES: &str = "processes";
-const PROCESSES_STAY: &str = "[engine.knobs]\nprocesses_max = 10000\nspare_max = 10000";
 
-/// A thread or process for each connection: where tens of thousands rest they cannot take part,
-/// because no machine has numbers for so many (`pid_max`).
+/// A thread or process for each connection: no machine has numbers for so many (`pid_max`).
 const ONE_EACH: [&str; 3] = [PROCESSES, "threads", "threads-direct"];
 
 /// How long listing the engines may take.
@@ -66,7 +64,8 @@ impl Field {
         };
         let engines = names.iter().filter(wanted).map(|name| {
             let is_forking = name == PROCESSES;
-            plain(name, if is_forking { &[("more", PROCESSES_STAY)] } else { &[] })
+            let more = [("more", "[engine.knobs]\nprocesses_max = 10000")];
+            plain(name, if is_forking { &more } else { &[] })
         });
         let engines = engines.collect();
         let sharded = names.iter().filter(wanted).filter(|name| !ONE_EACH.contains(&name.as_str()));

@@ -50,10 +50,10 @@ pub(super) fn look(
     server: &RunningServer,
     work: &Work,
 ) -> Result<Look, String> {
-    if work.is_resting {
-        return Ok(Look::before(server)); // the windows are long enough to look within one
-    }
     let mut look = Look::before(server);
+    if work.is_resting {
+        return Ok(look); // the windows are long enough to look within one
+    }
     let settle = SETTLE + SETTLE_EACH * work.connections;
     let duration = 2 * settle + LOOK;
     let arguments = format!(
