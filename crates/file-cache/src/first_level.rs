@@ -16,9 +16,6 @@ const WAYS: usize = 4;
 /// A worker that serves ten files needs no more table than this.
 const SLOTS_MIN: usize = 256;
 
-/// So many slots are looked at in one call of `sweep`; it takes some 20 microseconds.
-const SWEEP_SLOTS: usize = 1024;
-
 /// Conflicts are counted over a window of so many lookups for each slot. The table doubles as soon
 /// as one slot in [`CONFLICT_SHARE`] had to give way within a window.
 const WINDOW: usize = 16;
@@ -119,14 +116,14 @@ impl<V> FirstLevel<V> {
 
     /// Drops entries that have left the second level, whose count of them is `evictions_now`
     /// ([`crate::Cache::evictions`]). It costs a comparison when nothing has left since the last
-    /// time; otherwise it looks at no more than 1,024 slots and goes on at the next call. It says
-    /// whether it is done.
-    pub fn sweep(&mut self, evictions_now: u64) -> bool {
+    /// time; otherwise it looks at `slots` slots (a thousand take some 20 microseconds) and goes on
+    /// at the next call. It says whether it is done.
+    pub fn sweep(&mut self, evictions_now: u64, slots: usize) -> bool {
         if self.evictions_seen != evictions_now {
             self.evictions_seen = evictions_now;
             self.sweep_left = self.sets.len();
         }
-        let turn = self.sweep_left.min(SWEEP_SLOTS / WAYS);
+        let turn = self.sweep_left.min((slots / WAYS).max(1));
         for _ in 0..turn {
             self.sets[self.sweep_next].drop_evicted();
             self.sweep_next = (self.sweep_next + 1) & (self.sets.len() - 1);

@@ -15,9 +15,9 @@
 //! 4. On a miss, the caller makes the value and calls `cache.insert(..)`, then
 //!    `first.insert(slot)`.
 //!
-//! Once every so often a worker calls `first.sweep(cache.evictions())`, so that its own table does
-//! not keep evicted entries, and their descriptors, alive. Whether an entry is still true is the
-//! caller's question: [`Slot::validated`] is where it keeps the answer's age, and
+//! Once every so often, and a little at each insertion, a worker calls `first.sweep`, so that its
+//! own table does not keep evicted entries, and their descriptors, alive. Whether an entry is still
+//! true is the caller's question: [`Slot::validated`] is where it keeps the answer's age, and
 //! [`Cache::insert`] replaces what has changed.
 //!
 //! An entry that leaves the cache, for whatever reason, is marked ([`Slot::is_evicted`]) and lives

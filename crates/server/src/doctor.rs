@@ -83,7 +83,7 @@ const MEMORY: Check = Check {
     subject: "memory",
     good: "at least 1 GiB that may be used",
     cost: "small bodies are cached in up to `cache.bytes_max`: keep it well below this",
-    mend: "--set cache.bytes_max=64M, or a larger machine or limit of its control group",
+    mend: "--set cache.bytes_max=64MiB, or a larger machine or limit of its control group",
 };
 
 const USER: Check = Check {

@@ -89,6 +89,10 @@ const SPARES_MAX: usize = 512;
 /// Exchanges kept for reuse; more are in use only while that many responses are blocked.
 const SPARE_MAX: usize = 64;
 
+/// Slots of the first level that are looked at for each entry that is new: evicted entries in it
+/// are then a few percent of it at most, and it takes a microsecond.
+const SWEEP_SLOTS: usize = 64;
+
 /// The log and the cache are looked after this often.
 const HOUSEKEEPING_US: u64 = 250_000;
 
@@ -126,10 +130,14 @@ impl Worker {
         &self.cache.second
     }
 
-    /// Gives the worker another second level, and a level beyond its process. All who share that
-    /// must hash alike ([`Cache::emptied`]). Before its first connection.
-    pub fn reach_beyond(&mut self, second: Arc<Cache<Entry>>, beyond: Box<dyn Beyond>) {
+    /// Gives the worker another second level. Before its first connection.
+    pub fn use_cache(&mut self, second: Arc<Cache<Entry>>) {
         self.cache.second = second;
+    }
+
+    /// Gives the worker a level beyond its process. All who share that must hash alike
+    /// ([`Cache::emptied`]). Before its first connection.
+    pub fn reach_beyond(&mut self, beyond: Box<dyn Beyond>) {
         self.cache.beyond = Some(beyond);
     }
 
@@ -224,7 +232,7 @@ impl Worker {
         }
         // Evicted entries hold memory and descriptors until the last worker lets go of them.
         let evictions = self.cache.second.evictions();
-        while !self.cache.first.sweep(evictions) {}
+        self.cache.first.sweep(evictions, usize::MAX);
     }
 }
 
@@ -322,6 +330,8 @@ impl EntryCache {
         let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
         let cost = file_cache::Cost { bytes, descriptors };
         let slot = self.second.insert(hash, &self.key, entry, cost, validated.0);
+        // What had to leave for it would otherwise be kept until the next housekeeping.
+        self.first.sweep(self.second.evictions(), SWEEP_SLOTS);
         if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }
     }
 

@@ -269,7 +269,8 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         None => Arc::clone(&common.runner),
     };
     let second = Arc::new(worker.cache().emptied(start.budget));
-    worker.reach_beyond(Arc::clone(&second), Box::new(memory.attach(start.seat, number)?));
+    worker.use_cache(Arc::clone(&second));
+    worker.reach_beyond(Box::new(memory.attach(start.seat, number)?));
     let worker = crate::WorkerStart { worker, cpu: start.cpu, listeners: start.listeners };
     let start = Start {
         partitions: vec![PartitionStart {

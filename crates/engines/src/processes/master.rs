@@ -104,8 +104,13 @@ impl Master {
             0 => u64::MAX,
             most => most,
         };
-        let materials =
-            Materials { more: partition.more, runner, board: board.clone(), connections_max };
+        let materials = Materials {
+            more: partition.more,
+            runner,
+            board: board.clone(),
+            connections_max,
+            processes_max: limits.processes_max,
+        };
         let pool = Pool::new(materials)?;
         let epoll = Epoll::new()?;
         epoll.add(board.wake.as_fd(), Interest::READ, WAKE_KEY)?;

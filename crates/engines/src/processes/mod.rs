@@ -11,9 +11,10 @@
 //! one process has one connection and waits with it, from `threads` in that nothing is shared.
 //!
 //! What it leaves out: sharing. A process that is forked for a connection begins with an empty
-//! cache; one of a pool keeps its own, and all of them keep the same files. Sockets do not block,
-//! so that a process can be told to stop listening while a client is slow. In place of Apache's
-//! mutex around accept(2) an arrival wakes one process (`EPOLLEXCLUSIVE`).
+//! cache; one of a pool keeps its own, and all of them keep the same files, each in its part of the
+//! memory that caches may take. Sockets do not block, so that a process can be told to stop
+//! listening while a client is slow. In place of Apache's mutex around accept(2) an arrival wakes
+//! one process (`EPOLLEXCLUSIVE`).
 //!
 //! Where to read: `master.rs` decides how many processes there are, `pool.rs` forks and ends them,
 //! `child.rs` is what they do, `board.rs` Apache's scoreboard: who is idle, and who is to end.

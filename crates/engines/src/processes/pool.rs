@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use file_cache::Budget;
 use os::fork::{Child as Process, Descriptors, Ended};
 use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
@@ -33,6 +34,8 @@ pub(super) struct Materials {
     pub(super) board: Board,
     /// Connections that a process serves, at most.
     pub(super) connections_max: u64,
+    /// Processes at once, at most: so many share the memory that the cache may take.
+    pub(super) processes_max: usize,
 }
 
 /// The processes of a master.
@@ -176,14 +179,17 @@ impl Pool {
     fn add_slot(&mut self) -> usize {
         let index = self.slots.len();
         assert!(index < self.materials.board.rows(), "the master forks no more than it may");
-        let worker = Some(Box::new((self.materials.more)()));
+        let mut worker = Box::new((self.materials.more)());
+        let budget = own_budget(worker.cache().budget(), self.materials.processes_max);
+        worker.use_cache(Arc::new(worker.cache().emptied(budget)));
+        let worker = Some(worker);
         self.slots.push(Slot { row: self.materials.board.row(index), process: None, worker });
         index
     }
 
     /// What a process has, made in the process.
     fn child(&mut self, index: usize, listeners: &mut Listeners) -> io::Result<Child> {
-        let Materials { more, runner, board, connections_max } = &self.materials;
+        let Materials { more, runner, board, connections_max, .. } = &self.materials;
         let slot = &mut self.slots[index];
         let worker = slot.worker.take().expect("each slot has a worker, and this copy of it one");
         let seat = Seat {
@@ -220,4 +226,10 @@ impl Slot {
     fn call(&self) {
         self.process.iter().for_each(|process| process.signal(CALL));
     }
+}
+
+/// What each process may keep, of what all of them may: memory is divided, which is what bytes and
+/// entries stand for; descriptors are not, for each has a table of its own.
+fn own_budget(all: Budget, processes: usize) -> Budget {
+    Budget { bytes: all.bytes / processes, entries: all.entries / processes, ..all }
 }

@@ -137,7 +137,7 @@ fn a_sweep_lets_go_of_what_was_evicted() {
     let hits: Vec<_> = (0..30).map(|key| levels.insert(key)).collect();
     let slots: Vec<_> = hits.iter().map(|hit| Arc::clone(&**hit)).collect();
     drop(hits);
-    assert!(levels.first.sweep(levels.second.evictions()));
+    assert!(levels.first.sweep(levels.second.evictions(), 1024));
     for slot in &slots {
         // This vector, and both levels or none.
         assert_eq!(Arc::strong_count(slot), if slot.is_evicted() { 1 } else { 3 });
@@ -163,7 +163,7 @@ fn a_sweep_of_a_large_table_is_done_in_turns() {
         .collect();
     assert_eq!(slots.len(), 1 << 13);
     let mut turns = 1;
-    while !levels.first.sweep(levels.second.evictions()) {
+    while !levels.first.sweep(levels.second.evictions(), 1024) {
         turns += 1;
     }
     assert_eq!(turns, 8);

@@ -56,7 +56,7 @@ impl Model {
             Operation::Request(key, cost) => self.request(key, cost),
             Operation::Insert(key, cost) => self.insert(key, cost),
             Operation::Remove(key) => self.remove(key),
-            Operation::Sweep => assert!(self.first.sweep(self.cache.evictions())),
+            Operation::Sweep => assert!(self.first.sweep(self.cache.evictions(), usize::MAX)),
         }
     }
 

@@ -87,7 +87,7 @@ fn work(cache: &Cache<u64>, seed: u64) {
         }
         if step % 97 == 0 {
             cache.remove(hash, &key);
-            first.sweep(cache.evictions());
+            first.sweep(cache.evictions(), 1024);
         }
     }
 }

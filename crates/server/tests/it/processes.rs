@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use os::memory::proportional_bytes;
 use server::Server;
 use server::config::WorkerProgram;
 
@@ -89,6 +90,61 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         let lines = lines.lines().count() as u64;
         assert_eq!(lines + summary.log_lines_dropped, summary.requests, "{engine}");
     }
+}
+
+/// Each process of a pool has a cache: together they may take what one would.
+#[test]
+fn the_caches_of_a_pool_are_one_cache_in_size() {
+    const PROCESSES: usize = 8;
+    const FILES: usize = 300;
+    const FILE_BYTES: usize = 16 << 10;
+    const CACHE_BYTES: u64 = 4 << 20;
+    let directory = site();
+    let name = |number: usize| format!("{number}.txt");
+    (0..FILES).for_each(|i| drop(directory.file(&format!("site/{}", name(i)), [b'x'; FILE_BYTES])));
+    let set = [
+        "engine.name=processes",
+        "cache.bytes_max=4 MiB",
+        "engine.knobs.preforked=8",
+        "engine.knobs.processes_max=8",
+    ];
+    let server = start(&directory, &set);
+    let mut streams: Vec<TcpStream> = (0..PROCESSES).map(|_| connect(&server)).collect();
+    assert!(streams.iter_mut().all(is_answered));
+    let master = server.worker_processes()[0];
+    let processes = descendants_of(master);
+    assert!(processes.len() >= PROCESSES, "{processes:?}");
+    let bytes = || processes.iter().map(|pid| proportional_bytes(*pid).unwrap()).sum::<u64>();
+    let before = bytes();
+    for stream in &mut streams {
+        (0..FILES).for_each(|number| take(stream, &name(number), FILE_BYTES));
+    }
+    let grown = bytes() - before;
+    // A quarter of a mebibyte each for what the allocator keeps, and other memory of a process.
+    let bound = CACHE_BYTES + PROCESSES as u64 * (256 << 10);
+    assert!((CACHE_BYTES / 2..bound).contains(&grown), "{grown} bytes, bound {bound}");
+    drop(streams);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// Asks for a file of so many bytes, and takes all of the answer.
+fn take(stream: &mut TcpStream, name: &str, bytes: usize) {
+    let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    stream.read_exact(&mut vec![0; bytes]).unwrap();
+}
+
+/// The processes that this one has started, and those that they have.
+fn descendants_of(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let children = children.split_whitespace().map(|child| child.parse().unwrap());
+    children.flat_map(|child| std::iter::once(child).chain(descendants_of(child))).collect()
 }
 
 /// The supervisor holds the listener, so that who waits at it is served by the next process.

@@ -60,7 +60,8 @@ fn pairs(small_body_bytes_max: u64) -> ([Pair; 2], Shelf) {
     let prototype = Arc::clone(pairs[0].worker.cache());
     for pair in &mut pairs {
         let second = Arc::new(prototype.emptied(prototype.budget()));
-        pair.worker.reach_beyond(second, Box::new(shelf.clone()));
+        pair.worker.use_cache(second);
+        pair.worker.reach_beyond(Box::new(shelf.clone()));
     }
     (pairs, shelf)
 }
