@@ -74,6 +74,9 @@ impl Clients<'_> {
             self.recorder.issued(self.now_us, group, requests.len());
         }
         self.in_flight += count as u64;
+        if timed {
+            self.recorder.begun(self.now_us, intended_us, count);
+        }
         let slot = &mut self.slots[id as usize];
         slot.issued += count as u32;
         slot.measured = measured;

@@ -64,6 +64,14 @@ impl<'p> Recorder<'p> {
         }
     }
 
+    /// Requests with a time of their own were begun. Those that were due in the window and are begun
+    /// after it were not under way when it ended only because the generator was late.
+    pub(super) fn begun(&mut self, now_us: u64, intended_us: u64, count: usize) {
+        if intended_us < self.window.to_us && self.window.to_us <= now_us {
+            self.measures.counts.in_flight_end += count as u64;
+        }
+    }
+
     /// Ends the interval if its time is over; what is returned is ended and new.
     pub(super) fn turn(&mut self, now_us: u64, in_flight: u64, open: u64) -> Option<&Interval> {
         if now_us < self.interval_end_us {

@@ -138,6 +138,21 @@ fn a_run_that_lags_is_void() {
     assert_eq!(done(&plan).void, [""; 0]);
 }
 
+/// Whoever lifts the bound on the lag is not told that the server kept up with what was never asked
+/// of it in time: a search for the highest rate would not end.
+#[test]
+fn what_a_late_generator_asks_for_after_the_window_was_not_kept_up_with() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.lag_bound_us) = (open(1e6), 60_000 * MS);
+    (plan.duration_us, plan.sessions_max) = (Some(20 * MS), None);
+    plan.connection_use = ConnectionUse::Keep;
+    let outcome = done(&plan);
+    assert_eq!((errors(&outcome), outcome.served_share()), (vec![], 1.0));
+    let counts = &outcome.measures.counts;
+    assert!(outcome.kept_up_share() < 0.9, "{counts:?}");
+}
+
 #[test]
 fn a_run_without_requests_is_void() {
     let server = doing(&[send(&reply())]);
