@@ -92,8 +92,8 @@ pub struct Counts {
     pub body_bytes_in_window: u64,
     /// Requests under way when the window began.
     pub in_flight_begin: u64,
-    /// Requests under way when it ended, or to be so but for a generator that was late; 0 if the run
-    /// ended before.
+    /// Requests under way when it ended, and those that would have been, had the generator not been
+    /// late; 0 if the run ended before.
     pub in_flight_end: u64,
     /// Of `replies`, those within the latency target; all of them if there is none.
     pub replies_in_time: u64,

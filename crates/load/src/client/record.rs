@@ -64,7 +64,7 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// Requests with a time of their own were begun. Those that were due in the window and are begun
+    /// Requests with a time of their own have begun. Those that were due in the window and begin
     /// after it were not under way when it ended only because the generator was late.
     pub(super) fn begun(&mut self, now_us: u64, intended_us: u64, count: usize) {
         if intended_us < self.window.to_us && self.window.to_us <= now_us {
