@@ -120,8 +120,8 @@ fn the_caches_of_a_pool_are_one_cache_in_size() {
         (0..FILES).for_each(|number| take(stream, &name(number), FILE_BYTES));
     }
     let grown = bytes() - before;
-    // A quarter of a mebibyte each for what the allocator keeps, and other memory of a process.
-    let bound = CACHE_BYTES + PROCESSES as u64 * (256 << 10);
+    // A mebibyte each for other memory, which is shared with whoever else runs this program.
+    let bound = CACHE_BYTES + PROCESSES as u64 * (1 << 20);
     assert!((CACHE_BYTES / 2..bound).contains(&grown), "{grown} bytes, bound {bound}");
     drop(streams);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
