@@ -228,8 +228,9 @@ impl Slot {
     }
 }
 
-/// What each process may keep, of what all of them may: memory is divided, which is what bytes and
-/// entries stand for; descriptors are not, for each has a table of its own.
+/// What each process may keep, of what all of them may: memory is divided. Entries are not, for
+/// they are the same in all, and what they take is counted in bytes; nor are descriptors, for each
+/// has a table of its own.
 fn own_budget(all: Budget, processes: usize) -> Budget {
-    Budget { bytes: all.bytes / processes, entries: all.entries / processes, ..all }
+    Budget { bytes: all.bytes / processes, ..all }
 }

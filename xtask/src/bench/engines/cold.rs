@@ -41,7 +41,7 @@ pub(super) fn run(
     for round in 0..stage.options.rounds {
         progress(&format!("cold: round {}", round + 1));
         for index in order(round, entrants.len()) {
-            let sample = match contestants[index].start(stage, Some(MEMORY_BYTES)) {
+            let sample = match contestants[index].start(stage, CONNECTIONS, Some(MEMORY_BYTES)) {
                 Ok(server) => measure(stage, &server, &work, &files)?,
                 Err(why) => Sample::void(why),
             };

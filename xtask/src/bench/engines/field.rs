@@ -20,6 +20,9 @@ const WITH_HELPERS: &[(&str, &str)] =
 /// connections in some rows, and where tens of thousands rest it cannot take part.
 const PROCESSES: &str = "processes";
 
+/// It has so many more of them than there are connections: some are always on their way out.
+const SPARE_PROCESSES: u32 = 32;
+
 /// A thread or process for each connection: no machine has numbers for so many (`pid_max`).
 const ONE_EACH: [&str; 3] = [PROCESSES, "threads", "threads-direct"];
 
@@ -62,12 +65,7 @@ impl Field {
             label: name.clone(),
             kind: Kind::Engine { name: name.clone(), knobs: knobs(turned) },
         };
-        let engines = names.iter().filter(wanted).map(|name| {
-            let is_forking = name == PROCESSES;
-            let more = [("more", "[engine.knobs]\nprocesses_max = 10000")];
-            plain(name, if is_forking { &more } else { &[] })
-        });
-        let engines = engines.collect();
+        let engines = names.iter().filter(wanted).map(|name| plain(name, &[])).collect();
         let sharded = names.iter().filter(wanted).filter(|name| !ONE_EACH.contains(&name.as_str()));
         let sharded = sharded.map(|name| plain(name, &[("engine.processes", "4")]));
         let helped = WITH_HELPERS.iter().filter(|(name, _)| {
@@ -131,16 +129,21 @@ fn settings(installed: &Installed) -> Vec<Contestant> {
 }
 
 impl Contestant {
-    /// Starts it.
+    /// Starts it, for so many connections.
     pub(super) fn start(
         &self,
         stage: &Stage<'_, Row>,
+        connections: u32,
         memory_bytes_max: Option<u64>,
     ) -> Result<RunningServer, String> {
         match &self.kind {
             Kind::Engine { name, knobs } => {
                 let mut knobs = knobs.clone();
                 knobs.insert("engine".into(), name.clone());
+                if name == PROCESSES {
+                    let most = connections + SPARE_PROCESSES;
+                    knobs.insert("more".into(), format!("[engine.knobs]\nprocesses_max = {most}"));
+                }
                 stage.server_with(&knobs, memory_bytes_max)
             }
             Kind::Peer(installed, setting) => {
@@ -184,7 +187,7 @@ impl Entrant {
         contestant: &Contestant,
         work: &Work,
     ) -> Result<Self, String> {
-        let server = contestant.start(stage, None)?;
+        let server = contestant.start(stage, work.connections, None)?;
         let look = look(stage, &server, work)?;
         Ok(Self { look, ..Self::without_server(contestant, Some(server)) })
     }
