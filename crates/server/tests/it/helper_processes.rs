@@ -9,18 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::knobs::every_case_holds;
-use crate::processes::wait_until;
+use crate::processes::{children, wait_until};
 use crate::serving::{site, start};
-
-/// The children of a process, those of its threads included.
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let pids = lists.flat_map(|list| {
-        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-    });
-    pids.collect()
-}
 
 /// The answer to a request on a connection of its own.
 fn ask(address: SocketAddr) -> String {

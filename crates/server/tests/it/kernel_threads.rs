@@ -14,6 +14,7 @@ use testkit::side_by_side;
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
+use crate::processes::children;
 use crate::serving::{connect, get};
 
 const NONBLOCKING: &str = "socket.sendfile=nonblocking";
@@ -142,11 +143,6 @@ fn serving(server: &Server, count: usize) -> Vec<u32> {
     let serving: Vec<u32> = all.filter(|pid| !sockets(pid).is_subset(&common)).collect();
     assert_eq!(serving.len(), count);
     serving
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
 fn kill(pid: u32) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use server::Server;
 use testkit::{Temporary, side_by_side};
 
-use crate::serving::{connect, get, start};
+use crate::serving::{connect, get, start, take_head};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -286,12 +286,7 @@ fn ranges(mut stream: TcpStream, seed: usize) {
             start + len - 1
         );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
+        let head = take_head(&mut stream);
         assert!(head.starts_with(b"HTTP/1.1 206 "), "{}", String::from_utf8_lossy(&head));
         let mut body = vec![0; len];
         for piece in body.chunks_mut(500 + seed % 50_000) {

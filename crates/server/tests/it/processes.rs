@@ -12,7 +12,7 @@ use os::memory::proportional_bytes;
 use server::Server;
 use server::config::WorkerProgram;
 
-use crate::serving::{config, connect, get, site, start};
+use crate::serving::{config, connect, get, site, start, take_head};
 
 /// The engines that consist of processes.
 const ENGINES: [&str; 3] = ["event-loop-copies", "event-loop-shared-listener", "processes"];
@@ -112,7 +112,7 @@ fn the_caches_of_a_pool_are_one_cache_in_size() {
     let mut streams: Vec<TcpStream> = (0..PROCESSES).map(|_| connect(&server)).collect();
     assert!(streams.iter_mut().all(is_answered));
     let master = server.worker_processes()[0];
-    let processes = descendants_of(master);
+    let processes = descendants(master);
     assert!(processes.len() >= PROCESSES, "{processes:?}");
     let bytes = || processes.iter().map(|pid| proportional_bytes(*pid).unwrap()).sum::<u64>();
     let before = bytes();
@@ -131,20 +131,24 @@ fn the_caches_of_a_pool_are_one_cache_in_size() {
 fn take(stream: &mut TcpStream, name: &str, bytes: usize) {
     let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.extend(byte);
-    }
+    take_head(stream);
     stream.read_exact(&mut vec![0; bytes]).unwrap();
 }
 
-/// The processes that this one has started, and those that they have.
-fn descendants_of(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let children = children.split_whitespace().map(|child| child.parse().unwrap());
-    children.flat_map(|child| std::iter::once(child).chain(descendants_of(child))).collect()
+/// The children of a process, those of its threads included.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids = lists.flat_map(|list| {
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    });
+    pids.collect()
+}
+
+/// Those, and those that they have started.
+fn descendants(pid: u32) -> Vec<u32> {
+    let with_its_own = |child| std::iter::once(child).chain(descendants(child));
+    children(pid).into_iter().flat_map(with_its_own).collect()
 }
 
 /// The supervisor holds the listener, so that who waits at it is served by the next process.

@@ -36,6 +36,17 @@ pub(crate) fn connect(server: &Server) -> TcpStream {
     stream
 }
 
+/// Takes the head of a response, and nothing of its body.
+pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    head
+}
+
 /// Sends one request on a connection of its own and returns the whole response.
 pub(crate) fn get(server: &Server, path: &str) -> String {
     try_get(server, path).unwrap()

@@ -12,7 +12,7 @@ use server::config::Arguments;
 use testkit::{Temporary, side_by_side};
 
 use crate::overload::{downloads_under_way_finish, misbehave, site};
-use crate::serving::{connect, get, load};
+use crate::serving::{connect, get, load, take_head};
 
 /// Several threads in each stage; one pool for both; sends that wait for their client, but not
 /// long; and all that together.
@@ -170,12 +170,7 @@ fn under_load(server: &Server, connections: usize, is_enough: impl Fn() -> bool)
 
 fn download(stream: &mut TcpStream) {
     stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
+    take_head(stream);
     let mut piece = vec![0; 2_000_000];
     for index in 0..10 {
         if index == 1 {
