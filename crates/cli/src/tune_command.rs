@@ -353,7 +353,7 @@ impl Subject<'_> {
         };
         let mut recorder = Recorder::new(folder, opened, context, workbench);
         let mut watch = teller(plan.expected_s(), opened.runs.len());
-        let settings = (GAP, plan.run_s, plan.seed);
+        let settings = (GAP, plan.seed);
         let conditions = typed.conditions.clone();
         tune(&mut Contest::new(&mut recorder, &mut watch, conditions, settings), plan)
     }

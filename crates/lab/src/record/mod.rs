@@ -186,6 +186,8 @@ pub struct Run {
     pub warm_up_s: f64,
     /// Seconds of the window.
     pub window_s: f64,
+    /// Seconds that all of it took, the server's start and end included.
+    pub took_s: f64,
     /// Why the run says nothing about the server, if so: a line each.
     pub void: Vec<String>,
     /// What the clients saw; none if the load could not be run at all.

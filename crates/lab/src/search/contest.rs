@@ -38,7 +38,7 @@ pub struct Progress<'a> {
     pub runs: u32,
     /// Void ones.
     pub void_runs: u32,
-    /// Seconds that these are reckoned to have taken.
+    /// Seconds that these took.
     pub spent_s: f64,
     /// The candidate of the last run.
     pub candidate: &'a str,
@@ -58,14 +58,13 @@ pub struct Contest<'m> {
     conditions: Conditions,
     /// How closely a limit is found, relative.
     gap: f64,
-    /// Seconds that a run is reckoned to take, the server's start included.
-    run_s: f64,
     seed: u64,
     candidates: Vec<Candidate>,
     standings: Vec<Standing>,
     blocks: u32,
     runs: u32,
     void_runs: u32,
+    spent_s: f64,
 }
 
 impl<'m> Contest<'m> {
@@ -74,20 +73,20 @@ impl<'m> Contest<'m> {
         measure: &'m mut dyn Measure,
         watch: &'m mut dyn FnMut(&Progress<'_>),
         conditions: Conditions,
-        (gap, run_s, seed): (f64, f64, u64),
+        (gap, seed): (f64, u64),
     ) -> Self {
         Self {
             measure,
             watch,
             conditions,
             gap,
-            run_s,
             seed,
             candidates: Vec::new(),
             standings: Vec::new(),
             blocks: 0,
             runs: 0,
             void_runs: 0,
+            spent_s: 0.0,
         }
     }
 
@@ -118,10 +117,10 @@ impl<'m> Contest<'m> {
         (self.runs, self.void_runs)
     }
 
-    /// Seconds that the runs so far are reckoned to have taken. Not what the clock says: a search
-    /// that is resumed must decide as it did before.
+    /// Seconds that the runs so far took, by their records and not by the clock: a search that is
+    /// resumed must decide as it did before.
     pub fn spent_s(&self) -> f64 {
-        f64::from(self.runs) * self.run_s
+        self.spent_s
     }
 
     /// Finds the limits of all of `field` once, beginning near where they are expected: at their
@@ -240,17 +239,18 @@ impl<'m> Contest<'m> {
         let seen = self.measure.measure(&self.candidates[candidate], &asked)?;
         let judged = climb.learn(asked.rate, &seen);
         self.runs += 1;
+        self.spent_s += seen.took_s;
         self.void_runs += u32::from(judged == Judged::Void);
         self.standings[candidate].runs += 1;
         if let (Judged::Held, Some(figures)) = (judged, &seen.figures) {
             self.standings[candidate].pool(figures);
         }
-        let (best, spent_s) = (self.best(), self.spent_s());
+        let best = self.best();
         (self.watch)(&Progress {
             stage,
             runs: self.runs,
             void_runs: self.void_runs,
-            spent_s,
+            spent_s: self.spent_s,
             candidate: &self.candidates[candidate].name,
             rate: asked.rate,
             judged,

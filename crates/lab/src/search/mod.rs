@@ -65,6 +65,8 @@ pub struct Seen {
     pub figures: Option<Figures>,
     /// Why it says nothing, if so.
     pub void: Vec<String>,
+    /// Seconds that it took, the server's start and end included.
+    pub took_s: f64,
 }
 
 /// Why a search ended early.

@@ -81,7 +81,7 @@ impl<'f, L: Live> Recorder<'f, L> {
             && (run.purpose.as_str(), run.block) == (asked.purpose.as_str(), asked.block)
             && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, asked.rate));
         if is_same {
-            return Ok(Seen { figures: run.figures, void: run.void });
+            return Ok(seen(run));
         }
         let (number, path) = (run.number, self.folder.path().display());
         Err(Stop::Failed(format!(
@@ -92,7 +92,9 @@ impl<'f, L: Live> Recorder<'f, L> {
     }
 
     fn record(&mut self, candidate: &Candidate, point: Point, asked: &Asked) -> Result<Seen, Stop> {
+        let begun_us = os::clock::now();
         let measured = self.live.run(candidate, asked)?;
+        let took_s = (os::clock::now() - begun_us) as f64 / 1e6;
         let run = Run {
             number: self.number,
             point,
@@ -103,6 +105,7 @@ impl<'f, L: Live> Recorder<'f, L> {
             started_unix_us: measured.started_unix_us,
             warm_up_s: self.context.warm_up_s,
             window_s: self.context.window_s,
+            took_s,
             void: measured.void,
             figures: measured.figures,
             observed: measured.observed,
@@ -114,7 +117,7 @@ impl<'f, L: Live> Recorder<'f, L> {
         // What is decided upon is what will be read again, to the last digit.
         let text = serde_json::to_string(&run).expect("it was just written");
         let run: Run = serde_json::from_str(&text).map_err(|why| Stop::Failed(why.to_string()))?;
-        Ok(Seen { figures: run.figures, void: run.void })
+        Ok(seen(run))
     }
 }
 
@@ -157,6 +160,10 @@ impl<L: Live> Measure for Recorder<'_, L> {
     }
 }
 
+fn seen(run: Run) -> Seen {
+    Seen { figures: run.figures, void: run.void, took_s: run.took_s }
+}
+
 fn is_near(a: f64, b: f64) -> bool {
     (a - b).abs() <= ROUNDING * b.abs()
 }
@@ -172,7 +179,7 @@ mod tests {
 
     impl Live for Simulated {
         fn run(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Stop> {
-            let Seen { figures, void } = self.measure(candidate, asked)?;
+            let Seen { figures, void, .. } = self.measure(candidate, asked)?;
             Ok(Measured { figures, void, ..Measured::default() })
         }
     }

@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) broken: Vec<usize>,
     /// Seconds of a window.
     pub(crate) window_s: f64,
+    /// Seconds that a run takes.
+    pub(crate) run_s: f64,
 }
 
 /// Runs after which the drift is back where it was.
@@ -32,7 +34,7 @@ const DRIFT_RUNS: f64 = 300.0;
 impl World {
     /// Without any noise.
     pub(crate) fn quiet(capacities: Vec<f64>) -> Self {
-        Self { capacities, generator: f64::INFINITY, window_s: 5.0, ..Self::default() }
+        Self { capacities, generator: f64::INFINITY, window_s: 5.0, run_s: 1.0, ..Self::default() }
     }
 
     /// As on a virtual machine with neighbours.
@@ -86,7 +88,8 @@ impl Measure for Simulated {
         self.runs += 1;
         let index = Self::index(candidate);
         if self.world.broken.contains(&index) {
-            return Ok(Seen { figures: None, void: vec!["it does not start".into()] });
+            let void = vec!["it does not start".into()];
+            return Ok(Seen { void, took_s: self.world.run_s, ..Seen::default() });
         }
         let served = (self.capacity(index) / asked.rate).min(1.0);
         let unfair = self.world.unfair.contains(&index);
@@ -107,6 +110,7 @@ impl Measure for Simulated {
             ..Figures::default()
         };
         let void = (asked.rate > self.world.generator).then(|| "the generator is late".to_owned());
-        Ok(Seen { figures: Some(figures), void: void.into_iter().collect() })
+        let void = void.into_iter().collect();
+        Ok(Seen { figures: Some(figures), void, took_s: self.world.run_s })
     }
 }

@@ -54,7 +54,7 @@ pub struct Plan {
     pub grid: Grid,
     /// Configurations that are always candidates.
     pub wanted: Vec<Values>,
-    /// Seconds that a run is reckoned to take.
+    /// Seconds that a run is reckoned to take, until the first have shown how long they do.
     pub run_s: f64,
     /// Seconds that all may take; none: as long as it needs.
     pub budget_s: Option<f64>,
@@ -103,9 +103,13 @@ pub struct Tuned {
 impl Plan {
     /// The candidates to begin with: as many as the budget allows.
     pub fn candidates(&self) -> Vec<Candidate> {
+        self.candidates_if(self.run_s)
+    }
+
+    fn candidates_if(&self, run_s: f64) -> Vec<Candidate> {
         match self.method {
             Method::Grid => self.grid.all(),
-            Method::Halving => self.grid.sample(self.initial(), &self.wanted, self.seed),
+            Method::Halving => self.grid.sample(self.initial(run_s), &self.wanted, self.seed),
         }
     }
 
@@ -135,10 +139,11 @@ impl Plan {
         limits * RUNS_PER_LIMIT + RUNS_OF_ENDS
     }
 
-    fn initial(&self) -> usize {
+    /// How many candidates to begin with, if a run takes so long.
+    fn initial(&self, run_s: f64) -> usize {
         let size = self.grid.size();
         let Some(budget_s) = self.budget_s else { return size };
-        let runs = |part: f64| budget_s * part / self.run_s;
+        let runs = |part: f64| budget_s * part / run_s;
         if self.runs_reckoned(size) <= runs(1.0) {
             return size;
         }
@@ -163,10 +168,8 @@ fn kept(field: usize) -> usize {
 /// # Errors
 /// When the search was broken off, or no candidate bears any rate.
 pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    let field: Vec<usize> =
-        plan.candidates().into_iter().map(|candidate| contest.add(candidate)).collect();
     let mut search = Search { contest, plan, level_per_s: 0.0, budget_ended: false };
-    search.level(&field)?;
+    let field = search.enter()?;
     let finalists = match plan.method {
         Method::Grid => search.grid(&field)?,
         Method::Halving => search.halve(&field)?,
@@ -194,18 +197,32 @@ struct Search<'c, 'm> {
 }
 
 impl Search<'_, '_> {
-    /// About what candidates bear: the first that bears anything says so.
-    fn level(&mut self, field: &[usize]) -> Result<(), Stop> {
-        let mut why = String::new();
-        for &candidate in field {
-            let found = self.contest.scout(candidate, self.plan.first_per_s, "level")?;
+    /// The candidates. The first that bears anything says about what they bear, and how many of
+    /// the others there is time for.
+    fn enter(&mut self) -> Result<Vec<usize>, Stop> {
+        let (mut field, mut why) = (Vec::new(), String::new());
+        for candidate in self.plan.candidates() {
+            let number = self.contest.add(candidate);
+            field.push(number);
+            let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
             if let Some(level) = found.estimate_per_s() {
                 self.level_per_s = level;
-                return Ok(());
+                let mut others = self.plan.candidates_if(self.run_s());
+                others.retain(|other| self.contest.candidates().iter().all(|known| known != other));
+                field.extend(others.into_iter().map(|other| self.contest.add(other)));
+                return Ok(field);
             }
             why = found.failed.or(found.broken.first().cloned()).unwrap_or("void".into());
         }
         Err(Stop::Failed(format!("no configuration keeps the conditions at any rate: {why}")))
+    }
+
+    /// Seconds that a run takes.
+    fn run_s(&self) -> f64 {
+        match self.contest.runs() {
+            (0, _) => self.plan.run_s,
+            (runs, _) => self.contest.spent_s() / f64::from(runs),
+        }
     }
 
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -339,7 +356,7 @@ impl Search<'_, '_> {
     /// Whether there is time for so many limits, and for the last one.
     fn affords(&self, limits: usize) -> bool {
         let runs = (limits as f64) * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0;
-        let needed = self.contest.spent_s() + runs * self.plan.run_s;
+        let needed = self.contest.spent_s() + runs * self.run_s();
         self.plan.budget_s.is_none_or(|budget| needed <= budget)
     }
 

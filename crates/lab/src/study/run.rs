@@ -344,7 +344,7 @@ impl<W: Watch> Measure for Probe<'_, '_, W> {
         let offered = Offered::RequestsPerS(asked.rate);
         let run =
             self.study.one(self.cell, offered, &next, &asked.purpose).map_err(Stop::Failed)?;
-        Ok(Seen { figures: run.figures, void: run.void })
+        Ok(Seen { figures: run.figures, void: run.void, took_s: run.took_s })
     }
 }
 

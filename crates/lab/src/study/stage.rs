@@ -103,13 +103,16 @@ impl Stage<'_> {
     /// Makes a run, and returns its record and its outcome. What cannot be measured is a void run
     /// that says why.
     pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> (Run, Option<String>) {
+        let begun_us = os::clock::now();
+        let measured = self.measure(cell, offered, seed);
         let run = Run {
             point: self.point(cell, offered),
             seed,
             window_s: self.definition.window_s,
+            took_s: (os::clock::now() - begun_us) as f64 / 1e6,
             ..Run::default()
         };
-        match self.measure(cell, offered, seed) {
+        match measured {
             Ok((measured, warm_up_s)) => {
                 let seen = measured.to_run();
                 let run = Run {

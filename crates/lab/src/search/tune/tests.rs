@@ -26,7 +26,7 @@ fn plan(method: Method, candidates: usize, seed: u64) -> Plan {
 
 fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
     let mut watch = |_: &super::super::Progress<'_>| ();
-    let settings = (0.04, plan.run_s, plan.seed);
+    let settings = (0.04, plan.seed);
     let mut contest = Contest::new(measure, &mut watch, Conditions::default(), settings);
     tune(&mut contest, plan)
 }
@@ -146,6 +146,19 @@ fn a_sample_and_its_neighbours_come_close() {
         assert!(tuned.gain.is_some_and(|gain| gain.low > 1.0), "{seed}: the base is far off");
     }
     assert!(close >= 36 && within == 40, "{close} close, {within} within the budget, of 40");
+}
+
+/// What decides is what runs take, not what they were reckoned to take.
+#[test]
+fn a_budget_is_kept_when_runs_are_long() {
+    for (seed, run_s) in (0..20).zip([3.0, 10.0].into_iter().cycle()) {
+        let (capacities, _) = planted(seed);
+        let world = World { run_s, ..World::noisy(capacities, 0.03) };
+        let plan = Plan { budget_s: Some(200.0 * run_s), ..plan(Method::Halving, 27, seed) };
+        let tuned = run(&mut Simulated::new(world, seed), &plan).expect("it ends");
+        assert!(tuned.runs.0 <= 215, "{seed}: {:?} of 200 runs", tuned.runs);
+        assert!(tuned.runs.0 >= 100 && tuned.candidates.len() >= 4, "{seed}: {tuned:?}");
+    }
 }
 
 /// 1,000 where the knobs are 4, 2 and 3; each step away costs.
