@@ -90,6 +90,23 @@ fn everybody_is_served_in_turn() {
     names().into_iter().for_each(|engine| check(1024, CLIENTS, engine));
 }
 
+/// Where all places are taken by those who rest in another loop, that one gives one up: with two
+/// partitions every second client comes to the one that has none of them.
+#[test]
+fn room_is_made_by_whoever_has_it() {
+    let site = site();
+    side_by_side(&names(), |engine| {
+        println!("{engine}"); // shown if a client waits in vain
+        let mut command = Command::new(ROPEWALK);
+        let few = ["--partitions", "2", "--set", "limits.connections_max=2"];
+        let server = ServerProcess::start(
+            serve(&mut command, site.path()).args(["--engine", engine]).args(few),
+        );
+        assert_eq!(crowd(&server, 16), 16, "{engine}");
+        server.stop();
+    });
+}
+
 fn names() -> Vec<&'static str> {
     engines::ENGINES.iter().map(|spec| spec.name).collect()
 }

@@ -193,8 +193,18 @@ impl Cluster {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
+        self.shared.is_full()
             || self.connections.load(Ordering::Relaxed) >= self.settings.connections_max
+    }
+
+    /// Asks other clusters for room: nobody rests in this one.
+    pub(super) fn ask_for_room(&self) {
+        self.shared.ask_for_room(self.first);
+    }
+
+    /// Whether another cluster wants room.
+    pub(super) fn is_room_wanted(&self) -> bool {
+        self.shared.is_room_wanted(self.first)
     }
 
     /// A connection has come.

@@ -244,6 +244,9 @@ impl KernelThread {
             cluster.orders().clear();
             // Others may have evicted what this one has not asked for in a while.
             self.worker.keep_house();
+            if cluster.is_room_wanted() && cluster.is_full() {
+                self.evict();
+            }
             cluster.ready.call_all();
         } else if event.key == BELL_KEY {
             cluster.clear_bell();
@@ -295,6 +298,7 @@ impl KernelThread {
                     return;
                 }
                 if !self.evict() || cluster.is_full() {
+                    cluster.ask_for_room();
                     return self.pause(cluster);
                 }
             }

@@ -169,6 +169,9 @@ impl<C: Crew + 'static> Acceptor<C> {
         }
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.keep_house();
+        if self.registry.shared.is_room_wanted(self.wake_index) && self.registry.is_full() {
+            self.registry.evict();
+        }
         // Somebody may have left.
         self.listeners.resume_now(&self.epoll)
     }
@@ -183,6 +186,7 @@ impl<C: Crew + 'static> Acceptor<C> {
                     return Ok(());
                 }
                 if !self.registry.evict() || self.registry.is_full() {
+                    self.registry.shared.ask_for_room(self.wake_index);
                     self.pause();
                     return Ok(());
                 }

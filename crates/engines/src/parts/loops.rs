@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) abort: AtomicBool,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
+    /// For each loop, whether another has asked it to close somebody who rests.
+    room_wanted: Vec<AtomicBool>,
     /// Which loop ended against its will first, and why.
     failure: OnceLock<String>,
     /// What went wrong and was mended.
@@ -242,10 +244,31 @@ impl Shared {
             drain: AtomicBool::new(false),
             abort: AtomicBool::new(false),
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
+            room_wanted: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             failure: OnceLock::new(),
             notices: Mutex::default(),
             listeners: Mutex::new((0..workers).map(|_| Vec::new()).collect()),
         })
+    }
+
+    /// Asks all loops but this one to close somebody who rests: as many connections are open as may
+    /// be, somebody waits at this one's listeners, and nobody rests in it.
+    pub(crate) fn ask_for_room(&self, asker: usize) {
+        for (index, (is_wanted, wake)) in self.room_wanted.iter().zip(&self.wakes).enumerate() {
+            if index != asker {
+                is_wanted.store(true, Ordering::Release);
+                wake.notify();
+            }
+        }
+    }
+
+    /// Whether a loop was asked for that: it is told so once. Meanwhile there may be room again.
+    pub(crate) fn is_room_wanted(&self, index: usize) -> bool {
+        self.room_wanted[index].swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.connections_max
     }
 
     /// What has gone wrong and was mended since the last call.

@@ -191,6 +191,9 @@ impl Reactor {
             self.shared.wakes[self.index].clear();
             // Others may have evicted what this one has not asked for in a while.
             self.worker.keep_house();
+            if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+                self.evict();
+            }
             Ok(())
         } else if event.key == HELPERS_KEY {
             self.take_back();
@@ -312,13 +315,14 @@ impl Reactor {
     /// Accepts up to `count` connections from one listener.
     fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
         for attempt in 0..count {
-            if self.is_full() {
+            if self.shared.is_full() {
                 // An event says that one waits. Whether more do, the next event will say: nobody is
                 // closed to make room for nobody.
                 if attempt > 0 {
                     return Ok(());
                 }
-                if !self.evict() || self.is_full() {
+                if !self.evict() || self.shared.is_full() {
+                    self.shared.ask_for_room(self.index);
                     self.pause();
                     return Ok(());
                 }
@@ -386,10 +390,6 @@ impl Reactor {
         refuse(socket.as_fd());
         os::descriptors::close_socket(socket);
         None
-    }
-
-    fn is_full(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
     }
 
     /// Closes the idle connection that has rested longest. Returns whether there was one.

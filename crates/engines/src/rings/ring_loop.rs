@@ -143,6 +143,9 @@ impl RingLoop {
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
                 // Others may have evicted what this one has not asked for in a while.
                 self.worker.keep_house();
+                if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+                    self.evict();
+                }
             }
             Event::Ready { key: HELPERS_KEY } => self.take_back(),
             Event::Ready { key } => {
@@ -339,7 +342,8 @@ impl RingLoop {
 
     /// Finds a place for a connection, or has it wait for one.
     fn admit(&mut self, socket: OwnedFd) {
-        if self.is_full() && (!self.evict() || self.is_full()) {
+        if self.shared.is_full() && (!self.evict() || self.shared.is_full()) {
+            self.shared.ask_for_room(self.index);
             self.accepting.waiting.push_back(socket);
             return self.pause();
         }
@@ -354,10 +358,6 @@ impl RingLoop {
         let connection = Connection::new(&self.worker, peer);
         let key = self.connections.welcome(connection, RingSocket::new(socket));
         self.drive(key);
-    }
-
-    fn is_full(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
     }
 
     /// Closes the idle connection that has rested longest. Returns whether there was one.

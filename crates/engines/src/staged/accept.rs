@@ -30,6 +30,8 @@ pub(super) struct Accept {
     listeners: Listeners,
     worker: Worker,
     shared: Arc<Shared>,
+    /// Its wake-up call in [`Shared::wakes`].
+    index: usize,
     pipeline: Arc<Pipeline>,
     accepts_per_wake: usize,
     accepted: Vec<BoxedClient>,
@@ -79,6 +81,7 @@ impl Accept {
             listeners,
             worker: start.worker,
             shared: Arc::clone(&seat.shared),
+            index: seat.index,
             pipeline: Arc::clone(pipeline),
             accepts_per_wake: seat.knobs.get_usize(super::ACCEPTS_PER_WAKE.name),
             accepted: Vec::new(),
@@ -98,7 +101,7 @@ impl Accept {
             read_clock(&mut self.worker);
             for event in events.iter() {
                 match event.key {
-                    TOLD_KEY => self.worker.keep_house(),
+                    TOLD_KEY => self.listen(),
                     ANSWER_KEY => {}
                     key => self.accept((key - LISTENER_KEYS) as usize),
                 }
@@ -114,6 +117,14 @@ impl Accept {
         }
     }
 
+    /// Somebody called: other loops, or who gives orders, which are looked at anyway.
+    fn listen(&mut self) {
+        self.worker.keep_house();
+        if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+            self.pipeline.ask_for_another();
+        }
+    }
+
     fn accept(&mut self, listener: usize) {
         // One event of several: the answer to what was asked for the first may come.
         if self.asked.is_none() {
@@ -124,7 +135,7 @@ impl Accept {
     /// Accepts up to `count` connections from one listener.
     fn accept_row(&mut self, listener: usize, count: usize) -> Row {
         for attempt in 0..count {
-            if self.is_full() {
+            if self.shared.is_full() {
                 // An event says that one waits. Whether more do, the next event will say: nobody
                 // is closed to make room for nobody.
                 if attempt > 0 {
@@ -171,10 +182,6 @@ impl Accept {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) >= self.shared.connections_max
-    }
-
     /// Asks for room. Meanwhile the kernel's queue holds who comes.
     fn ask(&mut self, what: Asked) {
         self.asked = Some(what);
@@ -197,8 +204,9 @@ impl Accept {
             self.worker.counters.accept_pauses.add(1);
             // Before the end nobody waits for room: it would come again and again.
             self.closing = self.closing.map(|_| self.listeners.count());
-            if let Asked::Exhausted(listener) = asked {
-                self.listeners.turn_one_away(listener);
+            match asked {
+                Asked::Full => self.shared.ask_for_room(self.index),
+                Asked::Exhausted(listener) => self.listeners.turn_one_away(listener),
             }
             self.listeners.pause(&self.epoll, now);
         }
@@ -222,7 +230,7 @@ impl Accept {
                 return true;
             }
             match self.accept_row(listener, BACKLOG_MAX) {
-                Row::Enough if self.is_full() => {}
+                Row::Enough if self.shared.is_full() => {}
                 Row::Empty | Row::Enough => self.closing = Some(listener + 1),
                 Row::NoRoom => return false,
             }

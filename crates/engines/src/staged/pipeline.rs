@@ -235,8 +235,9 @@ impl Pipeline {
         self.read_poll.wake.notify();
     }
 
-    /// The same for a descriptor that a job lacked. Nobody waits for an answer.
-    pub(super) fn ask_for_descriptor(&self) {
+    /// The same for a job that lacked a descriptor, or for another pipeline. Nobody waits for an
+    /// answer.
+    pub(super) fn ask_for_another(&self) {
         self.room.wanted.fetch_add(1, Ordering::Relaxed);
         self.read_poll.wake.notify();
     }

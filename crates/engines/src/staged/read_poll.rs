@@ -197,7 +197,7 @@ impl ReadPoll {
             let Some(client) = self.poller.wait_set.take_least_recent() else { return false };
             self.poller.worker.counters.connections_evicted.add(1);
             self.close(client);
-            self.poller.shared.open.load(Ordering::Relaxed) < self.poller.shared.connections_max
+            !self.poller.shared.is_full()
         });
     }
 

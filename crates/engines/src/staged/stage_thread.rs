@@ -227,7 +227,7 @@ impl StageThread {
         let (id, job) = client.connection.take_job();
         let done = self.runner.run(job);
         if lacks_descriptor(&done) {
-            self.pipeline.ask_for_descriptor();
+            self.pipeline.ask_for_another();
         }
         read_clock(&mut self.worker);
         client.connection.done(&mut self.worker, id, done);

@@ -109,7 +109,14 @@ impl Acceptor {
         for _ in 0..count {
             if state.is_full() {
                 // Nobody is asked to leave to make room for nobody.
-                return if queue.is_empty()? { Ok(Outcome::Empty) } else { Ok(self.make_room()) };
+                if queue.is_empty()? {
+                    return Ok(Outcome::Empty);
+                }
+                let outcome = self.make_room();
+                if matches!(outcome, Outcome::Busy) {
+                    state.ask_for_room();
+                }
+                return Ok(outcome);
             }
             match queue.listeners.accept(0)? {
                 Accepted::Connection(socket, peer) => {

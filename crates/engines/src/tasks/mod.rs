@@ -200,6 +200,7 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
         }
         bell.get_ref().as_wake().clear();
         state.keep();
+        state.make_room_for_others();
     }
 }
 

@@ -233,8 +233,19 @@ impl RuntimeState {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let shared = &self.seat.shared;
-        shared.open.load(Ordering::Relaxed) >= shared.connections_max
+        self.seat.shared.is_full()
+    }
+
+    /// Asks other runtimes for room: nobody rests in this one.
+    pub(super) fn ask_for_room(&self) {
+        self.seat.shared.ask_for_room(self.seat.index);
+    }
+
+    /// Asks somebody who rests to leave, if another runtime wants room.
+    pub(super) fn make_room_for_others(&self) {
+        if self.seat.shared.is_room_wanted(self.seat.index) && self.is_full() {
+            self.evict();
+        }
     }
 
     pub(super) fn is_accepting(&self) -> bool {
