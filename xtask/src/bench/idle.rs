@@ -4,9 +4,9 @@
 use super::corpus::Corpus;
 use super::rounds::progress;
 use super::row::Subject;
-use super::serve::Bench;
+use super::serve::{Bench, OURS};
 use lab::http::{self, Connection};
-use lab::{Installed, Launch, RunningServer};
+use lab::{Installed, Launch, Peer, RunningServer, Setting};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,17 @@ const STARTS: usize = 10;
 
 /// Time for a server to give memory back: h2o, for one, does so once a second.
 const SETTLE: Duration = Duration::from_millis(1500);
+
+/// Engines of ours besides the first, and the values of knobs of `peers/ropewalk.toml`: what each
+/// way to wait keeps of a connection.
+const ENGINES: &[(&str, &[(&str, &str)])] = &[
+    ("staged", &[("engine", "staged")]),
+    ("fibers", &[("engine", "fibers")]),
+    ("fibers, packed", &[("engine", "fibers"), ("more", "[engine.knobs]\npark_idle = 1")]),
+    ("tasks", &[("engine", "tasks")]),
+    ("rings", &[("engine", "rings")]),
+    ("thread-pool", &[("engine", "thread-pool")]),
+];
 
 /// What was found about one server.
 #[derive(Debug)]
@@ -53,17 +64,30 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<Vec<IdleResult>, String> {
     let launch = bench.launch(path, workload.into());
     let mut results = Vec::new();
     for installed in &bench.servers {
-        progress(&format!("idle: {}", installed.peer.name));
-        match look(installed, &launch) {
-            Ok(result) => results.push(result),
-            Err(why) => progress(&format!("{} left out: {why}", installed.peer.name)),
+        for setting in settings(&installed.peer) {
+            let name = [installed.peer.name.as_str(), &setting.name].join(" ");
+            let name = name.trim_end();
+            progress(&format!("idle: {name}"));
+            match look(installed, &setting, &launch) {
+                Ok(result) => results.push(IdleResult { name: name.into(), ..result }),
+                Err(why) => progress(&format!("{name} left out: {why}")),
+            }
         }
     }
     Ok(results)
 }
 
-fn look(installed: &Installed, launch: &Launch) -> Result<IdleResult, String> {
-    let setting = &installed.peer.settings[0];
+/// The first of each server, which needs no name, and more of ours.
+fn settings(peer: &Peer) -> Vec<Setting> {
+    let first = Setting { name: String::new(), ..peer.settings[0].clone() };
+    let engines = ENGINES.iter().filter(|_| peer.name == OURS).map(|(name, knobs)| {
+        let knobs = knobs.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned()));
+        Setting { name: (*name).to_owned(), about: String::new(), knobs: knobs.collect() }
+    });
+    std::iter::once(first).chain(engines).collect()
+}
+
+fn look(installed: &Installed, setting: &Setting, launch: &Launch) -> Result<IdleResult, String> {
     let server = RunningServer::start(installed, setting, launch)?;
     let at_start = server.memory();
     let connection_bytes = connection_bytes(&server, &launch.ready_path);
@@ -74,7 +98,7 @@ fn look(installed: &Installed, launch: &Launch) -> Result<IdleResult, String> {
         first_byte_ms.push(server.first_byte_us() as f64 / 1000.0);
     }
     Ok(IdleResult {
-        name: installed.peer.name.clone(),
+        name: String::new(),
         resident_bytes: at_start.resident_bytes,
         proportional_bytes: at_start.proportional_bytes,
         connection_bytes,
