@@ -24,6 +24,13 @@ const CLIENTS: usize = 2000;
 const SIZES: &[usize] =
     &[0, 1, 137, 1 << 10, 4000, 20_000, 32 << 10, (32 << 10) + 1, 50_000, 200_000, 1 << 20];
 
+/// How long each engine is stormed at, unless the environment says otherwise
+/// (`ROPEWALK_STORM_SECONDS`).
+const SECONDS: u64 = 3;
+
+/// Engines at a time: for much of a storm's time its clients rest, and a server stops.
+const AT_A_TIME: usize = 2;
+
 /// Files of each size.
 const FILES_PER_SIZE: usize = 3;
 
@@ -31,15 +38,19 @@ const FILES_PER_SIZE: usize = 3;
 fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
     let _alone = crate::alone();
     os::limits::raise_descriptor_limit().unwrap();
-    let seconds = std::env::var("ROPEWALK_STORM_SECONDS").map_or(1, |s| s.parse().unwrap());
+    let seconds = std::env::var("ROPEWALK_STORM_SECONDS").map_or(SECONDS, |s| s.parse().unwrap());
     let (directory, files) = files();
-    for (number, spec) in crate::under_test::engines().into_iter().enumerate() {
+    let engines: Vec<_> = crate::under_test::engines().into_iter().enumerate().collect();
+    for together in engines.chunks(AT_A_TIME) {
         let before = os::limits::open_descriptors();
-        let seed = 0x5EED + number as u64;
-        let tally = storm(&directory, &files, spec, seconds, seed);
-        println!("{}: seed {seed:#x}: {tally:?}", spec.name);
-        assert!(tally.failures.is_empty(), "{}: {:#?}", spec.name, tally.failures);
-        assert_eq!(os::limits::open_descriptors(), before, "{}: descriptors", spec.name);
+        testkit::at_a_time(AT_A_TIME, together, |(number, spec)| {
+            let seed = 0x5EED + *number as u64;
+            let tally = storm(&directory, &files, spec, seconds, seed);
+            println!("{}: seed {seed:#x}: {tally:?}", spec.name);
+            assert!(tally.failures.is_empty(), "{}: {:#?}", spec.name, tally.failures);
+        });
+        let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
+        assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
     }
 }
 
