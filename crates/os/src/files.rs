@@ -17,7 +17,10 @@ mod walk;
 
 pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
 pub use open::openat2_available;
-pub use read::{NowaitRead, advise_dont_need, advise_will_need, read_at, read_at_nowait};
+pub use read::{
+    LOOKED_AT_MAX, NowaitRead, advise_dont_need, advise_random, advise_will_need, read_at,
+    read_at_nowait, read_nowhere_nowait,
+};
 pub use residency::{Held, resident_bytes};
 pub use root::{Root, Symlinks};
 pub use space::Space;

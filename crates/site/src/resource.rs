@@ -6,6 +6,7 @@
 //! system for the entry to be out of date.
 
 mod encoding;
+mod residency;
 
 use std::fmt;
 use std::fs::File;
@@ -18,6 +19,7 @@ use crate::host::Host;
 use crate::negotiate::{Coding, CodingSet};
 
 pub use encoding::Undecodable;
+pub use residency::{BLOCK_BYTES, Residency};
 
 /// An open file, shared by the cache and the connections that send it.
 pub type FileRef = Arc<OpenFile>;
@@ -26,6 +28,7 @@ pub type FileRef = Arc<OpenFile>;
 pub struct OpenFile {
     file: File,
     before_close: fn(BorrowedFd<'_>),
+    residency: Residency,
 }
 
 /// The bytes before the date in every head of an entry: the date is written over a placeholder.
@@ -220,7 +223,13 @@ impl OpenFile {
     /// `before_close` is called when the file is about to be closed.
     #[must_use]
     pub fn new(file: File, before_close: fn(BorrowedFd<'_>)) -> Self {
-        Self { file, before_close }
+        Self { file, before_close, residency: Residency::default() }
+    }
+
+    /// What of it was seen in memory a moment ago.
+    #[must_use]
+    pub fn residency(&self) -> &Residency {
+        &self.residency
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod connections;
 pub(crate) mod crew;
 pub(crate) mod gate;
 pub(crate) mod helpers;
+pub(crate) mod in_memory;
 pub(crate) mod listeners;
 pub(crate) mod loops;
 pub(crate) mod process_count;

@@ -1,12 +1,13 @@
 //! One step of one connection: at most one network system call. All policy of input and output is
-//! here, once for all engines.
+//! here, once for all engines. Whether a send of a file would wait for the disk is asked in
+//! [`in_memory`], which says how and why so.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use os::files::NowaitRead;
 use session::{Connection, Op, Worker};
 
+use super::in_memory::{self, Sendable};
 use crate::SendfileMode;
 
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones. Threads
@@ -33,9 +34,8 @@ pub(crate) struct Ready {
     pub(crate) is_drained: bool,
     /// The peer has shut its side down: receive until the end shows, even from an empty queue.
     pub(crate) is_hung_up: bool,
-    /// Up to where the file under way was fetched: so far it is sent without a question. Where file
-    /// systems cannot answer one, each chunk is fetched once and not once for each call that sends
-    /// a part of it.
+    /// Up to where the file under way was fetched. Where file systems cannot answer a question, so
+    /// far it is sent: each chunk is fetched once and not once for each call that sends a part of it.
     fetched_until: u64,
 }
 
@@ -99,12 +99,17 @@ pub(crate) fn step(
         Op::File { file, offset, len } => {
             let mut chunk = len.min(turn.file_bytes);
             if std::mem::take(&mut turn.is_fetched) {
+                // Sent without a question: if all that is fetched were evicted at once, asking
+                // would have no end.
                 ready.fetched_until = offset + chunk;
-            }
-            match ready.fetched_until.saturating_sub(offset) {
-                0 if turn.is_probing && is_cold(file.as_fd(), offset, chunk) => return Step::Cold,
-                0 => {}
-                fetched => chunk = chunk.min(fetched),
+            } else if turn.is_probing {
+                match in_memory::sendable(file, offset, chunk, w.now(), buffer) {
+                    Sendable::Now(len) => chunk = len,
+                    Sendable::Unknown if ready.fetched_until > offset => {
+                        chunk = chunk.min(ready.fetched_until - offset);
+                    }
+                    Sendable::Cold | Sendable::Unknown => return Step::Cold,
+                }
             }
             // A chunk is bounded far below the size of memory.
             let outcome = os::send::sendfile(socket, file.as_fd(), offset, chunk as usize);
@@ -190,19 +195,6 @@ fn after_send(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Wait,
         Err(_) => Step::Closed,
     }
-}
-
-/// Whether sending these bytes would wait for the disk. Reading the first and the last of them
-/// without waiting is the one honest test there is: mincore calls everything resident, cachestat
-/// refuses who does not own the file. A file system that cannot tell counts as cold: whoever is
-/// asked to fetch the bytes finds them at once if they are there.
-fn is_cold(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
-    let is_missing = |at: u64| {
-        let read = os::files::read_at_nowait(file, &mut [0], at);
-        // An error of the file is for sendfile to find.
-        matches!(read, Ok(NowaitRead::WouldBlock | NowaitRead::Unsupported))
-    };
-    is_missing(offset) || is_missing(offset + len - 1)
 }
 
 /// Goes on until the turn is used up or the socket says `WouldBlock`: only that makes an event come

@@ -32,14 +32,58 @@ pub enum NowaitRead {
     Unsupported,
 }
 
+/// Pages that [`read_nowhere_nowait`] looks at with one call.
+pub const LOOKED_AT_MAX: usize = 64;
+
 /// Reads into `buffer` from `offset` on what can be had without waiting for the disk.
 pub fn read_at_nowait(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
     offset: u64,
 ) -> io::Result<NowaitRead> {
+    let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the vector describes `buffer`, exclusively borrowed for the call.
+    unsafe { read_nowait(file, &[vector], offset) }
+}
+
+/// How many of the `len` bytes from `offset` on can be had without waiting for the disk. They are
+/// read, which is the one honest test there is, but nobody wants them: all pages are read over each
+/// other into the first bytes of `buffer`, which stays in the CPU's nearest cache. So it costs
+/// one call, and no more of memory than the pages themselves. It looks at
+/// no more than [`LOOKED_AT_MAX`] pages, fewer if `buffer` is shorter than one.
+pub fn read_nowhere_nowait(
+    file: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+    len: u64,
+) -> io::Result<NowaitRead> {
+    const PAGE_BYTES: usize = 4096;
+    let place_len = PAGE_BYTES.min(buffer.len());
+    let place = &mut buffer[..place_len];
+    let mut vectors =
+        [libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: 0 }; LOOKED_AT_MAX];
+    let mut left = usize::try_from(len).unwrap_or(usize::MAX);
+    let mut count = 0;
+    while left > 0 && count < vectors.len() && !place.is_empty() {
+        vectors[count].iov_len = place.len().min(left);
+        left -= vectors[count].iov_len;
+        count += 1;
+    }
+    // SAFETY: each vector describes a part of `place`, exclusively borrowed for the call. That they
+    // overlap leaves open which bytes are there in the end: any are valid u8s.
+    unsafe { read_nowait(file, &vectors[..count], offset) }
+}
+
+/// # Safety
+/// Each vector describes memory that may be written for the length of the call, to any bytes.
+unsafe fn read_nowait(
+    file: BorrowedFd<'_>,
+    vectors: &[libc::iovec],
+    offset: u64,
+) -> io::Result<NowaitRead> {
     libc::off_t::try_from(offset).map_err(|_| error(libc::EINVAL))?;
-    match uninterrupted(|| preadv2_nowait(file, buffer, offset)) {
+    // SAFETY: the caller vouches for the vectors.
+    match uninterrupted(|| unsafe { preadv2_nowait(file, vectors, offset) }) {
         Ok(len) => Ok(NowaitRead::Read(len)),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(NowaitRead::WouldBlock),
@@ -60,6 +104,15 @@ pub fn advise_will_need(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(error(code)) }
 }
 
+/// Tells the kernel that reads of this open file follow no order: it reads what is asked for, and
+/// nothing ahead.
+pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
+    const WHOLE: libc::off_t = 0;
+    // SAFETY: posix_fadvise takes no pointers, and the descriptor is open.
+    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, WHOLE, libc::POSIX_FADV_RANDOM) };
+    if code == 0 { Ok(()) } else { Err(error(code)) }
+}
+
 /// Asks the kernel to drop what it keeps of the file in memory. Pages that are not on the disk yet,
 /// mapped or in use stay.
 pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
@@ -71,17 +124,20 @@ pub fn advise_dont_need(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// By number, because not every C library has the function.
-fn preadv2_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    const COUNT: libc::c_ulong = 1;
+///
+/// # Safety
+/// Each vector describes memory that may be written for the length of the call, to any bytes.
+unsafe fn preadv2_nowait(
+    file: BorrowedFd<'_>,
+    vectors: &[libc::iovec],
+    offset: u64,
+) -> io::Result<usize> {
     // The offset travels in two words; a 64-bit kernel takes all of it from the first.
     let (low, high) = (offset as libc::c_long, (offset >> 32) as libc::c_long);
-    // SAFETY: the pointer is to one iovec of this frame, which describes `buffer`, exclusively
-    // borrowed for the call; any bytes are valid u8s.
+    // SAFETY: pointer and count describe the vectors; the caller vouches for where they point.
     let returned = unsafe {
-        let vector = &raw const vector;
-        let file = file.as_raw_fd();
-        libc::syscall(libc::SYS_preadv2, file, vector, COUNT, low, high, libc::RWF_NOWAIT)
+        let (file, count) = (file.as_raw_fd(), vectors.len() as libc::c_ulong);
+        libc::syscall(libc::SYS_preadv2, file, vectors.as_ptr(), count, low, high, libc::RWF_NOWAIT)
     };
     check_len(returned as libc::ssize_t)
 }

@@ -420,11 +420,45 @@ fn reading_at_an_offset_stops_at_the_end() {
     advise_will_need(file.as_fd(), 0, u64::MAX).unwrap();
 }
 
+/// A small buffer is read into again and again.
+#[test]
+fn bytes_that_nobody_wants_are_counted() {
+    const LEN: usize = 100_001;
+    let scratch = tree();
+    fs::write(scratch.0.join("site/long"), [7; LEN]).unwrap();
+    let root = Root::new(&scratch.0.join("site")).unwrap();
+    let file = root.open(b"long", Symlinks::Never).unwrap();
+    let check = |buffer: &mut [u8], offset: usize, len: u64, expected| match read_nowhere_nowait(
+        file.as_fd(),
+        buffer,
+        offset as u64,
+        len,
+    )
+    .unwrap()
+    {
+        NowaitRead::Unsupported => {}
+        seen => assert_eq!(seen, NowaitRead::Read(expected), "{len} from {offset}"),
+    };
+    let mut buffer = [0; 10_000];
+    check(&mut buffer, 0, LEN as u64, LEN);
+    check(&mut buffer, 0, u64::MAX, LEN);
+    check(&mut buffer, 5, 4097, 4097);
+    check(&mut buffer, LEN - 3, 10, 3);
+    check(&mut buffer, LEN, 10, 0);
+    assert!(buffer[..4096].iter().all(|byte| *byte == 7) && buffer[4096..] == [0; 10_000 - 4096]);
+    check(&mut buffer[..100], 0, 1 << 20, 100 * LOOKED_AT_MAX);
+    check(&mut [], 0, 10, 0);
+    let error = read_nowhere_nowait(file.as_fd(), &mut buffer, u64::MAX, 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
 #[test]
 fn a_file_system_that_cannot_tell_is_not_an_error() {
     let root = Root::new(Path::new("/proc")).unwrap();
     let file = root.open(b"version", Symlinks::Never).unwrap();
     let seen = read_at_nowait(file.as_fd(), &mut [0; 4], 0).unwrap();
+    assert_eq!(seen, NowaitRead::Unsupported);
+    let seen = read_nowhere_nowait(file.as_fd(), &mut [0; 4], 0, 4).unwrap();
     assert_eq!(seen, NowaitRead::Unsupported);
 }
 

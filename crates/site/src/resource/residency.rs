@@ -1,0 +1,131 @@
+//! What of an open file was seen to be in memory a moment ago: a note for whoever must not wait for
+//! the disk, shared by all who send the file. It only spares questions: to forget is always right,
+//! and what it says may have ceased to be true. It does not ask the system.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files are looked at in pieces of this size, each from its start on.
+pub const BLOCK_BYTES: u64 = 256 << 10;
+
+/// How long it counts. What has just been used is what the kernel evicts last: in this time a disk
+/// does not fill a memory of usual size.
+const MOMENT_US: u64 = 250_000;
+
+/// Blocks noted at a time: all of a file of 2 MiB. Of a longer one a later block takes the place of
+/// an earlier one.
+const SLOTS: usize = 8;
+
+/// A note is one word, so that it is read and written whole: which block it is about, how many bytes
+/// from its start on, and when, in milliseconds. Each is cut off to its bits: in a file of more than
+/// 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
+const BLOCK_BITS: u32 = 20;
+const LEN_BITS: u32 = 19;
+const TIME_BITS: u32 = 25;
+const _: () = assert!(BLOCK_BITS + LEN_BITS + TIME_BITS == u64::BITS);
+const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
+
+/// See above.
+#[derive(Debug, Default)]
+pub struct Residency([AtomicU64; SLOTS]);
+
+impl Residency {
+    /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`. It
+    /// is kept only if they are the first of their block.
+    pub fn note(&self, offset: u64, len: u64, now_us: u64) {
+        if offset.is_multiple_of(BLOCK_BYTES) && len > 0 {
+            let block = offset / BLOCK_BYTES;
+            let word = low(block, BLOCK_BITS) << (LEN_BITS + TIME_BITS)
+                | len.min(BLOCK_BYTES) << TIME_BITS
+                | low(now_us / 1000, TIME_BITS);
+            self.slot(block).store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// How many of the `len` bytes from `offset` on were seen a moment before `now_us`, the first
+    /// ones without a gap.
+    #[must_use]
+    pub fn known(&self, offset: u64, len: u64, now_us: u64) -> u64 {
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            let start = at - at % BLOCK_BYTES;
+            let seen = start + self.seen(start / BLOCK_BYTES, now_us);
+            if seen <= at {
+                break;
+            }
+            at = seen.min(end);
+            if seen < start + BLOCK_BYTES {
+                break;
+            }
+        }
+        at - offset
+    }
+
+    /// How many bytes of a block, from its start on, were seen a moment ago.
+    fn seen(&self, block: u64, now_us: u64) -> u64 {
+        let word = self.slot(block).load(Ordering::Relaxed);
+        let age_ms = low((now_us / 1000).wrapping_sub(word), TIME_BITS);
+        let is_it = word >> (LEN_BITS + TIME_BITS) == low(block, BLOCK_BITS);
+        if is_it && age_ms <= MOMENT_US / 1000 { low(word >> TIME_BITS, LEN_BITS) } else { 0 }
+    }
+
+    fn slot(&self, block: u64) -> &AtomicU64 {
+        &self.0[(block % SLOTS as u64) as usize]
+    }
+}
+
+/// The lowest bits of a number.
+const fn low(value: u64, bits: u32) -> u64 {
+    value & ((1 << bits) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 77_000_000_000;
+    const KIB: u64 = 1024;
+
+    #[test]
+    fn what_was_seen_is_known_for_a_moment() {
+        let residency = Residency::default();
+        assert_eq!(residency.known(0, 50_000, NOW), 0);
+        residency.note(0, 50_000, NOW);
+        let check = |offset, len, later_us, known| {
+            let found = residency.known(offset, len, NOW + later_us);
+            assert_eq!(found, known, "{len} from {offset} after {later_us} µs");
+        };
+        check(0, 50_000, 0, 50_000);
+        check(0, 50_000, MOMENT_US, 50_000);
+        check(0, 50_000, MOMENT_US + 1000, 0);
+        check(20_000, 1000, 0, 1000);
+        check(20_000, 90_000, 0, 30_000);
+        check(50_000, 1, 0, 0);
+        check(BLOCK_BYTES, 1, 0, 0);
+    }
+
+    #[test]
+    fn blocks_are_joined_as_far_as_there_is_no_gap() {
+        let residency = Residency::default();
+        for block in [0, 1, 3] {
+            residency.note(block * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        }
+        assert_eq!(residency.known(100 * KIB, 1 << 20, NOW), 412 * KIB);
+        assert_eq!(residency.known(0, 300 * KIB, NOW), 300 * KIB);
+        residency.note(2 * BLOCK_BYTES, 10 * KIB, NOW);
+        assert_eq!(residency.known(0, 1 << 20, NOW), 522 * KIB);
+        residency.note(2 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known(0, 1 << 20, NOW), 1 << 20);
+    }
+
+    #[test]
+    fn only_the_start_of_a_block_is_noted_and_a_later_block_takes_the_place() {
+        let residency = Residency::default();
+        residency.note(4096, 10_000, NOW);
+        assert_eq!(residency.known(4096, 10_000, NOW), 0);
+        residency.note(0, BLOCK_BYTES, NOW);
+        residency.note(SLOTS as u64 * BLOCK_BYTES, BLOCK_BYTES, NOW);
+        assert_eq!(residency.known(0, 1, NOW), 0);
+        assert_eq!(residency.known(SLOTS as u64 * BLOCK_BYTES, 1, NOW), 1);
+    }
+}
