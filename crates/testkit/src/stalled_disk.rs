@@ -132,7 +132,7 @@ mod tests {
         }
         let disk = match StalledDisk::new(tree.path()) {
             Ok(disk) => disk,
-            Err(why) => return println!("skipped 1 test of a stalled disk: {why}"),
+            Err(why) => return crate::skip("a stalled disk", &why),
         };
         let read = |name| fs::read_to_string(disk.root().join(name)).unwrap();
         assert_eq!(read("warm"), "warm".repeat(1000));

@@ -2,9 +2,11 @@
 //! that are in memory. Which engines keep serving them is a promise of the architecture, and which
 //! do not is its price; both are asserted by the order of events.
 
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -59,8 +61,25 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     ("rings", &["engine.knobs.helpers=2", "socket.sendfile=probe"], [Go, Go]),
 ];
 
-/// What is kept in memory with its head, and read by a job; what is sent from the file.
-const COLD: [(&str, usize); 2] = [("small", 20_000), ("large", 400_000)];
+/// A kind of file that is not in memory.
+#[derive(Clone, Copy)]
+struct Cold {
+    name: &'static str,
+    size: usize,
+    /// Whether its ends are in memory: all but the middle, as a memory that is short leaves it.
+    has_ends: bool,
+    /// Whether it is sent from the file, and not read by a job and kept in memory with its head.
+    is_sent: bool,
+}
+
+const COLD: [Cold; 3] = [
+    Cold { name: "small", size: 20_000, has_ends: false, is_sent: false },
+    Cold { name: "large", size: 400_000, has_ends: false, is_sent: true },
+    Cold { name: "holed", size: 400_000, has_ends: true, is_sent: true },
+];
+
+/// What of a file is in memory if its ends are.
+const ENDS: [usize; 2] = [100_000, 1];
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -74,24 +93,24 @@ fn a_stalled_disk_delays_only_whom_the_architecture_says() {
     }
     let tree = Temporary::new();
     tree.file("site/hot.bin", content("hot.bin", 5000));
-    let name_of = |kind: &str, mode: usize| format!("{kind}-{mode}.bin");
-    for (kind, size) in COLD {
+    let name_of = |cold: Cold, mode: usize| format!("{}-{mode}.bin", cold.name);
+    for cold in COLD {
         for mode in 0..MODES.len() {
-            let name = name_of(kind, mode);
-            tree.file(&format!("site/{name}"), content(&name, size));
+            let name = name_of(cold, mode);
+            tree.file(&format!("site/{name}"), content(&name, cold.size));
         }
     }
     let disk = match StalledDisk::new(tree.path()) {
         Ok(disk) => disk,
-        Err(why) => return println!("skipped {} engines on a stalled disk: {why}", engines.len()),
+        Err(why) => return testkit::skip("engines on a stalled disk", &why),
     };
     let wanted = MODES.iter().enumerate().filter(|(_, mode)| is_wanted(mode.0));
     for (number, (engine, set, others)) in wanted {
-        for ((kind, size), others) in COLD.into_iter().zip(others) {
-            println!("{engine} {set:?}: {kind}");
+        for cold in COLD {
+            println!("{engine} {set:?}: {}", cold.name);
             let server = start(&disk, engine, set);
-            let round = Round::new(&disk, &server, name_of(kind, number), size);
-            match others {
+            let round = Round::new(&disk, &server, name_of(cold, number), cold);
+            match others[usize::from(cold.is_sent)] {
                 Go => round.hot_is_served(),
                 Wait => round.hot_waits(),
             }
@@ -130,18 +149,22 @@ struct Round<'d> {
 
 impl<'d> Round<'d> {
     /// Begins it: the hot file is in memory, the disk stalls, and the server wants a cold file.
-    fn new(disk: &'d StalledDisk, server: &'d Server, name: String, size: usize) -> Self {
+    fn new(disk: &'d StalledDisk, server: &'d Server, name: String, kind: Cold) -> Self {
         let address = server.addresses()[0];
         let mut hot = connect(address);
         ask(&mut hot, "hot.bin");
         answer(&mut hot, "hot.bin", 5000);
         // That the file is there is known; what is in it is not.
-        fs::metadata(disk.root().join("site").join(&name)).unwrap();
+        let path = disk.root().join("site").join(&name);
+        fs::metadata(&path).unwrap();
+        if kind.has_ends {
+            read_ends(&path);
+        }
         disk.gate().close();
         let mut cold = connect(address);
         ask(&mut cold, &name);
         disk.gate().await_visitor(PATIENCE);
-        Self { disk, server, hot, cold, name, size }
+        Self { disk, server, hot, cold, name, size: kind.size }
     }
 
     fn hot_is_served(mut self) {
@@ -170,6 +193,18 @@ impl<'d> Round<'d> {
         answer(&mut self.cold, &self.name, self.size);
         answer(&mut self.hot, "hot.bin", 5000);
     }
+}
+
+/// Has the ends of a file in memory, and nothing between them.
+fn read_ends(path: &Path) {
+    let mut file = File::open(path).unwrap();
+    os::files::advise_random(file.as_fd()).unwrap();
+    file.read_exact(&mut [0; ENDS[0]]).unwrap();
+    file.seek(SeekFrom::End(-(ENDS[1] as i64))).unwrap();
+    file.read_exact(&mut [0; ENDS[1]]).unwrap();
+    let len = file.metadata().unwrap().len();
+    let resident = os::files::resident_bytes(file.as_fd(), len).unwrap() as usize;
+    assert!((ENDS[0]..2 * ENDS[0]).contains(&resident), "{resident} bytes are in memory");
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
