@@ -29,21 +29,32 @@ fn for_every_engine(test: impl Fn(&Temporary, &Server) + Sync) {
     let both = |spec: &EngineSpec| [65_536, 0].map(|bytes_max| (spec.name, bytes_max));
     let variants: Vec<(&str, usize)> = crate::engines().into_iter().flat_map(both).collect();
     at_a_time(SLEEPERS, &variants, |(engine, small_body_bytes_max)| {
-        let directory = Temporary::new();
-        directory.file("site/a.txt", "first version");
-        directory.file("site/deep/er/b.txt", "first version");
-        let settings = [
-            format!("engine.name={engine}"),
-            format!("cache.revalidate_ms={REVALIDATE_MS}"),
-            format!("cache.small_body_bytes_max={small_body_bytes_max}"),
-        ];
-        let server = start(&directory, &settings.each_ref().map(String::as_str));
-        assert!(get(&server, "/a.txt").ends_with("first version"));
-        assert!(get(&server, "/deep/er/b.txt").ends_with("first version"));
-        assert!(get(&server, "/new.txt").starts_with("HTTP/1.1 404 "));
-        test(&directory, &server);
-        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        let engine = format!("engine.name={engine}");
+        with(&[&engine], *small_body_bytes_max, &test);
     });
+}
+
+/// A server with these settings, and what it serves.
+fn with(set: &[&str], small_body_bytes_max: usize, test: impl Fn(&Temporary, &Server)) {
+    let directory = Temporary::new();
+    directory.file("site/a.txt", "first version");
+    directory.file("site/deep/er/b.txt", "first version");
+    let settings = [
+        format!("cache.revalidate_ms={REVALIDATE_MS}"),
+        format!("cache.small_body_bytes_max={small_body_bytes_max}"),
+    ];
+    let server = start(&directory, &[set, &settings.each_ref().map(String::as_str)].concat());
+    assert!(get(&server, "/a.txt").ends_with("first version"));
+    assert!(get(&server, "/deep/er/b.txt").ends_with("first version"));
+    assert!(get(&server, "/new.txt").starts_with("HTTP/1.1 404 "));
+    test(&directory, &server);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// What of this holds for a server with these settings, with all bodies sent from open files.
+pub(crate) fn changes_are_noticed(set: &[&str]) {
+    with(set, 0, every_kind);
+    with(set, 0, never_mixed);
 }
 
 /// Asks until the response is as wanted.
@@ -64,38 +75,40 @@ fn wait_for(server: &Server, path: &str, wanted: impl Fn(&str) -> bool) {
 /// have not.
 #[test]
 fn every_kind_of_change_is_noticed() {
-    for_every_engine(|directory, server| {
-        for round in ["at once", "after the timestamps have settled"] {
-            let text = format!("second version, {round}");
-            if round != "at once" {
-                thread::sleep(SETTLED);
-                get(server, "/a.txt");
-                get(server, "/new.txt");
-            }
-            // An atomic replacement, as deployments and editors do it.
-            let draft = directory.file("site/.draft", &text);
-            fs::rename(draft, directory.path().join("site/a.txt")).unwrap();
-            wait_for(server, "/a.txt", |response| response.ends_with(&text));
-            // A new file where there was none, and its end.
-            let new = directory.file("site/new.txt", &text);
-            wait_for(server, "/new.txt", |response| response.ends_with(&text));
-            fs::remove_file(new).unwrap();
-            wait_for(server, "/new.txt", |response| response.starts_with("HTTP/1.1 404 "));
-            // In place, keeping the length and so the directory as it was.
-            let changed = text.replace("second", "SECOND");
-            directory.file("site/a.txt", &changed);
-            wait_for(server, "/a.txt", |response| response.ends_with(&changed));
-            // Truncated in place.
-            directory.file("site/a.txt", "short");
-            wait_for(server, "/a.txt", |response| response.ends_with("\r\n\r\nshort"));
-            // A directory above it replaced by another.
-            let (deep, moved) = ("site/deep", format!("site/old {round}"));
-            directory.file("site/next/er/b.txt", &text);
-            fs::rename(directory.path().join(deep), directory.path().join(moved)).unwrap();
-            fs::rename(directory.path().join("site/next"), directory.path().join(deep)).unwrap();
-            wait_for(server, "/deep/er/b.txt", |response| response.ends_with(&text));
+    for_every_engine(every_kind);
+}
+
+fn every_kind(directory: &Temporary, server: &Server) {
+    for round in ["at once", "after the timestamps have settled"] {
+        let text = format!("second version, {round}");
+        if round != "at once" {
+            thread::sleep(SETTLED);
+            get(server, "/a.txt");
+            get(server, "/new.txt");
         }
-    });
+        // An atomic replacement, as deployments and editors do it.
+        let draft = directory.file("site/.draft", &text);
+        fs::rename(draft, directory.path().join("site/a.txt")).unwrap();
+        wait_for(server, "/a.txt", |response| response.ends_with(&text));
+        // A new file where there was none, and its end.
+        let new = directory.file("site/new.txt", &text);
+        wait_for(server, "/new.txt", |response| response.ends_with(&text));
+        fs::remove_file(new).unwrap();
+        wait_for(server, "/new.txt", |response| response.starts_with("HTTP/1.1 404 "));
+        // In place, keeping the length and so the directory as it was.
+        let changed = text.replace("second", "SECOND");
+        directory.file("site/a.txt", &changed);
+        wait_for(server, "/a.txt", |response| response.ends_with(&changed));
+        // Truncated in place.
+        directory.file("site/a.txt", "short");
+        wait_for(server, "/a.txt", |response| response.ends_with("\r\n\r\nshort"));
+        // A directory above it replaced by another.
+        let (deep, moved) = ("site/deep", format!("site/old {round}"));
+        directory.file("site/next/er/b.txt", &text);
+        fs::rename(directory.path().join(deep), directory.path().join(moved)).unwrap();
+        fs::rename(directory.path().join("site/next"), directory.path().join(deep)).unwrap();
+        wait_for(server, "/deep/er/b.txt", |response| response.ends_with(&text));
+    }
 }
 
 #[test]
@@ -141,19 +154,21 @@ fn a_root_that_is_a_link_follows_it_to_the_next_release() {
 
 #[test]
 fn versions_are_never_mixed_while_a_file_is_replaced_under_load() {
+    for_every_engine(never_mixed);
+}
+
+fn never_mixed(directory: &Temporary, server: &Server) {
     let versions = [b'a', b'b'].map(|byte| vec![byte; 300_000]);
-    for_every_engine(|directory, server| {
-        let path = directory.file("site/swap.bin", &versions[0]);
-        for round in 0..60 {
-            let draft = directory.file("site/.draft", &versions[round % 2]);
-            fs::rename(draft, &path).unwrap();
-            let response = get(server, "/swap.bin");
-            let (head, body) = response.split_once("\r\n\r\n").unwrap();
-            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-            assert_eq!(body.len(), 300_000);
-            assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]), "a mixed version");
-        }
-    });
+    let path = directory.file("site/swap.bin", &versions[0]);
+    for round in 0..60 {
+        let draft = directory.file("site/.draft", &versions[round % 2]);
+        fs::rename(draft, &path).unwrap();
+        let response = get(server, "/swap.bin");
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(body.len(), 300_000);
+        assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]), "a mixed version");
+    }
 }
 
 #[test]

@@ -4,41 +4,92 @@ use std::time::Duration;
 
 use server::Server;
 use server::config::{ListenerMode, SendfileChoice};
-use testkit::side_by_side;
+use testkit::at_a_time;
 
 use crate::conformance::run_with;
+use crate::freshness::changes_are_noticed;
+use crate::overload::limits_hold;
 use crate::serving::{config, get, site, start};
+use crate::stopping::{cuts_off, stops_gracefully};
 
-/// The whole of HTTP is in the default profile; the others are about hosts and limits.
-fn conforms(engine: &str, set: &[&str]) {
-    let ran = run_with(engine, set, |profile| profile == "default");
-    assert!(ran > 200, "only {ran} cases ran");
+/// Cases of all profiles.
+const CASES_MIN: usize = 320;
+
+/// The whole suite: conformance, cache, limits, stopping.
+fn holds(engine: &str, set: &[&str]) {
+    let ran = run_with(engine, set, |_| true);
+    assert!(ran > CASES_MIN, "only {ran} cases ran");
+    let name = format!("engine.name={engine}");
+    let set = [&[name.as_str()], set].concat();
+    changes_are_noticed(&set);
+    limits_hold(&set);
+    stops_gracefully(&set);
+    cuts_off(&set);
 }
 
-#[test]
-fn every_listener_mode_conforms() {
-    side_by_side(&["shared", "exclusive", "reuseport"], |mode| {
-        let mode = format!("socket.listeners={mode}");
-        conforms("event-loop-per-core", &[&mode]);
-        conforms("event-loop-shared-listener", &[&mode, "engine.processes=2"]);
+/// An engine under test and what is set on it.
+type Variant = (&'static str, Vec<String>);
+
+/// Runs the suite for those variants whose engines are under test, several at a time.
+fn all_hold(variants: &[Variant]) {
+    let is_under_test = |it: &&Variant| crate::engines().iter().any(|spec| spec.name == it.0);
+    let variants: Vec<&Variant> = variants.iter().filter(is_under_test).collect();
+    at_a_time(AT_A_TIME, &variants, |(engine, set)| {
+        holds(engine, &set.iter().map(String::as_str).collect::<Vec<_>>());
     });
+}
+
+/// Most of the suite is waiting: for timeouts, and for timestamps to settle.
+const AT_A_TIME: usize = 12;
+
+#[test]
+fn the_whole_suite_holds_in_every_listener_mode() {
+    let of = |mode: &&str| -> [Variant; 2] {
+        let mode = format!("socket.listeners={mode}");
+        let two = vec![mode.clone(), "engine.processes=2".into()];
+        [("event-loop-per-core", vec![mode]), ("event-loop-shared-listener", two)]
+    };
+    all_hold(&["shared", "exclusive", "reuseport"].iter().flat_map(of).collect::<Vec<_>>());
 }
 
 /// Steering needs the CPUs from 0 on, which a container may not give.
 #[test]
-fn connections_may_be_dealt_by_cpu() {
+fn the_whole_suite_holds_where_connections_are_dealt_by_cpu() {
     let cpus = os::affinity::allowed_cpus();
     let fits = cpus.iter().copied().eq(0..cpus.len())
         && std::thread::available_parallelism().map_or(0, Into::into) == cpus.len();
-    let set = ["socket.listeners=reuseport-cpu"];
+    let set = "socket.listeners=reuseport-cpu";
     if !fits {
         let directory = site();
-        let error = Server::start(&config(&directory, &set)).err().unwrap();
+        let error = Server::start(&config(&directory, &[set])).err().unwrap();
         assert!(error.contains("needs an engine with a listener for each worker"), "{error}");
         return;
     }
-    conforms("event-loop-per-core", &set);
-    conforms("event-loop-copies", &set);
+    let engines = ["event-loop-per-core", "event-loop-copies"];
+    all_hold(&engines.map(|engine| (engine, vec![set.into()])));
+}
+
+/// With knobs under which the mode is in use: who has nobody to wait for the disk does not ask
+/// whether it would have to.
+#[test]
+fn the_whole_suite_holds_in_every_way_to_send_files() {
+    let variants = [
+        ("event-loop-per-core", "nonblocking", None),
+        ("event-loop-helpers", "nonblocking", None),
+        ("threads", "blocking", None),
+        ("staged", "blocking", None),
+        ("event-loop-helpers", "probe", None),
+        ("rings", "probe", Some("helpers=2")),
+        ("fibers", "probe", Some("blocking_threads=2")),
+        ("tasks", "probe", Some("blocking_threads=2")),
+    ];
+    let variants = variants.map(|(engine, mode, knob)| {
+        let knob = knob.map(|knob| format!("engine.knobs.{knob}"));
+        let mode = format!("socket.sendfile={mode}");
+        let files = "cache.small_body_bytes_max=0".to_owned();
+        (engine, [mode, files].into_iter().chain(knob).collect())
+    });
+    all_hold(&variants);
 }
 
 #[test]
@@ -51,7 +102,9 @@ fn every_way_to_send_files_conforms_or_is_refused() {
         ] {
             let set = format!("socket.sendfile={word}");
             if spec.sendfile.contains(&mode) {
-                conforms(spec.name, &[&set, "cache.small_body_bytes_max=0"]);
+                let set = [set.as_str(), "cache.small_body_bytes_max=0"];
+                let ran = run_with(spec.name, &set, |profile| profile == "default");
+                assert!(ran > 200, "only {ran} cases ran");
                 continue;
             }
             let directory = site();

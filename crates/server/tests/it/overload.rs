@@ -190,19 +190,45 @@ pub(crate) fn downloads_under_way_finish(server: &Server) {
 
 #[test]
 fn a_reader_that_stalls_is_cut_off_and_others_are_served_meanwhile() {
-    with(&["timeouts.write_ms=500"], |server| {
-        let mut stalled = connect(server);
-        stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-        stalled.read_exact(&mut [0; 16]).unwrap();
-        for _ in 0..200 {
-            assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
-            if counter(server, |c| c.connections_expired.get()) == 1 {
-                return;
-            }
-            thread::sleep(Duration::from_millis(25));
+    with(&[SHORT_WRITES], stalled_reader);
+}
+
+const SHORT_WRITES: &str = "timeouts.write_ms=500";
+
+/// For a server with [`SHORT_WRITES`].
+fn stalled_reader(server: &Server) {
+    let mut stalled = connect(server);
+    stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stalled.read_exact(&mut [0; 16]).unwrap();
+    for _ in 0..200 {
+        assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
+        if counter(server, |c| c.connections_expired.get()) == 1 {
+            return;
         }
-        panic!("the stalled reader is still there");
-    });
+        thread::sleep(Duration::from_millis(25));
+    }
+    panic!("the stalled reader is still there");
+}
+
+/// What of this holds for a server with these settings; where one worker serves everybody, who
+/// makes room as well.
+pub(crate) fn limits_hold(set: &[&str]) {
+    let directory = site();
+    let of_one = ["partitions.cpus=[\"0\"]", "limits.connections_max=4", "timeouts.idle_ms=60000"];
+    let tests: [(&[&str], fn(&Server)); 5] = [
+        (&[], misbehave),
+        (&[], downloads_under_way_finish),
+        (&SHORT_SILENCE, silence_ends_connections),
+        (&[SHORT_WRITES], stalled_reader),
+        (&of_one, who_rests_longest_makes_room),
+    ];
+    let has_processes = set.iter().any(|set| set.starts_with("engine.processes="));
+    let count = if has_processes { tests.len() - 1 } else { tests.len() };
+    for (more, test) in &tests[..count] {
+        let server = start(&directory, &[set, more].concat());
+        test(&server);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
 }
 
 /// A client that sends requests faster than they are answered and reads all answers must not keep

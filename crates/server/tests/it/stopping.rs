@@ -34,26 +34,28 @@ fn rest(mut stream: TcpStream) -> std::io::Result<u64> {
 
 #[test]
 fn a_graceful_stop_finishes_responses_and_closes_the_rest() {
-    crate::for_each_engine(|spec| {
-        let directory = large_site();
-        // Accepted without a request: a deferred connection is the kernel's until its first byte.
-        let engine = format!("engine.name={}", spec.name);
-        let server = start(&directory, &[&engine, "socket.defer_accept_s=0"]);
-        let address = server.addresses()[0];
-        let (mut busy, fresh, mut idle) = (connect(&server), connect(&server), connect(&server));
-        begin_download(&mut busy);
-        idle.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-        assert!(idle.read(&mut [0; 4096]).unwrap() > 0);
-        let stopping = thread::spawn(move || server.stop_gracefully(Duration::from_secs(30)));
+    crate::for_each_engine(|spec| stops_gracefully(&[&format!("engine.name={}", spec.name)]));
+}
 
-        assert_eq!(rest(idle).unwrap(), 0, "{}: an idle connection is closed", spec.name);
-        assert_eq!(rest(fresh).unwrap(), 0, "{}: so is one without a request", spec.name);
-        wait_until_refused(address);
-        assert!(!stopping.is_finished(), "{}: a download is under way", spec.name);
-        assert!(rest(busy).unwrap() >= LARGE_BYTES, "{}: it is finished", spec.name);
-        let summary = stopping.join().unwrap().unwrap();
-        assert!(!summary.aborted, "{}", spec.name);
-    });
+/// Of a server with these settings.
+pub(crate) fn stops_gracefully(set: &[&str]) {
+    let directory = large_site();
+    // Accepted without a request: a deferred connection is the kernel's until its first byte.
+    let server = start(&directory, &[set, &["socket.defer_accept_s=0"]].concat());
+    let address = server.addresses()[0];
+    let (mut busy, fresh, mut idle) = (connect(&server), connect(&server), connect(&server));
+    begin_download(&mut busy);
+    idle.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    assert!(idle.read(&mut [0; 4096]).unwrap() > 0);
+    let stopping = thread::spawn(move || server.stop_gracefully(Duration::from_secs(30)));
+
+    assert_eq!(rest(idle).unwrap(), 0, "{set:?}: an idle connection is closed");
+    assert_eq!(rest(fresh).unwrap(), 0, "{set:?}: so is one without a request");
+    wait_until_refused(address);
+    assert!(!stopping.is_finished(), "{set:?}: a download is under way");
+    assert!(rest(busy).unwrap() >= LARGE_BYTES, "{set:?}: it is finished");
+    let summary = stopping.join().unwrap().unwrap();
+    assert!(!summary.aborted, "{set:?}");
 }
 
 /// Each worker closes its own listener, one a moment later than the other.
@@ -69,14 +71,17 @@ fn wait_until_refused(address: SocketAddr) {
 
 #[test]
 fn when_patience_ends_connections_are_cut_off() {
-    crate::for_each_engine(|spec| {
-        let directory = large_site();
-        let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
-        let mut busy = connect(&server);
-        begin_download(&mut busy);
-        let summary = server.stop_gracefully(Duration::from_millis(50)).unwrap();
-        assert!(summary.aborted, "{}", spec.name);
-        let received = rest(busy).unwrap_or(0);
-        assert!(received < LARGE_BYTES, "{}: {received} bytes came", spec.name);
-    });
+    crate::for_each_engine(|spec| cuts_off(&[&format!("engine.name={}", spec.name)]));
+}
+
+/// A server with these settings.
+pub(crate) fn cuts_off(set: &[&str]) {
+    let directory = large_site();
+    let server = start(&directory, set);
+    let mut busy = connect(&server);
+    begin_download(&mut busy);
+    let summary = server.stop_gracefully(Duration::from_millis(50)).unwrap();
+    assert!(summary.aborted, "{set:?}");
+    let received = rest(busy).unwrap_or(0);
+    assert!(received < LARGE_BYTES, "{set:?}: {received} bytes came");
 }
