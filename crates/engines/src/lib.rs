@@ -42,6 +42,9 @@ use session::Worker;
 pub use event_loop_helpers::help_by_process;
 pub use knobs::{Knob, KnobValues};
 
+/// The longest queue that a listener may have. Engines take everybody in it before they close it.
+pub const BACKLOG_MAX: u16 = u16::MAX;
+
 /// The engines, the default first.
 pub static ENGINES: &[EngineSpec] = &[
     event_loop_per_core::SPEC,

@@ -83,7 +83,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     text("log.path", |s| &mut s.log.path),
     bytes("log.buffer_bytes", 1024..=MIB, |s| &mut s.log.buffer_bytes),
     number("log.queue_buffers_max", 1..=4096, |s| &mut s.log.queue_buffers_max),
-    number("socket.backlog", 1..=65_535, |s| &mut s.socket.backlog),
+    number("socket.backlog", 1..=engines::BACKLOG_MAX as u64, |s| &mut s.socket.backlog),
     number("socket.defer_accept_s", 0..=60, |s| &mut s.socket.defer_accept_s),
     other(
         "socket.listeners",

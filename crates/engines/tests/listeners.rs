@@ -1,0 +1,200 @@
+//! Engines on listeners that were open before them and stay open after them: told to accept no
+//! more, they serve who is connected; told to drain, they let them go; and another engine goes on
+//! with who waits and who comes. Nobody is reset. Without the usual harness: that runs tests in
+//! threads, and some engines make copies of a process, which must have none.
+
+#[path = "../src/idle.rs"]
+mod idle;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engines::jobs::Runner;
+use engines::{
+    ENGINES, Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
+    obstacle,
+};
+use session::Limits;
+
+testkit::one_by_one![
+    who_is_connected_is_served_on_and_who_waits_by_the_next,
+    one_takes_over_from_another_while_clients_come,
+];
+
+/// Long enough for an answer that must not come.
+const SILENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// All engines that run here, those that make copies of the process first: afterwards it may have
+/// threads. Or those that the environment names in `ROPEWALK_TEST_ENGINES`.
+fn engines() -> Vec<&'static EngineSpec> {
+    let named = std::env::var("ROPEWALK_TEST_ENGINES");
+    let mut all: Vec<&EngineSpec> = match &named {
+        Ok(names) => names.split(',').map(|name| find(name).expect("an engine's name")).collect(),
+        Err(_) => ENGINES.iter().collect(),
+    };
+    all.retain(|spec| {
+        let obstacle = obstacle(spec);
+        obstacle.iter().for_each(|why| println!("{}: skipped: {why}", spec.name));
+        obstacle.is_none()
+    });
+    let forks = |spec: &EngineSpec| {
+        let plan = (spec.plan)(&KnobValues::defaults(spec), 1);
+        plan.processes.is_some_and(|processes| processes.single_threaded)
+    };
+    all.sort_by_key(|spec| !forks(spec));
+    all
+}
+
+/// A listener that the test keeps open.
+struct Door {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Door {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        Self { listener, address }
+    }
+
+    /// Starts an engine on copies of it.
+    fn start(&self, spec: &'static EngineSpec) -> Box<dyn Engine> {
+        let site = idle::site_of("/");
+        let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
+        let make = idle::maker(site, Limits::default());
+        let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
+        let knobs = KnobValues::defaults(spec);
+        let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
+            let copy: OwnedFd = self.listener.try_clone().unwrap().into();
+            WorkerStart { worker: more(), cpu: None, listeners: vec![copy] }
+        });
+        let workers = workers.collect();
+        let start = Start {
+            partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
+            runner,
+            connections_max: 200,
+            sendfile: spec.sendfile[0],
+            exclusive_wakeups: false,
+            knobs,
+            start_helper: engines::no_helper_processes(),
+        };
+        (spec.start)(start).unwrap()
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client
+    }
+}
+
+/// Asks for something that is not there. Returns whether an answer has come, and not the end.
+fn is_answered(client: &mut TcpStream) -> bool {
+    client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    takes_answer(client)
+}
+
+fn takes_answer(client: &mut TcpStream) -> bool {
+    let mut answer = [0; 4096];
+    match client.read(&mut answer) {
+        Ok(n) => answer[..n].starts_with(b"HTTP/1.1 404 "),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Waits for a newcomer whom nobody takes: it is returned, and has asked.
+fn wait_for_silence(door: &Door, name: &str) -> TcpStream {
+    for _ in 0..1000 {
+        let mut late = door.connect();
+        late.set_read_timeout(Some(SILENCE)).unwrap();
+        late.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        match late.read(&mut [0; 4096]) {
+            Ok(n) => assert_ne!(n, 0, "{name}: a newcomer is answered or waits"),
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                late.set_read_timeout(Some(PATIENCE)).unwrap();
+                return late;
+            }
+            Err(why) => panic!("{name}: a newcomer: {why}"),
+        }
+    }
+    panic!("{name}: it still accepts");
+}
+
+/// Waits for an engine to end, as whoever runs it does.
+fn end(mut engine: Box<dyn Engine>, name: &str) {
+    engine.stop_accepting();
+    engine.drain();
+    for _ in 0..4000 {
+        assert_eq!(engine.failure(), None, "{name}");
+        if engine.is_finished() {
+            return engine.join().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{name}: it has not ended in twenty seconds");
+}
+
+fn who_is_connected_is_served_on_and_who_waits_by_the_next() {
+    for spec in engines() {
+        let (name, door) = (spec.name, Door::new());
+        let mut first = door.start(spec);
+        let mut clients: Vec<TcpStream> = (0..3).map(|_| door.connect()).collect();
+        assert!(clients.iter_mut().all(is_answered), "{name}");
+        first.stop_accepting();
+        assert_eq!(first.failure(), None, "{name}");
+        let mut late = wait_for_silence(&door, name);
+        for round in 0..5 {
+            assert!(clients.iter_mut().all(is_answered), "{name}: round {round} after the stop");
+        }
+        assert!(!first.is_finished(), "{name}: it was not told to drain");
+
+        let second = door.start(spec);
+        assert!(takes_answer(&mut late), "{name}: who waited is served by the next");
+        assert!(clients.iter_mut().all(is_answered), "{name}: the first still serves its own");
+        end(first, name);
+        for client in &mut clients {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0, "{name}: an end, and no reset");
+        }
+        assert!(is_answered(&mut late) && is_answered(&mut door.connect()), "{name}");
+        end(second, name);
+        println!("{name}: served on, and taken over from");
+    }
+}
+
+fn one_takes_over_from_another_while_clients_come() {
+    const CLIENTS: usize = 60;
+    for spec in engines() {
+        let (name, door) = (spec.name, Door::new());
+        let mut first = door.start(spec);
+        let mut second = None;
+        let mut clients = Vec::new();
+        for number in 0..CLIENTS {
+            let mut client = door.connect();
+            let request = b"GET /none HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            client.write_all(request).unwrap();
+            clients.push(client);
+            match number {
+                15 => second = Some(door.start(spec)),
+                30 => first.stop_accepting(),
+                _ => assert_eq!(first.failure(), None, "{name}"),
+            }
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap_or_else(|why| {
+                panic!("{name}: client {number} of {CLIENTS}: {why}");
+            });
+            assert!(answer.starts_with("HTTP/1.1 404 "), "{name}: client {number}: {answer:?}");
+        }
+        end(first, name);
+        assert!(is_answered(&mut door.connect()), "{name}");
+        end(second.unwrap(), name);
+        println!("{name}: taken over from while clients came");
+    }
+}
