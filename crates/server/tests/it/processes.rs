@@ -92,6 +92,46 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
     }
 }
 
+/// Clients come one after the other. The kernel wakes the first of the processes that wait, which
+/// stays the first: it gets nearly all of them. With a gate it rests beyond its mark and goes to the
+/// end, and the other gets those that come then, up to its own mark at least.
+#[test]
+fn a_process_beyond_its_mark_leaves_who_comes_to_the_other() {
+    const CLIENTS: u64 = 60;
+    const EACH_MAX: u64 = 64;
+    const EIGHTHS: u64 = 2;
+    let directory = site();
+    let accepted = |eighths: u64| -> Vec<u64> {
+        let gate = format!("engine.knobs.accept_gate_eighths={eighths}");
+        let all = format!("limits.connections_max={}", 2 * EACH_MAX);
+        let set = [
+            "engine.name=event-loop-shared-listener",
+            "engine.processes=2",
+            "engine.knobs.accepts_per_wake=1",
+            "engine.knobs.requeue_every=0",
+            &gate,
+            &all,
+        ];
+        let server = start(&directory, &set);
+        let streams: Vec<TcpStream> = (0..CLIENTS)
+            .map(|_| {
+                let mut stream = connect(&server);
+                assert!(is_answered(&mut stream));
+                stream
+            })
+            .collect();
+        let each = server.counters().iter().map(|c| c.connections_accepted.get()).collect();
+        drop(streams);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        each
+    };
+    let (gated, open) = (accepted(EIGHTHS), accepted(8));
+    println!("accepted with a gate {gated:?}, without one {open:?}");
+    assert_eq!(gated.iter().sum::<u64>(), CLIENTS, "{gated:?}");
+    let mark = EACH_MAX * EIGHTHS / 8;
+    assert!(gated.iter().filter(|accepted| **accepted >= mark).count() == 2, "{gated:?}");
+}
+
 /// Each process of a pool has a cache: together they may take what one would.
 #[test]
 fn the_caches_of_a_pool_are_one_cache_in_size() {
