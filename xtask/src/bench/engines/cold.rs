@@ -6,12 +6,14 @@
 
 use super::Row;
 use super::field::{Entrant, Field, Sample};
+use super::look::Look;
 use super::window::{Work, log};
-use crate::bench::load_run::LoadRun;
+use crate::bench::load_run::{LoadRun, Started};
 use crate::bench::rounds::{order, progress};
 use crate::bench::stage::Stage;
 use lab::RunningServer;
 use lab::domain::Accessed;
+use std::thread;
 use std::time::Duration;
 
 /// Directories of the set: about 1.2 GB, of which the load asks for the smaller classes, 120 MB.
@@ -48,9 +50,40 @@ pub(super) fn run(
             entrants[index].samples.push(sample);
         }
     }
+    for (contestant, entrant) in contestants.iter().zip(&mut entrants) {
+        progress(&format!("cold: a look at {}", entrant.label));
+        match contestant.start(stage, CONNECTIONS, Some(MEMORY_BYTES)) {
+            Ok(server) => entrant.look = look(stage, &server, &work, &files)?,
+            Err(why) => entrant.look.note = Some(why),
+        }
+    }
     let note =
         format!("each server has {} MiB of memory, pages of files included", MEMORY_BYTES >> 20);
-    Ok((entrants, vec![note]))
+    let misses = "a request that misses asks the disk for one read or more: no more requests miss \
+                  than there are disk reads";
+    Ok((entrants, vec![note, misses.into()]))
+}
+
+/// A window that does not count, in the middle of which the server is looked at.
+fn look(
+    stage: &Stage<'_, Row>,
+    server: &RunningServer,
+    work: &Work,
+    files: &Accessed,
+) -> Result<Look, String> {
+    files.evict()?;
+    let mut look = Look::before(server);
+    let arguments =
+        format!("{} --duration {}ms --lag-bound 1s", work.arguments(server), WINDOW.as_millis());
+    let started = Started::new(stage, &arguments, "look")?;
+    thread::sleep(WINDOW / 2);
+    let seen = look.see(server);
+    let run = started.finish(WINDOW)?;
+    match run.complaint() {
+        Some(why) => look.note = Some(why),
+        None => look.divide(&seen, run.per_second("replies")),
+    }
+    Ok(look)
 }
 
 fn measure(

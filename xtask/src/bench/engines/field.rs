@@ -241,6 +241,7 @@ impl Entrant {
             "connection_bytes": self.look.connection_bytes,
             "switches": self.look.switches,
             "system_calls": self.look.system_calls,
+            "disk_reads": self.look.disk_reads,
         })
     }
 }

@@ -6,6 +6,8 @@ use super::window::{Work, is_tolerable};
 use crate::bench::load_run::Started;
 use crate::bench::stage::Stage;
 use lab::RunningServer;
+use std::collections::BTreeSet;
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -21,12 +23,17 @@ const SETTLE_EACH: Duration = Duration::from_micros(100);
 pub(super) struct Look {
     /// Of the same kind, before there was a load.
     memory_before_bytes: f64,
+    sockets_before: f64,
+    /// Connections that were open at that moment: some may not have been made yet, or not accepted.
+    connections: f64,
     /// Without the program and its libraries.
     pub(super) memory_bytes: f64,
     pub(super) connection_bytes: f64,
     /// For each request.
     pub(super) switches: f64,
     pub(super) system_calls: f64,
+    /// Reads that the disk was asked for, for each request.
+    pub(super) disk_reads: f64,
     pub(super) note: Option<String>,
 }
 
@@ -35,10 +42,13 @@ impl Default for Look {
         let (nothing, note) = (f64::NAN, None);
         Self {
             memory_before_bytes: nothing,
+            sockets_before: nothing,
+            connections: nothing,
             memory_bytes: nothing,
             connection_bytes: nothing,
             switches: nothing,
             system_calls: nothing,
+            disk_reads: nothing,
             note,
         }
     }
@@ -68,32 +78,58 @@ pub(super) fn look(
     if let Some(why) = run.complaint().filter(|_| !is_tolerable(&run)) {
         return Err(why);
     }
-    look.divide(&seen, run.per_second("replies"), f64::from(work.connections));
+    look.divide(&seen, run.per_second("replies"));
     Ok(look)
 }
 
-/// What was counted within a look: system calls and context switches.
-pub(super) type Seen = Result<(f64, f64), String>;
+/// What was counted within a look.
+pub(super) type Seen = Result<Counted, String>;
+
+/// See [`EVENTS`].
+#[derive(Debug)]
+pub(super) struct Counted {
+    system_calls: f64,
+    switches: f64,
+    disk_reads: f64,
+}
+
+/// System calls, context switches, and what was asked of disks. Servers write nothing: what these
+/// processes ask for are reads.
+const EVENTS: [&str; 3] = ["raw_syscalls:sys_enter", "context-switches", "block:block_bio_queue"];
 
 impl Look {
-    fn before(server: &RunningServer) -> Self {
+    /// Looks at a server before there is a load.
+    pub(super) fn before(server: &RunningServer) -> Self {
         let memory = own_memory(server);
-        Self { memory_before_bytes: memory, memory_bytes: memory, ..Self::default() }
+        let sockets = open_sockets(&server.group().processes());
+        Self {
+            memory_before_bytes: memory,
+            memory_bytes: memory,
+            sockets_before: sockets,
+            ..Self::default()
+        }
     }
 
     /// Looks at a server under load.
     pub(super) fn see(&mut self, server: &RunningServer) -> Seen {
+        let processes = server.group().processes();
         self.memory_bytes = own_memory(server);
-        perf(&server.group().processes())
+        self.connections = open_sockets(&processes) - self.sockets_before;
+        perf(&processes)
     }
 
-    /// Divides what was seen, when it is known how many requests and connections there were.
-    pub(super) fn divide(&mut self, seen: &Seen, requests_per_s: f64, connections: f64) {
+    /// Divides what was seen, when it is known how many requests there were.
+    pub(super) fn divide(&mut self, seen: &Seen, requests_per_s: f64) {
         let requests = requests_per_s * LOOK.as_secs_f64();
-        self.connection_bytes = (self.memory_bytes - self.memory_before_bytes) / connections;
+        if self.connections > 0.0 {
+            let bytes = self.memory_bytes - self.memory_before_bytes;
+            self.connection_bytes = bytes / self.connections;
+        }
         match seen {
-            Ok((calls, switches)) => {
-                (self.system_calls, self.switches) = (calls / requests, switches / requests);
+            Ok(counted) => {
+                self.system_calls = counted.system_calls / requests;
+                self.switches = counted.switches / requests;
+                self.disk_reads = counted.disk_reads / requests;
             }
             Err(why) => self.note = Some(why.clone()),
         }
@@ -104,21 +140,78 @@ fn own_memory(server: &RunningServer) -> f64 {
     server.memory().own_bytes as f64
 }
 
-/// System calls and context switches of these processes within the look.
+/// Sockets that these processes have open, each once: those of connections among them.
+fn open_sockets(processes: &[u32]) -> f64 {
+    let mut sockets = BTreeSet::new();
+    for process in processes {
+        // A process that has ended has none.
+        let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+        sockets.extend(links.filter(|link| link.to_string_lossy().starts_with("socket:")));
+    }
+    sockets.len() as f64
+}
+
+/// What these processes do within the look.
 fn perf(processes: &[u32]) -> Seen {
     let list = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let output = Command::new("perf")
-        .args(["stat", "-x", ";", "-e", "raw_syscalls:sys_enter,context-switches", "-p", &list])
+        .args(["stat", "-x", ";", "-e", &EVENTS.join(","), "-p", &list])
         .args(["--", "sleep", &LOOK.as_secs_f64().to_string()])
         .output()
         .map_err(|why| format!("nothing is counted: perf: {why}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
-    let count = |event: &str| {
+    counted(&text).ok_or_else(|| {
+        format!("nothing is counted: perf: {}", text.lines().next().unwrap_or("silent"))
+    })
+}
+
+/// Reads what perf has printed.
+fn counted(text: &str) -> Option<Counted> {
+    let [system_calls, switches, disk_reads] = EVENTS.map(|event| {
         let line = text.lines().find(|line| line.contains(event))?;
         line.split(';').next()?.parse::<f64>().ok()
-    };
-    match (count("raw_syscalls:sys_enter"), count("context-switches")) {
-        (Some(calls), Some(switches)) => Ok((calls, switches)),
-        _ => Err(format!("nothing is counted: perf: {}", text.lines().next().unwrap_or("silent"))),
+    });
+    Some(Counted { system_calls: system_calls?, switches: switches?, disk_reads: disk_reads? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_divided_by_the_connections_that_are_open() {
+        let mut look = Look {
+            memory_before_bytes: 1000.0,
+            memory_bytes: 9000.0,
+            connections: 2.0,
+            ..Look::default()
+        };
+        let counted = Counted { system_calls: 80.0, switches: 8.0, disk_reads: 4.0 };
+        look.divide(&Ok(counted), 100.0);
+        assert_eq!(look.connection_bytes, 4000.0);
+        assert_eq!((look.system_calls, look.switches, look.disk_reads), (2.0, 0.2, 0.1));
+        let mut nobody = Look { connections: 0.0, ..look };
+        nobody.connection_bytes = f64::NAN;
+        nobody.divide(&Err("perf is not there".into()), 100.0);
+        assert!(nobody.connection_bytes.is_nan(), "nobody was connected");
+    }
+
+    #[test]
+    fn sockets_are_counted_once_whoever_has_them() {
+        let own = std::process::id();
+        let before = open_sockets(&[own]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _copy = listener.try_clone().unwrap();
+        assert_eq!(open_sockets(&[own, own]), before + 1.0);
+    }
+
+    #[test]
+    fn what_perf_prints_is_read() {
+        let text = "12;;raw_syscalls:sys_enter;1;100.00;;\n3;;context-switches;1;100.00;;\n\
+                    0;;block:block_bio_queue;1;100.00;;\n";
+        let counted = counted(text).unwrap();
+        assert_eq!((counted.system_calls, counted.switches, counted.disk_reads), (12.0, 3.0, 0.0));
+        assert!(super::counted("Error: no permission").is_none());
     }
 }

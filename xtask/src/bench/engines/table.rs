@@ -29,7 +29,17 @@ pub(super) fn of(subject: Subject, entrants: &[Entrant]) -> String {
 fn head(is_cold: bool, reference: &str) -> Vec<String> {
     let over = format!("over {reference}");
     let cells = match is_cold {
-        true => vec!["engine", "requests/s", &over, "CPU µs/request", "disk KiB/request"],
+        true => vec![
+            "engine",
+            "requests/s",
+            &over,
+            "CPU µs/request",
+            "disk KiB/request",
+            "disk reads/request",
+            "memory MB",
+            "switches/request",
+            "system calls/request",
+        ],
         false => vec![
             "engine",
             "requests/s",
@@ -59,7 +69,17 @@ fn line(is_cold: bool, it: &Entrant, reference: Option<&Entrant>) -> Vec<String>
     match is_cold {
         true => {
             let disk = it.samples.iter().map(|sample| sample.disk_kib).collect();
-            vec![label, middle(rates(it)), over(rates), middle(it.cpu_us()), middle(disk)]
+            vec![
+                label,
+                middle(rates(it)),
+                over(rates),
+                middle(it.cpu_us()),
+                middle(disk),
+                number(look.disk_reads, 3),
+                number(look.memory_bytes / 1e6, 1),
+                number(look.switches, 3),
+                number(look.system_calls, 2),
+            ]
         }
         false => vec![
             label,

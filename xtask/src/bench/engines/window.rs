@@ -199,7 +199,7 @@ fn rest(
         complaints.extend(run.complaint());
     }
     let used_us = (server.group().cpu_ns() - before_ns) as f64 / 1000.0;
-    look.divide(&seen, replies as f64 / rest_s as f64, open as f64);
+    look.divide(&seen, replies as f64 / rest_s as f64);
     let is_short = open * 10 < wanted * 9;
     if is_short {
         complaints.push(format!("only {open} connections were open at once"));
