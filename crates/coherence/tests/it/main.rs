@@ -5,4 +5,5 @@ mod agreement;
 mod golden;
 mod model;
 mod properties;
+mod pycachesim;
 mod traces;
