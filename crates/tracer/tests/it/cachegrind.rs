@@ -1,72 +1,124 @@
-//! Cachegrind's counts, from a trace and a cache of thirty lines: equal to the last miss.
+//! Cachegrind's counts, from a trace and the simulator: equal to the last miss.
+//!
+//! Three machines of one processor without a kernel have the three caches: one is given the
+//! fetches, one the data, and the third what missed in these.
 
-use crate::{events, recorded};
-use memory_trace::{Access, AccessKind, Event};
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
+
+use coherence::protocol::INVALID;
+use coherence::{
+    Builder, Machine, Observer, Options, Placement, Reference, Workload, simulate_observed,
+};
+use memory_trace::{Access, AccessKind, Event, Process};
 use testkit::Temporary;
 use tracer::Tool;
 
+use crate::{events, recorded};
+
 const LINE: u64 = 64;
-
-/// Set-associative, least recently used.
-struct Cache {
-    sets: Vec<Vec<u64>>,
-    ways: usize,
-}
-
-impl Cache {
-    fn new(bytes: usize, ways: usize) -> Self {
-        Self { sets: vec![Vec::new(); bytes / LINE as usize / ways], ways }
-    }
-
-    fn misses_line(&mut self, line: u64) -> bool {
-        let count = self.sets.len() as u64;
-        let set = &mut self.sets[(line % count) as usize];
-        let place = set.iter().position(|held| *held == line);
-        if place.is_some() || set.len() == self.ways {
-            set.remove(place.unwrap_or(0));
-        }
-        set.push(line);
-        place.is_none()
-    }
-
-    /// An access that straddles two lines touches both and misses once.
-    fn misses(&mut self, access: &Access) -> bool {
-        let bytes = u64::from(access.bytes).min(LINE);
-        let (first, last) = (access.address / LINE, (access.address + bytes - 1) / LINE);
-        let missed = self.misses_line(first);
-        if first == last { missed } else { self.misses_line(last) | missed }
-    }
-}
+const PAGE: u64 = 4096;
+/// What the simulator splits accesses at, and merges fetches in.
+const GRANULE: u64 = 32;
+/// Pages that one way of the largest cache holds. Cachegrind chooses sets by virtual addresses:
+/// frames are given out so that their numbers end as those of their pages.
+const COLOURS: u64 = 16;
 
 /// I references, I1 misses, D references, D1 misses, LL misses.
 type Counts = [u64; 5];
 
 fn simulated(events: &[Event]) -> Counts {
-    let (mut i1, mut d1) = (Cache::new(32 << 10, 8), Cache::new(48 << 10, 12));
-    let mut ll = Cache::new(1 << 20, 16);
-    let mut counts = [0; 5];
+    let accesses = counted_once(events);
+    let is_fetch = |access: &Access| access.kind == AccessKind::Fetch;
+    let (fetches, data): (Vec<Access>, Vec<Access>) = accesses.iter().copied().partition(is_fetch);
+    let (i1, d1) = (missed(&fetches, 32, 8), missed(&data, 48, 12));
+    let (mut of_fetches, mut of_data) = (i1.iter(), d1.iter());
+    let both = accesses.into_iter().filter(|access| {
+        let flags = if is_fetch(access) { &mut of_fetches } else { &mut of_data };
+        *flags.next().expect("a flag for each access")
+    });
+    let both: Vec<Access> = both.collect();
+    let ll = missed(&both, 1024, 16);
+    let count = |flags: &[bool]| flags.iter().filter(|missed| **missed).count() as u64;
+    [fetches.len() as u64, count(&i1), data.len() as u64, count(&d1), count(&ll)]
+}
+
+/// What Cachegrind counts as references: a load and a store of the same bytes by one instruction
+/// are one, and none is longer than a line.
+fn counted_once(events: &[Event]) -> Vec<Access> {
+    let mut accesses = Vec::new();
     let mut loaded = None;
     for event in events {
-        let Event::Access(access) = event else { continue };
-        // A load and a store of the same bytes by one instruction count once.
+        let Event::Access(access) = *event else { continue };
         if access.kind == AccessKind::Store && loaded == Some((access.address, access.bytes)) {
             loaded = None;
             continue;
         }
         let is_load = access.kind == AccessKind::Load;
         loaded = is_load.then_some((access.address, access.bytes));
-        let (first, cache) = match access.kind {
-            AccessKind::Fetch => (0, &mut i1),
-            AccessKind::Load | AccessKind::Store => (2, &mut d1),
-        };
-        counts[first] += 1;
-        if cache.misses(access) {
-            counts[first + 1] += 1;
-            counts[4] += u64::from(ll.misses(access));
-        }
+        accesses.push(Access { bytes: access.bytes.min(LINE as u16), ..access });
     }
-    counts
+    accesses
+}
+
+/// Which of the accesses miss in a cache of that shape.
+fn missed(accesses: &[Access], size_kib: u64, ways: u32) -> Vec<bool> {
+    let mut machine = Machine { cpus: 1, placement: Placement::InOrder, ..Machine::default() };
+    (machine.cache.size_kib, machine.cache.ways) = (size_kib, ways);
+    machine.cache.block_bytes = LINE;
+    machine.kernel.enabled = false;
+    let parts = accesses.iter().enumerate().flat_map(|(number, access)| {
+        let last = access.address + u64::from(access.bytes) - 1;
+        let granules = 1 + last / GRANULE - access.address / GRANULE;
+        (0..granules).map(move |granule| (number, u64::from(granule == 0)))
+    });
+    let mut misses = Misses { parts, missed: vec![false; accesses.len()] };
+    let workload = workload(accesses);
+    simulate_observed(&workload, &machine, Options::default(), 1, &mut misses).unwrap();
+    assert!(misses.parts.next().is_none(), "all has been simulated");
+    misses.missed
+}
+
+/// One process that does this, in frames that are like its pages.
+fn workload(accesses: &[Access]) -> Workload {
+    let mut pages = vec![VecDeque::new(); COLOURS as usize];
+    let ends = |access: &Access| [0, u64::from(access.bytes) - 1].map(|end| access.address + end);
+    let touched: BTreeSet<u64> = accesses.iter().flat_map(ends).map(|byte| byte / PAGE).collect();
+    for page in &touched {
+        pages[(page % COLOURS) as usize].push_back(*page);
+    }
+    let mut builder = Builder::new();
+    builder.process(&Process { id: 1, ..Process::default() });
+    // A lock gives its page the next frame, from 1, and is no reference. Where no page is like the
+    // frame, one takes it that no program has.
+    let mut frame = 1;
+    while pages.iter().any(|alike| !alike.is_empty()) {
+        let page = pages[(frame % COLOURS) as usize].pop_front().unwrap_or((1 << 50) + frame);
+        builder.events(&[Event::Synchronise { address: page * PAGE }]).unwrap();
+        frame += 1;
+    }
+    let events: Vec<Event> = accesses.iter().map(|access| Event::Access(*access)).collect();
+    builder.events(&events).unwrap();
+    builder.finish().unwrap()
+}
+
+/// Hears which accesses miss. A part of an access is its number, and 1 if the access begins with
+/// it: a record stands for one part, or for those of fetches in a row from one granule, of which
+/// only the first can miss.
+struct Misses<P> {
+    parts: P,
+    missed: Vec<bool>,
+}
+
+impl<P: Iterator<Item = (usize, u64)>> Observer for Misses<P> {
+    fn reference(&mut self, reference: &Reference) {
+        let (access, mut count) = self.parts.next().expect("what is simulated was traced");
+        while count < reference.record.count() {
+            count += self.parts.next().expect("all that is counted was traced").1;
+        }
+        // An access that straddles two lines touches both and misses once.
+        self.missed[access] |= reference.state == INVALID;
+    }
 }
 
 fn counted_by_cachegrind(command: &[&str]) -> Counts {
