@@ -2,6 +2,7 @@
 //! what must hold for any trace.
 
 mod agreement;
+mod classes;
 mod golden;
 mod model;
 mod properties;
