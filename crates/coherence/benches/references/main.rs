@@ -1,12 +1,14 @@
 //! References per second: how fast a machine is simulated, by protocol, order and processors.
 //!
-//! `cargo bench -p coherence` takes half a minute; `cargo test --benches` runs the same with small
+//! `cargo bench -p coherence` takes a minute; `cargo test --benches` runs the same with small
 //! parameters, as a test. Words after it choose the rows that have them all: `-- mesi strict`. The
 //! time is that for which the processor ran this, as far as the system tells: others may run too.
 //! The workload is made up: processes that loop over code, go up and down a stack, wander through a
 //! heap and now and then touch shared memory, about as often as Table 3 of Foglia et al. says.
-//! Making it is not timed; classification is on. The checksum is of all counts: it differs if a
-//! change alters what is simulated.
+//! Making it is not timed; classification is on, and one row tells capacity from conflict misses as
+//! well (`three-c`). There are two workloads: one of 20 processes, with which at most 20 processors
+//! are at work, and one of 64. The checksum is of all counts: it differs if a change alters what is
+//! simulated.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -18,34 +20,67 @@ use statistics::Generator;
 const SHARED: u64 = 0x7000_0000;
 const SHARED_BYTES: u64 = 1 << 18;
 
+/// Processes of the first workload, about as many as the paper's, and of the second, so that all
+/// of 64 processors are at work.
+const TASKS: u32 = 20;
+const MANY_TASKS: u32 = 64;
+
 fn main() {
     // `cargo bench` says so; anything else is a test run.
     let full = std::env::args().any(|argument| argument == "--bench");
-    let each = if full { 1_500_000 } else { 5_000 };
-    let workload = workload(20, each);
-    let references = workload.references();
-    println!("{} tasks, {references} references, {} pages", workload.tasks(), workload.pages());
-    println!("\nprotocol  order   CPUs  M refs/s  miss %  GSP    late");
-    let mut checksum = 0_u64;
-    let words: Vec<String> =
-        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let mut row = |protocol: &str, cpus: u32, ahead: u64, three_c: bool| {
-        let order = if ahead == 0 { "strict" } else { "ahead" };
-        if !words.iter().all(|word| [protocol, order, &cpus.to_string()].contains(&word.as_str())) {
-            return;
-        }
-        checksum = checksum.rotate_left(7) ^ measure(&workload, protocol, cpus, ahead, three_c);
-    };
+    let references = if full { 30_000_000 } else { 100_000 };
+    let words = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let mut table = Table { words, checksum: 0 };
+    let ahead = Options::RUN_AHEAD_CYCLES;
+    let workload = made(TASKS, references);
     for protocol in ["mesi", "amsd", "pscr", "dragon"] {
-        row(protocol, 8, Options::RUN_AHEAD_CYCLES, false);
-        row(protocol, 8, 0, false);
+        table.both_orders(&workload, protocol, 8);
+        if protocol == "mesi" {
+            table.row(&workload, protocol, 8, ahead, true);
+        }
     }
     for cpus in [1, 2, 4, 16, 64] {
-        row("mesi", cpus, Options::RUN_AHEAD_CYCLES, false);
-        row("mesi", cpus, 0, false);
+        table.both_orders(&workload, "mesi", cpus);
     }
-    row("mesi", 8, Options::RUN_AHEAD_CYCLES, true);
-    println!("\nchecksum {checksum:016x}");
+    drop(workload);
+    let workload = made(MANY_TASKS, references);
+    for cpus in [1, 16, 64] {
+        table.both_orders(&workload, "mesi", cpus);
+    }
+    println!("\nchecksum {:016x}", table.checksum);
+}
+
+/// A workload, and the head of the rows about it.
+fn made(tasks: u32, references: u64) -> Workload {
+    let workload = workload(tasks, references / u64::from(tasks));
+    let (references, pages) = (workload.references(), workload.pages());
+    println!("\n{} tasks, {references} references, {pages} pages", workload.tasks());
+    println!("\nprotocol  order   tasks  CPUs  M refs/s  miss %  GSP    late");
+    workload
+}
+
+/// What is printed so far.
+struct Table {
+    /// Only rows that have all these.
+    words: Vec<String>,
+    checksum: u64,
+}
+
+impl Table {
+    fn both_orders(&mut self, workload: &Workload, protocol: &str, cpus: u32) {
+        self.row(workload, protocol, cpus, Options::RUN_AHEAD_CYCLES, false);
+        self.row(workload, protocol, cpus, 0, false);
+    }
+
+    fn row(&mut self, workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: bool) {
+        let order = if ahead == 0 { "strict" } else { "ahead" };
+        let classes = if three_c { "three-c" } else { "" };
+        let has = [protocol, order, classes, &cpus.to_string()];
+        if self.words.iter().all(|word| has.contains(&word.as_str())) {
+            let fold = measure(workload, protocol, cpus, ahead, three_c);
+            self.checksum = self.checksum.rotate_left(7) ^ fold;
+        }
+    }
 }
 
 fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: bool) -> u64 {
@@ -59,9 +94,11 @@ fn measure(workload: &Workload, protocol: &str, cpus: u32, ahead: u64, three_c: 
     let rate = outcome.counts.all_references() as f64 / seconds / 1e6;
     let order = if ahead == 0 { "strict" } else { "ahead" };
     let misses = outcome.miss_percent(|_| true);
-    let (gsp, late) = (outcome.gsp, outcome.counts.late);
-    let more = if three_c { "  (capacity and conflict told apart)" } else { "" };
-    println!("{protocol:9} {order:6} {cpus:5} {rate:9.1} {misses:7.3} {gsp:6.2} {late:7}{more}");
+    let (tasks, gsp, late) = (workload.tasks(), outcome.gsp, outcome.counts.late);
+    let more = if three_c { "  three-c: capacity and conflict told apart" } else { "" };
+    println!(
+        "{protocol:9} {order:6} {tasks:6} {cpus:5} {rate:9.1} {misses:7.3} {gsp:6.2} {late:7}{more}"
+    );
     fold(&outcome)
 }
 
