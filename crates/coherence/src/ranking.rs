@@ -89,15 +89,34 @@ impl Tally {
                 };
                 by_name.entry(name).or_default().add(caused);
             }
-            let mut ranked: Vec<Ranked> = by_name.into_iter().map(Ranked::from).collect();
-            ranked.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
-            ranked
+            in_order(by_name)
         };
         Ranking {
             functions: rank(self.code, "(kernel code, drawn)"),
             data: rank(self.data, "(kernel data, drawn)"),
         }
     }
+}
+
+impl Ranking {
+    /// That of several runs of the same workload: their sums.
+    pub fn of_all(runs: &[&Self]) -> Self {
+        let sum = |of: fn(&Self) -> &[Ranked]| {
+            let mut by_name: HashMap<String, Caused> = HashMap::new();
+            for ranked in runs.iter().copied().flat_map(of) {
+                by_name.entry(ranked.name.clone()).or_default().add(ranked.caused());
+            }
+            in_order(by_name)
+        };
+        Self { functions: sum(|run| &run.functions), data: sum(|run| &run.data) }
+    }
+}
+
+/// Those that cause most first.
+fn in_order(by_name: HashMap<String, Caused>) -> Vec<Ranked> {
+    let mut ranked: Vec<Ranked> = by_name.into_iter().map(Ranked::from).collect();
+    ranked.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
+    ranked
 }
 
 impl Caused {
@@ -112,6 +131,11 @@ impl Caused {
 impl Ranked {
     fn weight(&self) -> u64 {
         self.misses + self.transactions
+    }
+
+    fn caused(&self) -> Caused {
+        let Self { misses, invalidation_misses, transactions, false_sharing, .. } = *self;
+        Caused { misses, invalidation_misses, transactions, false_sharing }
     }
 }
 

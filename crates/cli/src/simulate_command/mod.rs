@@ -1,6 +1,7 @@
 //! `ropewalk simulate`: what was typed becomes machines, each is run with each seed, and the
 //! outcomes become a table and files. How a machine is simulated is the business of `coherence`.
 
+mod csv;
 mod html;
 mod lists;
 mod measured;
@@ -151,7 +152,7 @@ impl SimulateArguments {
             write(path, &show::json(trace, workload, outcomes))?;
         }
         if let Some(path) = &self.csv {
-            write(path, &show::csv(outcomes))?;
+            write(path, &csv::rows(outcomes))?;
         }
         let Some(path) = &self.html else { return Ok(()) };
         let (base, seeds) = (&self.machine()?, self.seeds.get());

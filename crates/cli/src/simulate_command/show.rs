@@ -1,4 +1,4 @@
-//! Outcomes as a table, as rows and as JSON.
+//! Outcomes as a table and as JSON.
 //!
 //! The table has a line for each machine: means over its seeds, and how far they are sure.
 
@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use coherence::{
-    Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Sharing, Workload,
-    scalable_to,
+    Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Ranking, Sharing,
+    Workload, scalable_to,
 };
 use serde_json::json;
 use statistics::Mean;
@@ -86,7 +86,7 @@ pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize) -> String
     }
     if top > 0 {
         for group in outcomes.chunks(seeds) {
-            text += &ranking(&group[0], top);
+            text += &ranking(group, top);
         }
     }
     text
@@ -120,7 +120,7 @@ fn cache(machine: &Machine) -> String {
     spec::cache(machine.cache.size_kib, machine.cache.ways)
 }
 
-fn scheduler(machine: &Machine) -> &'static str {
+pub(super) fn scheduler(machine: &Machine) -> &'static str {
     Scheduler::of(machine.scheduler.policy).name()
 }
 
@@ -263,17 +263,20 @@ fn percent(outcome: &Outcome, count: u64) -> f64 {
     count as f64 * 100.0 / outcome.counts.all_references().max(1) as f64
 }
 
-fn ranking(outcome: &Outcome, top: usize) -> String {
-    let Some(ranking) = &outcome.ranking else { return String::new() };
-    let machine = &outcome.machine;
+/// Sums over the seeds.
+fn ranking(group: &[Outcome], top: usize) -> String {
+    let rankings: Vec<&Ranking> = group.iter().filter_map(|one| one.ranking.as_ref()).collect();
+    let ranking = Ranking::of_all(&rankings);
+    let machine = &group[0].machine;
+    let seeds: Vec<String> = group.iter().map(|one| one.seed.to_string()).collect();
     let mut text = format!(
-        "\n{} CPUs, {}, {} bytes, {}, {}, seed {}\n",
+        "\n{} CPUs, {}, {} bytes, {}, {}, seeds {}\n",
         machine.cpus,
         cache(machine),
         machine.cache.block_bytes,
         scheduler(machine),
         machine.protocol,
-        outcome.seed
+        seeds.join(", ")
     );
     for (what, ranked) in [("code", &ranking.functions), ("data", &ranking.data)] {
         text += "  misses  after inval.  coherence  falsely shared  ";
@@ -287,53 +290,6 @@ fn ranking(outcome: &Outcome, top: usize) -> String {
                 "{misses:8} {invalidation_misses:13} {transactions:10} {false_sharing:15}  {name}"
             );
         }
-    }
-    text
-}
-
-/// A row for each outcome; the first names the columns.
-pub(super) fn csv(outcomes: &[Outcome]) -> String {
-    let mut text = String::from(
-        "cpus,size_kib,ways,block_bytes,scheduler,protocol,seed,references,cycles,gsp,\
-         processor_utilisation,bus_utilisation,miss_percent,coherence_percent",
-    );
-    for class in Miss::ALL {
-        let _ = write!(text, ",miss_{}", class.name().replace('-', "_"));
-    }
-    for kind in Sharing::ALL {
-        let _ = write!(text, ",coherence_{}", kind.name());
-    }
-    text += ",late,served_inside,told_inside,taken,remote\n";
-    for one in outcomes {
-        let machine = &one.machine;
-        let _ = write!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{:.6},{:.6},{:.6},{:.6},{:.6}",
-            machine.cpus,
-            machine.cache.size_kib,
-            machine.cache.ways,
-            machine.cache.block_bytes,
-            scheduler(machine),
-            machine.protocol,
-            one.seed,
-            one.counts.all_references(),
-            one.cycles,
-            one.gsp,
-            one.processor_utilisation(),
-            one.bus_utilisation,
-            one.miss_percent(|_| true),
-            one.coherence_percent(|_| true),
-        );
-        for class in Miss::ALL {
-            let _ = write!(text, ",{}", one.counts.misses_of(class));
-        }
-        for kind in Sharing::ALL {
-            let _ = write!(text, ",{}", one.counts.coherence_of(kind));
-        }
-        let counts = &one.counts;
-        let (served, told) = (counts.served_inside(), counts.told_inside());
-        let _ =
-            writeln!(text, ",{},{served},{told},{},{}", counts.late, counts.taken, counts.remote);
     }
     text
 }

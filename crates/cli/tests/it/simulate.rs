@@ -1,5 +1,6 @@
 //! `ropewalk simulate` from the outside: tables, files, and one line for what is wrong.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -96,6 +97,125 @@ fn groups_and_nodes_are_told_in_detail_and_in_files() {
     let cell = |name| row.split(',').nth(head.split(',').position(|one| one == name).unwrap());
     assert_eq!(cell("served_inside"), Some(&*served.to_string()));
     assert_eq!(cell("remote"), Some(&*remote.to_string()));
+}
+
+#[test]
+fn a_ranking_is_of_all_seeds() {
+    let (root, _) = traced();
+    let sweep = ["a.trace", "--cpus", "3", "--cache", "16K/2", "--seeds", "2", "--top", "1"];
+    let told = succeeds(root.path(), &[&sweep[..], &["--json", "a.json"]].concat());
+    assert!(told.contains("mesi, seeds 1, 2\n"), "{told}");
+    let json = fs::read_to_string(root.path().join("a.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (title, what) in [("code", "functions"), ("data", "data")] {
+        let heads = |line: &&str| line.ends_with(&format!("falsely shared  {title}"));
+        let mut lines = told.lines().skip_while(|line| !heads(line)).skip(1);
+        let row = lines.next().unwrap();
+        let (numbers, name) = row.trim().split_at(row.trim().rfind("  ").unwrap());
+        let numbers: Vec<u64> =
+            numbers.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let mut sums = [0; 4];
+        for outcome in json["outcomes"].as_array().unwrap() {
+            let ranked = outcome["ranking"][what].as_array().unwrap();
+            let same = ranked.iter().find(|one| one["name"] == name.trim()).unwrap();
+            let keys = ["misses", "invalidation_misses", "transactions", "false_sharing"];
+            for (sum, key) in sums.iter_mut().zip(keys) {
+                *sum += same[key].as_u64().unwrap();
+            }
+        }
+        assert_eq!(numbers, sums, "{row}");
+    }
+}
+
+/// The cells of a file, row by row, by the names of their columns.
+fn cells(csv: &str) -> Vec<HashMap<&str, &str>> {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    lines
+        .map(|row| {
+            assert_eq!(row.len(), head.len(), "{row:?}");
+            let row: HashMap<_, _> = head.iter().copied().zip(row).collect();
+            assert_eq!(row.len(), head.len(), "no two columns have one name: {head:?}");
+            row
+        })
+        .collect()
+}
+
+#[test]
+fn rows_say_what_json_says() {
+    let (root, _) = traced();
+    let sweep = ["a.trace", "--cpus", "1,3", "--protocol", "mesi,dragon", "--cache", "16K/2"];
+    let files = ["--seeds", "2", "--json", "a.json", "--csv", "a.csv"];
+    succeeds(root.path(), &[&sweep[..], &files].concat());
+    let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    let (csv, json) = (read("a.csv"), read("a.json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (rows, outcomes) = (cells(&csv), json["outcomes"].as_array().unwrap());
+    assert_eq!((rows.len(), outcomes.len()), (8, 8));
+    for (row, outcome) in rows.iter().zip(outcomes) {
+        let is = |name: &str, value: &serde_json::Value| {
+            let cell: f64 = row[name].parse().unwrap();
+            let value = value.as_f64().unwrap();
+            assert!((cell - value).abs() < 1e-6, "{name}: {cell} is not {value}");
+        };
+        for name in ["seed", "cycles", "gsp", "bus_utilisation"] {
+            is(name, &outcome[name]);
+        }
+        is("cpus", &outcome["machine"]["cpus"]);
+        assert_eq!(outcome["machine"]["protocol"], row["protocol"]);
+        for name in ["late", "taken", "remote"] {
+            is(name, &outcome["counts"][name]);
+        }
+        by_class(row, outcome, &json);
+        by_transaction(row, outcome);
+    }
+    let sum = |name: &str| rows.iter().map(|row| row[name].parse::<f64>().unwrap()).sum::<f64>();
+    for name in ["references_kernel", "miss_cold_user", "miss_cold_kernel", "bus_wr", "bus_inv"] {
+        assert!(sum(name) > 0.0, "{name}");
+    }
+}
+
+/// Misses and coherence transactions, of each mode and together.
+fn by_class(row: &HashMap<&str, &str>, outcome: &serde_json::Value, json: &serde_json::Value) {
+    let both = |counts: &serde_json::Value| -> u64 {
+        counts.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+    };
+    let kinds = [("miss", "miss_classes", "misses"), ("coherence", "sharing", "coherence")];
+    for (prefix, names, counts) in kinds {
+        for (place, name) in json[names].as_array().unwrap().iter().enumerate() {
+            let name = format!("{prefix}_{}", name.as_str().unwrap().replace('-', "_"));
+            let modes = [0, 1].map(|mode| both(&outcome["counts"][counts][mode][place]));
+            let [user, kernel] = modes.map(|count| count.to_string());
+            assert_eq!(row[&*format!("{name}_user")], user, "{name}");
+            assert_eq!(row[&*format!("{name}_kernel")], kernel, "{name}");
+            assert_eq!(row[&*name], (modes[0] + modes[1]).to_string(), "{name}");
+        }
+    }
+    let references = [0, 1].map(|mode| both(&outcome["counts"]["references"][mode]));
+    let [user, kernel] = references.map(|count| count.to_string());
+    assert_eq!((row["references_user"], row["references_kernel"]), (&*user, &*kernel));
+    assert_eq!(row["references"], references.iter().sum::<u64>().to_string());
+}
+
+/// Every use of the bus has its column, and together they are all of it.
+fn by_transaction(row: &HashMap<&str, &str>, outcome: &serde_json::Value) {
+    let names = HashMap::from([
+        (("read-block", false), "bus_rb_memory"),
+        (("read-block", true), "bus_rb_cache"),
+        (("read-and-invalidate", false), "bus_rib_memory"),
+        (("read-and-invalidate", true), "bus_rib_cache"),
+        (("invalidate", false), "bus_inv"),
+        (("write", false), "bus_wr"),
+        (("update-block", false), "bus_ub"),
+    ]);
+    let cell = |name: &str| row[name].parse::<f64>().unwrap();
+    for one in outcome["bus"].as_array().unwrap() {
+        let key = (one["transaction"].as_str().unwrap(), one["from_cache"].as_bool().unwrap());
+        let utilisation = one["utilisation"].as_f64().unwrap();
+        assert!((cell(names[&key]) - utilisation).abs() < 1e-6, "{key:?}");
+    }
+    let all: f64 = names.values().map(|name| cell(name)).sum();
+    assert!((all.min(1.0) - cell("bus_utilisation")).abs() < 1e-5, "{all}");
 }
 
 #[test]
