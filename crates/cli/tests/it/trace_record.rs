@@ -93,13 +93,21 @@ fn what_is_wrong_is_said_in_a_line() {
     let (status, _, said) = run(&["trace", "record", "--out", "x"]);
     assert_eq!(status, 2, "{said}");
 
-    let folder = Temporary::new();
-    let mut command = ropewalk(&["trace", "record", "--recorder", "qemu", "--out", "x"]);
-    let output = command.args(["--", "true"]).env("PATH", folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    let expected = "recording with QEMU needs qemu-x86_64: apt-get install qemu-user gcc libc6-dev";
-    assert!(said.contains(expected), "{said}");
+    let lacking = |recorder: &str, expected: &str| {
+        let folder = Temporary::new();
+        let mut command = ropewalk(&["trace", "record", "--recorder", recorder, "--out", "x"]);
+        command.args(["--", "true"]).current_dir(folder.path());
+        let output = command.env("PATH", folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(expected), "{said}");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    };
+    let valgrind = "recording needs valgrind: apt-get install valgrind gcc libc6-dev";
+    lacking("valgrind", valgrind);
+    let qemu = "recording with QEMU needs qemu-x86_64: apt-get install qemu-user gcc libc6-dev";
+    lacking("qemu", qemu);
 }
 
 /// Records a recipe of these steps; returns the status, what was printed, and the log.
