@@ -38,7 +38,7 @@ fn simulated(events: &[Event]) -> Counts {
         *flags.next().expect("a flag for each access")
     });
     let both: Vec<Access> = both.collect();
-    let ll = missed(&both, 1024, 16);
+    let ll = missed(&both, 256, 4);
     let count = |flags: &[bool]| flags.iter().filter(|missed| **missed).count() as u64;
     [fetches.len() as u64, count(&i1), data.len() as u64, count(&d1), count(&ll)]
 }
@@ -123,7 +123,7 @@ impl<P: Iterator<Item = (usize, u64)>> Observer for Misses<P> {
 
 fn counted_by_cachegrind(command: &[&str]) -> Counts {
     let mut valgrind = Tool::ready().unwrap().valgrind("cachegrind");
-    valgrind.args(["--I1=32768,8,64", "--D1=49152,12,64", "--LL=1048576,16,64"]);
+    valgrind.args(["--I1=32768,8,64", "--D1=49152,12,64", "--LL=262144,4,64"]);
     valgrind.arg("--cachegrind-out-file=/dev/null").args(command);
     // As what is recorded: a program that looks which signals are ignored does more if none are.
     os::signals::restore_in_child(&mut valgrind);
