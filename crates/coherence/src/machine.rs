@@ -343,6 +343,9 @@ impl Default for Kernel {
 }
 
 impl Machine {
+    /// Tables that are not in every machine's file.
+    pub const OPTIONAL_TABLES: [&str; 2] = ["llc", "numa"];
+
     /// What a TOML file says; what it does not say is as by default. The error is one line.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let machine: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;

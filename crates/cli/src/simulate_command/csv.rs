@@ -6,20 +6,21 @@ use coherence::protocol::Transaction;
 use coherence::{Miss, Outcome, Sharing};
 
 use super::show::scheduler;
+use super::varied::{Varied, shown};
 
 type Columns = Vec<(String, String)>;
 
 /// The first line names the columns.
-pub(super) fn rows(outcomes: &[Outcome]) -> String {
+pub(super) fn rows(outcomes: &[Outcome], varied: &Varied) -> String {
     let line = |cells: Vec<String>| cells.join(",") + "\n";
-    let head = outcomes.first().map(|one| columns(one).into_iter().map(|(name, _)| name).collect());
-    let rows =
-        outcomes.iter().map(|one| columns(one).into_iter().map(|(_, value)| value).collect());
+    let of = |one| columns(one, varied).into_iter();
+    let head = outcomes.first().map(|one| of(one).map(|(name, _)| name).collect());
+    let rows = outcomes.iter().map(|one| of(one).map(|(_, value)| value).collect());
     head.into_iter().chain(rows).map(line).collect()
 }
 
 /// What a row has. New columns come last: who reads them by their place finds the others there.
-fn columns(one: &Outcome) -> Columns {
+fn columns(one: &Outcome, varied: &Varied) -> Columns {
     let mut columns = machine(one);
     columns.extend(classes(one, "", |modes| modes.iter().sum()));
     let counts = &one.counts;
@@ -37,6 +38,8 @@ fn columns(one: &Outcome) -> Columns {
         columns.push((format!("references{name}"), references.to_string()));
         columns.extend(classes(one, name, |modes| modes[mode]));
     }
+    let values = varied.values(&one.machine);
+    columns.extend(varied.keys().iter().cloned().zip(values.iter().map(shown)));
     columns
 }
 

@@ -15,6 +15,7 @@ use super::measured::{Measured, Runs, Value};
 use super::paper::{self, Finding, Plan};
 use super::show;
 use super::spec::Spec;
+use super::varied::Varied;
 
 /// What the page says of a run beside its outcomes.
 pub(super) struct Told<'a> {
@@ -24,6 +25,7 @@ pub(super) struct Told<'a> {
     pub(super) base: &'a Machine,
     pub(super) options: Options,
     pub(super) seeds: u32,
+    pub(super) varied: &'a Varied,
 }
 
 /// The paper's page.
@@ -131,6 +133,7 @@ impl Told<'_> {
             ),
             kernel(&self.base.kernel),
         ];
+        lines.extend(show::listed(self.varied).map(|listed| format!("{listed}.")));
         if let Some(beyond) = show::beyond(self.base) {
             lines.push(format!("Not the paper's machine: {beyond}."));
         }
@@ -216,13 +219,13 @@ fn machines(runs: &Runs) -> Section {
         "Coherence's part of the bus's work, %",
         "Of the trace, %",
     ]);
-    table.rows = runs.by_spec.iter().map(|(spec, one)| machine(spec, one)).collect();
+    table.rows = runs.by_spec.iter().map(|(spec, one)| machine(runs, spec, one)).collect();
     Section { id: "machines".into(), title: "Every machine".into(), table, folded: true }
 }
 
-fn machine(spec: &Spec, one: &Measured) -> Vec<String> {
+fn machine(runs: &Runs, spec: &Spec, one: &Measured) -> Vec<String> {
     vec![
-        spec.describe(),
+        runs.describe(spec),
         one.gsp.show(),
         one.cpu_percent.show(),
         one.bus_percent.show(),
@@ -259,7 +262,7 @@ const CURVES_MAX: usize = 16;
 fn over_processors(runs: &Runs, kind: &Kind) -> Option<Figure> {
     let mut kinds: BTreeMap<Spec, String> = BTreeMap::new();
     for spec in runs.by_spec.keys() {
-        kinds.insert(Spec { cpus: 0, ..*spec }, spec.kind());
+        kinds.insert(Spec { cpus: 0, ..*spec }, runs.kind(spec));
     }
     let mut table = Table::new(&["Machine", kind.title]);
     let mut curves = Vec::new();
@@ -268,7 +271,7 @@ fn over_processors(runs: &Runs, kind: &Kind) -> Option<Figure> {
         for (cpus, one) in runs.curve(spec) {
             let value = (kind.of)(one);
             dots.push(value.dot(f64::from(cpus)));
-            table.rows.push(vec![Spec { cpus, ..*spec }.describe(), value.show()]);
+            table.rows.push(vec![runs.describe(&Spec { cpus, ..*spec }), value.show()]);
         }
         curves.push(Curve { label: label.clone(), form: Form::Measured, style, dots });
     }

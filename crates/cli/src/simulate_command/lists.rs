@@ -35,6 +35,13 @@ pub(super) enum Scheduler {
 }
 
 impl Lists<'_> {
+    /// How many machines they make of one.
+    pub(super) fn count(&self) -> usize {
+        let Self { cpus, protocols, blocks, caches, schedulers } = self;
+        let counts = [cpus.len(), protocols.len(), blocks.len(), caches.len(), schedulers.len()];
+        counts.into_iter().fold(1, |product, one| product.saturating_mul(one.max(1)))
+    }
+
     /// Every combination; the number of processors varies fastest, because it makes a curve.
     pub(super) fn machines(&self, base: &Machine) -> Vec<Machine> {
         let mut machines = vec![base.clone()];
@@ -49,6 +56,12 @@ impl Lists<'_> {
         });
         vary(&mut machines, self.cpus, |machine, cpus| machine.cpus = *cpus);
         machines
+    }
+}
+
+impl CacheSize {
+    pub(super) fn has_ways(self) -> bool {
+        self.ways.is_some()
     }
 }
 

@@ -8,6 +8,7 @@ use page::chart::Dot;
 use statistics::Mean;
 
 use super::spec::Spec;
+use super::varied::Varied;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -49,6 +50,8 @@ pub(super) struct Rates {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     pub(super) by_spec: BTreeMap<Spec, Measured>,
+    /// What `--set` lists, by [`Spec::set`]; empty where it lists nothing.
+    pub(super) sets: Vec<String>,
     /// Whether references of the kernel were drawn.
     pub(super) kernel: bool,
 }
@@ -190,13 +193,43 @@ fn coherence_of_bus(outcome: &Outcome) -> f64 {
 
 impl Runs {
     /// Outcomes with `seeds` of each machine, one after the other.
-    pub(super) fn of(outcomes: &[Outcome], seeds: usize) -> Result<Self, String> {
-        let groups = outcomes.chunks(seeds.max(1));
-        let by_spec = groups
-            .map(|group| Ok((Spec::of(&group[0].machine)?, Measured::of(group))))
-            .collect::<Result<_, String>>()?;
-        let kernel = outcomes.first().is_some_and(|one| one.machine.kernel.enabled);
-        Ok(Self { by_spec, kernel })
+    pub(super) fn of(outcomes: &[Outcome], seeds: usize, varied: &Varied) -> Result<Self, String> {
+        let mut runs = Self {
+            kernel: outcomes.first().is_some_and(|one| one.machine.kernel.enabled),
+            ..Self::default()
+        };
+        for group in outcomes.chunks(seeds.max(1)) {
+            let machine = &group[0].machine;
+            let set = runs.set(varied.label(machine));
+            let spec = Spec { set, ..Spec::of(machine)? };
+            runs.by_spec.insert(spec, Measured::of(group));
+        }
+        Ok(runs)
+    }
+
+    /// The number of a combination.
+    fn set(&mut self, label: String) -> usize {
+        let known = self.sets.iter().position(|other| *other == label);
+        known.unwrap_or_else(|| {
+            self.sets.push(label);
+            self.sets.len() - 1
+        })
+    }
+
+    /// A kind of machine: all but the number of processors.
+    pub(super) fn kind(&self, spec: &Spec) -> String {
+        self.with_set(spec, spec.kind())
+    }
+
+    pub(super) fn describe(&self, spec: &Spec) -> String {
+        self.with_set(spec, spec.describe())
+    }
+
+    fn with_set(&self, spec: &Spec, name: String) -> String {
+        match self.sets.get(spec.set).filter(|set| !set.is_empty()) {
+            None => name,
+            Some(set) => format!("{name}, {set}"),
+        }
     }
 
     pub(super) fn get(&self, spec: &Spec) -> Option<&Measured> {

@@ -10,6 +10,7 @@ mod settings;
 mod show;
 mod spec;
 mod sweep;
+mod varied;
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -25,6 +26,10 @@ use lists::{CacheSize, Lists, Numbers};
 use measured::Runs;
 use paper::Plan;
 use sweep::{Point, Progress};
+use varied::Varied;
+
+/// More than anybody waits for; the outcomes of all are in memory at the end.
+const MACHINES_MAX: usize = 20_000;
 
 pub(crate) const SIMULATE_HELP: &str = "\
 Lists make a sweep: every combination of what is listed is simulated, in parallel threads. What is
@@ -37,6 +42,7 @@ Examples:
   ropewalk simulate server.trace --cpus 4 --block 32 --cache 128K/1,512K/2,2M/4 --csv sweep.csv
   ropewalk simulate server.trace --machine ours.toml --top 20 --three-c
   ropewalk simulate server.trace --set bus.memory_latency=split --set kernel.enabled=false
+  ropewalk simulate server.trace --cpus 1..16 --set cpu.write_buffer=1,8 --set bus.bytes_per_cycle=4,8
   ropewalk simulate server.trace --paper --html paper.html     the paper's figures, its and ours";
 
 #[derive(Args)]
@@ -47,8 +53,9 @@ pub(crate) struct SimulateArguments {
     /// The machine (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// A value of the machine in place of the file's: kernel.code_skew=1.6; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
+    /// Values of the machine in place of the file's: kernel.code_skew=1.6 or cpu.write_buffer=1,8;
+    /// may be repeated
+    #[arg(long, value_name = "KEY=LIST")]
     set: Vec<settings::Setting>,
     /// Processors: 8, 4,8,12 or 1..16
     #[arg(long, value_name = "LIST")]
@@ -101,11 +108,13 @@ pub(crate) struct SimulateArguments {
 }
 
 pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
-    let machine = arguments.machine()?;
-    let machines = arguments.lists().machines(&machine);
+    let bases = arguments.bases()?;
+    let lists = arguments.lists();
+    let machines: Vec<Machine> = bases.iter().flat_map(|base| lists.machines(base)).collect();
     for machine in &machines {
         machine.check().map_err(Failure::Usage)?;
     }
+    let machine = &bases[0];
     let Some(trace) = arguments.trace.as_deref().filter(|_| !arguments.print_machine) else {
         let shown: Vec<String> = machines.iter().map(Machine::to_toml).collect();
         return print(&shown.join("\n"));
@@ -113,19 +122,24 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
     let workload = read(trace)?;
     let plan = arguments.paper.then(|| Plan::of(workload.tasks())).transpose();
     let plan = plan.map_err(|why| Failure::Usage(format!("{}: {why}", trace.display())))?;
-    let machines = plan.as_ref().map_or(machines, |plan| plan.machines(&machine));
+    let machines = plan.as_ref().map_or(machines, |plan| plan.machines(machine));
     let points = arguments.points(machines);
     let threads = arguments.threads.unwrap_or_else(available);
     let outcomes = sweep::run(&workload, &points, threads).map_err(Failure::Operation)?;
-    arguments.write(trace, &workload, &outcomes, plan.as_ref())?;
-    let head = show::head(trace, &workload, &machine);
-    let body = show::outcomes(&outcomes, arguments.seeds.get() as usize, arguments.top);
+    let seeds = arguments.seeds.get();
+    let varied = &Varied::of(&arguments.set);
+    let options = arguments.options();
+    let told = Told { trace, workload: &workload, base: machine, options, seeds, varied };
+    arguments.write(&told, &outcomes, plan.as_ref())?;
+    let head = show::head(trace, &workload, machine, varied);
+    let body = show::outcomes(&outcomes, seeds as usize, arguments.top, varied);
     print(&format!("{head}\n{body}"))
 }
 
 impl SimulateArguments {
+    /// What the file says, or the default.
     fn machine(&self) -> Result<Machine, Failure> {
-        let mut machine = match &self.machine {
+        let machine = match &self.machine {
             None => Machine::default(),
             Some(path) => {
                 let why = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
@@ -133,34 +147,76 @@ impl SimulateArguments {
                 Machine::from_toml(&text).map_err(why)?
             }
         };
-        for setting in &self.set {
-            machine = setting.apply(&machine).map_err(Failure::Usage)?;
-        }
-        machine.kernel.enabled &= !self.no_kernel;
         Ok(machine)
+    }
+
+    /// The machine with each combination of what `--set` lists; there is at least one.
+    fn bases(&self) -> Result<Vec<Machine>, Failure> {
+        self.check_settings().map_err(Failure::Usage)?;
+        let mut machines =
+            settings::machines(&self.machine()?, &self.set).map_err(Failure::Usage)?;
+        for machine in &mut machines {
+            machine.kernel.enabled &= !self.no_kernel;
+        }
+        Ok(machines)
+    }
+
+    /// Lists must not contradict one another. Of single values the last one holds, and flags do.
+    fn check_settings(&self) -> Result<(), String> {
+        let flags = [
+            ("cpus", "--cpus", self.cpus.is_some()),
+            ("protocol", "--protocol", !self.protocol.is_empty()),
+            ("cache.block_bytes", "--block", !self.block.is_empty()),
+            ("cache.size_kib", "--cache", !self.cache.is_empty()),
+            ("cache.ways", "--cache", self.cache.iter().any(|cache| cache.has_ways())),
+            ("scheduler.policy", "--scheduler", !self.scheduler.is_empty()),
+            ("kernel.enabled", "--no-kernel", self.no_kernel),
+        ];
+        let mut count = self.lists().count();
+        for (at, setting) in self.set.iter().enumerate() {
+            let key = setting.key();
+            let before = self.set[..at].iter().find(|other| other.key() == key);
+            if before.is_some_and(|other| other.count().max(setting.count()) > 1) {
+                return Err(format!("--set {key}: listed twice; write all values in one list"));
+            }
+            count = count.saturating_mul(setting.count());
+            if setting.count() == 1 {
+                continue;
+            }
+            if self.paper {
+                return Err(format!(
+                    "--set {key}: with --paper each value is one; run it once for each of the list"
+                ));
+            }
+            if let Some((_, flag, _)) = flags.iter().find(|one| one.2 && one.0 == key) {
+                return Err(format!("--set {key}: {flag} says it as well; give one of them"));
+            }
+        }
+        match count > MACHINES_MAX {
+            true => Err(format!("the lists make {count} machines; at most {MACHINES_MAX} are run")),
+            false => Ok(()),
+        }
     }
 
     /// The files that were asked for.
     fn write(
         &self,
-        trace: &Path,
-        workload: &Workload,
+        told: &Told<'_>,
         outcomes: &[Outcome],
         plan: Option<&Plan>,
     ) -> Result<(), Failure> {
+        let Told { trace, workload, varied, .. } = *told;
         if let Some(path) = &self.json {
-            write(path, &show::json(trace, workload, outcomes))?;
+            write(path, &show::json(trace, workload, outcomes, varied))?;
         }
         if let Some(path) = &self.csv {
-            write(path, &csv::rows(outcomes))?;
+            write(path, &csv::rows(outcomes, varied))?;
         }
         let Some(path) = &self.html else { return Ok(()) };
-        let (base, seeds) = (&self.machine()?, self.seeds.get());
-        let told = Told { trace, workload, base, options: self.options(), seeds };
-        let runs = Runs::of(outcomes, seeds as usize).map_err(Failure::Operation)?;
+        let runs = Runs::of(outcomes, told.seeds as usize, varied).map_err(Failure::Operation)?;
         let text = match plan {
-            Some(plan) => html::of_paper(&told, plan, &runs),
-            None => html::of_sweep(&told, &runs),
+            Some(plan) => html::of_paper(told, plan, &runs),
+            None => html::of_sweep(told, &runs),
         };
         write(path, &text)
     }

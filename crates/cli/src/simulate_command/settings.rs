@@ -1,16 +1,23 @@
-//! Single values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file
-//! would say. What there is to set is the business of `coherence`.
+//! Values of a machine, as they are typed: `kernel.code_skew=1.6` is what a machine file would say,
+//! `kernel.code_skew=1,1.6,2` are three machines. What there is to set is the business of
+//! `coherence`.
 
 use std::str::FromStr;
 
 use coherence::Machine;
 use toml::{Table, Value};
 
-/// A key, its tables before it, and a value.
+/// A key, its tables before it, and what it is to be: one value, or each of several.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Setting {
-    typed: String,
     keys: Vec<String>,
+    choices: Vec<Choice>,
+}
+
+/// A value, and `KEY=VALUE` as it could have been typed alone.
+#[derive(Debug, Clone, PartialEq)]
+struct Choice {
+    typed: String,
     value: Value,
 }
 
@@ -18,56 +25,153 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: write KEY=VALUE, as in kernel.code_skew=1.6");
-        let (key, value) = text.split_once('=').ok_or_else(wrong)?;
+        let wrong =
+            || format!("{text}: write KEY=VALUE, as in kernel.code_skew=1.6, or KEY=VALUE,VALUE");
+        let (key, values) = text.split_once('=').ok_or_else(wrong)?;
         let keys: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
-        let value = value.trim();
-        if keys.iter().any(String::is_empty) || value.is_empty() {
+        let values = parts(values);
+        if keys.iter().chain(&values).any(String::is_empty) {
             return Err(wrong());
         }
-        // What is no number and no truth value is a name, with quotes or without.
-        let parsed = Value::from_str(value).ok();
-        let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-        Ok(Self { typed: text.to_owned(), keys, value })
+        let choices: Vec<Choice> = values.iter().map(|value| Choice::of(key, value)).collect();
+        for (at, one) in choices.iter().enumerate() {
+            if choices[..at].iter().any(|other| other.value == one.value) {
+                return Err(format!("{text}: {} is there twice", values[at]));
+            }
+        }
+        Ok(Self { keys, choices })
     }
 }
 
-impl Setting {
-    /// The machine with that value, or one line that says why it cannot have it.
-    pub(super) fn apply(&self, machine: &Machine) -> Result<Machine, String> {
-        let why = |what: &str| format!("--set {}: {what}", self.typed);
-        let text = machine.to_toml();
-        let mut whole = text.parse::<Table>().expect("a machine's own file is TOML");
-        let (last, tables) = self.keys.split_last().expect("a text has a first part");
-        let mut table = &mut whole;
-        for key in tables {
-            let inner = table.get_mut(key).and_then(Value::as_table_mut);
-            table = inner.ok_or_else(|| why("a machine has no such table"))?;
-        }
-        let Some(place) = table.get_mut(last).filter(|value| !value.is_table()) else {
-            return Err(why("a machine has no such value; see --print-machine"));
-        };
-        *place = match (&*place, &self.value) {
-            // Whole numbers may be typed for any number.
-            (Value::Float(_), Value::Integer(whole)) => Value::Float(*whole as f64),
-            _ => self.value.clone(),
-        };
-        let text = toml::to_string(&whole).expect("a changed value is still TOML");
-        // The line belongs to no file that anybody has.
-        Machine::from_toml(&text).map_err(|line| match line.split_once(": ") {
-            Some((number, what)) if number.starts_with("line ") => why(what),
-            _ => why(&line),
-        })
+impl Choice {
+    fn of(key: &str, text: &str) -> Self {
+        // What is no number and no truth value is a name, with quotes or without.
+        let parsed = Value::from_str(text).ok();
+        let value = parsed.unwrap_or_else(|| Value::String(text.to_owned()));
+        Self { typed: format!("{}={text}", key.trim()), value }
     }
+}
+
+/// What commas separate. Those in quotes and in the brackets of an array separate nothing.
+fn parts(text: &str) -> Vec<String> {
+    let (mut parts, mut quote, mut depth) = (vec![String::new()], None, 0_u32);
+    for one in text.chars() {
+        match (quote, one) {
+            (Some(open), _) if one == open => quote = None,
+            (None, '"' | '\'') => quote = Some(one),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().expect("it begins with one").push(one);
+    }
+    parts.iter().map(|part| part.trim().to_owned()).collect()
+}
+
+impl Setting {
+    /// As it is typed: `bus.write_cycles`.
+    pub(super) fn key(&self) -> String {
+        self.keys.join(".")
+    }
+
+    /// How many machines it makes of one.
+    pub(super) fn count(&self) -> usize {
+        self.choices.len()
+    }
+}
+
+/// Every combination, of which the last setting varies fastest, or one line that says why one of
+/// them cannot be. A machine has to be right only when all of its values are set.
+pub(super) fn machines(base: &Machine, settings: &[Setting]) -> Result<Vec<Machine>, String> {
+    if settings.is_empty() {
+        return Ok(vec![base.clone()]);
+    }
+    let whole = base.to_toml().parse::<Table>().expect("a machine's own file is TOML");
+    let mut combinations: Vec<Vec<(&Setting, &Choice)>> = vec![Vec::new()];
+    for setting in settings {
+        let with = |before: &Vec<_>| {
+            let before = before.clone();
+            let each = move |choice| before.iter().copied().chain([(setting, choice)]).collect();
+            setting.choices.iter().map(each).collect::<Vec<_>>()
+        };
+        combinations = combinations.iter().flat_map(with).collect();
+    }
+    combinations.iter().map(|all| machine(&whole, all)).collect()
+}
+
+fn machine(whole: &Table, settings: &[(&Setting, &Choice)]) -> Result<Machine, String> {
+    let mut changed = whole.clone();
+    for (setting, choice) in settings {
+        put(&mut changed, &setting.keys, &choice.value)
+            .map_err(|why| format!("--set {}: {why}", choice.typed))?;
+    }
+    read(&changed).map_err(|why| {
+        // If one of them alone is as wrong, it is that one.
+        let culprit = |(setting, choice): &&(&Setting, &Choice)| {
+            let mut changed = whole.clone();
+            let put = put(&mut changed, &setting.keys, &choice.value);
+            put.is_ok() && read(&changed).as_ref() == Err(&why)
+        };
+        let typed = |(_, choice): &(&Setting, &Choice)| format!("--set {}", choice.typed);
+        let named = settings.iter().find(culprit).map(typed);
+        let all = || settings.iter().map(typed).collect::<Vec<_>>().join(" ");
+        format!("{}: {why}", named.unwrap_or_else(all))
+    })
+}
+
+fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static str> {
+    let (last, tables) = keys.split_last().expect("a text has a first part");
+    let optional = tables.first().is_some_and(|t| Machine::OPTIONAL_TABLES.contains(&&**t));
+    let mut table = whole;
+    for key in tables {
+        if optional && !table.contains_key(key) {
+            table.insert(key.clone(), Value::Table(Table::new()));
+        }
+        let inner = table.get_mut(key).and_then(Value::as_table_mut);
+        table = inner.ok_or("a machine has no such table")?;
+    }
+    if optional && !table.contains_key(last) {
+        // Whether there is such a value is known when all of the table is there.
+        table.insert(last.clone(), value.clone());
+        return Ok(());
+    }
+    let Some(place) = table.get_mut(last).filter(|value| !value.is_table()) else {
+        return Err("a machine has no such value; see --print-machine");
+    };
+    *place = match (&*place, value) {
+        // Whole numbers may be typed for any number.
+        (Value::Float(_), Value::Integer(whole)) => Value::Float(*whole as f64),
+        _ => value.clone(),
+    };
+    Ok(())
+}
+
+/// The error has no line: it would belong to no file that anybody has.
+fn read(table: &Table) -> Result<Machine, String> {
+    let text = toml::to_string(table).expect("a changed value is still TOML");
+    Machine::from_toml(&text).map_err(|line| match line.split_once(": ") {
+        Some((number, what)) if number.starts_with("line ") => what.to_owned(),
+        _ => line,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[track_caller]
+    fn all(texts: &[&str]) -> Result<Vec<Machine>, String> {
+        let settings: Result<Vec<Setting>, _> = texts.iter().map(|text| text.parse()).collect();
+        machines(&Machine::default(), &settings?)
+    }
+
     fn set(text: &str) -> Result<Machine, String> {
-        text.parse::<Setting>()?.apply(&Machine::default())
+        let mut machines = all(&[text])?;
+        assert_eq!(machines.len(), 1, "{text}");
+        Ok(machines.remove(0))
     }
 
     #[test]
@@ -82,16 +186,86 @@ mod tests {
     }
 
     #[test]
+    fn every_combination_is_a_machine_and_the_last_setting_varies_fastest() {
+        let typed = ["cpu.write_buffer=4, 8", "placement=random,\"in-order\"", "cpus=2"];
+        let machines = all(&typed).expect("all are right");
+        let shown: Vec<String> = machines
+            .iter()
+            .map(|one| format!("{} {:?} {}", one.cpu.write_buffer, one.placement, one.cpus))
+            .collect();
+        assert_eq!(shown, ["4 Random 2", "4 InOrder 2", "8 Random 2", "8 InOrder 2"]);
+        assert_eq!(all(&[]), Ok(vec![Machine::default()]));
+    }
+
+    #[test]
+    fn every_value_that_a_machine_prints_can_be_listed() {
+        let printed = Machine::default().to_toml().parse::<Table>().expect("it is TOML");
+        let mut seen = 0;
+        for (table, value) in &printed {
+            let own = Table::from_iter([(table.clone(), value.clone())]);
+            let (before, values) = match value.as_table() {
+                Some(inner) => (format!("{table}."), inner),
+                None => (String::new(), &own),
+            };
+            for (key, value) in values {
+                // The value that is there, so that it is right, in a list of one and then of two.
+                let typed = format!("{before}{key}={value}");
+                assert_eq!(all(&[&typed]), Ok(vec![Machine::default()]), "{typed}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 35, "{seen}");
+    }
+
+    #[test]
+    fn a_table_that_is_not_there_can_be_set_whole() {
+        let typed = ["llc.cpus_per_group=2", "llc.size_kib=3072,6144", "llc.ways=24"];
+        let machines = all(&[&typed[..], &["llc.hit_cycles=15"]].concat()).expect("all of it");
+        let sizes: Vec<_> = machines.iter().map(|one| one.llc.map(|llc| llc.size_kib)).collect();
+        assert_eq!(sizes, [Some(3072), Some(6144)]);
+        let why = all(&typed).expect_err("a value is missing");
+        assert!(why.contains("missing field `hit_cycles`"), "{why}");
+        let nodes = ["numa.nodes=2,4", "numa.remote_extra_cycles=60"];
+        assert_eq!(all(&nodes).map(|machines| machines.len()), Ok(2));
+        assert!(set("numa.knots=2").is_err_and(|why| why.contains("unknown field `knots`")));
+    }
+
+    #[test]
+    fn values_that_are_right_only_together_can_be_set_together() {
+        let machine = all(&["cache.ways=3", "cache.size_kib=1536"]).expect("512 KiB a way");
+        assert_eq!(machine[0].cache.ways, 3);
+        let why = all(&["cache.ways=2,3", "cpu.write_buffer=4"]).expect_err("2048 KiB by 3");
+        assert!(why.starts_with("--set cache.ways=3: cache.size_kib = 2048: 3 ways"), "{why}");
+        let why = all(&["cache.ways=3", "cache.size_kib=1025"]).expect_err("neither");
+        assert!(why.starts_with("--set cache.ways=3 --set cache.size_kib=1025: "), "{why}");
+    }
+
+    #[test]
+    fn commas_in_quotes_and_arrays_separate_nothing() {
+        let apart = |text: &str| parts(text);
+        assert_eq!(apart("1, 2,3"), ["1", "2", "3"]);
+        assert_eq!(apart("\"a,b\",'c,d'"), ["\"a,b\"", "'c,d'"]);
+        assert_eq!(apart("[1,2],[3,[4,5]]"), ["[1,2]", "[3,[4,5]]"]);
+        let array = "x=[1,2]".parse::<Setting>().expect("an array is a value");
+        assert_eq!(array.choices[0].value, "[1,2]".parse::<Value>().expect("TOML"));
+    }
+
+    #[test]
     fn mistakes_are_one_line_that_has_what_was_typed() {
-        for wrong in ["", "code_skew", "=1", "kernel.=1", "kernel.code_skew="] {
+        for wrong in ["", "code_skew", "=1", "kernel.=1", "kernel.code_skew=", "cpus=1,", "cpus=,2"]
+        {
             assert!(set(wrong).is_err_and(|why| why.contains("write KEY=VALUE")), "{wrong}");
         }
+        assert_eq!(set("cpus=4,8,4"), Err("cpus=4,8,4: 4 is there twice".into()));
         for (wrong, what) in [
             ("kernel.skw=1", "no such value"),
             ("kernels.skew=1", "no such table"),
             ("kernel=1", "no such value"),
+            ("llc=1", "no such value"),
+            ("llc.ways=2", "missing field"),
             ("kernel.code_skew=9", "give 0 to 4"),
             ("kernel.code_skew=high", "invalid type"),
+            ("kernel.code_skew=[1,2]", "invalid type"),
             ("scheduler.policy=fair", "unknown variant"),
         ] {
             let why = set(wrong).expect_err(wrong);

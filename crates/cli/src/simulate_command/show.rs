@@ -10,17 +10,23 @@ use coherence::{
     Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Ranking, Sharing,
     Workload, scalable_to,
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use statistics::Mean;
 
 use super::lists::Scheduler;
 use super::spec;
+use super::varied::Varied;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
 /// What was simulated, and what stands in for what was not traced.
-pub(super) fn head(trace: &Path, workload: &Workload, machine: &Machine) -> String {
+pub(super) fn head(
+    trace: &Path,
+    workload: &Workload,
+    machine: &Machine,
+    varied: &Varied,
+) -> String {
     let kernel = &machine.kernel;
     let drawn = match kernel.enabled {
         false => "user references only: no kernel was simulated".into(),
@@ -30,13 +36,21 @@ pub(super) fn head(trace: &Path, workload: &Workload, machine: &Machine) -> Stri
         ),
     };
     format!(
-        "{}: {} tasks, {} references, {} pages\n{drawn}\n{}",
+        "{}: {} tasks, {} references, {} pages\n{drawn}\n{}{}",
         trace.display(),
         workload.tasks(),
         workload.references(),
         workload.pages(),
-        beyond(machine).map_or(String::new(), |what| format!("{what}\n"))
+        beyond(machine).map_or(String::new(), |what| format!("{what}\n")),
+        listed(varied).map_or(String::new(), |what| format!("{what}\n"))
     )
+}
+
+/// That what is said of all machines may be said of the first alone.
+pub(super) fn listed(varied: &Varied) -> Option<String> {
+    let keys = varied.keys().join(", ");
+    let told = "what is said above of such values is the first machine's";
+    (!varied.is_empty()).then(|| format!("--set lists {keys}: {told}"))
 }
 
 /// What lies between the processors' own caches and memory, where there is anything.
@@ -59,9 +73,9 @@ pub(super) fn beyond(machine: &Machine) -> Option<String> {
 }
 
 /// The table; for one machine alone also what its misses and its bus were; the ranking.
-pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize) -> String {
+pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize, varied: &Varied) -> String {
     let mut text = format!(
-        "{:>4}  {:8} {:>5}  {:9}  {:8} {:>6} {:6} {:>7} {:>6} {:>7} {:>9} {:>9}\n",
+        "{:>4}  {:8} {:>5}  {:9}  {:8} {:>6} {:6} {:>7} {:>6} {:>7} {:>9} {:>9}{}\n",
         "CPUs",
         "cache",
         "block",
@@ -73,12 +87,13 @@ pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize) -> String
         "bus %",
         "miss %",
         "inval. %",
-        "coher. %"
+        "coher. %",
+        if varied.is_empty() { "" } else { "  set" }
     );
     for group in outcomes.chunks(seeds) {
-        text += &row(group);
+        text += &row(group, varied);
     }
-    text += &scalability(outcomes, seeds);
+    text += &scalability(outcomes, seeds, varied);
     if outcomes.len() == seeds
         && let Some(first) = outcomes.first()
     {
@@ -86,13 +101,13 @@ pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize) -> String
     }
     if top > 0 {
         for group in outcomes.chunks(seeds) {
-            text += &ranking(group, top);
+            text += &ranking(group, top, varied);
         }
     }
     text
 }
 
-fn row(group: &[Outcome]) -> String {
+fn row(group: &[Outcome], varied: &Varied) -> String {
     let machine = &group[0].machine;
     let gsp: Vec<f64> = group.iter().map(|one| one.gsp).collect();
     let spread = Mean::of(&gsp).map_or(String::new(), |mean| {
@@ -100,7 +115,7 @@ fn row(group: &[Outcome]) -> String {
         format!("±{:.2}", (interval.high - interval.low) / 2.0)
     });
     format!(
-        "{:4}  {:8} {:5}  {:9}  {:8} {:6.2} {:6} {:7.1} {:6.1} {:7.3} {:9.4} {:9.4}\n",
+        "{:4}  {:8} {:5}  {:9}  {:8} {:6.2} {:6} {:7.1} {:6.1} {:7.3} {:9.4} {:9.4}{}\n",
         machine.cpus,
         cache(machine),
         machine.cache.block_bytes,
@@ -113,7 +128,16 @@ fn row(group: &[Outcome]) -> String {
         mean(group, |one| one.miss_percent(|_| true)),
         mean(group, |one| one.miss_percent(Miss::is_invalidation)),
         mean(group, |one| one.coherence_percent(|_| true)),
+        with_label("  ", machine, varied)
     )
+}
+
+/// Nothing if `--set` lists nothing.
+fn with_label(before: &str, machine: &Machine, varied: &Varied) -> String {
+    match varied.is_empty() {
+        true => String::new(),
+        false => format!("{before}{}", varied.label(machine)),
+    }
 }
 
 fn cache(machine: &Machine) -> String {
@@ -129,17 +153,18 @@ fn mean(group: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
 }
 
 /// To how many processors each kind of machine scales, if several numbers were simulated.
-fn scalability(outcomes: &[Outcome], seeds: usize) -> String {
+fn scalability(outcomes: &[Outcome], seeds: usize, varied: &Varied) -> String {
     let mut curves: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
     for group in outcomes.chunks(seeds) {
         let machine = &group[0].machine;
         let block = machine.cache.block_bytes;
         let name = format!(
-            "{}, {} bytes, {}, {}",
+            "{}, {} bytes, {}, {}{}",
             cache(machine),
             block,
             scheduler(machine),
-            machine.protocol
+            machine.protocol,
+            with_label(", ", machine, varied)
         );
         curves.entry(name).or_default().push((machine.cpus, mean(group, |one| one.gsp)));
     }
@@ -264,18 +289,19 @@ fn percent(outcome: &Outcome, count: u64) -> f64 {
 }
 
 /// Sums over the seeds.
-fn ranking(group: &[Outcome], top: usize) -> String {
+fn ranking(group: &[Outcome], top: usize, varied: &Varied) -> String {
     let rankings: Vec<&Ranking> = group.iter().filter_map(|one| one.ranking.as_ref()).collect();
     let ranking = Ranking::of_all(&rankings);
     let machine = &group[0].machine;
     let seeds: Vec<String> = group.iter().map(|one| one.seed.to_string()).collect();
     let mut text = format!(
-        "\n{} CPUs, {}, {} bytes, {}, {}, seeds {}\n",
+        "\n{} CPUs, {}, {} bytes, {}, {}{}, seeds {}\n",
         machine.cpus,
         cache(machine),
         machine.cache.block_bytes,
         scheduler(machine),
         machine.protocol,
+        with_label(", ", machine, varied),
         seeds.join(", ")
     );
     for (what, ranked) in [("code", &ranking.functions), ("data", &ranking.data)] {
@@ -295,7 +321,13 @@ fn ranking(group: &[Outcome], top: usize) -> String {
 }
 
 /// Everything that is known of each outcome.
-pub(super) fn json(trace: &Path, workload: &Workload, outcomes: &[Outcome]) -> String {
+pub(super) fn json(
+    trace: &Path,
+    workload: &Workload,
+    outcomes: &[Outcome],
+    varied: &Varied,
+) -> String {
+    let outcomes: Vec<Value> = outcomes.iter().map(|one| told(one, varied)).collect();
     let all = json!({
         "trace": trace.display().to_string(),
         "tasks": workload.tasks(),
@@ -303,9 +335,22 @@ pub(super) fn json(trace: &Path, workload: &Workload, outcomes: &[Outcome]) -> S
         "pages": workload.pages(),
         "miss_classes": Miss::ALL.map(Miss::name),
         "sharing": Sharing::ALL.map(Sharing::name),
+        "varied": varied.keys(),
         "outcomes": outcomes,
     });
     let mut text = serde_json::to_string_pretty(&all).expect("numbers and names are JSON");
     text.push('\n');
     text
+}
+
+/// With the values that `--set` lists, if it lists any.
+fn told(outcome: &Outcome, varied: &Varied) -> Value {
+    let mut told = serde_json::to_value(outcome).expect("numbers and names are JSON");
+    if !varied.is_empty() {
+        let values = varied.values(&outcome.machine);
+        let set: Map<String, Value> =
+            varied.keys().iter().cloned().zip(values.iter().map(|value| json!(value))).collect();
+        told["set"] = Value::Object(set);
+    }
+    told
 }

@@ -1,4 +1,5 @@
-//! What a sweep varies, and how it is named. Everything else of a machine is the same for all.
+//! What a sweep varies, and how it is named. Everything else of a machine is the same for all, but
+//! for what `--set` lists: that is told by a number here, and named in varied.rs.
 
 use coherence::Machine;
 
@@ -13,6 +14,8 @@ pub(super) struct Spec {
     pub(super) block_bytes: u64,
     pub(super) scheduler: Scheduler,
     pub(super) protocol: &'static str,
+    /// Which combination of what `--set` lists, by [`super::measured::Runs`]; the first is 0.
+    pub(super) set: usize,
 }
 
 impl Spec {
@@ -24,11 +27,12 @@ impl Spec {
         block_bytes: 32,
         scheduler: Scheduler::Random,
         protocol: "mesi",
+        set: 0,
     };
     /// Where its second half begins.
     pub(super) const SECOND: Self = Self { cpus: 8, block_bytes: 128, ..Self::FIRST };
 
-    /// What of a machine a sweep may vary.
+    /// What of a machine lists and the paper vary. What `--set` lists is not known here.
     pub(super) fn of(machine: &Machine) -> Result<Self, String> {
         Ok(Self {
             cpus: machine.cpus,
@@ -37,6 +41,7 @@ impl Spec {
             block_bytes: machine.cache.block_bytes,
             scheduler: Scheduler::of(machine.scheduler.policy),
             protocol: machine.protocol()?.name,
+            set: 0,
         })
     }
 

@@ -61,6 +61,59 @@ fn a_sweep_is_a_table_and_files_and_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn what_set_lists_tells_machines_apart_everywhere() {
+    let (root, _) = traced();
+    let sweep = ["a.trace", "--cpus", "1..3", "--cache", "16K/2", "--seeds", "1", "--top", "1"];
+    let sets = ["--set", "bus.memory_latency_cycles=20,640", "--set", "cpu.write_buffer=1, 8"];
+    let files = ["--json", "a.json", "--csv", "a.csv", "--html", "a.html"];
+    let told = succeeds(root.path(), &[&sweep[..], &sets, &files].concat());
+    let label =
+        |latency, buffer| format!("bus.memory_latency_cycles={latency}, cpu.write_buffer={buffer}");
+    let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    let page = read("a.html");
+    assert!(page.contains("12 machines"), "{page}");
+    for (latency, buffer) in [(20, 1), (20, 8), (640, 1), (640, 8)] {
+        let label = label(latency, buffer);
+        let rows = told.lines().filter(|line| line.ends_with(&format!("  {label}")));
+        assert_eq!(rows.count(), 3, "{label}: {told}");
+        // A curve for each combination, of the processors that were listed.
+        let curve = format!("16K/2, 128 bytes, random, mesi, {label}: scales");
+        assert_eq!(told.matches(&curve).count(), 1, "{curve}: {told}");
+        assert!(told.contains(&format!("random, mesi, {label}, seed 1\n")), "{told}");
+        assert!(page.contains(&format!("16K/2, 128 bytes, random, MESI, {label}")), "{label}");
+    }
+    assert!(told.contains("--set lists bus.memory_latency_cycles, cpu.write_buffer"), "{told}");
+    let json: serde_json::Value = serde_json::from_str(&read("a.json")).unwrap();
+    assert_eq!(json["varied"], json!(["bus.memory_latency_cycles", "cpu.write_buffer"]));
+    let outcomes = json["outcomes"].as_array().unwrap();
+    let set = |at: usize| &outcomes[at]["set"];
+    assert_eq!(outcomes.len(), 12);
+    assert_eq!(*set(0), json!({"bus.memory_latency_cycles": 20, "cpu.write_buffer": 1}));
+    assert_eq!(*set(11), json!({"bus.memory_latency_cycles": 640, "cpu.write_buffer": 8}));
+    let gsp = |at: usize| outcomes[at]["gsp"].as_f64().unwrap();
+    assert!(gsp(2) > gsp(8), "slower memory, less work: {} {}", gsp(2), gsp(8));
+    let csv = read("a.csv");
+    let (head, rows) = csv.split_once('\n').unwrap();
+    assert!(head.ends_with(",bus.memory_latency_cycles,cpu.write_buffer"), "{head}");
+    assert_eq!(rows.lines().filter(|row| row.ends_with(",640,1")).count(), 3, "{rows}");
+}
+
+#[test]
+fn every_machine_that_set_lists_is_printed() {
+    let root = Temporary::new();
+    let llc = ["llc.cpus_per_group=2", "llc.size_kib=6144", "llc.ways=24", "llc.hit_cycles=9,15"];
+    let sets = llc.into_iter().chain(["kernel.enabled=true,false"]).flat_map(|one| ["--set", one]);
+    let arguments: Vec<&str> =
+        ["--print-machine", "--cpus", "2,4"].into_iter().chain(sets).collect();
+    let printed = succeeds(root.path(), &arguments);
+    for (text, expected) in
+        [("cpus = 4\n", 4), ("hit_cycles = 15\n", 4), ("enabled = false\n", 4), ("[llc]\n", 8)]
+    {
+        assert_eq!(printed.matches(text).count(), expected, "{text}: {printed}");
+    }
+}
+
+#[test]
 fn one_machine_is_told_in_detail() {
     let (root, _) = traced();
     let file = "cpus = 2\n[cache]\nsize_kib = 16\n[bus]\nclean_supplier = \"memory\"\n";
@@ -260,12 +313,32 @@ fn what_is_wrong_is_one_line() {
     fs::write(root.path().join("foreign"), "not a trace").unwrap();
     let whole = fs::read(&trace).unwrap();
     fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
-    let cases: [(&[&str], i32, &str); 7] = [
+    let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
         (
             &["a.trace", "--set", "kernel.skw=1"],
             2,
             "--set kernel.skw=1: a machine has no such value",
+        ),
+        (&["a.trace", "--set", "cpus=4,65"], 2, "--set cpus=65: cpus = 65: give 1 to 64"),
+        (&["a.trace", "--set", "cpus=1,2", "--cpus", "4"], 2, "--set cpus: --cpus says it as well"),
+        (&["a.trace", "--set", "cpus=1,2", "--set", "cpus=4"], 2, "--set cpus: listed twice"),
+        (&["a.trace", "--paper", "--set", many], 2, "--set cpu.write_buffer: with --paper"),
+        (&["a.trace", "--set", "cpus=[1,2]"], 2, "--set cpus=[1,2]: invalid type"),
+        (
+            &[
+                "a.trace",
+                "--cpus",
+                "1..64,1..64",
+                "--set",
+                many,
+                "--set",
+                "kernel.code_pages=1,2,3,4,5,\
+             6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22",
+            ],
+            2,
+            "the lists make 22528 machines; at most 20000 are run",
         ),
         (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
         (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),

@@ -12,7 +12,7 @@ use crate::simulate_command::paper::Plan;
 fn as_in_the_paper(tasks: usize) -> Runs {
     let specs = Plan::of(tasks).expect("enough tasks").specs;
     let by_spec = specs.into_iter().map(|spec| (spec, planted(&spec))).collect();
-    Runs { by_spec, kernel: true }
+    Runs { by_spec, kernel: true, ..Runs::default() }
 }
 
 fn planted(spec: &Spec) -> Measured {
