@@ -43,7 +43,7 @@ EXPORT int qemu_plugin_version = 1;
 /* ------------------------------------------------------------------------------------ records */
 
 /* A record: the kind in 4 bits, 12 bits more, an address or a number in 48. The numbers are known
-   to crates/tracer, too: 5 to 7 to chunk.rs, the others to blocks.rs. Of the 12 bits of an access
+   to crates/tracer, too: 5 to 7 and 14 to chunk.rs, the others to blocks.rs. Of the 12 bits of an access
    3 are the size, as a power of two, and 9 which instruction of its block it is of. */
 enum {
    SystemCall = 5,
@@ -53,7 +53,8 @@ enum {
    LoadBy = 10,
    StoreBy = 11,
    AtomicLoadBy = 12,
-   AtomicStoreBy = 13 /* and a load of the same bytes, if none went before */
+   AtomicStoreBy = 13, /* and a load of the same bytes, if none went before */
+   Moved = 14         /* so many bytes, by a system call; its number is in the 12 bits */
 };
 #define INSTRUCTIONS_MAX 512 /* QEMU's own limit of a block */
 
@@ -662,12 +663,30 @@ static void call_begins(PluginId id, unsigned vcpu, int64_t number, uint64_t a1,
    }
 }
 
+/* Whether the result of a system call is how many bytes it has moved. */
+static bool moves_bytes(int64_t number)
+{
+   switch (number) {
+      case SYS_read: case SYS_write: case SYS_readv: case SYS_writev:
+      case SYS_pread64: case SYS_pwrite64: case SYS_preadv: case SYS_pwritev:
+      case SYS_preadv2: case SYS_pwritev2: case SYS_sendfile: case SYS_splice:
+      case SYS_tee: case SYS_vmsplice: case SYS_copy_file_range: case SYS_sendto:
+      case SYS_recvfrom: case SYS_sendmsg: case SYS_recvmsg: case SYS_getrandom:
+      case SYS_getdents: case SYS_getdents64:
+         return true;
+      default:
+         return false;
+   }
+}
+
 static void call_ends(PluginId id, unsigned vcpu, int64_t number, int64_t result)
 {
    bool failed = result < 0 && result >= -4095;
    /* Others may have gone on for long, which is not to come after what follows. */
    if (mine->chunk != NULL && mine->taken != __atomic_load_n(&slices_taken, __ATOMIC_RELAXED))
       make_room(false);
+   if (!failed && moves_bytes(number))
+      mark((uint64_t)result << 16 | (uint64_t)number << 4 | Moved);
    pthread_mutex_lock(&lock);
    if (failed && (number == SYS_execve || number == SYS_execveat)) say("resumed");
    if (!failed && number == SYS_brk) heap_ends(result);

@@ -60,7 +60,8 @@ typedef enum {
    Allocated = 9,   /* memory from this address on; `Bytes` and `Site` follow */
    Bytes = 10,      /* so many */
    Site = 11,       /* by whom: a number that the log explains */
-   Freed = 12       /* what was allocated at this address */
+   Freed = 12,      /* what was allocated at this address */
+   Moved = 14       /* so many bytes, by a system call; the length is its number */
 } Kind;
 
 static ULong tag(Kind kind, Int bytes)
@@ -519,9 +520,30 @@ static void before_system_call(ThreadId thread, UInt number, UWord* arguments, U
    if (number == __NR_futex) append(record_of(Synchronise, 4, arguments[0]));
 }
 
+/* Whether the result of a system call is how many bytes it has moved. */
+static Bool moves_bytes(UInt number)
+{
+   switch (number) {
+      case __NR_read: case __NR_write: case __NR_readv: case __NR_writev:
+      case __NR_pread64: case __NR_pwrite64: case __NR_preadv: case __NR_pwritev:
+      case __NR_preadv2: case __NR_pwritev2: case __NR_sendfile: case __NR_splice:
+      case __NR_tee: case __NR_vmsplice: case __NR_copy_file_range: case __NR_sendto:
+      case __NR_recvfrom: case __NR_sendmsg: case __NR_recvmsg: case __NR_getrandom:
+      case __NR_getdents: case __NR_getdents64:
+         return True;
+      default:
+         return False;
+   }
+}
+
 static void after_system_call(ThreadId thread, UInt number, UWord* arguments, UInt count,
                               SysRes result)
 {
+   if (moves_bytes(number) && !sr_isError(result)) {
+      /* Others may have run while it waited. */
+      thread_runs(thread, 0);
+      append(record_of(Moved, number, sr_Res(result)));
+   }
    Bool maps = number == __NR_mmap || number == __NR_mremap || number == __NR_shmat;
    if (maps && !sr_isError(result)) memory_was_mapped(number, arguments, sr_Res(result));
 }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use memory_trace::{Access, AccessKind, Event, Process, Reader, Region, RegionKind};
+use memory_trace::{Access, AccessKind, Event, Process, Reader, Region, RegionKind, SystemCalls};
 
 use crate::record::{
     COUNT_MAX, FRAMES_MAX, GRANULE_BYTES, Kind, Marker, PAGE_BYTES, Record, WORD_BYTES,
@@ -22,6 +22,7 @@ pub struct Workload {
     pub(crate) frames: Vec<Frame>,
     /// Their symbols in the order of addresses.
     pub(crate) processes: Vec<Process>,
+    calls: SystemCalls,
 }
 
 /// A process, or a thread of one that has several.
@@ -68,6 +69,11 @@ impl Workload {
         self.tasks.len()
     }
 
+    /// The system calls that were traced, and what they moved.
+    pub fn system_calls(&self) -> &SystemCalls {
+        &self.calls
+    }
+
     /// The number of pages of physical memory that are touched.
     pub fn pages(&self) -> usize {
         self.frames.len() - 1
@@ -91,6 +97,7 @@ impl Task {
 #[derive(Debug, Default)]
 pub struct Builder {
     workload: Option<Workload>,
+    calls: SystemCalls,
     by_page: HashMap<Page, u32>,
     parents: HashMap<u32, u32>,
     space: Space,
@@ -165,8 +172,10 @@ impl Builder {
             match *event {
                 Event::Access(access) => self.access(access)?,
                 Event::SystemCall { number } => {
+                    self.calls.event(event);
                     self.push(Record::marker(Marker::SystemCall(number)));
                 }
+                Event::Moved { .. } => self.calls.event(event),
                 Event::Synchronise { address } => self.synchronise(address)?,
                 Event::SwitchThread { thread } => self.switch_thread(thread),
             }
@@ -180,6 +189,7 @@ impl Builder {
     /// One line if nothing is referred to.
     pub fn finish(self) -> Result<Workload, String> {
         let mut workload = self.workload.unwrap_or_else(empty);
+        workload.calls = self.calls;
         let frames = &workload.frames;
         for task in &mut workload.tasks {
             task.records.push(Record::marker(Marker::End));
@@ -355,7 +365,12 @@ impl Builder {
 
 fn empty() -> Workload {
     let nobody = Frame { process: NOBODY, address: 0, task: NOBODY, shared: false };
-    Workload { tasks: Vec::new(), frames: vec![nobody], processes: Vec::new() }
+    Workload {
+        tasks: Vec::new(),
+        frames: vec![nobody],
+        processes: Vec::new(),
+        calls: SystemCalls::default(),
+    }
 }
 
 fn object(region: &Region, address: u64) -> Option<Page> {

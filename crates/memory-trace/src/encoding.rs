@@ -24,6 +24,8 @@ const LONG_FETCH: u8 = 0x40;
 const SYSTEM_CALL: u8 = 0x41;
 const SYNCHRONISE: u8 = 0x42;
 const SWITCH_THREAD: u8 = 0x43;
+/// Since version 2.
+const MOVED: u8 = 0x44;
 
 /// Sizes with a code of their own; the code after the last one says that a number follows.
 const SIZES: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -69,6 +71,10 @@ impl Columns {
             }
             Event::Access(Access { kind, address, bytes }) => self.put_data(kind, address, bytes),
             Event::SystemCall { number } => self.put_rare(SYSTEM_CALL, u64::from(number)),
+            Event::Moved { number, bytes } => {
+                self.put_rare(MOVED, u64::from(number));
+                put(&mut self.numbers, u64::from(bytes));
+            }
             Event::Synchronise { address } => {
                 let from_last = address.wrapping_sub(self.model.last_data);
                 self.put_rare(SYNCHRONISE, zigzag(from_last as i64));
@@ -137,6 +143,7 @@ fn rare(code: u8, from: &mut Cursor<'_>, model: &mut Model) -> Result<Event, Mal
             Ok(model.fetched(address, bytes))
         }
         SYSTEM_CALL => Ok(Event::SystemCall { number: from.small()? }),
+        MOVED => Ok(Event::Moved { number: from.small()?, bytes: from.small()? }),
         SYNCHRONISE => {
             let from_last = unzigzag(from.number()?) as u64;
             Ok(Event::Synchronise { address: model.last_data.wrapping_add(from_last) })

@@ -32,6 +32,13 @@ pub enum Event {
         /// The system's number of the call.
         number: u32,
     },
+    /// A system call that copies bytes to or from the process, or between files, ends here.
+    Moved {
+        /// The system's number of the call.
+        number: u32,
+        /// How many it copied. Linux copies at most 2 GiB at once.
+        bytes: u32,
+    },
     /// A lock or a futex is used.
     Synchronise {
         /// The virtual address of the lock.

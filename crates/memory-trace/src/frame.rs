@@ -10,8 +10,11 @@ use crate::error::Fault;
 /// The file begins with this. The first byte is no text, and the line ends are lost by programs
 /// that take the file for text: all of them notice, as with PNG.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89RWTR\r\n\x1a";
-/// The version of the format that is written, and the only one that is read.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that is written. Readers of version 1 would take the event `MOVED` for
+/// damage; so they say that the version is too new.
+pub(crate) const VERSION: u32 = 2;
+/// The first version is read as well: it is the same without that event.
+const VERSION_MIN: u32 = 1;
 /// The magic, the version, and half a checksum of both.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
 /// The head of a frame.
@@ -157,7 +160,7 @@ pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), Fault> {
         return Err(Fault::Damaged("file head"));
     }
     match u32_at(bytes, 8) {
-        VERSION => Ok(()),
+        VERSION_MIN..=VERSION => Ok(()),
         other => Err(Fault::Version(other)),
     }
 }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod description;
 mod encoding;
 mod error;
@@ -26,6 +27,7 @@ mod tables;
 mod varint;
 mod writer;
 
+pub use calls::{Call, SystemCalls, system_call_name};
 pub use error::{Fault, TraceError};
 pub use event::{Access, AccessKind, Event};
 pub use import::{FORMS, Foreign, Form, Imported, import};

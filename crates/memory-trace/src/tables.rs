@@ -11,6 +11,7 @@ mod tally;
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::calls::SystemCalls;
 use crate::error::TraceError;
 use crate::process::Process;
 use crate::reader::Reader;
@@ -91,6 +92,8 @@ pub struct Tables {
     pub programs: Vec<Row>,
     /// The whole trace.
     pub all: Row,
+    /// System calls of the whole trace.
+    pub calls: SystemCalls,
 }
 
 /// Reads the whole trace and counts. `block_bytes` is a power of two from 4 to 4096.
@@ -111,6 +114,7 @@ pub fn tables(reader: &Reader, block_bytes: u64) -> Result<Tables, TraceError> {
         block_bytes,
         processes: of_processes(processes, &tallies, &placement),
         programs: of_programs(processes, &tallies, &placement),
+        calls: calls(&tallies),
         all: group("all", processes.iter().zip(&tallies), &placement),
     })
 }
@@ -121,6 +125,14 @@ pub fn program(command: &str) -> &str {
     let first = command.split_whitespace().next().unwrap_or("(unknown)");
     let name = first.rsplit('/').next().unwrap_or(first).trim_end_matches(':');
     if name.is_empty() { first } else { name }
+}
+
+fn calls(tallies: &[Tally]) -> SystemCalls {
+    let mut all = SystemCalls::default();
+    for tally in tallies {
+        all.add(&tally.calls);
+    }
+    all
 }
 
 fn of_processes(processes: &[Process], tallies: &[Tally], placement: &Placement<'_>) -> Vec<Row> {

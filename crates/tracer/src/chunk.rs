@@ -27,6 +27,9 @@ pub(crate) enum Kind {
     Site,
     /// The value is where what is given back was allocated.
     Freed,
+    /// The value is how many bytes a system call moved, which ends here; its number is where an
+    /// access has its bytes.
+    Moved,
 }
 
 /// One record.
@@ -65,6 +68,7 @@ impl Record {
             10 => Kind::Bytes,
             11 => Kind::Site,
             12 => Kind::Freed,
+            14 => Kind::Moved,
             _ => return None,
         };
         Some(Self { kind, value: raw >> 16, bytes: (raw >> 4 & 0xfff) as u16 })

@@ -206,6 +206,10 @@ impl Conversion {
                 self.recorded.system_calls += 1;
                 to.event(id, &Event::SystemCall { number: address as u32 })
             }
+            Kind::Moved => {
+                let moved = u32::try_from(record.value).unwrap_or(u32::MAX);
+                to.event(id, &Event::Moved { number: u32::from(bytes), bytes: moved })
+            }
             Kind::Synchronise => {
                 self.recorded.synchronisations += 1;
                 to.event(id, &Event::Synchronise { address })

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Counts, PAGE_BYTES};
+use crate::calls::SystemCalls;
 use crate::error::TraceError;
 use crate::event::{Access, AccessKind, Event};
 use crate::process::{Process, Region, RegionKind};
@@ -37,6 +38,7 @@ pub(super) struct Page {
 pub(super) struct Tally {
     /// All but blocks.
     pub(super) counts: Counts,
+    pub(super) calls: SystemCalls,
     /// In no order that means anything. A page that is written to, of which there was one for all,
     /// is here twice: before and after.
     pub(super) pages: Vec<Page>,
@@ -86,6 +88,7 @@ struct Counting<'p> {
     regions: Vec<&'p Region>,
     block_bytes: u64,
     counts: Counts,
+    calls: SystemCalls,
     thread: u32,
     pages: Vec<Open>,
     /// Where the page of an address is now.
@@ -100,6 +103,7 @@ impl<'p> Counting<'p> {
             regions: sorted(process),
             block_bytes,
             counts: Counts::default(),
+            calls: SystemCalls::default(),
             thread: 0,
             pages: Vec::new(),
             places: HashMap::new(),
@@ -110,7 +114,11 @@ impl<'p> Counting<'p> {
     fn event(&mut self, event: &Event) {
         match *event {
             Event::Access(access) => self.access(access),
-            Event::SystemCall { .. } => self.counts.system_calls += 1,
+            Event::SystemCall { .. } => {
+                self.counts.system_calls += 1;
+                self.calls.event(event);
+            }
+            Event::Moved { .. } => self.calls.event(event),
             Event::Synchronise { .. } => self.counts.synchronisations += 1,
             Event::SwitchThread { thread } => self.thread = thread,
         }
@@ -189,6 +197,6 @@ impl<'p> Counting<'p> {
             let blocks = touched.map(|(at, block)| (at as u16, *block)).collect();
             Page { address: page.address, own: page.own, blocks }
         });
-        Tally { counts: self.counts, pages: pages.collect() }
+        Tally { counts: self.counts, calls: self.calls, pages: pages.collect() }
     }
 }

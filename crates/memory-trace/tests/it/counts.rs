@@ -43,6 +43,7 @@ fn slow(trace: &Synthetic, block_bytes: u64) -> Counts {
                     counts.system_calls += 1;
                     continue;
                 }
+                Event::Moved { .. } => continue,
                 Event::Synchronise { .. } => {
                     counts.synchronisations += 1;
                     continue;

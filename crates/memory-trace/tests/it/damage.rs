@@ -115,12 +115,24 @@ fn foreign_files_and_later_versions_are_told_apart() {
     for foreign in [&b""[..], b"\x7fELF", b"I  04016b80,3\n", &[0; 100]] {
         assert!(why(foreign).contains("byte 0: not a trace"), "{}", why(foreign));
     }
-    let mut later = small();
-    later[8] = 2;
-    let sum = xxhash_rust::xxh3::xxh3_64(&later[..12]) as u32;
-    later[12..16].copy_from_slice(&sum.to_le_bytes());
-    assert!(why(&later).contains("format version 2 is not known here"), "{}", why(&later));
+    let later = of_version(3);
+    assert!(why(&later).contains("format version 3 is not known here"), "{}", why(&later));
+    assert!(why(&of_version(0)).contains("format version 0 is not known here"));
     assert!(why(&small()[..10]).contains("truncated file head"));
+}
+
+fn of_version(version: u8) -> Vec<u8> {
+    let mut bytes = small();
+    bytes[8] = version;
+    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..12]) as u32;
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn the_version_before_is_read_as_it_was() {
+    assert_eq!(small()[8], 2, "what is written");
+    assert_eq!(all_of(&of_version(1)).expect("whole"), all_of(&small()).expect("whole"));
 }
 
 #[test]

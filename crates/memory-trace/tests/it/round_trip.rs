@@ -23,6 +23,7 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Access(Access { kind, address, bytes })
         }),
         1 => any::<u32>().prop_map(|number| Event::SystemCall { number }),
+        1 => any::<(u32, u32)>().prop_map(|(number, bytes)| Event::Moved { number, bytes }),
         1 => address.prop_map(|address| Event::Synchronise { address }),
         1 => any::<u32>().prop_map(|thread| Event::SwitchThread { thread }),
     ]

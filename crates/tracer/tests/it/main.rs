@@ -2,6 +2,7 @@
 //! nothing is lost whichever way a process ends.
 
 mod cachegrind;
+mod calls;
 mod heap;
 mod processes;
 mod qemu;
