@@ -27,8 +27,8 @@ mod workload;
 
 pub use classify::{Miss, Sharing};
 pub use machine::{
-    Blocking, Bus, CacheShape, CleanSupplier, Cpu, Kernel, LastLevel, Machine, MemoryLatency,
-    NodePlacement, Numa, Placement, Policy, Scheduler, Until,
+    Basis, Blocking, Bus, CacheShape, CleanSupplier, Cpu, Kernel, LastLevel, Machine,
+    MemoryLatency, NodePlacement, Numa, Placement, Policy, Scheduler, Until,
 };
 pub use outcome::{BusUse, Counts, Outcome, Processor, scalable_to};
 pub use ranking::{Ranked, Ranking};

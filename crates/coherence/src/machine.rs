@@ -3,6 +3,8 @@
 //!
 //! Not the workload, and not what is reported.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{PROTOCOLS, Protocol, protocol};
@@ -59,6 +61,23 @@ pub struct Machine {
     /// Memory in several places; all of it is equally far if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa: Option<Numa>,
+    /// Where values of a table come from, by the table and the key. Nothing is simulated by it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub basis: BTreeMap<String, BTreeMap<String, Basis>>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// It was measured.
+    Measured,
+    /// Outcomes were to be those that somebody tells of.
+    Fitted,
+    /// Whoever describes the machine says so.
+    Paper,
+    /// Somebody thought it likely.
+    Chosen,
 }
 
 /// An inclusive cache shared by a group of processors that follow one another.
@@ -275,6 +294,7 @@ impl Default for Machine {
             placement: Placement::Random,
             llc: None,
             numa: None,
+            basis: BTreeMap::new(),
         }
     }
 }
@@ -388,7 +408,45 @@ impl Machine {
         self.kernel.check()?;
         self.llc.map_or(Ok(()), |llc| llc.check(block_bytes))?;
         self.numa.map_or(Ok(()), |numa| numa.check())?;
+        self.check_basis()?;
         self.protocol().map(|_| ())
+    }
+
+    /// Where each parameter of the kernel comes from that is drawn: words, and the keys that have
+    /// them. What no file says anything of is a default, which is an assumption.
+    pub fn kernel_basis(&self) -> Vec<(&'static str, Vec<String>)> {
+        let [own, default] = [self.kernel, Kernel::default()].map(table);
+        let said = self.basis.get("kernel");
+        let mut all: BTreeMap<(usize, &'static str), Vec<String>> = BTreeMap::new();
+        for (key, value) in own.iter().filter(|(key, _)| *key != "enabled") {
+            let words = match said.and_then(|said| said.get(key)) {
+                Some(Basis::Measured) => (0, "measured"),
+                Some(Basis::Fitted) => (1, "fitted"),
+                Some(Basis::Paper) => (2, "from the paper"),
+                Some(Basis::Chosen) => (3, "chosen"),
+                None if default.get(key) == Some(value) => (4, "assumed (default)"),
+                None => (5, "typed or of a file that does not say why"),
+            };
+            all.entry(words).or_default().push(key.clone());
+        }
+        all.into_iter().map(|((_, words), keys)| (words, keys)).collect()
+    }
+
+    /// What is said to come from somewhere has to be there.
+    fn check_basis(&self) -> Result<(), String> {
+        if self.basis.is_empty() {
+            return Ok(());
+        }
+        let whole = table(self);
+        for (name, keys) in &self.basis {
+            let inner = whole.get(name).and_then(toml::Value::as_table);
+            let inner = inner.filter(|_| name != "basis");
+            let inner = inner.ok_or(format!("basis.{name}: a machine has no such table"))?;
+            if let Some(key) = keys.keys().find(|key| !inner.contains_key(*key)) {
+                return Err(format!("basis.{name}.{key}: there is no {name}.{key}"));
+            }
+        }
+        Ok(())
     }
 
     /// The protocol of that name.
@@ -475,6 +533,10 @@ impl Kernel {
     }
 }
 
+fn table(of: impl Serialize) -> toml::Table {
+    toml::Table::try_from(of).expect("numbers and names are TOML")
+}
+
 fn range<T: PartialOrd + Copy + std::fmt::Display>(
     name: &str,
     value: T,
@@ -531,6 +593,25 @@ mod tests {
     }
 
     #[test]
+    fn where_the_kernels_values_come_from_is_told() {
+        let defaults = Machine::default().kernel_basis();
+        assert_eq!(defaults.len(), 1, "{defaults:?}");
+        assert_eq!((defaults[0].0, defaults[0].1.len()), ("assumed (default)", 14));
+        let file = "[kernel]\nrun_mean = 9.0\nown_percent = 12.0\n\
+                    [basis.kernel]\nrun_mean = \"measured\"\ncode_pages = \"chosen\"\n";
+        let machine = Machine::from_toml(file).expect("it is right");
+        let told = machine.kernel_basis();
+        let of =
+            |words: &str| told.iter().find(|(own, _)| *own == words).map(|(_, keys)| &keys[..]);
+        assert_eq!(of("measured"), Some(&["run_mean".to_owned()][..]));
+        assert_eq!(of("chosen"), Some(&["code_pages".to_owned()][..]));
+        let unsaid = of("typed or of a file that does not say why");
+        assert_eq!(unsaid, Some(&["own_percent".to_owned()][..]));
+        assert_eq!(of("assumed (default)").map(<[_]>::len), Some(11));
+        assert_eq!(Machine::from_toml(&machine.to_toml()), Ok(machine));
+    }
+
+    #[test]
     fn mistakes_are_one_line_that_names_the_key() {
         check("cpus = 65", "cpus = 65: give 1 to 64");
         check("cpus = 0", "cpus = 0: give 1 to 64");
@@ -554,6 +635,9 @@ mod tests {
             "[kernel]\nwrite_percent = 40.0\nwriting_visits_percent = 20.0",
             "kernel.writing_visits_percent = 20: give 40 to 100",
         );
+        check("[basis.kernel]\nskew = \"measured\"", "basis.kernel.skew: there is no kernel.skew");
+        check("[basis.kernels]\nskew = \"fitted\"", "basis.kernels: a machine has no such table");
+        check("[basis.kernel]\nrun_mean = \"guessed\"", "line 2: unknown variant `guessed`");
         check("[kernel]\nskew = 2.5", "line 2: kernel.skew is two now: give code_skew and struct");
         check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
     }
