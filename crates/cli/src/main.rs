@@ -17,6 +17,7 @@ mod peers_command;
 mod report_command;
 mod simulate_command;
 mod study_command;
+mod system_calls;
 mod trace_command;
 mod tune_command;
 mod whole_file;

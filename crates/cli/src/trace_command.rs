@@ -23,7 +23,7 @@ pub(crate) enum TraceCommand {
     /// Record the memory references of a command and of all processes it starts
     #[command(after_help = RECORD_HELP, arg_required_else_help = true)]
     Record(RecordArguments),
-    /// Say what is in a trace: processes, blocks, code, data, writes, and what is shared
+    /// Say what is in a trace: processes, blocks, code, data, writes, what is shared, system calls
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
     /// Make a trace of one in another format: lackey, din, drmemtrace

@@ -133,6 +133,8 @@ impl Told<'_> {
             ),
             kernel(&self.base.kernel),
         ];
+        let rests_on = show::rests_on(self.workload, self.base);
+        lines.extend(rests_on.iter().flat_map(|text| text.lines()).map(sentenced));
         lines.extend(show::listed(self.varied).map(|listed| format!("{listed}.")));
         if let Some(beyond) = show::beyond(self.base) {
             lines.push(format!("Not the paper's machine: {beyond}."));
@@ -142,6 +144,11 @@ impl Told<'_> {
         }
         lines
     }
+}
+
+/// A line as a sentence of a page.
+fn sentenced(line: &str) -> String {
+    format!("{}.", capital(line))
 }
 
 fn intervals(seeds: u32) -> &'static str {

@@ -42,7 +42,7 @@ Examples:
   ropewalk simulate server.trace --cpus 4 --block 32 --cache 128K/1,512K/2,2M/4 --csv sweep.csv
   ropewalk simulate server.trace --machine ours.toml --top 20 --three-c
   ropewalk simulate server.trace --set bus.memory_latency=split --set kernel.enabled=false
-  ropewalk simulate server.trace --cpus 1..16 --set cpu.write_buffer=1,8 --set bus.bytes_per_cycle=4,8
+  ropewalk simulate server.trace --cpus 1..16 --set cpu.write_buffer=1,8 --set bus.write_cycles=5,9
   ropewalk simulate server.trace --paper --html paper.html     the paper's figures, its and ours";
 
 #[derive(Args)]

@@ -108,6 +108,7 @@ fn machine(whole: &Table, settings: &[(&Setting, &Choice)]) -> Result<Machine, S
     for (setting, choice) in settings {
         put(&mut changed, &setting.keys, &choice.value)
             .map_err(|why| format!("--set {}: {why}", choice.typed))?;
+        forget_basis(&mut changed, &setting.keys);
     }
     read(&changed).map_err(|why| {
         // If one of them alone is as wrong, it is that one.
@@ -121,6 +122,15 @@ fn machine(whole: &Table, settings: &[(&Setting, &Choice)]) -> Result<Machine, S
         let all = || settings.iter().map(typed).collect::<Vec<_>>().join(" ");
         format!("{}: {why}", named.unwrap_or_else(all))
     })
+}
+
+/// Where the value of a file comes from says nothing of the one that is typed in its place.
+fn forget_basis(whole: &mut Table, keys: &[String]) {
+    let [table, key] = keys else { return };
+    let said = whole.get_mut("basis").and_then(|all| all.get_mut(table));
+    if let Some(said) = said.and_then(Value::as_table_mut) {
+        said.remove(key);
+    }
 }
 
 fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static str> {
@@ -238,6 +248,16 @@ mod tests {
         assert!(why.starts_with("--set cache.ways=3: cache.size_kib = 2048: 3 ways"), "{why}");
         let why = all(&["cache.ways=3", "cache.size_kib=1025"]).expect_err("neither");
         assert!(why.starts_with("--set cache.ways=3 --set cache.size_kib=1025: "), "{why}");
+    }
+
+    #[test]
+    fn what_is_typed_does_not_come_from_where_the_files_value_does() {
+        let file = "[basis.kernel]\nrun_mean = \"measured\"\ncode_skew = \"fitted\"\n";
+        let base = Machine::from_toml(file).expect("it is right");
+        let typed = ["kernel.run_mean=7".parse::<Setting>().expect("a setting")];
+        let machine = machines(&base, &typed).expect("it is right").remove(0);
+        let left: Vec<&String> = machine.basis["kernel"].keys().collect();
+        assert_eq!(left, ["code_skew"]);
     }
 
     #[test]

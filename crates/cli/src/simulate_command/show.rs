@@ -13,6 +13,8 @@ use coherence::{
 use serde_json::{Map, Value, json};
 use statistics::Mean;
 
+use crate::system_calls;
+
 use super::lists::Scheduler;
 use super::spec;
 use super::varied::Varied;
@@ -36,14 +38,30 @@ pub(super) fn head(
         ),
     };
     format!(
-        "{}: {} tasks, {} references, {} pages\n{drawn}\n{}{}",
+        "{}: {} tasks, {} references, {} pages\n{drawn}\n{}",
         trace.display(),
         workload.tasks(),
         workload.references(),
         workload.pages(),
-        beyond(machine).map_or(String::new(), |what| format!("{what}\n")),
-        listed(varied).map_or(String::new(), |what| format!("{what}\n"))
+        [rests_on(workload, machine), beyond(machine), listed(varied)]
+            .into_iter()
+            .flatten()
+            .map(|what| format!("{what}\n"))
+            .collect::<String>()
     )
+}
+
+/// What the kernel that is drawn rests on: where its parameters come from, and what was traced of
+/// the system calls that it is drawn for.
+pub(super) fn rests_on(workload: &Workload, machine: &Machine) -> Option<String> {
+    let basis = machine.kernel_basis();
+    let basis = basis.iter().map(|(words, keys)| format!("{words}: {}", keys.join(", ")));
+    let basis = basis.collect::<Vec<_>>().join("; ");
+    let traced = system_calls::sentence(workload.system_calls()).map_or_else(
+        || "no system calls were traced, so there is no kernel".into(),
+        |traced| format!("{traced}; each makes as much of the kernel be drawn, whichever it is"),
+    );
+    machine.kernel.enabled.then(|| format!("its parameters are {basis}\n{traced}"))
 }
 
 /// That what is said of all machines may be said of the first alone.
@@ -333,6 +351,7 @@ pub(super) fn json(
         "tasks": workload.tasks(),
         "references": workload.references(),
         "pages": workload.pages(),
+        "system_calls": system_calls::list(workload.system_calls()),
         "miss_classes": Miss::ALL.map(Miss::name),
         "sharing": Sharing::ALL.map(Sharing::name),
         "varied": varied.keys(),

@@ -3,6 +3,8 @@
 use memory_trace::{Counts, Process, Reader, Row, Tables};
 use serde_json::{Value, json};
 
+use crate::system_calls;
+
 /// Commands of processes may be long.
 const NAME_MAX: usize = 40;
 
@@ -16,6 +18,7 @@ pub(super) fn show(reader: &Reader, tables: &Tables) -> String {
     table(&mut out, "Table 3: the whole workload", "programs", &[&tables.all], 2);
     let processes: Vec<&Row> = tables.processes.iter().collect();
     table(&mut out, "Processes", "process", &processes, 1);
+    out += &system_calls::table(&tables.calls);
     out.push_str(
         "\nBlocks are physical. Percentages are of all references; in Table 3 access is without \
          writes, as in the\npaper. Shared blocks are those whose data several processes or \
@@ -113,6 +116,7 @@ pub(super) fn json(reader: &Reader, tables: &Tables) -> String {
         "processes": processes.map(|(process, row)| of_process(process, row)).collect::<Vec<_>>(),
         "programs": tables.programs.iter().map(of_group).collect::<Vec<_>>(),
         "all": of_group(&tables.all),
+        "system_calls": system_calls::list(&tables.calls),
     });
     format!("{value:#}\n")
 }

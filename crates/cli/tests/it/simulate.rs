@@ -303,6 +303,17 @@ fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/machines/foglia-2001.toml");
     let calibrated = succeeds(root.path(), &["--print-machine", "--machine", file]);
     assert!(calibrated.contains("blocking = \"never\""), "{calibrated}");
+    let (trace_root, _) = traced();
+    let told = succeeds(trace_root.path(), &["a.trace", "--machine", file, "--seeds", "1"]);
+    for expected in [
+        "its parameters are measured: code_pages, code_skew, run_mean, ",
+        "; fitted: own_percent, shared_percent; from the paper: code_percent, ",
+        "; chosen: private_pages, references_mean; assumed (default): visit_mean, ",
+        " system calls traced: ",
+        "how many bytes they moved is not in the trace",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
     assert_ne!(calibrated, succeeds(root.path(), &["--print-machine"]));
 }
 
@@ -416,9 +427,13 @@ fn any_sweep_has_a_page() {
     let sweep = ["a.trace", "--cpus", "1,2,4", "--protocol", "mesi,pscr", "--html", "page.html"];
     succeeds(root.path(), &sweep);
     let page = fs::read_to_string(root.path().join("page.html")).unwrap();
-    for expected in
-        ["<h1>Simulations of a.trace</h1>", "id=\"gsp\"", "id=\"bus\"", "drawn, not traced"]
-    {
+    for expected in [
+        "<h1>Simulations of a.trace</h1>",
+        "id=\"gsp\"",
+        "id=\"bus\"",
+        "drawn, not traced",
+        "Its parameters are assumed",
+    ] {
         assert!(page.contains(expected), "{expected}");
     }
     assert!(!page.contains("not shown here"));

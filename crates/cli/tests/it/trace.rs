@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
+use memory_trace::{Event, Header, Writer};
 use serde_json::Value;
 use testkit::Temporary;
 
@@ -47,6 +48,43 @@ fn a_trace_is_imported_and_described() {
     // The second instruction begins in the block of the first, and the store has two.
     assert_eq!(value["all"]["counts"]["blocks"], 5);
     assert_eq!(value["whole"], true);
+    assert_eq!(value["system_calls"], serde_json::json!([]));
+}
+
+#[test]
+fn the_mix_of_system_calls_is_told_by_name() {
+    let directory = Temporary::new();
+    let trace = directory.path().join("calls.trace").display().to_string();
+    let mut writer = Writer::create(trace.as_ref(), &Header::default()).unwrap();
+    let call = |number| Event::SystemCall { number };
+    let moved = |number, bytes| Event::Moved { number, bytes };
+    writer.event(1, &Event::fetch(0x1000, 4)).unwrap();
+    for event in [call(39), call(0), moved(0, 5000), call(0), moved(0, 0), call(9999)] {
+        writer.event(1, &event).unwrap();
+    }
+    writer.event(2, &call(0)).unwrap();
+    writer.finish().unwrap();
+    let (status, out, error) = run(&["trace", "info", &trace]);
+    assert_eq!((status, error.as_str()), (0, ""));
+    for expected in [
+        "    calls       %   bytes moved  per call  call\n",
+        "        3   60.00          5000    2500.0  read\n",
+        "        1   20.00             -         -  getpid\n",
+        "        1   20.00             -         -  call 9999\n",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    let (_, out, _) = run(&["trace", "info", "--json", &trace]);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    let read = &value["system_calls"][0];
+    assert_eq!((&read["name"], &read["calls"]), (&"read".into(), &3.into()));
+    assert_eq!((&read["bytes"], &read["calls_with_bytes"]), (&5000.into(), &2.into()));
+    let (status, out, _) = run(&["simulate", &trace, "--cpus", "1", "--seeds", "1"]);
+    assert_eq!(status, 0);
+    let traced = "5 system calls traced: read 60.0 %, getpid 20.0 %, call 9999 20.0 %; 5000 bytes \
+                  moved by 2 of them, 2500 each; each makes as much of the kernel be drawn";
+    assert!(out.contains(traced), "{out}");
+    assert!(out.contains("its parameters are assumed (default): code_pages, "), "{out}");
 }
 
 #[test]
