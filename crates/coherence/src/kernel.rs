@@ -68,10 +68,19 @@ impl Stream {
         kernel.code_pages + kernel.shared_pages + tasks * kernel.private_pages
     }
 
-    /// The references of one system call, made by that task.
-    pub(crate) fn draw(&self, task: u32, generator: &mut Generator, into: &mut Vec<Record>) {
+    /// The references of one system call, made by that task, that moved so many bytes.
+    pub(crate) fn draw(
+        &self,
+        task: u32,
+        moved_bytes: u64,
+        generator: &mut Generator,
+        into: &mut Vec<Record>,
+    ) {
         into.clear();
         let mut left = geometric(generator, self.kernel.references_mean);
+        if self.kernel.bytes_per_reference > 0.0 {
+            left += (moved_bytes as f64 / self.kernel.bytes_per_reference) as u64;
+        }
         let mut visit = Visit::default();
         while left > 0 {
             let run = geometric(generator, self.kernel.run_mean).min(left);
@@ -216,7 +225,7 @@ mod tests {
         let mut all = Vec::new();
         let mut one = Vec::new();
         for call in 0..calls {
-            stream.draw(call % 4, &mut generator, &mut one);
+            stream.draw(call % 4, 0, &mut generator, &mut one);
             all.extend(one.iter().copied().filter(|record| record.kind().is_some()));
         }
         all
@@ -241,6 +250,20 @@ mod tests {
         near(code / all * 100.0, kernel.code_percent);
         near(writes / (all - code) * 100.0, kernel.write_percent);
         near(shared / (all - code) * 100.0, kernel.shared_percent);
+    }
+
+    #[test]
+    fn what_was_moved_makes_a_call_longer_if_it_is_to() {
+        let references = |bytes_per_reference: f64, moved: u64| -> u64 {
+            let kernel = Kernel { bytes_per_reference, ..Kernel::default() };
+            let (stream, mut one) = (Stream::new(kernel, 4, 1), Vec::new());
+            stream.draw(1, moved, &mut Generator::new(5), &mut one);
+            one.iter().filter(|record| record.kind().is_some()).map(|record| record.count()).sum()
+        };
+        let without = references(0.0, 0);
+        assert_eq!(references(0.0, 1 << 20), without, "off");
+        assert_eq!(references(16.0, 0), without, "nothing was moved");
+        assert_eq!(references(16.0, 1 << 20), without + (1 << 16));
     }
 
     #[test]

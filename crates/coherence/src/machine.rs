@@ -269,6 +269,9 @@ pub struct Kernel {
     pub visit_mean: f64,
     /// Of 100 visits to structures, those that may write; all writes are theirs.
     pub writing_visits_percent: f64,
+    /// For so many bytes that a system call moved it has one reference more; 0: what it moved makes
+    /// no difference.
+    pub bytes_per_reference: f64,
 }
 
 /// How frames are given out.
@@ -358,6 +361,7 @@ impl Default for Kernel {
             own_percent: 70.0,
             visit_mean: 1.0,
             writing_visits_percent: 100.0,
+            bytes_per_reference: 0.0,
         }
     }
 }
@@ -521,6 +525,9 @@ impl Kernel {
         }
         let writing = self.writing_visits_percent;
         range("kernel.writing_visits_percent", writing, self.write_percent.max(1.0), 100.0)?;
+        // Less than 1 would be more references than bytes.
+        let least = if self.bytes_per_reference == 0.0 { 0.0 } else { 1.0 };
+        range("kernel.bytes_per_reference", self.bytes_per_reference, least, 1e6)?;
         range("kernel.visit_mean", self.visit_mean, 1.0, 1e4)?;
         range("kernel.references_mean", self.references_mean, 1.0, 1e6)?;
         range("kernel.run_mean", self.run_mean, 1.0, 1e4)?;
@@ -596,7 +603,7 @@ mod tests {
     fn where_the_kernels_values_come_from_is_told() {
         let defaults = Machine::default().kernel_basis();
         assert_eq!(defaults.len(), 1, "{defaults:?}");
-        assert_eq!((defaults[0].0, defaults[0].1.len()), ("assumed (default)", 14));
+        assert_eq!((defaults[0].0, defaults[0].1.len()), ("assumed (default)", 15));
         let file = "[kernel]\nrun_mean = 9.0\nown_percent = 12.0\n\
                     [basis.kernel]\nrun_mean = \"measured\"\ncode_pages = \"chosen\"\n";
         let machine = Machine::from_toml(file).expect("it is right");
@@ -607,7 +614,7 @@ mod tests {
         assert_eq!(of("chosen"), Some(&["code_pages".to_owned()][..]));
         let unsaid = of("typed or of a file that does not say why");
         assert_eq!(unsaid, Some(&["own_percent".to_owned()][..]));
-        assert_eq!(of("assumed (default)").map(<[_]>::len), Some(11));
+        assert_eq!(of("assumed (default)").map(<[_]>::len), Some(12));
         assert_eq!(Machine::from_toml(&machine.to_toml()), Ok(machine));
     }
 
@@ -630,6 +637,8 @@ mod tests {
         check("[numa]\nnodes = 65\nremote_extra_cycles = 9", "numa.nodes = 65: give 1 to 64");
         check("[kernel]\ncode_skew = nan", "kernel.code_skew = NaN: give 0 to 4");
         check("[kernel]\nstructure_skew = 5.0", "kernel.structure_skew = 5: give 0 to 4");
+        let bytes = "[kernel]\nbytes_per_reference = 0.5";
+        check(bytes, "kernel.bytes_per_reference = 0.5: give 1 to 1000000");
         check("[kernel]\nvisit_mean = 0.5", "kernel.visit_mean = 0.5: give 1 to 10000");
         check(
             "[kernel]\nwrite_percent = 40.0\nwriting_visits_percent = 20.0",

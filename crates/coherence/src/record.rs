@@ -54,6 +54,12 @@ pub(crate) const FRAME_SHIFT: u32 = 26;
 /// Frames beyond this do not fit a record; caches allow fewer still.
 pub(crate) const FRAMES_MAX: u64 = 1 << 26;
 
+/// Of markers: what a system call moved lies between what they are and their number.
+const MOVED_SHIFT: u32 = 8;
+const MOVED_MAX: u64 = (1 << (FRAME_SHIFT - MOVED_SHIFT)) - 1;
+/// It is told up to 2 MiB.
+const MOVED_UNIT: u64 = 8;
+
 impl Record {
     /// An access of `bytes` at `offset` of a frame that does not leave its granule. What goes on in
     /// the next granule is a record of its own with a count of 0: it takes no time.
@@ -83,6 +89,18 @@ impl Record {
             Marker::Synchronise(lock) => (2, lock),
         };
         Self(MARKER | (what << COUNT_SHIFT) | (number << FRAME_SHIFT))
+    }
+
+    /// A system call that moved so many bytes, or more than can be told.
+    #[must_use]
+    pub(crate) fn that_moved(self, bytes: u32) -> Self {
+        let units = u64::from(bytes).div_ceil(MOVED_UNIT).min(MOVED_MAX);
+        Self(self.0 & !(MOVED_MAX << MOVED_SHIFT) | units << MOVED_SHIFT)
+    }
+
+    /// How many bytes a system call moved, in whole units.
+    pub(crate) fn moved(self) -> u64 {
+        (self.0 >> MOVED_SHIFT & MOVED_MAX) * MOVED_UNIT
     }
 
     /// What the record is, unless it is a marker.
@@ -167,6 +185,12 @@ mod tests {
 
     #[test]
     fn markers_come_back() {
+        let call = Record::marker(Marker::SystemCall(u32::MAX));
+        for (bytes, expected) in [(0, 0), (1, 8), (4096, 4096), (u32::MAX, (1 << 21) - 8)] {
+            let moved = call.that_moved(77).that_moved(bytes);
+            assert_eq!((moved.moved(), moved.kind()), (expected, None), "{bytes}");
+            assert_eq!(moved.as_marker(), Marker::SystemCall(u32::MAX));
+        }
         for marker in [Marker::End, Marker::SystemCall(231), Marker::Synchronise(1 << 37)] {
             assert_eq!(Record::marker(marker).as_marker(), marker);
             assert_eq!(Record::marker(marker).kind(), None);

@@ -175,7 +175,10 @@ impl Builder {
                     self.calls.event(event);
                     self.push(Record::marker(Marker::SystemCall(number)));
                 }
-                Event::Moved { .. } => self.calls.event(event),
+                Event::Moved { number, bytes } => {
+                    self.calls.event(event);
+                    self.moved(number, bytes);
+                }
                 Event::Synchronise { address } => self.synchronise(address)?,
                 Event::SwitchThread { thread } => self.switch_thread(thread),
             }
@@ -215,6 +218,18 @@ impl Builder {
     fn push(&mut self, record: Record) {
         let workload = self.workload.get_or_insert_with(empty);
         workload.tasks[self.space.task as usize].records.push(record);
+    }
+
+    /// The end of the call that the task made last, if that is in the trace.
+    fn moved(&mut self, number: u32, bytes: u32) {
+        let workload = self.workload.get_or_insert_with(empty);
+        let last = workload.tasks[self.space.task as usize].records.last_mut();
+        let call = |record: &&mut Record| {
+            record.kind().is_none() && record.as_marker() == Marker::SystemCall(number)
+        };
+        if let Some(record) = last.filter(call) {
+            *record = record.that_moved(bytes);
+        }
     }
 
     /// Locks are told apart by the memory that they lie in, which processes may share.
@@ -403,6 +418,37 @@ mod tests {
     fn frames(workload: &Workload, task: usize) -> Vec<(u32, bool)> {
         let records = workload.tasks[task].records.iter().filter(|record| record.kind().is_some());
         records.map(|record| (record.frame(), record.is_private())).collect()
+    }
+
+    #[test]
+    fn what_a_call_moved_is_told_with_the_call_of_its_own_task() {
+        let (switch, moved) = (
+            |thread| Event::SwitchThread { thread },
+            |number, bytes| Event::Moved { number, bytes },
+        );
+        let call = |number| Event::SystemCall { number };
+        let did = [
+            Event::load(0x1000, 8),
+            call(0),
+            switch(2),
+            call(1),
+            moved(1, 16),
+            switch(0),
+            moved(0, 4096),
+            Event::load(0x1000, 8),
+            moved(0, 8), // Of a call before the trace begins.
+        ];
+        let workload = two(RegionKind::Private, false, [&did, &[Event::load(0x1000, 8)]]);
+        let told = |task: usize| -> Vec<u64> {
+            let records = workload.tasks[task].records.iter();
+            let calls = records.filter(|one| {
+                one.kind().is_none() && matches!(one.as_marker(), Marker::SystemCall(_))
+            });
+            calls.map(|one| one.moved()).collect()
+        };
+        assert_eq!((told(0), told(1)), (vec![4096], vec![16]));
+        let sum = workload.system_calls().sum();
+        assert_eq!((sum.count, sum.told, sum.bytes), (2, 3, 4120));
     }
 
     #[test]

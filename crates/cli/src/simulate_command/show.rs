@@ -57,9 +57,13 @@ pub(super) fn rests_on(workload: &Workload, machine: &Machine) -> Option<String>
     let basis = machine.kernel_basis();
     let basis = basis.iter().map(|(words, keys)| format!("{words}: {}", keys.join(", ")));
     let basis = basis.collect::<Vec<_>>().join("; ");
+    let drawn = match machine.kernel.bytes_per_reference {
+        0.0 => "each makes as much of the kernel be drawn, whichever it is".into(),
+        bytes => format!("for each one reference more is drawn for {bytes} bytes that it moved"),
+    };
     let traced = system_calls::sentence(workload.system_calls()).map_or_else(
         || "no system calls were traced, so there is no kernel".into(),
-        |traced| format!("{traced}; each makes as much of the kernel be drawn, whichever it is"),
+        |traced| format!("{traced}; {drawn}"),
     );
     machine.kernel.enabled.then(|| format!("its parameters are {basis}\n{traced}"))
 }

@@ -308,7 +308,7 @@ fn the_machine_that_was_calibrated_can_be_read_and_is_not_the_default() {
     for expected in [
         "its parameters are measured: code_pages, code_skew, run_mean, ",
         "; fitted: own_percent, shared_percent; from the paper: code_percent, ",
-        "; chosen: private_pages, references_mean; assumed (default): visit_mean, ",
+        "; chosen: private_pages, references_mean; assumed (default): bytes_per_reference, visit_mean, ",
         " system calls traced: ",
         "how many bytes they moved is not in the trace",
     ] {

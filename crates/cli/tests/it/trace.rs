@@ -84,7 +84,10 @@ fn the_mix_of_system_calls_is_told_by_name() {
     let traced = "5 system calls traced: read 60.0 %, getpid 20.0 %, call 9999 20.0 %; 5000 bytes \
                   moved by 2 of them, 2500 each; each makes as much of the kernel be drawn";
     assert!(out.contains(traced), "{out}");
-    assert!(out.contains("its parameters are assumed (default): code_pages, "), "{out}");
+    assert!(out.contains("its parameters are assumed (default): bytes_per_reference, "), "{out}");
+    let long = ["--cpus", "1", "--seeds", "1", "--set", "kernel.bytes_per_reference=1"];
+    let (_, longer, _) = run(&[&["simulate", &trace][..], &long].concat());
+    assert!(longer.contains("one reference more is drawn for 1 bytes"), "{longer}");
 }
 
 #[test]

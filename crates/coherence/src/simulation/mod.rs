@@ -403,7 +403,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
 
     /// Something that is no reference: a system call, its end, a lock, the end of the task.
     fn marker(&mut self, cpu: usize) {
-        let marker = self.record(cpu).as_marker();
+        let record = self.record(cpu);
         let now = self.cpus[cpu].clock;
         let state = &mut self.cpus[cpu];
         if state.in_kernel {
@@ -414,12 +414,12 @@ impl<'w, O: Observer> Simulation<'w, O> {
             }
             return;
         }
-        match marker {
+        match record.as_marker() {
             Marker::End => {
                 state.task = None;
                 self.unfinished -= 1;
             }
-            Marker::SystemCall(number) => self.system_call(cpu, number),
+            Marker::SystemCall(number) => self.system_call(cpu, number, record.moved()),
             Marker::Synchronise(lock) => {
                 state.position += 1;
                 let task = state.task.expect("a marker is a task's");
@@ -432,7 +432,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
         }
     }
 
-    fn system_call(&mut self, cpu: usize, number: u32) {
+    fn system_call(&mut self, cpu: usize, number: u32, moved_bytes: u64) {
         self.counts.system_calls += 1;
         let blocks = match self.machine.scheduler.blocking {
             Blocking::Never => false,
@@ -444,7 +444,8 @@ impl<'w, O: Observer> Simulation<'w, O> {
         state.position += 1;
         state.blocks_after = blocks;
         if let Some(stream) = &self.stream {
-            stream.draw(task, &mut self.generators[task as usize], &mut state.kernel);
+            let generator = &mut self.generators[task as usize];
+            stream.draw(task, moved_bytes, generator, &mut state.kernel);
             state.user_position = state.position;
             state.position = 0;
             state.in_kernel = true;
