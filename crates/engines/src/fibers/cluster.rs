@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
@@ -43,6 +45,10 @@ pub(super) struct Cluster {
     /// Kernel threads that are about to accept: they may have a connection that is not counted.
     accepting: AtomicUsize,
     pub(super) is_draining: AtomicBool,
+    /// Why one of its kernel threads has ended against its will, if one has: then all end.
+    failure: OnceLock<String>,
+    /// Kernel threads that are in it.
+    inside: AtomicUsize,
     /// The first kernel thread's number in the engine: its wake-up call is the cluster's.
     first: usize,
     listeners: RwLock<Listeners>,
@@ -101,6 +107,8 @@ impl Cluster {
             gauge: Mutex::new(counters),
             accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            inside: AtomicUsize::new(0),
             first: seat.index,
             listeners: RwLock::new(listeners),
             acceptors: Vec::with_capacity(acceptors),
@@ -187,6 +195,11 @@ impl Cluster {
         self.acceptors.get(listener * each..(listener + 1) * each).unwrap_or_default()
     }
 
+    /// Whether the fiber in that slot accepts.
+    pub(super) fn is_acceptor(&self, index: u32) -> bool {
+        self.acceptors.contains(&index)
+    }
+
     /// Whether that thread of the engine is the first of this cluster.
     pub(super) fn is_first(&self, index: usize) -> bool {
         index == self.first
@@ -220,6 +233,31 @@ impl Cluster {
         self.gauge().connections_open.subtract(1);
         self.connections.fetch_sub(1, Ordering::SeqCst);
         self.ring_at_the_end();
+    }
+
+    /// All connections have gone that have not been counted out.
+    pub(super) fn count_out_all(&self) {
+        let left = self.connections.swap(0, Ordering::SeqCst);
+        self.shared.open.fetch_sub(left, Ordering::Relaxed);
+        self.gauge().connections_open.subtract(left as u64);
+    }
+
+    /// A kernel thread begins.
+    pub(super) fn enter(&self) {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A kernel thread has ended. Returns whether it is to clear away what is left.
+    pub(super) fn leave(&self) -> bool {
+        self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.failure().is_some()
+    }
+
+    pub(super) fn fail(&self, why: String) {
+        let _ = self.failure.set(why); // the first is told
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     fn gauge(&self) -> MutexGuard<'_, Arc<Counters>> {

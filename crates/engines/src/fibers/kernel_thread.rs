@@ -5,6 +5,7 @@ use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder};
@@ -21,7 +22,7 @@ use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
-use crate::parts::loops::{Loop, Seat};
+use crate::parts::loops::{Loop, Seat, describe_panic};
 use crate::parts::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
 
 /// How often logs are handed over while nothing happens.
@@ -73,17 +74,55 @@ impl KernelThread {
 
     fn run(mut self) -> io::Result<()> {
         let cluster = Arc::clone(&self.cluster);
+        cluster.enter();
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(&cluster)));
+        if cluster.leave() {
+            self.close_all(&cluster);
+        }
+        match (served, cluster.failure()) {
+            (Ok(Ok(())), Some(why)) => {
+                Err(io::Error::other(format!("its cluster ended with another thread: {why}")))
+            }
+            (Ok(outcome), _) => outcome,
+            (Err(panic), _) => resume_unwind(panic),
+        }
+    }
+
+    fn serve(&mut self, cluster: &Cluster) -> io::Result<()> {
         let blocking = cluster.blocking.as_ref().filter(|_| cluster.is_first(self.index));
         thread::scope(|scope| {
-            let _end_of_all = EndOfAll(&cluster);
+            let _end_of_all = EndOfAll(cluster);
             if let Some(blocking) = blocking {
                 for number in 0..blocking.threads {
                     let name = format!("blocking-{}.{number}", self.index);
-                    Builder::new().name(name).spawn_scoped(scope, || blocking.run(&cluster))?;
+                    let started = Builder::new().name(name);
+                    let started = started.spawn_scoped(scope, || blocking.run(cluster));
+                    started.inspect_err(|why| cluster.fail(why.to_string()))?;
                 }
             }
-            self.work(&cluster)
+            let worked = catch_unwind(AssertUnwindSafe(|| self.work(cluster)));
+            match &worked {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => cluster.fail(why.to_string()),
+                Err(panic) => cluster.fail(describe_panic(&**panic)),
+            }
+            worked.unwrap_or_else(|panic| resume_unwind(panic))
         })
+    }
+
+    /// Closes what a cluster has left behind that has failed. All its threads have left it: nobody
+    /// else owns a fiber.
+    fn close_all(&mut self, cluster: &Cluster) {
+        for index in cluster.table.indices() {
+            let Some(slot) = cluster.table.get(index) else { continue };
+            if !cluster.is_acceptor(index) {
+                slot.state.tell_anyone(News::ABORT);
+                // What failed may fail again, and the others are to be closed all the same.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.run_fiber(cluster, index)));
+            }
+            *slot.occupant() = Occupant::Nobody;
+        }
+        cluster.count_out_all();
     }
 
     fn work(&mut self, cluster: &Cluster) -> io::Result<()> {

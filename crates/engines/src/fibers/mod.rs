@@ -35,14 +35,18 @@ mod table;
 mod tests;
 mod timers;
 
-use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use session::Worker;
 
 use crate::knobs::{Knob, KnobValues};
-use crate::parts::loops::Loops;
+use crate::parts::loops::{Loops, Seat};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
-use crate::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start};
+use crate::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 
 use cluster::Cluster;
 use kernel_thread::KernelThread;
@@ -157,21 +161,81 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let threads = start.knobs.get_usize(THREADS_PER_CLUSTER.name);
     start.partitions.iter_mut().for_each(|partition| gather_listeners(partition, threads));
-    let current: RefCell<Option<Arc<Cluster>>> = RefCell::new(None);
-    let loops = Loops::start(SPEC.name, start, |worker, seat| {
-        let mut current = current.borrow_mut();
-        // Workers come in order, and those of a cluster follow each other.
-        let cluster = match current.take() {
-            Some(cluster) if !seat.index.is_multiple_of(threads) => cluster,
-            _ => {
-                let counters = Arc::clone(&worker.worker.counters);
-                Arc::new(Cluster::new(worker.listeners, counters, &seat)?)
-            }
+    let workers: usize = start.partitions.iter().map(|partition| partition.workers.len()).sum();
+    let places: Arc<[Place]> = (0..workers.div_ceil(threads)).map(|_| Place::default()).collect();
+    let left = Arc::clone(&places);
+    let make = move |worker: WorkerStart, seat: Seat| {
+        // Those of a cluster follow each other.
+        let place = &places[seat.index / threads];
+        let cluster = match seat.index.is_multiple_of(threads) {
+            true => place.fill(worker.listeners, &worker.worker, &seat)?,
+            false => place.enter(&seat)?,
         };
-        *current = Some(Arc::clone(&cluster));
         Ok(KernelThread::make(worker.worker, cluster, seat))
-    })?;
-    Ok(Box::new(loops))
+    };
+    let failed = move |index: usize, is_replaced: bool| {
+        // Its cluster is made with the first, which has the listeners.
+        if !is_replaced && index.is_multiple_of(threads) {
+            left[index / threads].give_up();
+        }
+    };
+    Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?))
+}
+
+/// Where a cluster is, and after one that has failed another. Its kernel threads end with it and
+/// come together here again: the first makes the next cluster, the others enter it.
+#[derive(Default)]
+struct Place {
+    state: Mutex<PlaceState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PlaceState {
+    cluster: Weak<Cluster>,
+    /// The first has not been replaced: there will be no other.
+    is_given_up: bool,
+}
+
+impl Place {
+    fn fill(
+        &self,
+        listeners: Vec<OwnedFd>,
+        worker: &Worker,
+        seat: &Seat,
+    ) -> io::Result<Arc<Cluster>> {
+        let cluster = Arc::new(Cluster::new(listeners, Arc::clone(&worker.counters), seat)?);
+        self.lock().cluster = Arc::downgrade(&cluster);
+        self.changed.notify_all();
+        Ok(cluster)
+    }
+
+    /// The cluster that has not failed, which may have to be made yet.
+    fn enter(&self, seat: &Seat) -> io::Result<Arc<Cluster>> {
+        /// How often to look whether all is about to end: then none may be made.
+        const LOOK: Duration = Duration::from_millis(100);
+        let mut state = self.lock();
+        loop {
+            let cluster = state.cluster.upgrade();
+            if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
+                return Ok(cluster);
+            }
+            if state.is_given_up || seat.shared.stop_accepting.load(Ordering::Acquire) {
+                return Err(io::Error::other("nor is the first of its cluster"));
+            }
+            let waited = self.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn give_up(&self) {
+        self.lock().is_given_up = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PlaceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The listeners of all workers of a cluster are the cluster's: they come with its first worker.

@@ -107,6 +107,11 @@ impl FiberTable {
         ready.extend((0..fresh).filter(rested));
     }
 
+    /// All slots that were ever taken.
+    pub(super) fn indices(&self) -> std::ops::Range<u32> {
+        0..self.free().fresh
+    }
+
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +150,7 @@ impl Slot {
     /// What is there. Only for the owner of the fiber.
     #[inline]
     pub(super) fn occupant(&self) -> MutexGuard<'_, Occupant> {
-        // A panic in a fiber ends the engine, and what is left is dropped.
+        // A panic in a fiber ends its cluster, and what is left is dropped.
         self.occupant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

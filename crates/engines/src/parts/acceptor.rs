@@ -1,10 +1,12 @@
 //! The thread that accepts for threads: it waits for arrivals and for wake-up calls, hands
 //! connections to a crew, makes room when as many are open as may be, and sees everything end.
+//!
+//! If it fails its crew ends with it: connections are closed and counted off, and threads have
+//! ended when another acceptor, with another crew, takes its place.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,25 +50,27 @@ pub(crate) trait Crew: Send {
     /// Whether no connection is served or waits to be.
     fn is_idle(&self) -> bool;
 
-    /// Ends all threads and waits for them.
+    /// Ends all threads and waits for them. If there are connections still, they have been cut off:
+    /// the threads find that out, and none is left.
     fn finish(&mut self);
 }
 
 /// What an engine's acceptors get from its partitions, besides the worker's start.
+#[derive(Clone)]
 pub(crate) struct PartitionParts {
     pub(crate) cpus: Vec<usize>,
     pub(crate) more: MakeWorker,
 }
 
 impl PartitionParts {
-    /// Those of the acceptors of all partitions, of which each has one. They are taken from the
-    /// start: an acceptor may use all CPUs of its partition, and so may the threads it starts.
-    pub(crate) fn of_each(start: &mut Start) -> RefCell<VecDeque<Self>> {
+    /// Those of the acceptors of all partitions, of which each has one, by the number of its seat.
+    /// An acceptor may use all CPUs of its partition, and so may the threads it starts.
+    pub(crate) fn of_each(start: &mut Start) -> Vec<Self> {
         let of = |partition: &mut PartitionStart| {
             partition.workers.iter_mut().for_each(|worker| worker.cpu = None);
             Self { cpus: partition.cpus.clone(), more: Arc::clone(&partition.more) }
         };
-        RefCell::new(start.partitions.iter_mut().map(of).collect())
+        start.partitions.iter_mut().map(of).collect()
     }
 }
 
@@ -128,12 +132,14 @@ impl<C: Crew + 'static> Acceptor<C> {
             // The threads it starts inherit this.
             os::affinity::pin_thread(&self.registry.cpus)?;
         }
-        let outcome = self.crew.begin().and_then(|()| self.turn_until_over());
-        if outcome.is_err() {
+        let turn = || self.crew.begin().and_then(|()| self.turn_until_over());
+        let outcome = catch_unwind(AssertUnwindSafe(turn));
+        if !matches!(outcome, Ok(Ok(()))) {
             self.registry.cut_off();
         }
         self.crew.finish();
-        outcome
+        self.registry.count_out_all(); // a panic may have lost some on their way to the crew
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn turn_until_over(&mut self) -> io::Result<()> {

@@ -171,6 +171,9 @@ impl Crew for ThreadCrew {
         for (_, thread) in self.threads.drain() {
             let _ = thread.join(); // panics are caught within
         }
+        // Nobody, if there was a thread: threads take all that wait before they end.
+        let unserved = std::mem::take(&mut self.team.lock().queue);
+        unserved.into_iter().for_each(|arrival| self.team.registry.leave(arrival));
     }
 }
 

@@ -214,6 +214,16 @@ impl Registry {
         }
     }
 
+    /// Counts off whoever is here still, when nobody serves them any more.
+    pub(crate) fn count_out_all(&self) {
+        let mut entries = self.entries();
+        for entry in std::mem::take(&mut entries.slots).into_iter().flatten() {
+            if entry.rests_since.load(Ordering::Relaxed) != TAKEN {
+                self.count_out(&entries);
+            }
+        }
+    }
+
     /// Runs a job on the spot: only this connection waits.
     pub(crate) fn run(&self, job: Job) -> Done {
         let done = self.runner.run(job);

@@ -44,8 +44,8 @@ pub(crate) fn start(
         most => most,
     };
     let parts = PartitionParts::of_each(&mut start);
-    let loops = Loops::start(name, start, |worker, seat| {
-        let parts = parts.borrow_mut().pop_front().expect("each partition has one worker");
+    let loops = Loops::start_replaceable(name, start, move |worker, seat| {
+        let parts = parts[seat.index].clone(); // each partition has one worker
         Acceptor::make(worker, &seat, parts, threads_max, |registry, _| {
             let plan = CrewPlan {
                 name,

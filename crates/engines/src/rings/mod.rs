@@ -95,7 +95,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     os::ring::check(sizes(&start.knobs)).map_err(|why| refusal(&why))?;
-    Ok(Box::new(Loops::start(SPEC.name, start, RingLoop::make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?))
 }
 
 /// Why rings cannot run on this machine, if they cannot.

@@ -10,7 +10,7 @@ mod out;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -109,8 +109,28 @@ impl RingLoop {
         Ok(ring_loop)
     }
 
-    /// Turns until everything has ended.
+    /// Turns until everything has ended. If it fails, what it had is closed: another ring may take
+    /// its place, and who waits at the listeners waits for that.
     fn run(mut self) -> io::Result<()> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.turn()));
+        if !matches!(outcome, Ok(Ok(()))) {
+            for key in self.connections.keys() {
+                // What failed may fail again, and the others are to be closed all the same.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.cut_off(key)));
+            }
+        }
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Closes a connection whose operations may never end, if it is the ring that fails.
+    fn cut_off(&mut self, key: u64) {
+        if let Some(slot) = self.connections.get(key) {
+            let _ = os::socket::shutdown_both(slot.socket.descriptor.as_fd()); // the peer has gone
+        }
+        self.close(key);
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
         self.ring.poll_readable(WAKE_KEY, &self.wake);
         if let Some(wake) = &self.helpers_wake {
             self.ring.poll_readable(HELPERS_KEY, wake);

@@ -19,9 +19,9 @@ mod acceptor;
 mod client;
 mod runtime_state;
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+use crate::{Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, WorkerStart};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -101,9 +101,9 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
             let crew = Crew { workers: vec![start.worker], listeners: start.listeners };
             // Made now: what is missing is said before anything runs.
             let runtime = build(Builder::new_current_thread(), &seat)?;
-            Ok(Box::new(move || serve(&runtime, crew, seat)) as Loop)
+            Ok(Box::new(move || serve(runtime, crew, seat)) as Loop)
         };
-        return Ok(Box::new(Loops::start(SPEC.name, start, make)?));
+        return Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?));
     }
     start_stealing(start)
 }
@@ -114,27 +114,39 @@ struct Crew {
     listeners: Vec<OwnedFd>,
 }
 
+/// What the runtime of a partition has besides its first worker.
+struct Others {
+    /// Where its threads may run; none means anywhere.
+    cpus: Vec<usize>,
+    count: usize,
+    /// Those it begins with. For a runtime in its place they are made anew.
+    workers: Mutex<Vec<Worker>>,
+    more: MakeWorker,
+}
+
 /// One thread for each partition, which starts the threads of its runtime and looks after them.
 fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
-    let mut crews = VecDeque::new();
+    let mut others = Vec::new();
     for partition in &mut start.partitions {
-        let others = partition.workers.split_off(1.min(partition.workers.len()));
-        let is_pinned = others.iter().chain(&partition.workers).any(|w| w.cpu.is_some());
+        let is_pinned = partition.workers.iter().any(|worker| worker.cpu.is_some());
+        let cpus = if is_pinned { partition.cpus.clone() } else { Vec::new() };
+        let workers = partition.workers.split_off(1.min(partition.workers.len()));
+        let workers: Vec<_> = workers.into_iter().map(|other| other.worker).collect();
         // The threads of a runtime may run on any CPU of their partition.
         partition.workers.iter_mut().for_each(|first| first.cpu = None);
-        let cpus = if is_pinned { partition.cpus.clone() } else { Vec::new() };
-        crews.push_back((cpus, others.into_iter().map(|other| other.worker).collect::<Vec<_>>()));
+        let (count, workers) = (workers.len(), Mutex::new(workers));
+        others.push(Others { cpus, count, workers, more: Arc::clone(&partition.more) });
     }
-    let crews = Mutex::new(crews);
-    let make = |first: WorkerStart, seat: Seat| {
-        let mut crews = crews.lock().unwrap_or_else(PoisonError::into_inner);
-        // Partitions come in their order, and each has one worker left to be made a loop of.
-        let (cpus, mut workers) = crews.pop_front().unwrap_or_default();
+    let make = move |first: WorkerStart, seat: Seat| {
+        let others = &others[seat.index]; // a loop for each partition
+        let mut begun = others.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = std::mem::take(&mut *begun);
+        workers.resize_with(others.count, &*others.more);
         workers.push(first.worker);
-        let crew = Crew { workers, listeners: first.listeners };
+        let (cpus, crew) = (others.cpus.clone(), Crew { workers, listeners: first.listeners });
         Ok(Box::new(move || serve_stealing(&cpus, crew, seat)) as Loop)
     };
-    Ok(Box::new(Loops::start(SPEC.name, start, make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
 }
 
 fn serve_stealing(cpus: &[usize], crew: Crew, seat: Seat) -> io::Result<()> {
@@ -144,7 +156,7 @@ fn serve_stealing(cpus: &[usize], crew: Crew, seat: Seat) -> io::Result<()> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(crew.workers.len());
     let runtime = build(builder, &seat)?;
-    serve(&runtime, crew, seat)
+    serve(runtime, crew, seat)
 }
 
 fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
@@ -161,16 +173,21 @@ fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
         .build()
 }
 
-/// Serves until everything has ended. Dropped by the caller, the runtime waits for its threads.
-fn serve(runtime: &Runtime, crew: Crew, seat: Seat) -> io::Result<()> {
+/// Serves until everything has ended, or something has failed. The runtime waits for its threads
+/// then and drops all tasks, each of which closes its connection and counts it off: another runtime
+/// may take its place.
+fn serve(runtime: Runtime, crew: Crew, seat: Seat) -> io::Result<()> {
     let (index, shared) = (seat.index, Arc::clone(&seat.shared));
     let state = Arc::new(RuntimeState::new(crew.workers, crew.listeners.len(), seat));
-    runtime.block_on(async {
+    let serving = async {
         for listener in crew.listeners {
             tokio::spawn(acceptor::run(Arc::clone(&state), listener));
         }
         oversee(&state, Bell { shared, index }).await
-    })
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
+    drop(runtime); // not in the middle of a panic
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Passes on what the engine is told, until there is nobody left to tell.

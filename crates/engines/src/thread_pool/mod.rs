@@ -79,8 +79,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let is_parking = knobs.get(PARK_IDLE.name) == 1;
     let partitions = start.partitions.len();
     let parts = PartitionParts::of_each(&mut start);
-    let loops = Loops::start(SPEC.name, start, |worker, seat| {
-        let parts = parts.borrow_mut().pop_front().expect("each partition has one worker");
+    let loops = Loops::start_replaceable(SPEC.name, start, move |worker, seat| {
+        let parts = parts[seat.index].clone(); // each partition has one worker
         if is_parking {
             let plan = ParkingPlan { name: SPEC.name, threads, queue, stack_bytes };
             return Acceptor::make(worker, &seat, parts, usize::MAX, |registry, epoll| {

@@ -174,11 +174,18 @@ impl Crew for ParkingPool {
     }
 
     fn finish(&mut self) {
-        self.shared.lock().is_over = true;
+        {
+            let mut state = self.shared.lock();
+            state.is_over = true;
+            // Who is parked was cut off, and its thread is to find that out.
+            (0..state.slots.len() as u32).for_each(|slot| self.shared.call(&mut state, slot));
+        }
         self.shared.called.notify_all();
         for thread in self.threads.drain(..) {
             let _ = thread.join(); // panics over a connection are caught where it is driven
         }
+        let unserved = std::mem::take(&mut self.shared.lock().queue);
+        unserved.into_iter().for_each(|(slot, parked)| self.shared.end(slot, parked));
     }
 }
 
@@ -217,6 +224,10 @@ impl Shared {
             Readiness::Writable => Interest::WRITE,
         };
         let mut state = self.lock();
+        if state.is_over {
+            drop(state);
+            return self.end(slot, parked); // nobody would look after it
+        }
         let (socket, key) = (parked.arrival.entry.socket(), state.key(slot));
         let watched = self.epoll.modify(socket, interest.with(Interest::ONCE), key);
         debug_assert!(watched.is_ok(), "what is watched can be watched for something else");

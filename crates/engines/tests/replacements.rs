@@ -1,0 +1,282 @@
+//! Tests of every engine whose workers are threads: one that fails loses its connections, which are
+//! closed and counted off, and is replaced at its listeners; one that fails again and again is not.
+//! `src/parts/loops/tests.rs` has those of the thread that does so, `src/staged/tests/failures.rs`
+//! those of stages, which lose less.
+
+#[path = "../src/idle.rs"]
+mod idle;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engines::jobs::Runner;
+use engines::{
+    Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
+};
+use session::{AccessLog, Counters, Limits, Record, Worker};
+
+/// More than sockets hold, and nothing on the disk.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// What a worker says that fails as this one does.
+const WHY: &str = "panicked: the log is faulty";
+
+/// A log that fails as only a bug does, as many times as this says.
+struct Faulty(Arc<AtomicUsize>);
+
+impl AccessLog for Faulty {
+    fn record(&mut self, _: &Record<'_>) {}
+
+    fn flush(&mut self) {
+        // A worker flushes once more when it is dropped, and that may be because it has failed.
+        let one_less = |faults: usize| faults.checked_sub(1);
+        if !std::thread::panicking() {
+            let fault = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            assert!(fault.is_err(), "the log is faulty");
+        }
+    }
+}
+
+/// An engine with places for two connections.
+struct Bench {
+    engine: Box<dyn Engine>,
+    address: SocketAddr,
+    counters: Arc<Mutex<Vec<Arc<Counters>>>>,
+    faults: Arc<AtomicUsize>,
+    notices: RefCell<Vec<String>>,
+    directory: PathBuf,
+}
+
+impl Bench {
+    fn new(spec: &EngineSpec, set: &[(&str, u64)]) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ropewalk-replacements-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("small"), "small").unwrap();
+        File::create(directory.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
+
+        let site = idle::site_of(&directory);
+        let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
+        let faults: Arc<AtomicUsize> = Arc::default();
+        let counters: Arc<Mutex<Vec<Arc<Counters>>>> = Arc::default();
+        let make = idle::maker(site, Limits::default());
+        let (fault, book) = (Arc::clone(&faults), Arc::clone(&counters));
+        let more: MakeWorker = Arc::new(move || -> Worker {
+            let own = Arc::new(Counters::default());
+            book.lock().unwrap().push(Arc::clone(&own));
+            make(Some(Box::new(Faulty(Arc::clone(&fault)))), own)
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut listeners = vec![listener.into()];
+        let mut knobs = KnobValues::defaults(spec);
+        set.iter().for_each(|(name, value)| knobs.set(name, *value).unwrap());
+        let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
+            let listeners = std::mem::take(&mut listeners);
+            WorkerStart { worker: more(), cpu: None, listeners }
+        });
+        let workers = workers.collect();
+        let engine = (spec.start)(Start {
+            partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
+            runner,
+            connections_max: 2,
+            sendfile: spec.sendfile[0],
+            exclusive_wakeups: false,
+            knobs,
+            start_helper: engines::no_helper_processes(),
+        });
+        let engine = engine.unwrap();
+        Self { engine, address, counters, faults, notices: RefCell::default(), directory }
+    }
+
+    /// Has a worker fail, the next that keeps house.
+    fn fail(&self) {
+        self.faults.store(1, Ordering::Relaxed);
+        self.engine.keep_house();
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        let client = TcpStream::connect(self.address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        BufReader::new(client)
+    }
+
+    /// A connection that rests.
+    fn resting(&self) -> BufReader<TcpStream> {
+        let mut client = self.connect();
+        assert_eq!(ask(&mut client, "small"), 5);
+        client.read_exact(&mut [0; 5]).unwrap();
+        client
+    }
+
+    fn open(&self) -> u64 {
+        let counters = self.counters.lock().unwrap();
+        let open = counters.iter().map(|counters| counters.connections_open.get());
+        open.fold(0, u64::wrapping_add)
+    }
+
+    /// How often a worker failed as this one does and was replaced.
+    fn replacements(&self) -> usize {
+        self.notices.borrow_mut().append(&mut self.engine.take_notices());
+        let end = format!(" failed and was replaced: {WHY}");
+        self.notices.borrow().iter().filter(|told| told.ends_with(&end)).count()
+    }
+
+    /// Lets responses finish, and returns what the engine says of its life.
+    fn stop(mut self) -> std::io::Result<()> {
+        self.engine.stop_accepting();
+        self.engine.drain();
+        wait_until("it ends", || self.engine.is_finished());
+        std::fs::remove_dir_all(&self.directory).unwrap();
+        self.engine.join()
+    }
+}
+
+/// Asks for a file, reads the head of the response, and returns the length of its body.
+fn ask(client: &mut BufReader<TcpStream>, path: &str) -> u64 {
+    write!(client.get_mut(), "GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(client.read_line(&mut head).unwrap(), 0, "closed in the middle of a head");
+    }
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let (_, len) = head.split_once("Content-Length: ").unwrap();
+    len.split_once('\r').unwrap().0.parse().unwrap()
+}
+
+/// Whether the server has closed a connection before all of a body came.
+fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
+    match std::io::copy(&mut client.take(LARGE_BYTES), &mut std::io::sink()) {
+        Ok(len) => len < LARGE_BYTES,
+        Err(why) => why.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..4000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what}: it has not come true in twenty seconds");
+}
+
+fn check(name: &str, set: &[(&str, u64)]) {
+    let spec = find(name).unwrap();
+    if name == "rings" && engines::obstacle(spec).is_some() {
+        return check_refusal(spec);
+    }
+    check_replacement(spec, set);
+    check_the_end(spec, set);
+}
+
+/// Where the kernel has no rings there is nothing to replace.
+fn check_refusal(spec: &EngineSpec) {
+    assert!(engines::obstacle(spec).unwrap().contains("io_uring"));
+}
+
+fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
+    let bench = Bench::new(spec, set);
+    for round in 1..=2 {
+        let (mut resting, mut busy) = (bench.resting(), bench.connect());
+        assert_eq!(ask(&mut busy, "large"), LARGE_BYTES);
+        bench.fail();
+        wait_until("it is told", || bench.replacements() == round);
+        assert!(is_closed(&mut resting) && is_closed(&mut busy), "{} {round}", spec.name);
+        wait_until("both are counted off", || bench.open() == 0);
+    }
+    // There would be no place if they were still counted among those that are open.
+    let (first, second) = (bench.resting(), bench.resting());
+    assert_eq!(bench.open(), 2, "{}", spec.name);
+    assert_eq!(bench.engine.failure(), None, "{}", spec.name);
+    drop((first, second));
+    bench.stop().unwrap();
+}
+
+fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
+    let bench = Bench::new(spec, set);
+    for round in 1..=5 {
+        let mut resting = bench.resting();
+        bench.fail();
+        wait_until("it fails", || {
+            bench.replacements() == round.min(4) && (round < 5 || bench.engine.failure().is_some())
+        });
+        assert!(is_closed(&mut resting), "{} {round}", spec.name);
+    }
+    assert!(bench.engine.failure().unwrap().ends_with(WHY), "{:?}", bench.engine.failure());
+    wait_until("all have gone", || bench.open() == 0);
+    wait_until("its listener is closed", || TcpStream::connect(bench.address).is_err());
+    assert!(bench.stop().unwrap_err().to_string().ends_with(WHY));
+}
+
+#[test]
+fn event_loop() {
+    check("event-loop", &[]);
+}
+
+#[test]
+fn event_loop_per_core() {
+    check("event-loop-per-core", &[]);
+}
+
+#[test]
+fn event_loop_helpers() {
+    check("event-loop-helpers", &[]);
+}
+
+#[test]
+fn threads() {
+    check("threads", &[]);
+    check("threads", &[("spawn", 0)]);
+}
+
+#[test]
+fn threads_direct() {
+    check("threads-direct", &[]);
+}
+
+#[test]
+fn thread_pool() {
+    check("thread-pool", &[("park_idle", 1)]);
+    check("thread-pool", &[("park_idle", 0)]);
+}
+
+#[test]
+fn fibers() {
+    check("fibers", &[]);
+    check("fibers", &[("park_idle", 1)]);
+    check("fibers", &[("blocking_threads", 2)]);
+}
+
+#[test]
+fn fibers_of_several_threads() {
+    check("fibers", &[("threads_per_cluster", 3)]);
+    check("fibers", &[("threads_per_cluster", 2), ("blocking_threads", 2)]);
+}
+
+#[test]
+fn tasks() {
+    check("tasks", &[]);
+    check("tasks", &[("blocking_threads", 0)]);
+}
+
+#[test]
+fn tasks_that_are_stolen() {
+    check("tasks", &[("stealing", 1), ("workers", 3)]);
+}
+
+#[test]
+fn rings() {
+    check("rings", &[]);
+    check("rings", &[("helpers", 2)]);
+}
