@@ -1,6 +1,6 @@
 //! `ropewalk engines`: the table of engines, for people and for programs.
 
-use engines::{ENGINES, EngineSpec, Knob, SendfileMode};
+use engines::{ENGINES, EngineSpec, Knob, SendfileMode, Values};
 use serde_json::{Value, json};
 
 /// A paragraph for each engine, the default first.
@@ -50,12 +50,14 @@ fn sendfile_name(mode: SendfileMode) -> &'static str {
 
 /// A knob has either names to choose from, or a range. Its default is as it is typed.
 fn knob_json(knob: &Knob) -> Value {
-    let Knob { name, about, min, max, default } = knob;
+    let Knob { name, about, values, default } = knob;
     let default = knob.show(*default);
-    match knob.choices() {
-        [] => json!({
+    match values {
+        Values::Numbers { min, max } => json!({
             "name": name, "about": about, "default": default, "from": min, "to": max,
         }),
-        values => json!({ "name": name, "about": about, "default": default, "values": values }),
+        Values::Names(names) => {
+            json!({ "name": name, "about": about, "default": default, "values": names })
+        }
     }
 }

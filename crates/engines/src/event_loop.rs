@@ -13,7 +13,7 @@ use std::io;
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -30,8 +30,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const KNOBS: &[Knob] =
     &[EVENTS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
-fn plan(_: &KnobValues, _: usize) -> Plan {
-    Plan::ONE
+fn plan(knobs: &KnobValues, _: usize) -> Plan {
+    Plan { wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -9,11 +9,11 @@
 
 use std::io;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
 use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -30,8 +30,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const PORTS: Knob = Knob {
     name: "ports",
     about: "1: each copy has ports of its own, consecutive from the configured ones",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 0,
 };
 
@@ -52,7 +51,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         own_ports: knobs.get(PORTS.name) == 1,
         single_threaded: false,
     };
-    Plan { processes: Some(processes), ..Plan::ONE }
+    Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

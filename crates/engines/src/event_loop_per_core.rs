@@ -3,17 +3,21 @@
 //!
 //! Its essential mechanism: as many event loops (`parts/reactor.rs`) as CPUs, each pinned to one
 //! and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
-//! connection never changes its loop, so loops share nothing but the second level of the cache and
-//! the number of connections that are open. What it leaves out: balance. A loop with busier
+//! connection never changes its loop. Loops share the second level of the cache and the number of
+//! connections that are open; when that is as many as may be, a loop in which nobody rests asks the
+//! others to close somebody who does.
+//!
+//! It differs from `event-loop-helpers`, which has a loop on each CPU as well, in that each has a
+//! listener and waits for the disk itself. What it leaves out: balance. A loop with busier
 //! connections gets no help from the others, and a crash ends all of them, as they are one process;
 //! of `event-loop-copies` it ends one.
 
 use std::io;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -30,8 +34,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const WORKERS: Knob = Knob {
     name: "workers",
     about: "event loops in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
@@ -45,7 +48,7 @@ const KNOBS: &[Knob] = &[
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
-    Plan { workers, ..Plan::ONE }
+    Plan { workers, wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

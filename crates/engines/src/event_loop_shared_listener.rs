@@ -15,7 +15,7 @@ use crate::parts::gate;
 use crate::parts::loops::Loops;
 use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -43,7 +43,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let count = process_count::of(knobs, cpus);
     let processes =
         Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
-    Plan { processes: Some(processes), ..Plan::ONE }
+    Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -9,27 +9,34 @@ pub struct Knob {
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// The smallest value.
-    pub min: u64,
-    /// The largest value.
-    pub max: u64,
-    /// The value if nobody says otherwise.
+    /// What it may be set to.
+    pub values: Values,
+    /// The value if nobody says otherwise; of names its place among them.
     pub default: u64,
 }
 
-/// What the values of a knob from 0 on are called, where they have names: the knob's name first.
-const CHOICES: &[(&str, &[&str])] = &[
-    ("events", &["epoll", "epoll-level", "poll", "select"]),
-    ("kind", &["threads", "processes"]),
-    ("descriptors", &["private", "shared"]),
-];
+/// The type of a knob, and its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A number.
+    Numbers {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// One of these names, which stand for the numbers from 0 on.
+    Names(&'static [&'static str]),
+}
 
 impl Knob {
     /// What the values from 0 on are called; only these names are typed then. Empty for a number.
     #[must_use]
     pub fn choices(&self) -> &'static [&'static str] {
-        let found = CHOICES.iter().find(|(name, _)| *name == self.name);
-        found.map_or(&[], |(_, choices)| choices)
+        match self.values {
+            Values::Numbers { .. } => &[],
+            Values::Names(names) => names,
+        }
     }
 
     /// A value as it is typed.
@@ -42,9 +49,10 @@ impl Knob {
     /// What may be typed, in words.
     #[must_use]
     pub fn range(&self) -> String {
-        match self.choices().split_last() {
-            None => format!("{} to {}", self.min, self.max),
-            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        match self.values {
+            Values::Numbers { min, max } => format!("{min} to {max}"),
+            Values::Names([others @ .., last]) => format!("{} or {last}", others.join(", ")),
+            Values::Names([]) => "nothing".into(),
         }
     }
 }
@@ -66,14 +74,16 @@ impl KnobValues {
     /// One line: there is no such knob, it takes names, or the value is out of its range.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), String> {
         let (knob, current) = self.find(name)?;
-        if !knob.choices().is_empty() {
-            return Err(format!("{name} = {value} is not {}", knob.range()));
+        match knob.values {
+            Values::Names(_) => Err(format!("{name} = {value} is not {}", knob.range())),
+            Values::Numbers { min, max } if !(min..=max).contains(&value) => {
+                Err(format!("{name} = {value} is not in {min}..={max}"))
+            }
+            Values::Numbers { .. } => {
+                *current = value;
+                Ok(())
+            }
         }
-        if !(knob.min..=knob.max).contains(&value) {
-            return Err(format!("{name} = {value} is not in {}..={}", knob.min, knob.max));
-        }
-        *current = value;
-        Ok(())
     }
 
     /// Sets a knob that takes names.
@@ -122,5 +132,47 @@ impl KnobValues {
     /// All knobs and their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
         self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: Knob =
+        Knob { name: "kind", about: "", values: Values::Numbers { min: 2, max: 9 }, default: 2 };
+    const NAMES: Knob = Knob {
+        name: "kind",
+        about: "",
+        values: Values::Names(&["ring", "queue", "stack"]),
+        default: 1,
+    };
+
+    /// What a knob may be set to is in its row, whatever another engine's of that name is.
+    #[test]
+    fn the_row_of_a_knob_has_its_type() {
+        let mut number = KnobValues(vec![(&NUMBER, NUMBER.default)]);
+        number.set("kind", 9).unwrap();
+        assert_eq!(number.get("kind"), 9);
+        assert_eq!(number.set("kind", 1).unwrap_err(), "kind = 1 is not in 2..=9");
+        assert_eq!(number.choose("kind", "ring").unwrap_err(), "kind = \"ring\" is not 2 to 9");
+        let mut names = KnobValues(vec![(&NAMES, NAMES.default)]);
+        assert_eq!(NAMES.show(names.get("kind")), "queue");
+        names.choose("kind", "stack").unwrap();
+        assert_eq!(names.get("kind"), 2);
+        assert_eq!(names.set("kind", 1).unwrap_err(), "kind = 1 is not ring, queue or stack");
+        let wrong = names.choose("kind", "threads").unwrap_err();
+        assert_eq!(wrong, "kind = \"threads\" is not ring, queue or stack");
+    }
+
+    #[test]
+    fn every_default_is_in_its_range() {
+        for knob in crate::ENGINES.iter().flat_map(|spec| spec.knobs) {
+            let is_in_range = match knob.values {
+                Values::Numbers { min, max } => (min..=max).contains(&knob.default),
+                Values::Names(names) => knob.default < names.len() as u64,
+            };
+            assert!(is_in_range, "{knob:?}");
+        }
     }
 }

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use session::Worker;
 
 pub use event_loop_helpers::help_by_process;
-pub use knobs::{Knob, KnobValues};
+pub use knobs::{Knob, KnobValues, Values};
 
 /// The longest queue that a listener may have. Engines take everybody in it before they close it.
 pub const BACKLOG_MAX: u16 = u16::MAX;
@@ -68,7 +68,7 @@ pub static ENGINES: &[EngineSpec] = &[
 pub struct EngineSpec {
     /// The name that is typed.
     pub name: &'static str,
-    /// Events, pipeline, kernel threads, user threads or completion.
+    /// Events, pipeline, processes, kernel threads, user threads or completion.
     pub family: &'static str,
     /// The architecture in the literature, and where it is described.
     pub paper: &'static str,
@@ -127,6 +127,17 @@ pub struct Processes {
     pub single_threaded: bool,
 }
 
+/// Whom an arrival wakes at a listener that several wait at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeups {
+    /// One of them or all, as [`Start::exclusive_wakeups`] says.
+    AsAsked,
+    /// One of them, whatever that says.
+    One,
+    /// All of them, whatever that says.
+    All,
+}
+
 /// What a partition of an engine consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -138,6 +149,10 @@ pub struct Plan {
     pub listeners_per_worker: bool,
     /// Helper processes of each worker, which cost it a descriptor each.
     pub helpers_per_worker: usize,
+    /// Whom an arrival wakes at listeners that several wait at.
+    pub wakeups: Wakeups,
+    /// Whether there is somebody to fetch what is not in memory, for [`SendfileMode::Probe`].
+    pub fetches: bool,
     /// Descriptors that each worker costs its process beyond the usual ones, because it is itself a
     /// process that shares the table; 0 where none does.
     pub shared_descriptors_per_worker: usize,
@@ -150,6 +165,8 @@ impl Plan {
         workers: 1,
         listeners_per_worker: true,
         helpers_per_worker: 0,
+        wakeups: Wakeups::AsAsked,
+        fetches: true,
         shared_descriptors_per_worker: 0,
     };
 }

@@ -2,30 +2,37 @@
 //! machine, the size of the site, and what the kernel can tell. A rule of today, which says why, so
 //! that nobody has to trust it.
 
-use crate::config::{AUTO, Config, Division, Settings};
+use engines::SendfileMode;
+
+use crate::config::{AUTO, Config, Division, SendfileChoice, Settings};
 use crate::doctor;
+use crate::layout::Layout;
+use crate::modes::{as_configured, describe_listeners};
 use crate::partitions::{self, Machine};
 use crate::site_size::{ENTRIES_MAX, SiteSize};
 
 /// A configuration in which nothing is left to the rule.
 pub(crate) struct Resolved {
     pub(crate) config: Config,
-    /// Why the rule chose what it chose; nothing if an operator named the engine.
-    pub(crate) reasons: Vec<String>,
+    /// What the rule chose and why; none if an operator named the engine.
+    pub(crate) choice: Option<Choice>,
 }
 
 /// Applies the rule if the configuration asks for it. What an operator has set stays.
 pub(crate) fn resolve(config: &Config, machine: &Machine) -> Resolved {
     let mut config = config.clone();
     if config.settings.engine.name != AUTO {
-        return Resolved { config, reasons: Vec::new() };
+        return Resolved { config, choice: None };
     }
-    let advice = advise(&Facts::gather(&config.settings, machine));
-    config.settings.engine.name = advice.engine.into();
-    if let Some(by) = advice.partitions_by {
+    let choice = Choice::new(Facts::gather(&config.settings, machine));
+    config.settings.engine.name = choice.engine.into();
+    if let Some(by) = choice.partitions_by {
         config.settings.partitions.by = by;
     }
-    Resolved { config, reasons: advice.reasons.into() }
+    if let Some(mode) = choice.sendfile {
+        config.settings.socket.sendfile = SendfileChoice::Mode(mode);
+    }
+    Resolved { config, choice: Some(choice) }
 }
 
 /// What the rule looks at.
@@ -41,8 +48,10 @@ struct Facts {
     site: SiteSize,
     /// The memory of the machine, or of its container.
     memory_bytes: u64,
-    /// Whether the kernel says of a file whether it is in memory.
+    /// Whether the kernel says of a file whether it is in memory (`RWF_NOWAIT`).
     can_probe: bool,
+    /// How an operator wants files to be sent; none: as the rule says.
+    sendfile: Option<SendfileMode>,
 }
 
 impl Facts {
@@ -62,7 +71,21 @@ impl Facts {
             site: SiteSize::of(roots.clone()),
             memory_bytes: os::memory::usable_memory_bytes().unwrap_or(u64::MAX),
             can_probe: roots.clone().all(doctor::tells_what_is_in_memory),
+            sendfile: match settings.socket.sendfile {
+                SendfileChoice::Auto => None,
+                SendfileChoice::Mode(mode) => Some(mode),
+            },
         }
+    }
+
+    /// Whether the files are thought to fit in memory.
+    fn fits(&self) -> bool {
+        self.site.is_complete && self.has_room()
+    }
+
+    /// Whether there is memory for the files that were counted.
+    fn has_room(&self) -> bool {
+        self.site.bytes <= self.memory_bytes / MEMORY_SHARE
     }
 
     /// CPUs' worth of the widest partition.
@@ -71,41 +94,105 @@ impl Facts {
     }
 }
 
-/// What the rule says.
+/// What the rule says, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Advice {
+pub(crate) struct Choice {
+    facts: Facts,
     engine: &'static str,
     /// How to divide the CPUs; none if an operator has said so.
     partitions_by: Option<Division>,
-    /// One about partitions, one about the engine, one about listeners and files.
-    reasons: [String; 3],
+    /// How to send files; none if an operator has said so, or as the engine does by itself.
+    sendfile: Option<SendfileMode>,
 }
 
 /// The share of the memory that files may take before they are thought not to fit: the rest is
 /// needed by sockets, by other programs, and by the kernel.
 const MEMORY_SHARE: u64 = 2;
 
-/// The rule. Static files that are in memory leave nothing for workers to share, so the loops share
-/// nothing either. Files that do not fit make a loop wait for the disk, and everybody with it:
-/// helpers do the waiting then.
-fn advise(facts: &Facts) -> Advice {
-    let fits = facts.site.is_complete && has_room(facts);
-    let engine = match (fits, facts.width()) {
-        (true, 1) => "event-loop",
-        (true, _) => "event-loop-per-core",
-        (false, _) => "event-loop-helpers",
-    };
-    let by = if facts.nodes > 1 { Division::Node } else { Division::Count };
-    Advice {
-        engine,
-        partitions_by: facts.wanted.is_none().then_some(by),
-        reasons: [partitions_reason(facts), engine_reason(facts, fits), files_reason(facts, fits)],
-    }
-}
+/// A loop, a loop on each CPU, loops with helpers, and threads.
+const LOOP: &str = "event-loop";
+const LOOPS: &str = "event-loop-per-core";
+const HELPERS: &str = "event-loop-helpers";
+const POOL: &str = "thread-pool";
 
-/// Whether there is memory for the files that were counted.
-fn has_room(facts: &Facts) -> bool {
-    facts.site.bytes <= facts.memory_bytes / MEMORY_SHARE
+impl Choice {
+    /// The rule. Static files that are in memory leave nothing for workers to share, so the loops
+    /// share nothing either. Files that do not fit make a loop wait for the disk, and everybody
+    /// with it: helpers do the waiting then, if it can be known for what. If not, each
+    /// send gets a thread that may wait; its socket does not block, so that a slow reader has none.
+    fn new(facts: Facts) -> Self {
+        let engine = match (facts.sendfile, facts.fits()) {
+            (Some(SendfileMode::Blocking), _) => POOL,
+            (Some(SendfileMode::Probe), _) => HELPERS,
+            (_, true) if facts.width() == 1 => LOOP,
+            (_, true) => LOOPS,
+            (None, false) if facts.can_probe => HELPERS,
+            (None | Some(SendfileMode::NonBlocking), false) => POOL,
+        };
+        let by = if facts.nodes > 1 { Division::Node } else { Division::Count };
+        let is_open = facts.sendfile.is_none() && engine == POOL;
+        Self {
+            engine,
+            partitions_by: facts.wanted.is_none().then_some(by),
+            sendfile: is_open.then_some(SendfileMode::NonBlocking),
+            facts,
+        }
+    }
+
+    /// One line about partitions, one about the engine, and one about listeners and files, as they
+    /// have come to be.
+    pub(crate) fn reasons(
+        &self,
+        settings: &Settings,
+        layout: &Layout,
+        sendfile: SendfileMode,
+        are_inherited: bool,
+    ) -> [String; 3] {
+        let listeners = describe_listeners(settings.socket.listeners, layout, are_inherited);
+        let files = format!("{listeners}; {}", self.files_reason(sendfile));
+        [partitions_reason(&self.facts), self.engine_reason(), files]
+    }
+
+    fn engine_reason(&self) -> String {
+        let facts = &self.facts;
+        let (size, memory) = (size(facts.site), megabytes(facts.memory_bytes));
+        let is_uncounted = !facts.site.is_complete && facts.has_room();
+        let site = match facts.fits() {
+            true => format!("{size} of files fit in {memory} of memory"),
+            false if is_uncounted => format!(
+                "more than {ENTRIES_MAX} entries, not counted further: files may not fit in \
+                 {memory} of memory"
+            ),
+            false => format!("{size} of files may not fit in {memory} of memory"),
+        };
+        let why = match (facts.sendfile, self.engine) {
+            (_, LOOP) => "one loop is enough",
+            (_, LOOPS) => "a loop on each CPU shares nothing",
+            (Some(SendfileMode::Blocking), _) => "sends that block have a thread each",
+            (Some(SendfileMode::Probe), _) => "helpers wait for what a probe does not find",
+            (_, HELPERS) => "helpers wait for the disk",
+            _ => "threads of a pool wait for the disk",
+        };
+        format!("{site}: {why}")
+    }
+
+    fn files_reason(&self, mode: SendfileMode) -> String {
+        let facts = &self.facts;
+        let text = match (mode, facts.can_probe) {
+            (SendfileMode::NonBlocking, false) if !facts.fits() && facts.sendfile.is_none() => {
+                "this file system cannot say what is in memory, so files are sent without asking"
+            }
+            (SendfileMode::NonBlocking, _) => {
+                "files are sent without asking whether they are in memory"
+            }
+            (SendfileMode::Blocking, _) => "one call sends a whole file, and waits for its reader",
+            (SendfileMode::Probe, true) => "files that are not in memory are fetched first",
+            (SendfileMode::Probe, false) => {
+                "this file system cannot say what is in memory: helpers fetch all larger files"
+            }
+        };
+        format!("{text}{}", as_configured(facts.sendfile.is_some()))
+    }
 }
 
 fn partitions_reason(facts: &Facts) -> String {
@@ -122,39 +209,6 @@ fn partitions_reason(facts: &Facts) -> String {
     }
 }
 
-fn engine_reason(facts: &Facts, fits: bool) -> String {
-    let (site, memory) = (size(facts.site), megabytes(facts.memory_bytes));
-    let is_uncounted = !facts.site.is_complete && has_room(facts);
-    match (fits, facts.width()) {
-        (true, 1) => format!("{site} of files fit in {memory} of memory: one loop is enough"),
-        (true, _) => {
-            format!("{site} of files fit in {memory} of memory: a loop on each CPU shares nothing")
-        }
-        (false, _) if is_uncounted => format!(
-            "more than {ENTRIES_MAX} entries, not counted further: files may not fit in {memory} \
-             of memory, helpers wait for the disk"
-        ),
-        (false, _) => {
-            format!("{site} of files may not fit in {memory} of memory: helpers wait for the disk")
-        }
-    }
-}
-
-fn files_reason(facts: &Facts, fits: bool) -> String {
-    let listeners = match facts.width() {
-        1 => "one listener",
-        _ => "a listener for each loop",
-    };
-    match (fits, facts.can_probe) {
-        (true, _) => format!("{listeners}; files are sent without asking whether they are there"),
-        (false, true) => format!("{listeners}; files that are not in memory are fetched first"),
-        (false, false) => format!(
-            "{listeners}; this file system cannot say what is in memory: helpers fetch all larger \
-             files"
-        ),
-    }
-}
-
 fn size(site: SiteSize) -> String {
     let at_least = if site.is_complete { "" } else { "more than " };
     format!("{at_least}{}", megabytes(site.bytes))
@@ -165,89 +219,4 @@ fn megabytes(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FACTS: Facts = Facts {
-        cpus: 4,
-        nodes: 1,
-        wanted: None,
-        site: SiteSize { bytes: 10_000_000, is_complete: true },
-        memory_bytes: 8_000_000_000,
-        can_probe: true,
-    };
-
-    fn check(facts: &Facts, engine: &str, by: Division, reasons: [&str; 3]) {
-        let advice = advise(facts);
-        assert_eq!((advice.engine, advice.partitions_by), (engine, Some(by)));
-        assert_eq!(advice.reasons, reasons);
-    }
-
-    #[test]
-    fn files_in_memory() {
-        let files =
-            "a listener for each loop; files are sent without asking whether they are there";
-        check(
-            &FACTS,
-            "event-loop-per-core",
-            Division::Count,
-            [
-                "4 CPUs at one memory: one partition, whose cache all share",
-                "10 MB of files fit in 8000 MB of memory: a loop on each CPU shares nothing",
-                files,
-            ],
-        );
-        check(
-            &Facts { cpus: 1, ..FACTS },
-            "event-loop",
-            Division::Count,
-            [
-                "1 CPU: one partition",
-                "10 MB of files fit in 8000 MB of memory: one loop is enough",
-                "one listener; files are sent without asking whether they are there",
-            ],
-        );
-    }
-
-    #[test]
-    fn a_large_machine_is_divided() {
-        let advice = advise(&Facts { nodes: 2, ..FACTS });
-        assert_eq!(advice.partitions_by, Some(Division::Node));
-        let expected = "2 memory nodes: a partition for each, whose cache is near";
-        assert_eq!(advice.reasons[0], expected);
-    }
-
-    #[test]
-    fn what_is_configured_stays() {
-        let advice = advise(&Facts { nodes: 2, wanted: Some((4, 1)), ..FACTS });
-        assert_eq!((advice.engine, advice.partitions_by), ("event-loop", None));
-        assert_eq!(advice.reasons[0], "4 partitions, as configured");
-    }
-
-    #[test]
-    fn files_that_may_not_fit() {
-        let large = SiteSize { bytes: 4_000_000_001, is_complete: true };
-        let endless = SiteSize { bytes: 1, is_complete: false };
-        let both = SiteSize { is_complete: false, ..large };
-        let check = |site, expected| {
-            let advice = advise(&Facts { site, ..FACTS });
-            assert_eq!((advice.engine, &*advice.reasons[1]), ("event-loop-helpers", expected));
-        };
-        check(
-            large,
-            "4001 MB of files may not fit in 8000 MB of memory: helpers wait for the disk",
-        );
-        check(
-            endless,
-            "more than 5000 entries, not counted further: files may not fit in 8000 MB of memory, \
-             helpers wait for the disk",
-        );
-        check(
-            both,
-            "more than 4001 MB of files may not fit in 8000 MB of memory: helpers wait for the \
-             disk",
-        );
-        let advice = advise(&Facts { site: endless, can_probe: false, ..FACTS });
-        assert!(advice.reasons[2].contains("cannot say"), "{}", advice.reasons[2]);
-    }
-}
+mod tests;

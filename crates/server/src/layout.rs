@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use engines::{EngineSpec, KnobValues, Plan, Processes};
+use engines::{EngineSpec, KnobValues, Plan, Processes, Wakeups};
 
 use crate::config::{ListenerMode, Settings};
 use crate::partitions::Partition;
@@ -143,6 +143,31 @@ impl Layout {
         let first = self.sets.len();
         self.sets.extend((0..count).map(|_| ListenerSet { group, port_offset: 0 }));
         first..first + count
+    }
+
+    /// Whom an arrival wakes at shared listeners, as the engine has it.
+    pub(crate) fn wakeups(&self) -> Wakeups {
+        self.plan().wakeups
+    }
+
+    /// Whether it wakes one of those who wait.
+    pub(crate) fn wakes_one(&self) -> bool {
+        match self.wakeups() {
+            Wakeups::AsAsked => self.exclusive_wakeups,
+            Wakeups::One => true,
+            Wakeups::All => false,
+        }
+    }
+
+    /// Whether there is somebody to fetch what is not in memory.
+    pub(crate) fn fetches(&self) -> bool {
+        self.plan().fetches
+    }
+
+    /// The plan of a part; what does not count workers is the same in all.
+    fn plan(&self) -> Plan {
+        let mut parts = self.shares.iter().flat_map(|share| &share.parts);
+        parts.next().map(|part| part.plan).expect("a server has a part")
     }
 
     /// Whether some worker has a listener that another has too.

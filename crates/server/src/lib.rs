@@ -17,6 +17,7 @@ mod interrupt_affinity;
 mod layout;
 mod listeners;
 mod local;
+mod modes;
 mod partitions;
 mod processes;
 mod ready;
@@ -39,7 +40,8 @@ use config::Config;
 /// One line: what is wrong, where, and what is allowed.
 pub fn check(config: &Config) -> Result<String, String> {
     let machine = partitions::Machine::this();
-    ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
+    let ready = ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
+    ready.without_effect.iter().for_each(|line| report(line));
     Ok(config.show())
 }
 

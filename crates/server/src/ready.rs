@@ -3,18 +3,17 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use engines::{EngineSpec, SendfileMode};
+use engines::SendfileMode;
 use file_cache::{Budget, Cache};
 use os::descriptors::NUMBERS_MAX;
 use session::{Limits, Listings};
 use site::Site;
 use site::resource::Entry;
 
-use crate::config::{
-    Config, LimitSettings, ListenerMode, SendfileChoice, Settings, TimeoutSettings,
-};
+use crate::config::{Config, LimitSettings, Settings, TimeoutSettings};
 use crate::engine_choice::{self, EngineChoice};
-use crate::layout::{Layout, Part, Share};
+use crate::layout::{Layout, Share};
+use crate::modes;
 use crate::partitions::{self, Machine, Partition};
 
 /// Everything a server is made of that needs no descriptor.
@@ -29,6 +28,8 @@ pub(crate) struct Ready {
     pub(crate) sendfile: SendfileMode,
     /// Of each process.
     pub(crate) descriptors: Descriptors,
+    /// What is asked for and makes no difference, in lines for operators.
+    pub(crate) without_effect: Vec<String>,
 }
 
 /// What the descriptors are for.
@@ -69,7 +70,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
         .map_err(|why| config.explain(partitions_key(settings), &why))?;
     let engine = engine_choice::choose(config)?;
     let layout = Layout::new(settings, engine.spec, &engine.knobs, &partitions);
-    check_listeners(&layout, settings).map_err(|why| config.explain("socket.listeners", &why))?;
+    modes::check_listeners(&layout, settings)
+        .map_err(|why| config.explain("socket.listeners", &why))?;
     check_partition_addresses(&partitions, settings)
         .map_err(|why| config.explain("partitions.listen", &why))?;
     check_irq_affinity(&partitions, settings)
@@ -77,8 +79,9 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
     if layout.processes.is_some() {
         check_roots(settings)?;
     }
-    let sendfile = sendfile(settings.socket.sendfile, engine.spec)
+    let sendfile = modes::sendfile(settings.socket.sendfile, engine.spec, &layout)
         .map_err(|why| config.explain("socket.sendfile", &why))?;
+    let without_effect = modes::without_effect(settings, engine.spec, &layout);
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     Ok(Ready {
         site: Arc::new(Site::new(settings.hosts.clone())?),
@@ -89,6 +92,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
         engine,
         layout,
         sendfile,
+        without_effect,
     })
 }
 
@@ -202,29 +206,6 @@ fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
     }
 }
 
-/// Listener modes that this engine on this machine cannot have.
-fn check_listeners(layout: &Layout, settings: &Settings) -> Result<(), String> {
-    let mode = settings.socket.listeners;
-    if layout.processes.is_some_and(|processes| processes.own_ports) && mode != ListenerMode::Auto {
-        return Err("copies with ports of their own have listeners of their own: leave \
-                    socket.listeners at \"auto\""
-            .into());
-    }
-    // The kernel gives a connection to the n-th listener, where n is its CPU's number.
-    let parts = || layout.shares.iter().flat_map(|share| &share.parts);
-    let cpu = |part: &Part, index: usize| part.cpus.get(index % part.cpus.len().max(1)).copied();
-    let pinned = parts().flat_map(|part| (0..part.sets.len()).map(move |index| cpu(part, index)));
-    let fits = pinned.eq((0..layout.sets.len()).map(Some))
-        && layout.workers() == layout.sets.len()
-        && settings.partitions.listen.is_empty();
-    match mode {
-        ListenerMode::ReusePortCpu if !fits => Err("\"reuseport-cpu\" needs an engine with a \
-             listener for each worker, and one pinned worker on each CPU from 0 on"
-            .into()),
-        _ => Ok(()),
-    }
-}
-
 fn check_partition_addresses(partitions: &[Partition], settings: &Settings) -> Result<(), String> {
     match settings.partitions.listen.len() {
         0 => Ok(()),
@@ -262,32 +243,13 @@ pub(crate) fn check_roots(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// How files are sent, if the engine can afford it.
-fn sendfile(choice: SendfileChoice, spec: &EngineSpec) -> Result<SendfileMode, String> {
-    let SendfileChoice::Mode(mode) = choice else { return Ok(spec.sendfile[0]) };
-    if spec.sendfile.contains(&mode) {
-        return Ok(mode);
-    }
-    let (word, why) = match mode {
-        SendfileMode::NonBlocking => ("nonblocking", "it has a thread or more for each connection"),
-        SendfileMode::Blocking => ("blocking", "a slow reader would delay everybody"),
-        SendfileMode::Probe => ("probe", "nobody there would fetch what is not in memory"),
-    };
-    let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
-    let able: Vec<&str> = able.map(|spec| spec.name).collect();
-    let others = match able.is_empty() {
-        true => "no engine can".into(),
-        false => format!("these can: {}", able.join(", ")),
-    };
-    Err(format!("{} cannot send files by {word:?} ({why}): {others}", spec.name))
-}
-
 fn partitions_key(settings: &Settings) -> &'static str {
     if settings.partitions.cpus.is_empty() { "partitions.count" } else { "partitions.cpus" }
 }
 
 #[cfg(test)]
 mod tests {
+    use engines::EngineSpec;
     use site::host::HostSettings;
 
     use super::*;

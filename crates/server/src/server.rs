@@ -64,15 +64,20 @@ impl Server {
     /// One line: what could not be opened or started, and what to do.
     pub fn start(config: &Config) -> Result<Self, String> {
         let machine = Machine::this();
-        let Resolved { config, reasons } = auto::resolve(config, &machine);
+        let Resolved { config, choice } = auto::resolve(config, &machine);
         let settings = &config.settings;
         let mut ready = make_ready(&config, &machine)?;
         if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
             report(&warning);
         }
+        ready.without_effect.iter().for_each(|line| report(line));
         let listeners = listeners::open(settings, &ready.layout.sets)?;
         let inherited = listeners.are_shared && settings.socket.listeners == ListenerMode::Auto;
         ready.layout.exclusive_wakeups |= inherited;
+        let reasons = choice.map(|choice| {
+            choice.reasons(settings, &ready.layout, ready.sendfile, listeners.are_shared).into()
+        });
+        let reasons = reasons.unwrap_or_default();
         let description = describe(settings, &ready, &listeners.addresses);
         let addresses = listeners.addresses.clone();
         let staff = match ready.layout.processes {

@@ -5,8 +5,11 @@
 //! Before it sends a file it asks the kernel whether the bytes are in memory (unless it is not to:
 //! `socket.sendfile`); if not, it has a helper fetch them, serves others, and sends when they are
 //! there (`parts/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
-//! Several loops may accept from one listener (AMPED as an extension of SYMPED). Helpers are
-//! threads (`parts/helpers.rs`), or processes as in Flash (`helper_processes.rs`). What it leaves
+//! Helpers are threads (`parts/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
+//!
+//! It differs from `event-loop-per-core`, of which it too has a loop on each CPU unless told
+//! otherwise, in that no loop waits for the disk, and that all of them accept from one listener
+//! (AMPED as an extension of SYMPED): whoever is free takes the next connection. What it leaves
 //! out: Flash's mapped files; here they are sent by the kernel.
 
 mod helper_processes;
@@ -15,11 +18,11 @@ mod request;
 use std::io;
 use std::sync::Arc;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::helpers::{Help, Helpers, RunJob};
 use crate::parts::loops::{Loop, Loops, Seat};
 use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use helper_processes::HelperProcesses;
 
@@ -39,24 +42,21 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const LOOPS: Knob = Knob {
     name: "loops",
     about: "event loops on the listener of a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
 const HELPERS: Knob = Knob {
     name: "helpers",
     about: "helpers of each loop, which wait for the disk in its place",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 4,
 };
 
 const KIND: Knob = Knob {
     name: "kind",
     about: "what helpers are; processes, as in Flash, cost a descriptor each",
-    min: 0,
-    max: 1,
+    values: Values::Names(&["threads", "processes"]),
     default: 0,
 };
 
@@ -66,8 +66,7 @@ const PROCESSES: u64 = 1;
 const WAITING_MAX: Knob = Knob {
     name: "waiting_max",
     about: "work that may wait for a loop's helpers; with more, connections wait in line",
-    min: 0,
-    max: 65_536,
+    values: Values::Numbers { min: 0, max: 65_536 },
     default: 512,
 };
 
@@ -88,7 +87,8 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         PROCESSES => knobs.get_usize(HELPERS.name),
         _ => 0,
     };
-    Plan { workers, listeners_per_worker: false, helpers_per_worker, ..Plan::ONE }
+    let wakeups = watch::wakeups(knobs);
+    Plan { workers, listeners_per_worker: false, helpers_per_worker, wakeups, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

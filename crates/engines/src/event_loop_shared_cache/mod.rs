@@ -27,11 +27,11 @@ mod worker_slot;
 
 use std::io;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::gate;
 use crate::parts::process_count;
 use crate::parts::reactor;
-use crate::parts::watch::EVENTS;
+use crate::parts::watch::{self, EVENTS};
 use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use manager::Manager;
 
@@ -49,8 +49,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const SHARED_PERCENT: Knob = Knob {
     name: "shared_percent",
     about: "how much of the cache's memory the processes share; the rest is their own",
-    min: 1,
-    max: 99,
+    values: Values::Numbers { min: 1, max: 99 },
     default: 50,
 };
 
@@ -58,8 +57,7 @@ const DESCRIPTORS: Knob = Knob {
     name: "descriptors",
     about: "whose descriptor table a process has: its own, or one with all, where a file is opened \
             once for all, as in the µServer",
-    min: 0,
-    max: 1,
+    values: Values::Names(&["private", "shared"]),
     default: 0,
 };
 
@@ -98,6 +96,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     Plan {
         processes: Some(manager),
         workers,
+        wakeups: watch::wakeups(knobs),
         listeners_per_worker: false,
         shared_descriptors_per_worker,
         ..Plan::ONE

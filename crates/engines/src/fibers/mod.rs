@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use session::Worker;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loops, Seat};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
@@ -65,72 +65,63 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const CLUSTERS: Knob = Knob {
     name: "clusters",
     about: "clusters in a partition; 0 means as many as give each of its CPUs a kernel thread",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
 const THREADS_PER_CLUSTER: Knob = Knob {
     name: "threads_per_cluster",
     about: "kernel threads that share the fibers of a cluster; 1 is N:1, more is M:N",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 1,
 };
 
 const SPAWN_ON_DEMAND: Knob = Knob {
     name: "spawn_on_demand",
     about: "1: a fiber for every connection; 0: only `prespawned` (at least one), others must wait",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 1,
 };
 
 const PRESPAWNED: Knob = Knob {
     name: "prespawned",
     about: "fibers of a cluster whose stacks are made ready at the start",
-    min: 0,
-    max: 1 << 20,
+    values: Values::Numbers { min: 0, max: 1 << 20 },
     default: 64,
 };
 
 const STACK_KIB: Knob = Knob {
     name: "stack_kib",
     about: "KiB of address space for a fiber's stack; what is not touched costs no memory",
-    min: 16,
-    max: 1024,
+    values: Values::Numbers { min: 16, max: 1024 },
     default: 16,
 };
 
 const PARK_IDLE: Knob = Knob {
     name: "park_idle",
     about: "1: a fiber between two requests gives its stack up, and gets another one for the next",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 0,
 };
 
 const ACCEPTORS: Knob = Knob {
     name: "acceptors",
     about: "fibers that accept connections, for each listener of a cluster",
-    min: 1,
-    max: 64,
+    values: Values::Numbers { min: 1, max: 64 },
     default: 1,
 };
 
 const POLLER_YIELDS: Knob = Knob {
     name: "poller_yields",
     about: "how often the poller lets all that is ready run before it polls again",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 1,
 };
 
 const BLOCKING_THREADS: Knob = Knob {
     name: "blocking_threads",
     about: "kernel threads beside a cluster to which a fiber moves where it may block; 0: none",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
@@ -155,7 +146,8 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
         0 => cpus.div_ceil(threads).max(1),
         clusters => clusters,
     };
-    Plan { workers: clusters * threads, ..Plan::ONE }
+    let fetches = knobs.get(BLOCKING_THREADS.name) > 0;
+    Plan { workers: clusters * threads, fetches, ..Plan::ONE }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {

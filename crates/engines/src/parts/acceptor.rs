@@ -17,14 +17,13 @@ use super::clock::read_clock;
 use super::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use super::loops::{Loop, Seat};
 use super::registry::{Arrival, Registry};
-use crate::knobs::Knob;
+use crate::knobs::{Knob, Values};
 use crate::{MakeWorker, PartitionStart, Start, WorkerStart};
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
     name: "accepts_per_wake",
     about: "connections accepted in a row before anything else is looked after",
-    min: 1,
-    max: 4096,
+    values: Values::Numbers { min: 1, max: 4096 },
     default: 64,
 };
 

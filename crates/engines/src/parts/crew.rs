@@ -12,13 +12,12 @@ use session::Tick;
 
 use super::acceptor::Crew;
 use super::registry::{Arrival, Registry};
-use crate::knobs::Knob;
+use crate::knobs::{Knob, Values};
 
 pub(crate) const STACK_KIB: Knob = Knob {
     name: "stack_kib",
     about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
-    min: 64,
-    max: 65_536,
+    values: Values::Numbers { min: 64, max: 65_536 },
     default: 128,
 };
 

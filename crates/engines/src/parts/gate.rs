@@ -1,21 +1,19 @@
 //! Courtesy among loops that share a listener: whoever is nearly full, or has accepted many times,
 //! lets others go first. It keeps no number of what the others have: they share nothing.
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 
 pub(crate) const ACCEPT_GATE_EIGHTHS: Knob = Knob {
     name: "accept_gate_eighths",
     about: "a process so full, in eighths of its connections, rests after accepting; 8: never",
-    min: 1,
-    max: 8,
+    values: Values::Numbers { min: 1, max: 8 },
     default: 7,
 };
 
 pub(crate) const REQUEUE_EVERY: Knob = Knob {
     name: "requeue_every",
     about: "after so many accepts a process goes to the end of the queue of those woken; 0: never",
-    min: 0,
-    max: 1 << 20,
+    values: Values::Numbers { min: 0, max: 1 << 20 },
     default: 16,
 };
 

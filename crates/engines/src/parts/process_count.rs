@@ -1,12 +1,11 @@
 //! How many processes there are: the knob of engines whose processes are an event loop each.
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 
 pub(crate) const PROCESSES: Knob = Knob {
     name: "processes",
     about: "processes in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 

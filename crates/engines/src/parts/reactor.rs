@@ -28,30 +28,27 @@ use super::loops::{Loop, Seat, Shared};
 use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use super::watch::{self, Watch};
 use crate::jobs::Runner;
-use crate::knobs::Knob;
+use crate::knobs::{Knob, Values};
 use crate::{SendfileMode, WorkerStart};
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",
     about: "events taken from the kernel at once; more batch better, fewer are fairer",
-    min: 1,
-    max: 4096,
+    values: Values::Numbers { min: 1, max: 4096 },
     default: 256,
 };
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
     name: "accepts_per_wake",
     about: "connections accepted in a row before others get a turn",
-    min: 1,
-    max: 4096,
+    values: Values::Numbers { min: 1, max: 4096 },
     default: 64,
 };
 
 pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
     name: "file_chunk_kib",
     about: "KiB of a file sent in a row before other connections get a turn",
-    min: 16,
-    max: 1 << 20,
+    values: Values::Numbers { min: 16, max: 1 << 20 },
     default: 1024,
 };
 

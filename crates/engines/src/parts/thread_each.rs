@@ -7,22 +7,20 @@ use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
 use super::loops::Loops;
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::{Engine, Plan, Start};
 
 const SPAWN: Knob = Knob {
     name: "spawn",
     about: "threads started before connections come, and as many spare ones kept; 0 on demand",
-    min: 0,
-    max: 100_000,
+    values: Values::Numbers { min: 0, max: 100_000 },
     default: 32,
 };
 
 const THREADS_MAX: Knob = Knob {
     name: "threads_max",
     about: "connections served at once, each by a thread; 0 means as many as may be open",
-    min: 0,
-    max: 1_000_000,
+    values: Values::Numbers { min: 0, max: 1_000_000 },
     default: 0,
 };
 

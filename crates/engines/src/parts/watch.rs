@@ -15,16 +15,24 @@ use session::{Connection, Op};
 
 use super::connections::Slot;
 use super::listeners::WatchListeners;
-use crate::knobs::Knob;
+use crate::Wakeups;
+use crate::knobs::{Knob, KnobValues, Values};
 
 pub(crate) const EVENTS: Knob = Knob {
     name: "events",
     about: "how readiness is learnt: epoll edge- or level-triggered; poll; select, which cannot \
             watch descriptors from 1024 on",
-    min: 0,
-    max: 3,
+    values: Values::Names(&["epoll", "epoll-level", "poll", "select"]),
     default: 0,
 };
+
+/// Whom an arrival wakes with these knobs: only epoll can be told to wake one.
+pub(crate) fn wakeups(knobs: &KnobValues) -> Wakeups {
+    match knobs.get(EVENTS.name) {
+        0 | 1 => Wakeups::AsAsked,
+        _ => Wakeups::All,
+    }
+}
 
 /// Everything about a socket, told when it changes.
 const ALL: Interest =

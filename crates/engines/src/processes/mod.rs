@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use os::fork::{Child, Descriptors, Ended};
 
-use crate::knobs::{Knob, KnobValues};
-use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+use crate::knobs::{Knob, KnobValues, Values};
+use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use board::{Board, Order};
 use master::Limits;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "processes",
-    family: "kernel threads",
+    family: "processes",
     paper: "fork per connection (CERN httpd), and Apache prefork (MP in Flash, USENIX 1999)",
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
@@ -50,16 +50,14 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const PREFORKED: Knob = Knob {
     name: "preforked",
     about: "processes forked before there are connections; 0 forks one for each connection",
-    min: 0,
-    max: 10_000,
+    values: Values::Numbers { min: 0, max: 10_000 },
     default: 5,
 };
 
 const SPARE_MIN: Knob = Knob {
     name: "spare_min",
     about: "with fewer idle processes than this, more are forked; only if preforked",
-    min: 1,
-    max: 10_000,
+    values: Values::Numbers { min: 1, max: 10_000 },
     default: 5,
 };
 
@@ -67,16 +65,14 @@ const SPARE_MAX: Knob = Knob {
     name: "spare_max",
     about: "with more idle processes than this, and than spare_min, some are ended; only if \
             preforked",
-    min: 1,
-    max: 10_000,
+    values: Values::Numbers { min: 1, max: 10_000 },
     default: 10,
 };
 
 const PROCESSES_MAX: Knob = Knob {
     name: "processes_max",
     about: "processes of a partition at once, and so connections",
-    min: 1,
-    max: 10_000,
+    values: Values::Numbers { min: 1, max: 10_000 },
     default: 256,
 };
 
@@ -84,8 +80,7 @@ const CONNECTIONS_PER_PROCESS: Knob = Knob {
     name: "connections_per_process",
     about: "connections that a process serves before another takes its place; 0 means any number; \
             only if preforked",
-    min: 0,
-    max: 1_000_000_000,
+    values: Values::Numbers { min: 0, max: 1_000_000_000 },
     default: 0,
 };
 
@@ -98,7 +93,8 @@ fn plan(_: &KnobValues, _: usize) -> Plan {
         own_ports: false,
         single_threaded: true,
     };
-    Plan { processes: Some(processes), ..Plan::ONE }
+    // Its processes wait exclusively.
+    Plan { processes: Some(processes), wakeups: Wakeups::One, ..Plan::ONE }
 }
 
 /// Forks a master for each partition. Whoever calls this goes on to look after the engine, and

@@ -19,10 +19,10 @@ use std::io;
 
 use os::ring::Sizes;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
+use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
 
 use ring_loop::RingLoop;
 
@@ -40,48 +40,42 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const WORKERS: Knob = Knob {
     name: "workers",
     about: "rings in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
 const ENTRIES: Knob = Knob {
     name: "entries",
     about: "operations handed to the kernel with one call",
-    min: 1,
-    max: 32_768,
+    values: Values::Numbers { min: 1, max: 32_768 },
     default: 1024,
 };
 
 const BUFFERS: Knob = Knob {
     name: "buffers",
     about: "buffers to receive into, for all connections of a ring together",
-    min: 1,
-    max: 32_768,
+    values: Values::Numbers { min: 1, max: 32_768 },
     default: 512,
 };
 
 const BUFFER_BYTES: Knob = Knob {
     name: "buffer_bytes",
     about: "the size of each of these buffers",
-    min: 64,
-    max: 1 << 20,
+    values: Values::Numbers { min: 64, max: 1 << 20 },
     default: 4096,
 };
 
 const MULTISHOT: Knob = Knob {
     name: "multishot",
     about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 1,
 };
 
 const HELPERS: Knob = Knob {
     name: "helpers",
     about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
@@ -90,7 +84,9 @@ const KNOBS: &[Knob] =
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
-    Plan { workers, ..Plan::ONE }
+    // An accept in a ring is exclusive by itself.
+    let fetches = knobs.get(HELPERS.name) > 0;
+    Plan { workers, wakeups: Wakeups::One, fetches, ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

@@ -11,6 +11,9 @@
 //! that stages share, one that is woken does not interrupt the one that wakes it (`SCHED_BATCH`),
 //! so that batches become large by themselves (cohort scheduling: Larus and Parkes, USENIX 2002).
 //!
+//! It differs from `thread-pool`, whose threads take connections from one queue and do all that
+//! comes next, in that a thread does one kind of work for many connections in a row.
+//!
 //! What it leaves out: a connection is never answered by the thread that noticed its request. Each
 //! request pays for three hand-overs (to read, to write, and back to read-poll, which is not woken
 //! for it), dear when there are few at a time and cheap when batches are large. Only pipelined
@@ -46,7 +49,7 @@ use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loop, Loops, Seat};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
@@ -65,120 +68,105 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const READ_THREADS: Knob = Knob {
     name: "read_threads",
     about: "threads of the read stage, which opens files; WatPipe has one",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 1,
 };
 
 const WRITE_THREADS: Knob = Knob {
     name: "write_threads",
     about: "threads of the write stage, which wait for the disk, and for clients if sends block",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 1,
 };
 
 const POOLS: Knob = Knob {
     name: "pools",
     about: "2: reading and writing have threads of their own; 1: all those threads do both",
-    min: 1,
-    max: 2,
+    values: Values::Numbers { min: 1, max: 2 },
     default: 2,
 };
 
 const BATCH: Knob = Knob {
     name: "batch",
     about: "connections that a thread takes from its queue at once",
-    min: 1,
-    max: 4096,
+    values: Values::Numbers { min: 1, max: 4096 },
     default: 64,
 };
 
 const COHORTS: Knob = Knob {
     name: "cohorts",
     about: "1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 1,
 };
 
 const SEND_WAIT_MS: Knob = Knob {
     name: "send_wait_ms",
     about: "how long a blocking send waits for a client before write-poll does",
-    min: 1,
-    max: 10_000,
+    values: Values::Numbers { min: 1, max: 10_000 },
     default: 50,
 };
 
 const THREAD_CONTROLLER: Knob = Knob {
     name: "thread_controller",
     about: "1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 0,
 };
 
 const THREAD_PERIOD_MS: Knob = Knob {
     name: "thread_period_ms",
     about: "how often the thread controller looks at the queues",
-    min: 10,
-    max: 3_600_000,
+    values: Values::Numbers { min: 10, max: 3_600_000 },
     default: 8000,
 };
 
 const THREAD_QUEUE_LEN: Knob = Knob {
     name: "thread_queue_len",
     about: "the queue length at which a stage gets one more thread",
-    min: 1,
-    max: 1 << 20,
+    values: Values::Numbers { min: 1, max: 1 << 20 },
     default: 1000,
 };
 
 const THREADS_MAX: Knob = Knob {
     name: "threads_max",
     about: "threads of a stage that the thread controller does not go beyond",
-    min: 1,
-    max: 1024,
+    values: Values::Numbers { min: 1, max: 1024 },
     default: 20,
 };
 
 const THREAD_IDLE_MS: Knob = Knob {
     name: "thread_idle_ms",
     about: "a thread that the thread controller added ends after so long without work",
-    min: 1,
-    max: 3_600_000,
+    values: Values::Numbers { min: 1, max: 3_600_000 },
     default: 1000,
 };
 
 const BATCH_CONTROLLER: Knob = Knob {
     name: "batch_controller",
     about: "1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 0,
 };
 
 const BATCH_PERIOD_MS: Knob = Knob {
     name: "batch_period_ms",
     about: "how often the batching controller looks at throughput",
-    min: 10,
-    max: 3_600_000,
+    values: Values::Numbers { min: 10, max: 3_600_000 },
     default: 5000,
 };
 
 const RESPONSE_TARGET_MS: Knob = Knob {
     name: "response_target_ms",
     about: "SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off",
-    min: 0,
-    max: 3_600_000,
+    values: Values::Numbers { min: 0, max: 3_600_000 },
     default: 0,
 };
 
 const ADMISSION_PERIOD_MS: Knob = Knob {
     name: "admission_period_ms",
     about: "how long the admission controller waits for 100 response times before it acts on fewer",
-    min: 10,
-    max: 3_600_000,
+    values: Values::Numbers { min: 10, max: 3_600_000 },
     default: 1000,
 };
 

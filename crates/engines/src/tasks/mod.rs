@@ -8,6 +8,9 @@
 //! with `stealing`, a partition has one runtime whose threads take tasks from each other. What may
 //! block is given to the runtime's blocking threads and awaited like anything else.
 //!
+//! It differs from `fibers` in that the scheduler is Tokio's, where theirs is their own, and in that
+//! what is suspended is a value and not a stack.
+//!
 //! What it leaves out: preemption, as all user threads here; a task gives way by itself. And
 //! wake-ups of one process among several that share a listener: Tokio's epoll set does not know
 //! exclusive watches, so that all of them wake and one finds the connection.
@@ -31,10 +34,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, WorkerStart};
+use crate::{Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -51,32 +54,28 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const WORKERS: Knob = Knob {
     name: "workers",
     about: "threads that run tasks in a partition; 0 means one for each of its CPUs",
-    min: 0,
-    max: 1024,
+    values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
 };
 
 const STEALING: Knob = Knob {
     name: "stealing",
     about: "1: the threads of a partition share a listener and take tasks from each other",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 0,
 };
 
 const BLOCKING_THREADS: Knob = Knob {
     name: "blocking_threads",
     about: "threads of a runtime for what may block; 0 means that tasks do it on the spot",
-    min: 0,
-    max: 512,
+    values: Values::Numbers { min: 0, max: 512 },
     default: 8,
 };
 
 const POLLS_PER_WAIT: Knob = Knob {
     name: "polls_per_wait",
     about: "tasks resumed in a row before the kernel is asked for events again",
-    min: 1,
-    max: 4096,
+    values: Values::Numbers { min: 1, max: 4096 },
     default: 61,
 };
 
@@ -92,7 +91,13 @@ const KNOBS: &[Knob] = &[
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
-    Plan { workers, listeners_per_worker: knobs.get(STEALING.name) == 0, ..Plan::ONE }
+    Plan {
+        workers,
+        listeners_per_worker: knobs.get(STEALING.name) == 0,
+        wakeups: Wakeups::All,
+        fetches: knobs.get(BLOCKING_THREADS.name) > 0,
+        ..Plan::ONE
+    }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {

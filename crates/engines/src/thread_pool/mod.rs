@@ -1,6 +1,7 @@
-//! `thread-pool`: a fixed number of kernel threads for all connections: Apache's worker model
-//! (processes times threads), and with idle connections parked its event model (Radhakrishnan 2019,
-//! §3.4; the Apache HTTP Server's documentation of the two).
+//! `thread-pool`: a fixed number of kernel threads for all connections: Apache's worker model, and
+//! with idle connections parked its event model (Radhakrishnan 2019, §3.4; the Apache HTTP Server's
+//! documentation of the two). Apache has several processes of such threads; here the number of
+//! processes is set for any engine (`engine.processes`), and each has a pool.
 //!
 //! Its essential mechanism: threads take connections from a queue. Without parking a connection
 //! keeps its thread from its first byte to its close, so no more are accepted than there are
@@ -18,7 +19,7 @@ mod parking;
 
 use std::io;
 
-use crate::knobs::{Knob, KnobValues};
+use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use crate::parts::blocking::{self, RECEIVE_BYTES};
 use crate::parts::crew::{CrewPlan, STACK_KIB, ThreadCrew};
@@ -37,22 +38,24 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const THREADS: Knob =
-    Knob { name: "threads", about: "threads of a partition", min: 1, max: 100_000, default: 64 };
+const THREADS: Knob = Knob {
+    name: "threads",
+    about: "threads of a partition",
+    values: Values::Numbers { min: 1, max: 100_000 },
+    default: 64,
+};
 
 const PARK_IDLE: Knob = Knob {
     name: "park_idle",
     about: "1 parks connections that wait for their clients; 0 lets each keep its thread",
-    min: 0,
-    max: 1,
+    values: Values::Numbers { min: 0, max: 1 },
     default: 1,
 };
 
 const QUEUE: Knob = Knob {
     name: "queue",
     about: "connections that may wait for a thread before no more are accepted",
-    min: 0,
-    max: 1_000_000,
+    values: Values::Numbers { min: 0, max: 1_000_000 },
     default: 512,
 };
 
@@ -60,8 +63,7 @@ const YIELD_MS: Knob = Knob {
     name: "yield_ms",
     about: "ms for which a connection may be idle while another waits for a thread; then it is \
             closed; not if parked",
-    min: 0,
-    max: 3_600_000,
+    values: Values::Numbers { min: 0, max: 3_600_000 },
     default: 1000,
 };
 

@@ -1,9 +1,10 @@
 //! `threads-direct`: a kernel thread for each connection, and in it the server as one would write
-//! it for that: read, parse, answer, write, in a straight line. It is the control for `threads`.
+//! it for that: read, parse, answer, write, one after the other. It is the control for `threads`.
 //!
 //! Its essential mechanism is that of `threads`, from the acceptor to the calls that block, with
-//! the same parser, cache and responses. But its place in the protocol is where its code is, and
-//! its deadlines and counts are local variables: it drives no `session::Connection`. So the
+//! the same parser, cache and responses. It differs from that in one thing: it drives no
+//! `session::Connection`. How far a connection has come in the protocol is where its thread is in
+//! the code (`conversation.rs`), and its deadlines and counts are local variables. So the
 //! difference between the two is what the state machine that all engines share costs a thread, and
 //! what each way of writing a server asks of its programmer.
 //!

@@ -1,0 +1,226 @@
+//! Listener and sendfile modes: whether an engine can have what is asked for, what that comes to,
+//! and the same in words. Pure.
+
+use engines::{EngineSpec, SendfileMode, Wakeups};
+
+use crate::config::{ListenerMode, SendfileChoice, Settings};
+use crate::layout::{Layout, Part};
+
+/// Listener modes that this engine on this machine cannot have.
+pub(crate) fn check_listeners(layout: &Layout, settings: &Settings) -> Result<(), String> {
+    let mode = settings.socket.listeners;
+    if layout.processes.is_some_and(|processes| processes.own_ports) && mode != ListenerMode::Auto {
+        return Err("copies with ports of their own have listeners of their own: leave \
+                    socket.listeners at \"auto\""
+            .into());
+    }
+    // The kernel gives a connection to the n-th listener, where n is its CPU's number.
+    let parts = || layout.shares.iter().flat_map(|share| &share.parts);
+    let cpu = |part: &Part, index: usize| part.cpus.get(index % part.cpus.len().max(1)).copied();
+    let pinned = parts().flat_map(|part| (0..part.sets.len()).map(move |index| cpu(part, index)));
+    let fits = pinned.eq((0..layout.sets.len()).map(Some))
+        && layout.workers() == layout.sets.len()
+        && settings.partitions.listen.is_empty();
+    match mode {
+        ListenerMode::ReusePortCpu if !fits => Err("\"reuseport-cpu\" needs an engine with a \
+             listener for each worker, and one pinned worker on each CPU from 0 on"
+            .into()),
+        _ => Ok(()),
+    }
+}
+
+/// How files are sent, if the engine can afford it. Where nobody would fetch what is not in memory,
+/// nobody asks whether it is.
+pub(crate) fn sendfile(
+    choice: SendfileChoice,
+    spec: &EngineSpec,
+    layout: &Layout,
+) -> Result<SendfileMode, String> {
+    let mode = match choice {
+        SendfileChoice::Auto => spec.sendfile[0],
+        SendfileChoice::Mode(mode) if spec.sendfile.contains(&mode) => mode,
+        SendfileChoice::Mode(mode) => return Err(refusal(mode, spec)),
+    };
+    match mode {
+        SendfileMode::Probe if !layout.fetches() => Ok(SendfileMode::NonBlocking),
+        mode => Ok(mode),
+    }
+}
+
+/// What an operator is told whose engine cannot send files so.
+fn refusal(mode: SendfileMode, spec: &EngineSpec) -> String {
+    let (word, why) = match mode {
+        SendfileMode::NonBlocking => ("nonblocking", "it has a thread or more for each connection"),
+        // A call that waits for a client is not ended by a signal that another has to note.
+        SendfileMode::Blocking if spec.family == "processes" => {
+            ("blocking", "while a send waits for a slow reader, its process hears no order to stop")
+        }
+        SendfileMode::Blocking => ("blocking", "a slow reader would delay everybody"),
+        SendfileMode::Probe => ("probe", "nobody there would fetch what is not in memory"),
+    };
+    let able = engines::ENGINES.iter().filter(|spec| spec.sendfile.contains(&mode));
+    let able: Vec<&str> = able.map(|spec| spec.name).collect();
+    let others = match able.is_empty() {
+        true => "no engine can".into(),
+        false => format!("these can: {}", able.join(", ")),
+    };
+    format!("{} cannot send files by {word:?} ({why}): {others}", spec.name)
+}
+
+/// What is asked for and makes no difference in this engine with these knobs, a line each.
+pub(crate) fn without_effect(
+    settings: &Settings,
+    spec: &EngineSpec,
+    layout: &Layout,
+) -> Vec<String> {
+    let name = spec.name;
+    let listeners = match (settings.socket.listeners, layout.wakeups()) {
+        (ListenerMode::Shared, Wakeups::One) => Some(format!(
+            "socket.listeners = \"shared\" is as \"exclusive\" in {name}: there an arrival always \
+             wakes one of those who wait"
+        )),
+        (ListenerMode::Exclusive, Wakeups::All) => Some(format!(
+            "socket.listeners = \"exclusive\" is as \"shared\" in {name} with these knobs: there an \
+             arrival always wakes all who wait"
+        )),
+        _ => None,
+    };
+    let asks = settings.socket.sendfile == SendfileChoice::Mode(SendfileMode::Probe);
+    let sendfile = (asks && !layout.fetches()).then(|| {
+        format!(
+            "socket.sendfile = \"probe\" is as \"nonblocking\" in {name} with these knobs: nobody \
+             would fetch what is not in memory"
+        )
+    });
+    listeners.into_iter().chain(sendfile).collect()
+}
+
+/// Whose listeners there are. `are_inherited`: all workers share those that were passed on.
+pub(crate) fn describe_listeners(
+    mode: ListenerMode,
+    layout: &Layout,
+    are_inherited: bool,
+) -> String {
+    let (sets, workers) = (layout.sets.len(), layout.workers());
+    let woken = if layout.wakes_one() { "an arrival wakes one" } else { "an arrival wakes all" };
+    let said = match (are_inherited, sets) {
+        (true, _) => format!("the listener that was passed on, for all: {woken}"),
+        (false, 1) if workers == 1 => "one listener".into(),
+        (false, 1) => format!("one listener for {workers} workers: {woken}"),
+        (false, sets) if sets >= workers => "a listener for each worker".into(),
+        (false, sets) => format!("{sets} listeners for {workers} workers: {woken}"),
+    };
+    let by_cpu = if mode == ListenerMode::ReusePortCpu { ", dealt by CPU" } else { "" };
+    format!("{said}{by_cpu}{}", as_configured(mode != ListenerMode::Auto))
+}
+
+/// What is said of something that an operator has set.
+pub(crate) fn as_configured(is_set: bool) -> &'static str {
+    if is_set { " (as configured)" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use engines::KnobValues;
+
+    use super::*;
+    use crate::partitions::Partition;
+
+    /// What these modes come to in an engine on two CPUs: how files are sent, whether an arrival
+    /// wakes one, and what is said of it.
+    fn of(
+        engine: &str,
+        knobs: &[(&str, &str)],
+        listeners: ListenerMode,
+        sendfile: SendfileChoice,
+    ) -> Result<(SendfileMode, bool, Vec<String>), String> {
+        let spec = engines::find(engine).unwrap();
+        let mut values = KnobValues::defaults(spec);
+        for (name, value) in knobs {
+            match value.parse() {
+                Ok(number) => values.set(name, number).unwrap(),
+                Err(_) => values.choose(name, value).unwrap(),
+            }
+        }
+        let mut settings = Settings::default();
+        settings.socket.listeners = listeners;
+        settings.socket.sendfile = sendfile;
+        let partitions = [Partition { cpus: vec![0, 1], width: 2 }];
+        let layout = Layout::new(&settings, spec, &values, &partitions);
+        let mode = super::sendfile(sendfile, spec, &layout)?;
+        Ok((mode, layout.wakes_one(), without_effect(&settings, spec, &layout)))
+    }
+
+    /// Whether `shared` and `exclusive` are what they say, or one is the other and that is said.
+    #[test]
+    fn a_listener_mode_is_had_or_is_said_to_make_no_difference() {
+        let check = |engine, knobs: &[_], mode, wakes_one, is_without_effect| {
+            let (_, wakes, said) = of(engine, knobs, mode, SendfileChoice::Auto).unwrap();
+            assert_eq!(wakes, wakes_one, "{engine} {knobs:?} {mode:?}");
+            assert_eq!(
+                !said.is_empty(),
+                is_without_effect,
+                "{engine} {knobs:?} {mode:?}: {said:?}"
+            );
+        };
+        use ListenerMode::{Exclusive, Shared};
+        for engine in ["event-loop-per-core", "event-loop-helpers", "threads", "fibers", "staged"] {
+            check(engine, &[], Shared, false, false);
+            check(engine, &[], Exclusive, true, false);
+        }
+        for engine in ["rings", "processes"] {
+            check(engine, &[], Shared, true, true);
+            check(engine, &[], Exclusive, true, false);
+        }
+        check("tasks", &[], Shared, false, false);
+        check("tasks", &[], Exclusive, false, true);
+        let loops = engines::ENGINES.iter().filter(|spec| spec.family == "events");
+        for engine in loops.map(|spec| spec.name) {
+            for events in ["poll", "select"] {
+                check(engine, &[("events", events)], Shared, false, false);
+                check(engine, &[("events", events)], Exclusive, false, true);
+            }
+            check(engine, &[("events", "epoll-level")], Exclusive, true, false);
+        }
+        let (_, _, said) = of("rings", &[], Shared, SendfileChoice::Auto).unwrap();
+        assert_eq!(
+            said,
+            [
+                "socket.listeners = \"shared\" is as \"exclusive\" in rings: there an arrival always \
+              wakes one of those who wait"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_probe_has_somebody_to_fetch_or_is_said_to_make_no_difference() {
+        use SendfileMode::{NonBlocking, Probe};
+        let check = |engine, knob, many, choice, expected, is_without_effect| {
+            let knobs = [(knob, if many { "2" } else { "0" })];
+            let (mode, _, said) = of(engine, &knobs, ListenerMode::Auto, choice).unwrap();
+            assert_eq!(mode, expected, "{engine} {knobs:?}");
+            assert_eq!(!said.is_empty(), is_without_effect, "{engine} {knobs:?}: {said:?}");
+        };
+        let probe = SendfileChoice::Mode(Probe);
+        for engine in ["fibers", "tasks"] {
+            check(engine, "blocking_threads", true, probe, Probe, false);
+            check(engine, "blocking_threads", false, probe, NonBlocking, true);
+            check(engine, "blocking_threads", true, SendfileChoice::Auto, Probe, false);
+            check(engine, "blocking_threads", false, SendfileChoice::Auto, NonBlocking, false);
+        }
+        check("rings", "helpers", true, probe, Probe, false);
+        check("rings", "helpers", false, probe, NonBlocking, true);
+    }
+
+    #[test]
+    fn who_cannot_send_files_so_says_why() {
+        let check = |engine, mode, why: &str| {
+            let choice = SendfileChoice::Mode(mode);
+            let said = of(engine, &[], ListenerMode::Auto, choice).unwrap_err();
+            assert!(said.contains(&format!("({why}")), "{said}");
+        };
+        check("event-loop", SendfileMode::Blocking, "a slow reader would delay everybody");
+        check("processes", SendfileMode::Blocking, "while a send waits for a slow reader, its ");
+        check("event-loop", SendfileMode::Probe, "nobody there would fetch");
+    }
+}
