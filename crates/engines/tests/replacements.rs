@@ -54,7 +54,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(spec: &EngineSpec, set: &[(&str, u64)]) -> Self {
+    /// The first worker is to stay on that CPU, if any.
+    fn new(spec: &EngineSpec, set: &[(&str, u64)], first_cpu: Option<usize>) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("ropewalk-replacements-{}-{number}", std::process::id());
@@ -80,9 +81,9 @@ impl Bench {
         let mut listeners = vec![listener.into()];
         let mut knobs = KnobValues::defaults(spec);
         set.iter().for_each(|(name, value)| knobs.set(name, *value).unwrap());
-        let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
+        let workers = (0..(spec.plan)(&knobs, 1).workers).map(|index| {
             let listeners = std::mem::take(&mut listeners);
-            WorkerStart { worker: more(), cpu: None, listeners }
+            WorkerStart { worker: more(), cpu: first_cpu.filter(|_| index == 0), listeners }
         });
         let workers = workers.collect();
         let engine = (spec.start)(Start {
@@ -122,6 +123,11 @@ impl Bench {
         let counters = self.counters.lock().unwrap();
         let open = counters.iter().map(|counters| counters.connections_open.get());
         open.fold(0, u64::wrapping_add)
+    }
+
+    fn evicted(&self) -> u64 {
+        let counters = self.counters.lock().unwrap();
+        counters.iter().map(|counters| counters.connections_evicted.get()).sum()
     }
 
     /// How often a worker failed as this one does and was replaced.
@@ -186,7 +192,7 @@ fn check_refusal(spec: &EngineSpec) {
 }
 
 fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
-    let bench = Bench::new(spec, set);
+    let bench = Bench::new(spec, set, None);
     for round in 1..=2 {
         let (mut resting, mut busy) = (bench.resting(), bench.connect());
         assert_eq!(ask(&mut busy, "large"), LARGE_BYTES);
@@ -197,14 +203,14 @@ fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
     }
     // There would be no place if they were still counted among those that are open.
     let (first, second) = (bench.resting(), bench.resting());
-    assert_eq!(bench.open(), 2, "{}", spec.name);
+    assert_eq!((bench.open(), bench.evicted()), (2, 0), "{}", spec.name);
     assert_eq!(bench.engine.failure(), None, "{}", spec.name);
     drop((first, second));
     bench.stop().unwrap();
 }
 
 fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
-    let bench = Bench::new(spec, set);
+    let bench = Bench::new(spec, set, None);
     for round in 1..=5 {
         let mut resting = bench.resting();
         bench.fail();
@@ -262,6 +268,21 @@ fn fibers() {
 fn fibers_of_several_threads() {
     check("fibers", &[("threads_per_cluster", 3)]);
     check("fibers", &[("threads_per_cluster", 2), ("blocking_threads", 2)]);
+}
+
+/// A cluster does not serve on without its first thread, at whose listeners another is made.
+#[test]
+fn a_cluster_of_which_a_thread_cannot_begin_ends() {
+    /// No machine has a CPU of that number that this process may use.
+    const NO_CPU: usize = 1023;
+    let spec = find("fibers").unwrap();
+    let bench = Bench::new(spec, &[("threads_per_cluster", 2)], Some(NO_CPU));
+    // Nobody tells it to end.
+    wait_until("it ends", || bench.engine.is_finished());
+    let failure = bench.engine.failure().unwrap();
+    assert!(failure.contains("cannot stay on CPU 1023: ") || failure.contains("could not begin"));
+    assert!(TcpStream::connect(bench.address).is_err(), "its listener is open");
+    bench.stop().unwrap_err();
 }
 
 #[test]

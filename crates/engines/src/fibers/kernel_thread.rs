@@ -56,6 +56,25 @@ impl Drop for EndOfAll<'_> {
     }
 }
 
+/// Fails a cluster of which a thread has never begun: it is not to serve on without it, for another
+/// may be made in its place.
+struct Unstarted(Option<Arc<Cluster>>);
+
+impl Unstarted {
+    fn has_started(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unstarted {
+    fn drop(&mut self) {
+        if let Some(cluster) = &self.0 {
+            cluster.fail("a thread of it could not begin".into());
+            drop(EndOfAll(cluster));
+        }
+    }
+}
+
 impl KernelThread {
     /// A kernel thread's loop, to be run in it.
     pub(super) fn make(worker: Worker, cluster: Arc<Cluster>, seat: Seat) -> Loop {
@@ -69,7 +88,11 @@ impl KernelThread {
             news: News::NONE,
             index: seat.index,
         };
-        Box::new(move || thread.run())
+        let unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
+        Box::new(move || {
+            unstarted.has_started();
+            thread.run()
+        })
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -113,6 +136,8 @@ impl KernelThread {
     /// Closes what a cluster has left behind that has failed. All its threads have left it: nobody
     /// else owns a fiber.
     fn close_all(&mut self, cluster: &Cluster) {
+        // A thread that comes late, and leaves at once, would do this again.
+        let _alone = cluster.poller();
         for index in cluster.table.indices() {
             let Some(slot) = cluster.table.get(index) else { continue };
             if !cluster.is_acceptor(index) {
@@ -333,7 +358,8 @@ impl KernelThread {
             if cluster.is_full() {
                 // An event says that one waits. Whether more do, the next event will say: nobody is
                 // closed to make room for nobody.
-                if attempt > 0 {
+                // Nor does one wait any more if another thread has taken it meanwhile.
+                if attempt > 0 || !cluster.listeners().has_arrival(listener) {
                     return;
                 }
                 if !self.evict() || cluster.is_full() {

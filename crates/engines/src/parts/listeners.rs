@@ -87,6 +87,14 @@ impl Listeners {
         self.sockets.len()
     }
 
+    /// Whether somebody waits at one of them, as far as can be known.
+    pub(crate) fn has_arrival(&self, index: usize) -> bool {
+        let asked = self.sockets.get(index).map(|socket| {
+            os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(true)
+        });
+        asked.unwrap_or(false)
+    }
+
     /// All listeners, under descriptors of their own.
     pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         self.sockets.iter().map(OwnedFd::try_clone).collect()
