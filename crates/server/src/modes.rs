@@ -80,8 +80,8 @@ pub(crate) fn without_effect(
              wakes one of those who wait"
         )),
         (ListenerMode::Exclusive, Wakeups::All) => Some(format!(
-            "socket.listeners = \"exclusive\" is as \"shared\" in {name} with these knobs: there an \
-             arrival always wakes all who wait"
+            "socket.listeners = \"exclusive\" is as \"shared\" in {name} with these knobs: there \
+             an arrival always wakes all who wait"
         )),
         _ => None,
     };

@@ -35,7 +35,8 @@ pub(crate) struct Ready {
     /// The peer has shut its side down: receive until the end shows, even from an empty queue.
     pub(crate) is_hung_up: bool,
     /// Up to where the file under way was fetched. Where file systems cannot answer a question, so
-    /// far it is sent: each chunk is fetched once and not once for each call that sends a part of it.
+    /// far it is sent: each chunk is fetched once and not once for each call that sends a part of
+    /// it.
     fetched_until: u64,
 }
 

@@ -8,8 +8,8 @@
 //! with `stealing`, a partition has one runtime whose threads take tasks from each other. What may
 //! block is given to the runtime's blocking threads and awaited like anything else.
 //!
-//! It differs from `fibers` in that the scheduler is Tokio's, where theirs is their own, and in that
-//! what is suspended is a value and not a stack.
+//! It differs from `fibers` in that the scheduler is Tokio's, where theirs is their own, and in
+//! that what is suspended is a value and not a stack.
 //!
 //! What it leaves out: preemption, as all user threads here; a task gives way by itself. And
 //! wake-ups of one process among several that share a listener: Tokio's epoll set does not know

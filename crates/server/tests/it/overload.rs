@@ -215,7 +215,8 @@ fn stalled_reader(server: &Server) {
 pub(crate) fn limits_hold(set: &[&str]) {
     let directory = site();
     let of_one = ["partitions.cpus=[\"0\"]", "limits.connections_max=4", "timeouts.idle_ms=60000"];
-    let tests: [(&[&str], fn(&Server)); 5] = [
+    type Test<'t> = (&'t [&'t str], fn(&Server));
+    let tests: [Test<'_>; 5] = [
         (&[], misbehave),
         (&[], downloads_under_way_finish),
         (&SHORT_SILENCE, silence_ends_connections),

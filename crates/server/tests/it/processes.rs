@@ -93,8 +93,8 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
 }
 
 /// Clients come one after the other. The kernel wakes the first of the processes that wait, which
-/// stays the first: it gets nearly all of them. With a gate it rests beyond its mark and goes to the
-/// end, and the other gets those that come then, up to its own mark at least.
+/// stays the first: it gets nearly all of them. With a gate it rests beyond its mark and goes to
+/// the end, and the other gets those that come then, up to its own mark at least.
 #[test]
 fn a_process_beyond_its_mark_leaves_who_comes_to_the_other() {
     const CLIENTS: u64 = 60;

@@ -15,9 +15,9 @@ const MOMENT_US: u64 = 250_000;
 /// an earlier one.
 const SLOTS: usize = 8;
 
-/// A note is one word, so that it is read and written whole: which block it is about, how many bytes
-/// from its start on, and when, in milliseconds. Each is cut off to its bits: in a file of more than
-/// 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
+/// A note is one word, so that it is read and written whole: which block it is about, how many
+/// bytes from its start on, and when, in milliseconds. Each is cut off to its bits: in a file of
+/// more than 256 GiB, or after nine hours to the millisecond, one note may be taken for another.
 const BLOCK_BITS: u32 = 20;
 const LEN_BITS: u32 = 19;
 const TIME_BITS: u32 = 25;
@@ -29,8 +29,8 @@ const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
 pub struct Residency([AtomicU64; SLOTS]);
 
 impl Residency {
-    /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`. It
-    /// is kept only if they are the first of their block.
+    /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`.
+    /// It is kept only if they are the first of their block.
     pub fn note(&self, offset: u64, len: u64, now_us: u64) {
         if offset.is_multiple_of(BLOCK_BYTES) && len > 0 {
             let block = offset / BLOCK_BYTES;
