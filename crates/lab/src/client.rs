@@ -8,6 +8,7 @@ use os::socket::{Readiness, wait_ready};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -79,6 +80,10 @@ impl Client {
         started.args(&pinned[1..]).stdin(stdin);
         started.stdout(Stdio::piped()).stderr(Stdio::piped());
         os::signals::restore_in_child(&mut started);
+        // Ctrl-C is sent to a terminal's whole process group: it must not cut a window short, nor
+        // may a generator go on when we have ended.
+        started.process_group(0);
+        os::signals::kill_with_parent(&mut started);
         let child = started.spawn().map_err(|why| format!("{}: {why}", pinned[0]))?;
         Ok(Self { child, program: command.first().cloned().unwrap_or_default() })
     }

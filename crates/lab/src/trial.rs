@@ -311,6 +311,10 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), S
     let _ = fs::remove_file(path); // where it was not written there is nothing to remove
     let text = text?;
     let outcome = json::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+    // What it counted until then is not what was asked for, whoever ended it.
+    if outcome.interrupted {
+        return Err("the load generator was interrupted before its time was over".into());
+    }
     Ok((outcome, text))
 }
 

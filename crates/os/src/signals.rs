@@ -187,6 +187,27 @@ pub fn restore_in_child(command: &mut Command) {
     unsafe { command.pre_exec(restore) };
 }
 
+/// Has the kernel kill the process that `command` will start when the thread that starts it ends,
+/// however this process ends. So what is kept from Ctrl-C by a process group of its own is not left
+/// behind.
+pub fn kill_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let bind = move || {
+        // SAFETY: both calls take no pointers.
+        let current = unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+            libc::getppid()
+        };
+        // It may have ended between fork and here.
+        let is_there = current.cast_unsigned() == parent;
+        if is_there { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+    };
+    // SAFETY: between fork and exec only async-signal-safe functions may run, without allocating
+    // or locking: the closure makes two bare system calls, and an error from a number, which
+    // allocates nothing.
+    unsafe { command.pre_exec(bind) };
+}
+
 fn signal_set(signals: &[Signal]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the pointer is to a live, writable sigset_t of this frame. sigemptyset initialises
@@ -276,6 +297,18 @@ mod tests {
         assert_eq!(ignored(&mut command) >> (libc::SIGINT - 1) & 1, 0);
         // SAFETY: it is the disposition that was there.
         unsafe { libc::signal(libc::SIGINT, before) };
+    }
+
+    #[test]
+    fn child_processes_can_be_bound_to_the_thread_that_starts_them() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("60").stdin(Stdio::null());
+            kill_with_parent(&mut command);
+            command.spawn().unwrap()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 
     #[test]

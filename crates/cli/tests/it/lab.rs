@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -334,6 +335,61 @@ fn a_study_that_is_interrupted_goes_on() {
     let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert_whole(&lab.records());
+}
+
+/// Ctrl-C in a terminal is sent to the whole process group. The window under way is not cut short
+/// by it, and one that is cut short by other means is no measurement.
+#[test]
+fn a_window_is_whole_or_void() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let definition = fs::read_to_string(&experiment).unwrap();
+    fs::write(&experiment, definition.replace("\"100ms\"", "\"1500ms\"")).unwrap();
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let places = ["--scratch", text(&scratch), "-o", text(&records)];
+    let arguments = [&["study", text(&experiment)], &places[..]].concat();
+    let mut command = ropewalk(&arguments);
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    let cut = await_window(&scratch, None);
+    send_interrupt(&cut.to_string());
+    // The same run again, or the warming up before it.
+    await_window(&scratch, Some(cut));
+    send_interrupt(&format!("-{}", child.id()));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    await_no_server(&scratch);
+    let runs = lab.records().runs;
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert!(runs[0].void.iter().any(|why| why.contains("was interrupted")), "{runs:?}");
+    assert_eq!((runs[1].void.len(), runs[1].attempt), (0, 1), "{runs:?}");
+    let outcome = fs::read_to_string(records.join(&runs[1].outcome_file)).unwrap();
+    assert!(outcome.contains("\"interrupted\":false"), "{outcome}");
+}
+
+/// Waits until a generator is at work on a window of 1.5 s that is not this one; its number.
+fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
+    for _ in 0..1200 {
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let pid = entry.file_name().to_string_lossy().parse().ok();
+            let is_it = line.contains(text(scratch)) && line.contains("\x001500000us\x00");
+            if let Some(pid) = pid.filter(|_| is_it).filter(|&pid| Some(pid) != but) {
+                // It listens for signals before it asks for anything.
+                thread::sleep(Duration::from_millis(300));
+                return pid;
+            }
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    panic!("no window has begun");
+}
+
+/// To a process, or, with a minus sign before it, to all of its group.
+fn send_interrupt(whom: &str) {
+    let kill = format!("kill -s INT -- {whom}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
 #[test]

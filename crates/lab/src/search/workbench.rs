@@ -35,7 +35,7 @@ pub struct Workbench<'a> {
 
 impl Workbench<'_> {
     /// A failure of the server is an answer; one of ours is not, but cannot be told from it here.
-    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<(Measured, bool), String> {
+    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, String> {
         let setting = setting_of(candidate);
         let server = RunningServer::start(self.installed, &setting, &self.launch)?;
         let target = Target::of(&server);
@@ -51,16 +51,14 @@ impl Workbench<'_> {
             Readying { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
         self.bench.make_ready(target, &trial, &readying)?;
         let measured = self.bench.run(target, &trial)?;
-        let is_cut_short = measured.outcome.interrupted;
-        let measured = Measured {
+        Ok(Measured {
             figures: Some(measured.figures),
             void: measured.void,
             observed: measured.observed,
             not_available: measured.not_available,
             started_unix_us: measured.started_unix_us,
             outcome_json: Some(measured.outcome_json),
-        };
-        Ok((measured, is_cut_short))
+        })
     }
 }
 
@@ -69,15 +67,12 @@ impl Live for Workbench<'_> {
         if (self.is_interrupted)() {
             return Err(Stop::Interrupted);
         }
-        let tried = self.try_run(candidate, asked);
-        // Ctrl-C reaches our load generators too: what they say then is not what was asked.
-        if (self.is_interrupted)() || matches!(tried, Ok((_, true))) {
-            return Err(Stop::Interrupted);
+        match self.try_run(candidate, asked) {
+            Ok(measured) => Ok(measured),
+            // Whoever wants it to end may have ended the server, too.
+            Err(_) if (self.is_interrupted)() => Err(Stop::Interrupted),
+            Err(why) => Ok(Measured { void: vec![why], ..Measured::default() }),
         }
-        Ok(match tried {
-            Ok((measured, _)) => measured,
-            Err(why) => Measured { void: vec![why], ..Measured::default() },
-        })
     }
 }
 
