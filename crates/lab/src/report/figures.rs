@@ -9,6 +9,11 @@ use super::summary::{Measured, Panel, Series, Summary};
 /// More curves than this cannot be told apart; the others are in the table.
 pub(crate) const CURVES_MAX: usize = 16;
 
+/// What is said of the path's own limit: where it is, that it is drawn, or that nobody knows.
+const LIMIT_AT: &str = "The path between the hosts ends at";
+const LIMIT_IS_DRAWN: &str = "The path between the hosts ends at the network limit.";
+const LIMIT_UNKNOWN: &str = "The path's own limit was not measured.";
+
 /// Gives each series the same looks in all figures.
 pub(crate) struct Styles(Vec<String>);
 
@@ -119,6 +124,19 @@ pub(crate) fn of_panel(panel: &Panel, index: usize, styles: &Styles, share: f64)
     KINDS.iter().filter_map(|kind| figure(panel, index, kind, styles, share)).collect()
 }
 
+/// Says how far the path between the hosts goes below those figures that do not draw it.
+pub(crate) fn tell_limit(panel: &Panel, figures: &mut [Figure]) {
+    let told = match panel.limit_per_s {
+        Some(limit) => format!(" {LIMIT_AT} {} requests/s.", number::figure(limit)),
+        None => format!(" {LIMIT_UNKNOWN}"),
+    };
+    for figure in figures {
+        if ![LIMIT_AT, LIMIT_UNKNOWN].iter().any(|said| figure.about.contains(said)) {
+            figure.about.push_str(&told);
+        }
+    }
+}
+
 fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64) -> Option<Figure> {
     let (shown, left_out) = shown(panel);
     let mut curves: Vec<Curve> =
@@ -210,7 +228,7 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     );
     let Some(limit) = panel.limit_per_s else {
         curves.extend((!panel.closed).then_some(ideal));
-        return " The path's own limit was not measured.".into();
+        return format!(" {LIMIT_UNKNOWN}");
     };
     let told = format!("network limit {}/s", number::figure(limit));
     let is_drawn = limit <= 2.0 * top;
@@ -220,11 +238,10 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     }
     curves.extend((!panel.closed).then_some(ideal));
     match is_drawn {
-        true => " The path between the hosts ends at the network limit.".into(),
-        false => format!(
-            " The path between the hosts ends at {} requests/s, above this figure.",
-            number::figure(limit)
-        ),
+        true => format!(" {LIMIT_IS_DRAWN}"),
+        false => {
+            format!(" {LIMIT_AT} {} requests/s, above this figure.", number::figure(limit))
+        }
     }
 }
 
@@ -265,4 +282,31 @@ pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
         return format!("{value} [{low}, {high}] {unit}");
     }
     format!("{value} [{low}, {high}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_told_once_in_every_figure() {
+        let figure = |about: &str| Figure {
+            id: String::new(),
+            title: String::new(),
+            about: about.into(),
+            drawing: Drawing::Lines(Chart::default()),
+            table: Table::default(),
+        };
+        for limit_per_s in [Some(5000.0), None] {
+            let panel = Panel { limit_per_s, ..Panel::default() };
+            let mut figures = [figure("CPU."), figure(&format!("Throughput. {LIMIT_IS_DRAWN}"))];
+            tell_limit(&panel, &mut figures);
+            let expected = match limit_per_s {
+                Some(_) => "CPU. The path between the hosts ends at 5,000 requests/s.",
+                None => "CPU. The path's own limit was not measured.",
+            };
+            assert_eq!(figures[0].about, expected);
+            assert!(figures[1].about.ends_with(LIMIT_IS_DRAWN), "as it was");
+        }
+    }
 }

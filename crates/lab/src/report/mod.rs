@@ -52,12 +52,14 @@ impl Report {
             let surfaces = surfaces::of_panel(panel, index, share);
             let curves = figures::of_panel(panel, index, &styles, share);
             // What was asked for comes first.
-            match tuning {
-                true => figures.extend(surfaces.into_iter().chain(curves)),
-                false => figures.extend(curves.into_iter().chain(surfaces)),
-            }
+            let mut own: Vec<Figure> = match tuning {
+                true => surfaces.into_iter().chain(curves).collect(),
+                false => curves.into_iter().chain(surfaces).collect(),
+            };
             let damage = &mut opened.damage;
-            figures.extend(distributions::of_panel(folder, panel, index, &styles, damage));
+            own.extend(distributions::of_panel(folder, panel, index, &styles, damage));
+            figures::tell_limit(panel, &mut own);
+            figures.extend(own);
         }
         figures.extend(surfaces::scaling(&summary, &opened.header, &styles));
         let findings = findings::findings(&opened, &summary);

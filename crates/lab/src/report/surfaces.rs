@@ -246,12 +246,14 @@ fn scaling_figure(
         let label = "linear from the best".into();
         curves.push(Curve { label, form: Form::Reference, style: 0, dots });
     }
+    let limits = limits(panels, top, &mut curves);
     let among = if others.is_empty() { String::new() } else { format!(" ({others})") };
     Some(Figure {
         id: format!("scaling-{index}"),
         title: format!("Scaling: {workload}"),
         about: format!(
-            "The highest throughput against the number of processors the server was given{among}."
+            "The highest throughput against the number of processors the server was given{among}. \
+             {limits}"
         ),
         drawing: Drawing::Lines(Chart {
             x: Axis::linear("CPUs"),
@@ -260,6 +262,30 @@ fn scaling_figure(
         }),
         table,
     })
+}
+
+/// Draws the path's own limit where it is known, and says how far it goes. Where it would flatten
+/// the curves it is told only.
+fn limits(panels: &[(f64, &Panel)], top: f64, curves: &mut Vec<Curve>) -> String {
+    let known = panels.iter().filter_map(|(cpus, panel)| Some((*cpus, panel.limit_per_s?)));
+    let known: Vec<(f64, f64)> = known.collect();
+    let Some(low) = known.iter().map(|(_, limit)| *limit).reduce(f64::min) else {
+        return "The path's own limit was not measured.".into();
+    };
+    let high = known.iter().map(|(_, limit)| *limit).fold(low, f64::max);
+    let range = match number::figure(low) == number::figure(high) {
+        true => number::figure(low),
+        false => format!("{} to {}", number::figure(low), number::figure(high)),
+    };
+    let dots: Vec<Dot> = known.iter().map(|&(cpus, limit)| Dot::exact(cpus, limit)).collect();
+    let drawn: Vec<Dot> = dots.iter().filter(|dot| dot.y <= 2.0 * top).cloned().collect();
+    let is_drawn = drawn.len() > 1;
+    if is_drawn {
+        let label = format!("network limit {range}/s");
+        curves.push(Curve { label, form: Form::Reference, style: 0, dots: drawn });
+    }
+    let above = if is_drawn { "" } else { ", above this figure" };
+    format!("The path between the hosts ends at {range} requests/s{above}.")
 }
 
 fn scaling_table(curves: &[Curve], panels: &[(f64, &Panel)]) -> Table {
@@ -275,4 +301,30 @@ fn scaling_table(curves: &[Curve], panels: &[(f64, &Panel)]) -> Table {
         table.rows.push([number::plain(*cpus)].into_iter().chain(cells).collect());
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Low limits are drawn where the servers are seen against them; high ones are told.
+    #[test]
+    fn a_limit_is_drawn_or_told() {
+        let check = |limits: [Option<f64>; 2], drawn: usize, expected: &str| {
+            let panels = limits.map(|limit_per_s| Panel { limit_per_s, ..Panel::default() });
+            let panels = [(1.0, &panels[0]), (2.0, &panels[1])];
+            let mut curves = Vec::new();
+            let told = super::limits(&panels, 1000.0, &mut curves);
+            assert_eq!(told, expected);
+            assert_eq!(curves.iter().map(|curve| curve.dots.len()).sum::<usize>(), drawn);
+            assert!(curves.iter().all(|curve| curve.form == Form::Reference));
+        };
+        check([None, None], 0, "The path's own limit was not measured.");
+        let ends = "The path between the hosts ends at";
+        check([Some(1100.0); 2], 2, &format!("{ends} 1,100 requests/s."));
+        let both = format!("{ends} 1,100 to 1,500 requests/s.");
+        check([Some(1100.0), Some(1500.0)], 2, &both);
+        let above = format!("{ends} 9,000 requests/s, above this figure.");
+        check([Some(9000.0); 2], 0, &above);
+    }
 }
