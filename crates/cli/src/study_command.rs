@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
-use lab::record::{Described, Folder, Header, Kind, Server, Skipped};
+use lab::record::{Ceiling, Described, Folder, Header, Kind, Server, Skipped};
 use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
 use lab::{Environment, Found, Launch, ServerSpec};
 use load::interrupt::Interrupt;
@@ -61,7 +61,11 @@ pub(crate) struct StudyArguments {
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     let mut definition = arguments.definition()?;
-    let lab = arguments.lab.open()?;
+    let mut lab = arguments.lab.open()?;
+    match &lab.bench.lag_bound {
+        Some(typed) => definition.bound_lag(typed),
+        None => lab.bench.lag_bound.clone_from(&definition.lag_bound),
+    }
     let (entrants, mut skipped) = entrants(&lab, &definition)?;
     let machine = Topology::here();
     skip_domains(&mut definition.domains, &mut skipped, |domain| domain.fits(&machine));
@@ -88,10 +92,8 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
     let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
-    if opened.ceilings.is_empty() {
-        measure_ceilings(&lab, &stage, &folder)?;
-    }
-    let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
+    let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
+    measure_ceilings(&lab, &stage, &folder, &opened.ceilings, &mut watch)?;
     let mut study = Study::new(&stage, &folder, opened, watch);
     let end = study.run().map_err(Failure::Operation)?;
     conclude(end, &path)
@@ -107,7 +109,7 @@ impl StudyArguments {
             definition.budget_s = Some(budget_us as f64 / 1e6);
         }
         if self.mat {
-            definition.offered = lab::study::OfferedPlan::Mat;
+            definition.search_limits();
         }
         if definition.domains.is_empty() {
             definition.domains = vec![Domain { name: "here".into(), ..Domain::default() }];
@@ -280,8 +282,19 @@ fn environment(stage: &Stage<'_>) -> Environment {
     Environment::record(versions.collect())
 }
 
-/// The ceiling of each domain, where the floor is there to find it.
-fn measure_ceilings(lab: &Lab, stage: &Stage<'_>, folder: &Folder) -> Result<(), Failure> {
+/// The ceiling of each domain of which it is not known yet, where the floor is there to find it.
+/// Whoever interrupts it is asked again by the study itself.
+fn measure_ceilings(
+    lab: &Lab,
+    stage: &Stage<'_>,
+    folder: &Folder,
+    known: &[(String, Ceiling)],
+    watch: &mut Terminal,
+) -> Result<(), Failure> {
+    let missing = without_ceiling(&stage.domains, known);
+    if missing.is_empty() {
+        return Ok(());
+    }
     let floor: ServerSpec = "floor".parse().map_err(Failure::Operation)?;
     let Found { installed, skipped } = lab.look(&floor)?;
     for one in &skipped {
@@ -290,16 +303,25 @@ fn measure_ceilings(lab: &Lab, stage: &Stage<'_>, folder: &Folder) -> Result<(),
     for installed in installed {
         let setting = floor.setting(&installed.peer).map_err(Failure::Operation)?;
         let floor = Entrant { installed, setting };
-        for (index, domain) in stage.domains.iter().enumerate() {
+        for &index in &missing {
+            if watch.is_interrupted() {
+                return Ok(());
+            }
+            let name = &stage.domains[index].name;
             match ceiling(stage, &floor, index) {
-                Ok(found) => folder.add_ceiling(&domain.name, found).map_err(Failure::Operation)?,
-                Err(why) => {
-                    print(&format!("{}: its ceiling is not known: {why}\n", domain.name))?;
-                }
+                Ok(found) => folder.add_ceiling(name, found).map_err(Failure::Operation)?,
+                Err(why) => print(&format!("{name}: its ceiling is not known: {why}\n"))?,
             }
         }
     }
     Ok(())
+}
+
+/// The indices of those whose ceiling nobody has measured: all, or, where a study was ended in
+/// between, the later ones.
+fn without_ceiling(domains: &[Domain], known: &[(String, Ceiling)]) -> Vec<usize> {
+    let is_known = |domain: &Domain| known.iter().any(|(name, _)| *name == domain.name);
+    (0..domains.len()).filter(|&index| !is_known(&domains[index])).collect()
 }
 
 /// What is about to happen, and how long it takes.
@@ -353,5 +375,22 @@ impl Watch for Terminal {
 
     fn is_interrupted(&mut self) -> bool {
         self.interrupt.came()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceilings_that_are_missing_are_measured() {
+        let domains = ["a", "b", "c"].map(|name| Domain { name: name.into(), ..Domain::default() });
+        let check = |known: &[&str], expected: &[usize]| {
+            let known = known.iter().map(|&name| (name.to_owned(), Ceiling::default()));
+            assert_eq!(without_ceiling(&domains, &known.collect::<Vec<_>>()), expected);
+        };
+        check(&[], &[0, 1, 2]);
+        check(&["a"], &[1, 2]);
+        check(&["c", "a", "b"], &[]);
     }
 }

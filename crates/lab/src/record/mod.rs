@@ -200,6 +200,26 @@ pub struct Run {
     pub outcome_file: String,
 }
 
+impl Run {
+    /// Processor time of the server for each request it served, in microseconds.
+    pub fn cpu_us_per_request(&self) -> Option<f64> {
+        let observed = |name: &str| self.observed.get(name).copied();
+        observed("cpu_us_per_request").or_else(|| {
+            let replies = self.figures.as_ref()?.throughput_per_s * self.window_s;
+            (replies > 0.0).then_some(observed("cpu_us")? / replies)
+        })
+    }
+
+    /// The part of so many processors that the server itself used, 0 to 1: not what else was done
+    /// on them.
+    pub fn utilisation(&self, cpus: Option<f64>) -> Option<f64> {
+        let told = self.observed.get("cpu_utilisation").copied();
+        // What is observed begins before the window and ends after it; the rate is the window's.
+        let rate = self.figures.as_ref()?.throughput_per_s;
+        told.or_else(|| Some(self.cpu_us_per_request()? * rate / 1e6 / cpus?))
+    }
+}
+
 /// What the clients saw, in short.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -228,8 +228,8 @@ impl Measure {
             Self::Goodput => Some(figures.goodput_per_s),
             Self::ErrorShare => Some(figures.error_share),
             Self::KeptUpShare => Some(figures.kept_up_share),
-            Self::CpuPerRequest => cpu_us_per_request(run),
-            Self::Utilisation => utilisation(run, cpus),
+            Self::CpuPerRequest => run.cpu_us_per_request(),
+            Self::Utilisation => run.utilisation(cpus),
             Self::Memory => observed(run, &MEMORY),
             Self::MeanTime => time("mean"),
             Self::P50 => time("p50"),
@@ -296,21 +296,6 @@ const MEMORY: [&str; 3] = ["memory_bytes", "proportional_bytes", "resident_bytes
 
 fn observed(run: &Run, names: &[&str]) -> Option<f64> {
     names.iter().find_map(|name| run.observed.get(*name).copied())
-}
-
-fn cpu_us_per_request(run: &Run) -> Option<f64> {
-    let told = observed(run, &["cpu_us_per_request"]);
-    told.or_else(|| {
-        let replies = run.figures.as_ref()?.throughput_per_s * run.window_s;
-        (replies > 0.0).then_some(observed(run, &["cpu_us"])? / replies)
-    })
-}
-
-fn utilisation(run: &Run, cpus: Option<f64>) -> Option<f64> {
-    let told = observed(run, &["cpu_utilisation"]);
-    // What is observed begins before the window and ends after it; the rate is the window's.
-    let rate = run.figures.as_ref()?.throughput_per_s;
-    told.or_else(|| Some(cpu_us_per_request(run)? * rate / 1e6 / cpus?))
 }
 
 #[cfg(test)]

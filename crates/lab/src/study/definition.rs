@@ -51,6 +51,9 @@ pub struct Definition {
     pub verify_bytes: bool,
     /// Whether the servers' system calls are counted, which costs each of them a little.
     pub system_calls: bool,
+    /// How late a generator may be before a run is void, as one types it; none: as `ropewalk load`
+    /// has it.
+    pub lag_bound: Option<String>,
     /// Seconds that the study may take.
     pub budget_s: Option<f64>,
     /// Of intervals.
@@ -99,6 +102,7 @@ struct Written {
     verify_bytes: bool,
     #[serde(default)]
     system_calls: bool,
+    lag_bound: Option<String>,
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
@@ -160,6 +164,27 @@ impl Definition {
         Ok(definition)
     }
 
+    /// Searches the most that each server bears, in place of what the file offers.
+    pub fn search_limits(&mut self) {
+        self.offered = OfferedPlan::Mat;
+        let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
+        self.note("offered", toml::Value::Table(mat));
+    }
+
+    /// Takes runs for void whose generator is later than this, in place of what the file says.
+    pub fn bound_lag(&mut self, bound: &str) {
+        self.lag_bound = Some(bound.to_owned());
+        self.note("lag_bound", bound.into());
+    }
+
+    /// What is measured stands in the text, however it was said: whoever goes on with a study must
+    /// say the same.
+    fn note(&mut self, key: &str, value: toml::Value) {
+        let mut table: toml::Table = self.text.parse().expect("`parse` wrote it");
+        table.insert(key.to_owned(), value);
+        self.text = toml::to_string(&table).expect("it was a table before");
+    }
+
     /// What it is called in messages, what it asks and where it is from.
     fn of(written: Written) -> Result<Self, String> {
         let seconds = |what: &str, typed: &str| {
@@ -168,6 +193,7 @@ impl Definition {
         let target = written.latency_target.as_deref();
         let target = target.map(|typed| seconds("latency_target", typed)).transpose()?;
         let budget = written.budget.as_deref().map(|typed| seconds("budget", typed)).transpose()?;
+        written.lag_bound.as_deref().map(|typed| seconds("lag_bound", typed)).transpose()?;
         let workloads = written.workloads.into_iter().map(|workload| match workload {
             WrittenWorkload::Spec(spec) => Ok(*spec),
             WrittenWorkload::Preset(name) => {
@@ -194,6 +220,7 @@ impl Definition {
             latency_target_us: target.map(|seconds| (seconds * 1e6) as u64),
             verify_bytes: written.verify_bytes,
             system_calls: written.system_calls,
+            lag_bound: written.lag_bound,
             budget_s: budget,
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),
@@ -356,11 +383,25 @@ connections = [64, 1000]
     }
 
     #[test]
+    fn what_is_typed_beside_the_file_stands_in_the_text() {
+        let mut definition = parse(TEXT, None).expect("it is right");
+        let before = definition.text.clone();
+        definition.search_limits();
+        definition.bound_lag("60s");
+        assert_ne!(definition.text, before);
+        let again = parse(&definition.text, None).expect("it is whole");
+        assert_eq!((again.offered, again.lag_bound.as_deref()), (OfferedPlan::Mat, Some("60s")));
+        assert_eq!((again.repetitions, again.domains.len()), (3, 1), "the rest is as it was");
+        assert_eq!(again.text, definition.text);
+    }
+
+    #[test]
     fn mistakes_are_told_in_a_line() {
         let cases = [
             ("title = \"t\"", "titel = \"t\"", "unknown field `titel`"),
             ("repetitions = 3", "repetitions = 0", "repetitions: at least 1"),
             ("window = \"500ms\"", "window = \"500\"", "window: "),
+            ("repetitions = 3", "repetitions = 3\nlag_bound = \"9\"", "lag_bound: "),
             ("steps = 4", "steps = 1", "from < to, in 2 to 100 steps"),
             ("steps = 4", "rates = [1]", "say one of rates, from / to / steps"),
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),

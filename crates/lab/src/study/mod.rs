@@ -2,7 +2,7 @@
 //! that can be gone on with.
 //!
 //! `definition` reads an experiment's file, `schedule` says what to measure next, `stage` makes one
-//! run, `run` goes from the first to the last, `ceiling` measures the path itself. What the runs
+//! run, `run` goes from the first to the last, `utilisation` finds the rate that makes a server so busy, `ceiling` measures the path itself. What the runs
 //! mean is `report`'s business.
 
 mod ceiling;
@@ -10,6 +10,7 @@ mod definition;
 mod run;
 mod schedule;
 mod stage;
+mod utilisation;
 
 pub use ceiling::ceiling;
 pub use definition::{Definition, OfferedPlan};

@@ -4,11 +4,11 @@
 use super::definition::{Definition, OfferedPlan};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Stage};
+use super::utilisation::{self, Step};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
 use crate::warm_up::run_s;
 use load::find_limit::Rules;
-use statistics::Generator;
 
 /// Warming up is reckoned to take so many windows: most servers are steady after the second, which
 /// the third shows.
@@ -20,12 +20,6 @@ const STAGING_S: f64 = 1.5;
 
 /// Runs that find the ceiling of a domain.
 const CEILING_RUNS: f64 = 6.0;
-
-/// A utilisation that is so near the one that was asked for is it.
-const NEAR: f64 = 0.02;
-
-/// So often a rate is corrected to meet a utilisation.
-const CORRECTIONS_MAX: u32 = 5;
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.05;
@@ -139,26 +133,21 @@ impl<'a, W: Watch> Study<'a, W> {
         )
     }
 
-    /// The most that each cell bears, in blocks whose order is drawn.
+    /// The most that each cell bears, in blocks whose order is drawn; with a budget, after the first
+    /// blocks where the interval is widest.
     fn limits(&mut self) -> Result<End, String> {
-        let definition = self.stage.definition;
-        for block in 0..definition.repetitions {
-            let mut cells = self.stage.cells();
-            Generator::new(definition.seed.wrapping_add(u64::from(block))).shuffle(&mut cells);
-            for cell in cells {
-                if let Some(end) = self.end() {
-                    return Ok(end);
-                }
-                let point = self.stage.point(cell, Offered::default());
-                let purpose = format!("limit, block {}", block + 1);
-                if self.searches.iter().any(|search| is_of(search, &point, &purpose)) {
-                    continue;
-                }
-                match self.limit(cell, block, purpose) {
-                    Ok(()) => {}
-                    Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
-                    Err(Stop::Failed(why)) => return Err(why),
-                }
+        let cells = self.stage.cells();
+        let loads: Vec<_> = cells.into_iter().map(|cell| (cell, Offered::default())).collect();
+        let mut schedule = self.schedule(&loads);
+        learn_limits(&mut schedule, &self.searches);
+        while let Some(next) = schedule.next() {
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+            match self.limit(loads[next.point].0, next.block, purpose_of(next.block)) {
+                Ok(()) => learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]),
+                Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
+                Err(Stop::Failed(why)) => return Err(why),
             }
         }
         Ok(End::Complete)
@@ -168,7 +157,7 @@ impl<'a, W: Watch> Study<'a, W> {
     fn limit(&mut self, cell: Cell, block: u32, purpose: String) -> Result<(), Stop> {
         let definition = self.stage.definition;
         let point = self.stage.point(cell, Offered::default());
-        let first = self.saturated(cell, block, &purpose).map_err(Stop::Failed)?;
+        let first = self.saturated(cell, block, &purpose)?;
         let hunt = Hunt {
             rules: rules(first.map_or(100.0, |rate| rate * 0.5), definition.confidence),
             conditions: definition.conditions.clone(),
@@ -211,55 +200,59 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(())
     }
 
-    /// Runs at the rates at which each cell's CPUs are so busy. The rates are found first, once;
-    /// the repetitions are at the same rate, so that they can be compared.
+    /// Runs at the rates at which each server is so busy. The rates are found first, once, and are
+    /// on record as the first run that came near; the repetitions are at the same rate, so that
+    /// they can be compared.
     fn utilisations(&mut self, shares: &[f64]) -> Result<End, String> {
         let mut loads = Vec::new();
         for cell in self.stage.cells() {
             for &share in shares {
-                if let Some(end) = self.end() {
-                    return Ok(end);
-                }
-                let rate = self.rate_at(cell, share)?;
-                loads.extend(rate.map(|rate| (cell, Offered::RequestsPerS(rate))));
                 let what = of_cell(&self.stage.point(cell, Offered::default()));
                 let percent = 100.0 * share;
-                self.watch.tell(&match rate {
-                    Some(rate) => format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU"),
-                    None => format!("{what}: no rate was found that takes {percent:.0} % CPU"),
-                });
+                match self.rate_at(cell, share) {
+                    Ok(Ok(rate)) => {
+                        let line = format!("{what}: {rate:.0} requests/s take {percent:.0} % CPU");
+                        self.watch.tell(&line);
+                        loads.push((cell, Offered::RequestsPerS(rate)));
+                    }
+                    Ok(Err(why)) => self.watch.tell(&format!(
+                        "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
+                    )),
+                    Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
+                    Err(Stop::Failed(why)) => return Err(why),
+                }
             }
         }
         self.measure_all(&loads)
     }
 
-    /// The rate at which the server's CPUs are so busy, by correcting a guess: what a request costs
-    /// hardly changes with the rate.
-    fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Option<f64>, String> {
+    /// The rate at which the server itself uses that part of its CPUs, or why there is none.
+    fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
         let purpose = format!("rate for utilisation {share}");
-        let known = self.runs_for(cell, &purpose).last().cloned();
-        if let Some(run) = known.filter(|run| is_near(run, share)) {
-            return Ok(run.point.offered.requests_per_s());
-        }
-        let Some(most) = self.saturated(cell, 0, &purpose)? else { return Ok(None) };
-        let mut rate = most * share;
-        for attempt in 0..CORRECTIONS_MAX {
-            let next = Next { point: 0, block: 0, attempt };
-            let run = self.one(cell, Offered::RequestsPerS(rate), &next, &purpose)?;
-            let Some(busy) = busy_share(&run) else { continue };
-            if is_near(&run, share) {
-                return Ok(Some(rate));
+        let cpus = self.stage.domains[cell.domain].server_cpus(&self.stage.machine) as f64;
+        loop {
+            let runs: Vec<&Run> = self.runs_for(cell, &purpose).collect();
+            let (offered, attempt) = match utilisation::next(&runs, share, cpus, SATURATING) {
+                Step::Try(offered, attempt) => (offered, attempt),
+                Step::Reached(rate) => return Ok(Ok(rate)),
+                Step::NotReached(why) => return Ok(Err(why)),
+            };
+            if self.end().is_some() {
+                return Err(Stop::Interrupted);
             }
-            rate *= (share / busy.max(0.01)).clamp(0.25, 4.0);
+            let next = Next { point: 0, block: 0, attempt };
+            self.one(cell, offered, &next, &purpose).map_err(Stop::Failed)?;
         }
-        Ok(Some(rate))
     }
 
     /// What 64 clients get at most; none if all attempts were void.
-    fn saturated(&mut self, cell: Cell, block: u32, purpose: &str) -> Result<Option<f64>, String> {
+    fn saturated(&mut self, cell: Cell, block: u32, purpose: &str) -> Result<Option<f64>, Stop> {
         for attempt in 0..ATTEMPTS_MAX {
+            if self.end().is_some() {
+                return Err(Stop::Interrupted);
+            }
             let next = Next { point: 0, block, attempt };
-            let run = self.one(cell, SATURATING, &next, purpose)?;
+            let run = self.one(cell, SATURATING, &next, purpose).map_err(Stop::Failed)?;
             if let (Some(figures), true) = (&run.figures, run.void.is_empty()) {
                 return Ok(Some(figures.throughput_per_s));
             }
@@ -381,19 +374,24 @@ fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 
-fn is_of(search: &Search, point: &Point, purpose: &str) -> bool {
-    search.purpose == purpose
-        && (&search.server, &search.setting) == (&point.server, &point.setting)
+/// What the runs of a search in a block are for.
+fn purpose_of(block: u32) -> String {
+    format!("limit, block {}", block + 1)
+}
+
+/// Tells the schedule which limits are known: to it they are the repetitions of a point.
+fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
+    for search in searches.iter().filter(|search| search.purpose.starts_with("limit, block ")) {
+        let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
+        let Some(point) = point else { continue };
+        let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };
+        schedule.learn(&Run { point, figures: Some(figures), ..Run::default() });
+    }
+}
+
+fn is_of(search: &Search, point: &Point) -> bool {
+    (&search.server, &search.setting) == (&point.server, &point.setting)
         && (&search.workload, &search.domain) == (&point.workload, &point.domain)
-}
-
-fn busy_share(run: &Run) -> Option<f64> {
-    let is_good = run.void.is_empty();
-    run.observed.get("cpus_busy_share").copied().filter(|_| is_good)
-}
-
-fn is_near(run: &Run, share: f64) -> bool {
-    busy_share(run).is_some_and(|busy| (busy - share).abs() <= NEAR)
 }
 
 /// A point in a few words.
@@ -425,5 +423,40 @@ pub fn minutes(seconds: f64) -> String {
         s if s < 90.0 => format!("{s:.0} s"),
         s if s < 5400.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(server: &str, block: u32, held_per_s: f64) -> Search {
+        let (purpose, server) = (purpose_of(block), server.to_owned());
+        Search { purpose, server, held_per_s, ..Search::default() }
+    }
+
+    /// After two blocks of all, a budget goes to the server whose limits differ most.
+    #[test]
+    fn limits_are_searched_where_the_interval_is_widest() {
+        let points = ["calm", "noisy", "even"];
+        let points = points.map(|server| Point { server: server.into(), ..Point::default() });
+        for (by_width, of_noisy) in [(true, 5), (false, 2)] {
+            let mut schedule = Schedule::new(points.to_vec(), 9, by_width, 1, 0.95);
+            let mut made: Vec<usize> = Vec::new();
+            while made.len() < 11 {
+                let next = schedule.next().expect("there are more");
+                let differing = if next.point == 1 { 600.0 } else { 1.0 };
+                let held = 1000.0 + differing * f64::from(next.block % 2);
+                let found = search(&points[next.point].server, next.block, held);
+                // Those of another purpose, and of servers that are not here, are not limits.
+                let other = Search { purpose: "MAT".into(), ..found.clone() };
+                learn_limits(&mut schedule, &[other, search("gone", 0, 1.0), found]);
+                made.push(next.point);
+            }
+            made[..6].sort_unstable();
+            assert_eq!(made[..6], [0, 0, 1, 1, 2, 2], "two blocks of all");
+            let count = made[6..].iter().filter(|&&point| point == 1).count();
+            assert!(count == of_noisy || !by_width && count < of_noisy, "{made:?}");
+        }
     }
 }

@@ -1,0 +1,151 @@
+//! The rate at which a server uses a given part of its processors, by correcting a guess: what a
+//! request costs hardly changes with the rate. Pure: what comes next is a function of the runs so
+//! far, so that a study that is resumed comes to the same rate, and keeps it.
+//!
+//! What is steered by is the server's own processor time ([`Run::utilisation`]), as reports show
+//! it, and not how busy its processors were with anything.
+
+use super::schedule::ATTEMPTS_MAX;
+use crate::record::{Offered, Run};
+
+/// A utilisation that is so near the one that was asked for is it.
+const NEAR: f64 = 0.02;
+
+/// So many rates are tried, void runs included.
+const GUESSES_MAX: usize = 6;
+
+/// A rate is not changed by more than this factor at once.
+const CORRECTION_MAX: f64 = 4.0;
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Try this load, which was void so often before.
+    Try(Offered, u32),
+    /// At this rate, which was tried, it is so busy.
+    Reached(f64),
+    /// No rate that was tried is; why, in words.
+    NotReached(String),
+}
+
+/// What comes after `runs`, all that were made to find the rate, in their order. `saturating` is
+/// the load that tells what the server bears at most, `cpus` what it was given.
+pub(super) fn next(runs: &[&Run], share: f64, cpus: f64, saturating: Offered) -> Step {
+    let (first, guesses): (Vec<&Run>, Vec<&Run>) =
+        runs.iter().partition(|run| run.point.offered == saturating);
+    let good = |run: &&&Run| run.void.is_empty();
+    let Some(most) = first.iter().find(good).and_then(|run| run.figures.as_ref()) else {
+        let attempts = first.len() as u32;
+        return match attempts < ATTEMPTS_MAX {
+            true => Step::Try(saturating, attempts),
+            false => Step::NotReached("every run that was to tell where to begin was void".into()),
+        };
+    };
+    let mut rate = most.throughput_per_s * share;
+    let mut nearest: Option<(f64, f64)> = None;
+    let mut attempt = 0;
+    for run in &guesses {
+        let offered = run.point.offered.requests_per_s();
+        let busy = run.utilisation(Some(cpus)).filter(|_| run.void.is_empty());
+        let (Some(offered), Some(busy)) = (offered, busy) else {
+            attempt += 1;
+            continue;
+        };
+        if (busy - share).abs() <= NEAR {
+            return Step::Reached(offered);
+        }
+        if nearest.is_none_or(|(_, before)| (busy - share).abs() < (before - share).abs()) {
+            nearest = Some((offered, busy));
+        }
+        let correction = share / busy.max(0.01);
+        rate = offered * correction.clamp(1.0 / CORRECTION_MAX, CORRECTION_MAX);
+        attempt = 0;
+    }
+    if guesses.len() < GUESSES_MAX {
+        return Step::Try(Offered::RequestsPerS(rate), attempt);
+    }
+    Step::NotReached(match nearest {
+        Some((rate, busy)) => format!(
+            "the nearest of {GUESSES_MAX} that were tried, {rate:.0} requests/s, takes {:.0} %",
+            100.0 * busy
+        ),
+        None => format!("all {GUESSES_MAX} runs were void"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Figures, Point};
+
+    const MOST: Offered = Offered::Connections(64);
+
+    /// Two processors, of which other programs use something too.
+    fn run(offered: Offered, throughput_per_s: f64, cpu_us: f64) -> Run {
+        let figures = Figures { throughput_per_s, ..Figures::default() };
+        let observed = [("cpu_us_per_request".into(), cpu_us), ("cpus_busy_share".into(), 0.99)];
+        Run {
+            point: Point { offered, ..Point::default() },
+            figures: Some(figures),
+            observed: observed.into(),
+            window_s: 1.0,
+            ..Run::default()
+        }
+    }
+
+    /// Does what is said until it is at its end; `cost` is what a request costs at a rate.
+    fn search(cost: impl Fn(f64) -> f64) -> (Vec<Run>, Step) {
+        let mut runs: Vec<Run> = Vec::new();
+        loop {
+            let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+            match step {
+                Step::Try(offered, _) => {
+                    let rate = offered.requests_per_s().unwrap_or(10_000.0);
+                    runs.push(run(offered, rate, cost(rate)));
+                }
+                end => return (runs, end),
+            }
+        }
+    }
+
+    #[test]
+    fn the_rate_that_is_found_was_tried() {
+        // 160 us a request, 200 at the limit of 10,000: 0.8 of two processors at that rate.
+        let (runs, end) = search(|rate| 160.0 + 40.0 * (rate / 10_000.0));
+        let Step::Reached(rate) = end else { panic!("{end:?}") };
+        assert_eq!(runs.last().expect("it was tried").point.offered, Offered::RequestsPerS(rate));
+        let busy = rate * (160.0 + 40.0 * (rate / 10_000.0)) / 1e6 / 2.0;
+        assert!((busy - 0.8).abs() <= NEAR, "{busy}");
+    }
+
+    #[test]
+    fn what_was_not_reached_is_said() {
+        // Half of the processors at most, however much is asked.
+        let (runs, end) = search(|rate| 1e6 / rate);
+        assert_eq!(runs.len(), GUESSES_MAX + 1, "and no more");
+        let Step::NotReached(why) = end else { panic!("{end:?}") };
+        assert!(why.contains("requests/s, takes 50 %"), "{why}");
+    }
+
+    /// Later runs for the same purpose do not move a rate at which repetitions were made.
+    #[test]
+    fn a_rate_that_was_found_stays() {
+        let good = |rate| run(Offered::RequestsPerS(rate), rate, 200.0);
+        let runs = [run(MOST, 10_000.0, 200.0), good(8000.0), good(8100.0)];
+        let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+        assert_eq!(step, Step::Reached(8000.0));
+    }
+
+    #[test]
+    fn void_runs_say_nothing_and_are_counted() {
+        let void = |offered| Run { void: vec!["late".into()], ..run(offered, 9.0, 9.0) };
+        let step = |runs: &[Run]| next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+        assert_eq!(step(&[void(MOST)]), Step::Try(MOST, 1));
+        assert!(matches!(step(&vec![void(MOST); 3]), Step::NotReached(_)));
+        let guess = Offered::RequestsPerS(8000.0);
+        let begun = [run(MOST, 10_000.0, 200.0), void(guess)];
+        assert_eq!(step(&begun), Step::Try(guess, 1), "the same again");
+        let all = [vec![run(MOST, 10_000.0, 200.0)], vec![void(guess); GUESSES_MAX]].concat();
+        assert_eq!(step(&all), Step::NotReached("all 6 runs were void".into()));
+    }
+}
