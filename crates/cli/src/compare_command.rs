@@ -26,6 +26,7 @@ Exit status: 0 a verdict or a tie, 1 it could not be done, 2 wrong usage, 3 ever
 Examples:
   ropewalk compare ropewalk nginx                            SPECweb99 files in memory
   ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
+  ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
 
@@ -70,15 +71,15 @@ pub(crate) struct CompareArguments {
 
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
-    let specs = [&arguments.first, &arguments.second]
+    let [first, second] = [&arguments.first, &arguments.second]
         .map(|typed| typed.parse::<ServerSpec>().map_err(Failure::Usage));
-    let spec = arguments.workload.spec("zipf")?;
+    let (first, second) = (first?, second?);
+    let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
     let mut tell = teller();
     tell(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
-    let [first, second] = specs;
-    let sides = [side(&lab, &first?, &workload)?, side(&lab, &second?, &workload)?];
+    let sides = [side(&lab, &first, &workload)?, side(&lab, &second, &workload)?];
     let folder = match &arguments.output {
         Some(path) => path.clone(),
         None => lab.bench.tools.scratch.join(format!("compare-{}", std::process::id())),
@@ -106,6 +107,9 @@ impl CompareArguments {
             .map_err(|why| Failure::Usage(format!("--window {}: {why}", self.window)))?;
         if !(50_000..=600_000_000).contains(&window_us) {
             return usage("--window: from 50ms to 10m");
+        }
+        if self.verify_bytes && self.workload.is_unknown() {
+            return usage("--verify-bytes: say with --root DIR what the replies should be");
         }
         if self.pairs == 0 || self.connections == 0 {
             return usage("--pairs and --connections are at least 1");

@@ -40,9 +40,9 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "NAME", conflicts_with = "log")]
     workload: Option<String>,
     /// Your own traffic: a web server's access log, or sessions of `ropewalk log`
-    #[arg(long, value_name = "FILE", requires = "root")]
+    #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The directory that was served when the log was written
+    /// The directory that was served when the log was written; servers that run already need none
     #[arg(long, value_name = "DIR", requires = "log")]
     root: Option<PathBuf>,
 }
@@ -89,9 +89,21 @@ impl LabOptions {
 }
 
 impl WorkloadOptions {
-    pub(crate) fn spec(&self, default: &str) -> Result<WorkloadSpec, Failure> {
-        if let (Some(log), Some(root)) = (&self.log, &self.root) {
-            return Ok(WorkloadSpec::replay(root.clone(), log.clone()));
+    /// What was typed, or this preset, for these servers.
+    pub(crate) fn spec(
+        &self,
+        default: &str,
+        servers: &[&ServerSpec],
+    ) -> Result<WorkloadSpec, Failure> {
+        if let Some(log) = &self.log {
+            let to_start = servers.iter().find(|server| server.peer_name().is_some());
+            if let (None, Some(server)) = (&self.root, to_start) {
+                return Err(Failure::Usage(format!(
+                    "--log: {server} is started here: say with --root DIR which directory it shall \
+                     serve"
+                )));
+            }
+            return Ok(WorkloadSpec::replay(self.root.clone(), log.clone()));
         }
         let name = self.workload.as_deref().unwrap_or(default);
         WorkloadSpec::preset(name).ok_or_else(|| {
@@ -99,6 +111,13 @@ impl WorkloadOptions {
                 lab::workload::PRESETS.iter().map(|preset| preset.name).collect();
             Failure::Usage(format!("--workload {name}: there are {}", names.join(", ")))
         })
+    }
+}
+
+impl WorkloadOptions {
+    /// Whether nothing is known of what replies should be.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.log.is_some() && self.root.is_none()
     }
 }
 

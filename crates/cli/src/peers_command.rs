@@ -86,7 +86,11 @@ impl<'f> Line<'f> {
             |one: &Setting| json!({ "name": one.name, "about": one.about, "knobs": one.knobs });
         let knob = |(name, knob): (&String, &Knob)| {
             let grid = knob.grid();
-            json!({ "name": name, "about": knob.about, "default": knob.default, "grid": grid })
+            let tuned = knob.is_tuned();
+            json!({
+                "name": name, "about": knob.about, "default": knob.default, "grid": grid,
+                "tuned": tuned,
+            })
         };
         let mut object = json!({
             "name": peer.name,
@@ -116,5 +120,6 @@ fn setting_line(setting: &Setting) -> String {
 
 fn knob_line(name: &str, knob: &Knob) -> String {
     let Knob { about, default, .. } = knob;
-    format!("    {name} = {default:?}  ({})  {about}\n", knob.grid().join(", "))
+    let named = if knob.tuned == Some(false) { "; tuned only if it is named" } else { "" };
+    format!("    {name} = {default:?}  ({}{named})  {about}\n", knob.grid().join(", "))
 }

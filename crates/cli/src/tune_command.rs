@@ -126,7 +126,7 @@ struct Subject<'a> {
 pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let typed = arguments.typed()?;
     let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
-    let spec = arguments.workload.spec("zipf")?;
+    let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
     let (installed, base) = lab.find(&server)?;
     let plan = arguments.plan(&typed, &installed, &base)?;
@@ -221,8 +221,9 @@ impl TuneArguments {
     fn dimensions(&self, installed: &Installed) -> Result<Vec<Dimension>, Failure> {
         let knobs = &installed.peer.knobs;
         if self.knob.is_empty() {
-            let all = knobs.iter().map(|(name, knob)| dimension(name, knob.grid()));
-            let all: Vec<Dimension> = all.filter(|knob| knob.values.len() > 1).collect();
+            let all = knobs.iter().filter(|(_, knob)| knob.is_tuned());
+            let all: Vec<Dimension> =
+                all.map(|(name, knob)| dimension(name, knob.grid())).collect();
             return if all.is_empty() { Err(self.nothing_to_vary(installed)) } else { Ok(all) };
         }
         let mut dimensions: Vec<Dimension> = Vec::new();
@@ -270,7 +271,8 @@ impl TuneArguments {
         let mut text = format!(
             "server = {:?}\nworkload = {:?}\nserver_cpus = {:?}\nclient_cpus = {:?}\n\
              method = {method:?}\nconditions = {:?}\nwindow_s = {:?}\n\
-             budget_s = {:?}\nconfidence = {:?}\nmargin = {:?}\nseed = {}\n\n[knobs]\n",
+             budget_s = {:?}\nconfidence = {:?}\nmargin = {:?}\nseed = {}\n\
+             lag_bound = {:?}\n\n[knobs]\n",
             self.server,
             subject.workload.described.about,
             subject.lab.server_cpus,
@@ -281,6 +283,7 @@ impl TuneArguments {
             plan.confidence,
             plan.margin,
             plan.seed,
+            subject.lab.bench.lag_bound.as_deref().unwrap_or_default(),
         );
         for Dimension { name, values } in plan.grid.dimensions() {
             text += &format!("{name:?} = {values:?}\n");

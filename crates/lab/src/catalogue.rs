@@ -66,4 +66,27 @@ mod tests {
         assert_eq!(names(&shipped()), names(&there), "the list here is not that of the folder");
         assert!(SHIPPED.iter().zip(there).all(|((name, _), peer)| *name == peer.name));
     }
+
+    /// What makes a server faster by doing less is varied only if it is named, and it is all that
+    /// is left alone so.
+    #[test]
+    fn knobs_that_win_by_doing_less_are_not_tuned() {
+        let peers = shipped();
+        let mut left: Vec<String> = Vec::new();
+        for peer in &peers {
+            let apart = peer.knobs.iter().filter(|(_, knob)| knob.tuned == Some(false));
+            assert!(apart.clone().all(|(_, knob)| !knob.is_tuned() && knob.grid().len() > 1));
+            left.extend(apart.map(|(name, _)| format!("{} {name}", peer.name)));
+        }
+        let expected = [
+            "apache-event keep_alive_s",
+            "apache-prefork keep_alive_s",
+            "apache-worker keep_alive_s",
+            "h2o etag",
+            "lighttpd stat_cache",
+        ];
+        assert_eq!(left, expected);
+        let nginx = peers.iter().find(|peer| peer.name == "nginx").expect("it is shipped");
+        assert!(nginx.knobs["sendfile"].is_tuned());
+    }
 }

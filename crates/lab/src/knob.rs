@@ -28,6 +28,9 @@ pub struct Knob {
     pub step: Option<u64>,
     /// In place of `step`: by which factor they differ.
     pub factor: Option<u64>,
+    /// `false`: a tuner varies it only if it is named. So it is with what makes a server faster by
+    /// doing less: answers that are stale, lack something, or end connections.
+    pub tuned: Option<bool>,
 }
 
 /// The numbers that a knob may be.
@@ -55,6 +58,11 @@ impl Knob {
             _ if self.values.is_empty() => vec![self.default.clone()],
             _ => self.values.clone(),
         }
+    }
+
+    /// Whether a tuner varies it where no knobs are named.
+    pub fn is_tuned(&self) -> bool {
+        self.tuned != Some(false) && self.grid().len() > 1
     }
 
     /// Whether a setting may turn it to `value`, which need not be of the grid. What holds a

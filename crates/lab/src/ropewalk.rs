@@ -108,6 +108,7 @@ impl From<EngineKnob> for Knob {
             to,
             step: None,
             factor,
+            tuned: None,
         };
         while factor.is_some() && of(factor).grid().len() > GRID_AIM {
             factor = factor.map(|factor| factor * 2);

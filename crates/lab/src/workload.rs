@@ -30,6 +30,10 @@ pub struct WorkloadSpec {
     pub files: Option<String>,
     /// A directory that is there, in the place of `files`.
     pub root: Option<PathBuf>,
+    /// Neither of them: whoever is asked runs already and has files of its own, of which nothing is
+    /// known here. No experiment's file says so.
+    #[serde(skip)]
+    pub is_served_already: bool,
     /// Options of `ropewalk log generate`, as one would type them.
     pub log: Option<String>,
     /// A log that is there, in the place of `log`: httperf's format, or a web server's access log.
@@ -98,7 +102,7 @@ pub const PRESETS: &[Preset] = &[
 pub struct Workload {
     /// Its name, what it is, and its numbers.
     pub described: Described,
-    /// The directory that servers serve.
+    /// The directory that servers serve; empty where nothing is known of it.
     pub root: PathBuf,
     /// The log, in httperf's format.
     pub log: PathBuf,
@@ -137,15 +141,26 @@ impl WorkloadSpec {
         })
     }
 
-    /// The user's own traffic on the user's own files.
-    pub fn replay(root: PathBuf, log_file: PathBuf) -> Self {
+    /// The user's own traffic on the user's own files; without a directory of them on whatever
+    /// servers have that run already.
+    pub fn replay(root: Option<PathBuf>, log_file: PathBuf) -> Self {
         let name = log_file.file_name().map(|name| name.to_string_lossy().into_owned());
+        let log = log_file.display();
+        let (about, load) = match &root {
+            Some(root) => (format!("{log} on {}", root.display()), "--connection session"),
+            // The log's lengths are those of replies that may have been compressed.
+            None => (
+                format!("{log}, of whose files nothing is known: replies are to be good and whole"),
+                "--connection session --verify none",
+            ),
+        };
         Self {
             name: name.unwrap_or_else(|| "log".into()),
-            about: format!("{} on {}", log_file.display(), root.display()),
-            root: Some(root),
+            about,
+            is_served_already: root.is_none(),
+            root,
             log_file: Some(log_file),
-            load: "--connection session".into(),
+            load: load.into(),
             ..Self::default()
         }
     }
@@ -160,6 +175,7 @@ impl WorkloadSpec {
             return Err("a workload without a name".into());
         }
         match (&self.files, &self.root) {
+            (None, None) if self.is_served_already => {}
             (None, None) => return explain("say `files` or `root`"),
             (Some(_), Some(_)) => return explain("say `files` or `root`, not both"),
             _ => {}
@@ -257,6 +273,9 @@ impl Tools {
     fn files(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
         if let Some(root) = &spec.root {
             return fs::canonicalize(root).map_err(|why| format!("{}: {why}", root.display()));
+        }
+        if spec.is_served_already {
+            return Ok(PathBuf::new());
         }
         let options = spec.files.as_deref().unwrap_or_default();
         let folder = self.scratch.join("files").join(digest(Path::new(options)));
@@ -398,7 +417,7 @@ mod tests {
         let log = folder.join("sessions");
         fs::write(&log, "# a log\n/a\n/b think=1\n\n/a\n/c\n").expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
-        let spec = WorkloadSpec::replay(folder.clone(), log);
+        let spec = WorkloadSpec::replay(Some(folder.clone()), log);
         let workload = tools.prepare(&spec).expect("nothing need be made");
         assert_eq!(workload.ready_path, "/a");
         assert_eq!(workload.requested_paths(), ["/a", "/b", "/a", "/c"]);
@@ -408,6 +427,18 @@ mod tests {
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
         assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
         assert_eq!(workload.load.last(), Some(&folder.display().to_string()));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn of_servers_that_run_only_the_log_is_known() {
+        let folder = scratch("running");
+        let log = folder.join("sessions");
+        fs::write(&log, "/a\n").expect("writable");
+        let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
+        let workload = tools.prepare(&WorkloadSpec::replay(None, log)).expect("nothing is made");
+        assert_eq!(workload.root, PathBuf::new());
+        assert_eq!(workload.load.join(" "), "--connection session --verify none");
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

@@ -3,8 +3,9 @@
 //! is lifted, and it may win what will.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -49,11 +50,12 @@ impl Tuning {
         Folder::read(&self.records()).unwrap()
     }
 
-    /// Kills it once it has made so many runs.
-    fn run_until_killed(&self, runs: usize) {
+    /// Sends it a signal once it has made so many runs, as a terminal does to its whole process
+    /// group or as `kill` does to it alone; its status, if it ended by itself.
+    fn run_until(&self, runs: usize, signal: &str, whole_group: bool) -> Option<i32> {
         let arguments = self.arguments(&[]);
         let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let path = self.records().join("runs.jsonl");
         let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
@@ -61,15 +63,17 @@ impl Tuning {
             assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
             thread::sleep(Duration::from_millis(20));
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let whom = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
+        let kill = format!("kill -s {signal} -- {whom}");
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        child.wait().unwrap().code()
     }
 }
 
 #[test]
 fn a_search_that_is_killed_goes_on_to_its_results() {
     let tuning = Tuning::new();
-    tuning.run_until_killed(3);
+    assert_eq!(tuning.run_until(3, "KILL", false), None);
     let before = tuning.opened().runs;
     let (status, out, err) = tuning.run(&[]);
     assert_eq!(status, 1, "there is one in it: {out}");
@@ -86,6 +90,24 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
     assert!(opened.searches.len() >= 4, "the level, and a block of three: {opened:?}");
     assert!(opened.runs.iter().any(|run| run.observed.contains_key("cpu_us_per_request")));
+    assert_results(&tuning);
+}
+
+/// Ctrl-C is sent to all of a terminal's process group: what was measured until then is whole, and
+/// the search goes on from there.
+#[test]
+fn a_search_that_is_interrupted_goes_on_to_its_results() {
+    let tuning = Tuning::new();
+    assert_eq!(tuning.run_until(3, "INT", true), Some(4));
+    let before = tuning.opened().runs;
+    for run in &before {
+        let outcome = fs::read_to_string(tuning.records().join(&run.outcome_file)).unwrap();
+        let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
+        assert_eq!(outcome["interrupted"], false, "{run:?}");
+    }
+    let (status, out, err) = tuning.run(&["--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert_eq!(tuning.opened().runs[..before.len()], before[..], "what was measured stays");
     assert_results(&tuning);
 }
 

@@ -6,9 +6,11 @@
 //! left race: blocks of their own until for each pair with the leader the interval of the ratio
 //! says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals hold
 //! at all looks at once). Where the candidates were a sample, the winner's neighbours then
-//! challenge it, one knob at a time.
+//! challenge it, one knob at a time, each time in a race. All races there may be share the
+//! confidence, each its pairs.
 //!
-//! The base takes part to the end, so that what tuning gains is known.
+//! The base takes part in the first race; what tuning gains is the product of what each winner
+//! bears more than the one before it, of the blocks of the races alone.
 
 use super::contest::{Contest, Standing};
 use super::grid::Grid;
@@ -33,8 +35,10 @@ const RUNS_PER_LIMIT: f64 = 4.5;
 const RACE_BLOCKS_RECKONED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
 const RUNS_OF_ENDS: f64 = 24.0;
-/// The part of a budget that is left for neighbours, where not all configurations are candidates.
-const PART_FOR_NEIGHBOURS: f64 = 0.25;
+/// The part of a budget that is left for neighbours, where not all configurations are candidates:
+/// steps from a good one come nearer to the best than more that are drawn (with a quarter, races
+/// that go on to their last block left no time for any).
+const PART_FOR_NEIGHBOURS: f64 = 0.6;
 
 /// How candidates are thinned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +83,17 @@ pub struct Rival {
     pub verdict: Verdict,
 }
 
+/// With which confidence what is said of the races holds, however often one has looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Certainty {
+    /// Of the interval of a rival, by itself.
+    pub of_rival: f64,
+    /// Of the interval of the gain.
+    pub of_gain: f64,
+    /// Races that were run.
+    pub races: u32,
+}
+
 /// What has been found.
 #[derive(Clone, Debug)]
 pub struct Tuned {
@@ -92,6 +107,8 @@ pub struct Tuned {
     pub rivals: Vec<Rival>,
     /// By what factor it bears more than the base; none if it is the base.
     pub gain: Option<Interval>,
+    /// What is certain of what is said.
+    pub certainty: Certainty,
     /// What it bears, decided with confidence; none if the budget had run out.
     pub confirmed: Option<Found>,
     /// Runs, and how many of them were void.
@@ -168,24 +185,65 @@ fn kept(field: usize) -> usize {
 /// # Errors
 /// When the search was broken off, or no candidate bears any rate.
 pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    let mut search = Search { contest, plan, level_per_s: 0.0, budget_ended: false };
+    let mut search =
+        Search { contest, plan, level_per_s: 0.0, budget_ended: false, races: 0, races_max: 1 };
     let field = search.enter()?;
+    if field.len() < plan.grid.size() {
+        search.races_max += ROUNDS_MAX;
+    }
     let finalists = match plan.method {
         Method::Grid => search.grid(&field)?,
         Method::Halving => search.halve(&field)?,
     };
     let mut race = search.race(&finalists, "race")?;
+    let mut gain = race.over(0);
     for round in 1..=ROUNDS_MAX {
-        let Some(better) = search.challenge(race.winner, round)? else { break };
+        let before = race.winner;
+        let Some(better) = search.challenge(before, round)? else { break };
         race = better;
+        gain = gain.times(race.over(before));
     }
-    search.tuned(race)
+    search.tuned(race, gain)
 }
 
 /// The outcome of a race.
 struct Race {
     winner: usize,
     rivals: Vec<Rival>,
+    /// Its first block.
+    from: u32,
+    /// Of each pair.
+    confidence: f64,
+}
+
+impl Race {
+    /// By what factor the winner bears more than another; unknown if that did not race.
+    fn over(&self, other: usize) -> Gain {
+        let rival = self.rivals.iter().find(|rival| rival.candidate == other);
+        let unknown = Interval { low: 0.0, high: f64::INFINITY };
+        let itself = Interval { low: 1.0, high: 1.0 };
+        match rival {
+            _ if self.winner == other => Gain { ratio: itself, confidence: 1.0 },
+            Some(rival) => Gain { ratio: rival.ratio, confidence: self.confidence },
+            None => Gain { ratio: unknown, confidence: 1.0 },
+        }
+    }
+}
+
+/// What was gained, and with which confidence.
+#[derive(Clone, Copy)]
+struct Gain {
+    ratio: Interval,
+    confidence: f64,
+}
+
+impl Gain {
+    /// Both together: each may be wrong.
+    fn times(self, other: Self) -> Self {
+        let (a, b) = (self.ratio, other.ratio);
+        let ratio = Interval { low: a.low * b.low, high: a.high * b.high };
+        Self { ratio, confidence: self.confidence + other.confidence - 1.0 }
+    }
 }
 
 struct Search<'c, 'm> {
@@ -194,6 +252,9 @@ struct Search<'c, 'm> {
     /// About what the base bears.
     level_per_s: f64,
     budget_ended: bool,
+    /// Races so far, and how many there may be: they share the confidence.
+    races: u32,
+    races_max: u32,
 }
 
 impl Search<'_, '_> {
@@ -278,7 +339,9 @@ impl Search<'_, '_> {
         let mut beaten: Vec<usize> = Vec::new();
         // The true best is lost only if one of the others is found better than it.
         let pairs = finalists.len().saturating_sub(1).max(1) as f64;
-        let confidence = 1.0 - (1.0 - self.plan.confidence) / pairs;
+        let races = f64::from(self.races_max);
+        let confidence = 1.0 - (1.0 - self.plan.confidence) / races / pairs;
+        self.races += 1;
         let mut blocks = 0;
         while racing.len() > 1 && blocks < RACE_BLOCKS.1 {
             if blocks > 0 && !self.affords(racing.len()) {
@@ -309,7 +372,7 @@ impl Search<'_, '_> {
         let others = self.contest.ranking(&racing, from).into_iter().chain(beaten);
         let others = others.filter(|&other| other != winner);
         let rivals = others.map(|other| self.rival(winner, other, from, confidence)).collect();
-        Ok(Race { winner, rivals })
+        Ok(Race { winner, rivals, from, confidence })
     }
 
     fn leader(&self, racing: &[usize], from: u32) -> Result<usize, Stop> {
@@ -361,7 +424,7 @@ impl Search<'_, '_> {
     }
 
     /// Confirms the winner; should the further runs show that it is unfair, the next.
-    fn tuned(&mut self, race: Race) -> Result<Tuned, Stop> {
+    fn tuned(&mut self, race: Race, gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
         let mut places = race.rivals.iter().map(|rival| rival.candidate);
         let mut winner = race.winner;
@@ -375,16 +438,24 @@ impl Search<'_, '_> {
                 places.next().ok_or_else(|| Stop::Failed("all finalists are unfair".into()))?;
             confirmed = None;
         }
-        let in_race = race.rivals.iter().find(|rival| rival.candidate == 0);
-        let gain = match in_race.filter(|_| winner == race.winner) {
-            Some(rival) => rival.ratio,
-            None => self.contest.ratio(winner, 0, 1, self.plan.confidence),
+        let gain = match winner == race.winner {
+            true => gain,
+            // Only what was raced for: the blocks before are those by which it was chosen.
+            false => Gain {
+                ratio: self.contest.ratio(winner, 0, race.from, race.confidence),
+                confidence: race.confidence,
+            },
         };
         Ok(Tuned {
             candidates: self.contest.candidates().to_vec(),
             standings: self.contest.standings().to_vec(),
             winner,
-            gain: (winner != 0).then_some(gain),
+            gain: (winner != 0).then_some(gain.ratio),
+            certainty: Certainty {
+                of_rival: race.confidence,
+                of_gain: gain.confidence,
+                races: self.races,
+            },
             rivals: race.rivals,
             confirmed,
             runs: self.contest.runs(),
