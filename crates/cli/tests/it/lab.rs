@@ -114,15 +114,46 @@ fn a_server_that_runs_is_compared_by_its_own_log() {
     assert!(out.contains("A against B in requests/s"), "{out}");
 }
 
+/// Servers that run have their files: no directory need be known.
+#[test]
+fn servers_that_run_are_compared_by_a_log_alone() {
+    let lab = Lab::new();
+    let site = lab.path("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("a.html"), "hello").unwrap();
+    let log = lab.path("access.log");
+    // It was compressed then: its length is not what is sent now.
+    let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 3\n";
+    fs::write(&log, line.repeat(20)).unwrap();
+    let servers = [ServerProcess::of(&site, &[]), ServerProcess::of(&site, &[])];
+    let urls = servers.each_ref().map(|server| format!("http://{}", server.address()));
+    let what = ["compare", &urls[0], &urls[1], "--log", text(&log), "--pairs", "1"];
+    let (status, out, err) = lab.run(&[&what[..], &["--window=100ms", "--lag-bound=60s"]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("20 requests for 1 files"), "{out}");
+    // What is not there is not compared.
+    fs::write(&log, line.replace("/a.html", "/b.html").repeat(20)).unwrap();
+    let (scratch, others) = (lab.path("scratch"), lab.path("others"));
+    let places = ["--scratch", text(&scratch), "-o", text(&others)];
+    let (status, _, err) = run(&[&what[..], &places].concat());
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("not everything can be had from it"), "{err}");
+}
+
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
     let lab = Lab::new();
+    let started = "ropewalk is started here: say with --root DIR which directory it shall serve";
+    let running = "http://127.0.0.1:9";
     let cases: &[(&[&str], i32, &str)] = &[
         (&["compare", "nothing", "ropewalk"], 2, "there is no server \"nothing\""),
         (&["compare", "ropewalk/fast", "ropewalk"], 2, "ropewalk has no setting fast"),
         (&["compare", "ropewalk,x=1", "ropewalk"], 2, "ropewalk has no knob x"),
         (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
         (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
+        (&["compare", running, "ropewalk", "--log", "/x"], 2, started),
+        (&["tune", "ropewalk", "--log", "/x"], 2, started),
+        (&["compare", running, running, "--log=/x", "--verify-bytes"], 2, "--verify-bytes: say"),
         (&["study", "/nonexistent.toml"], 2, "/nonexistent.toml: "),
     ];
     for (arguments, expected_status, expected) in cases {
@@ -335,6 +366,12 @@ fn a_study_that_is_interrupted_goes_on() {
     let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert_whole(&lab.records());
+    // What changes what is measured was not said when it was begun.
+    for flag in ["--mat", "--lag-bound=50s"] {
+        let (status, _, err) = lab.run(&["study", text(&experiment), "--resume", flag]);
+        assert_eq!(status, 2, "{flag}: {err}");
+        assert!(err.contains("it was begun as something else"), "{err}");
+    }
 }
 
 /// Ctrl-C in a terminal is sent to the whole process group. The window under way is not cut short
@@ -364,17 +401,21 @@ fn a_window_is_whole_or_void() {
     assert!(runs[0].void.iter().any(|why| why.contains("was interrupted")), "{runs:?}");
     assert_eq!((runs[1].void.len(), runs[1].attempt), (0, 1), "{runs:?}");
     let outcome = fs::read_to_string(records.join(&runs[1].outcome_file)).unwrap();
-    assert!(outcome.contains("\"interrupted\":false"), "{outcome}");
+    let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
+    assert_eq!(outcome["interrupted"], false);
 }
 
-/// Waits until a generator is at work on a window of 1.5 s that is not this one; its number.
+/// Waits until a generator is at work on a window of 1.5 s at a rate, as none of a ceiling is, that
+/// is not this one; its number.
 fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
-    for _ in 0..1200 {
+    // The floor may have to be built before.
+    for _ in 0..12_000 {
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
             let pid = entry.file_name().to_string_lossy().parse().ok();
-            let is_it = line.contains(text(scratch)) && line.contains("\x001500000us\x00");
+            let words = [text(scratch), "\x001500000us\x00", "\x00--request-rate\x00"];
+            let is_it = words.iter().all(|word| line.contains(word));
             if let Some(pid) = pid.filter(|_| is_it).filter(|&pid| Some(pid) != but) {
                 // It listens for signals before it asks for anything.
                 thread::sleep(Duration::from_millis(300));
