@@ -162,8 +162,8 @@ impl Measured {
 
 impl Bench {
     /// Asks once for everything the workload will ask for, from one of the seats, looking at every
-    /// byte where it is known what they should be: so it is known that the server serves what it should, and its caches hold what they
-    /// hold.
+    /// byte where it is known what they should be: so it is known that the server serves what it
+    /// should, and its caches hold what they hold.
     ///
     /// # Errors
     /// What came back wrong, in a line.

@@ -212,7 +212,8 @@ Best: buffers=1 1m
   bears 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke served=99%: 96%
   1.149 times (1.100 to 1.200) the rate of usual
   1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
-  (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, however often one looked;
+  (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
+however often one looked;
   with 95.0 % nowhere in the 2 races a worse configuration was taken for better)
 3 configurations in 60 runs, 2 of them void.
 out: buffers=a,b: it does not start

@@ -2,8 +2,8 @@
 //! that can be gone on with.
 //!
 //! `definition` reads an experiment's file, `schedule` says what to measure next, `stage` makes one
-//! run, `run` goes from the first to the last, `utilisation` finds the rate that makes a server so busy, `ceiling` measures the path itself. What the runs
-//! mean is `report`'s business.
+//! run, `run` goes from the first to the last, `utilisation` finds the rate that makes a server so
+//! busy, `ceiling` measures the path itself. What the runs mean is `report`'s business.
 
 mod ceiling;
 mod definition;

@@ -133,8 +133,8 @@ impl<'a, W: Watch> Study<'a, W> {
         )
     }
 
-    /// The most that each cell bears, in blocks whose order is drawn; with a budget, after the first
-    /// blocks where the interval is widest.
+    /// The most that each cell bears, in blocks whose order is drawn; with a budget, after the
+    /// first blocks, where the interval is widest.
     fn limits(&mut self) -> Result<End, String> {
         let cells = self.stage.cells();
         let loads: Vec<_> = cells.into_iter().map(|cell| (cell, Offered::default())).collect();
