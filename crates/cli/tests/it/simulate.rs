@@ -79,7 +79,7 @@ fn what_set_lists_tells_machines_apart_everywhere() {
         // A curve for each combination, of the processors that were listed.
         let curve = format!("16K/2, 128 bytes, random, mesi, {label}: scales");
         assert_eq!(told.matches(&curve).count(), 1, "{curve}: {told}");
-        assert!(told.contains(&format!("random, mesi, {label}, seed 1\n")), "{told}");
+        assert!(told.contains(&format!("random, mesi, {label}, seeds 1\n")), "{told}");
         assert!(page.contains(&format!("16K/2, 128 bytes, random, MESI, {label}")), "{label}");
     }
     assert!(told.contains("--set lists bus.memory_latency_cycles, cpu.write_buffer"), "{told}");
