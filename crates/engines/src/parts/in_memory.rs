@@ -96,13 +96,19 @@ mod tests {
         }
     }
 
+    /// A question about a page that is not there has the kernel begin to read it: the hole begins a
+    /// page later each time.
+    fn ends_in_the_middle(found: Sendable) -> bool {
+        matches!(found, Sendable::Now(len) if (MIDDLE..BLOCK_BYTES).contains(&len))
+    }
+
     #[test]
     fn a_hole_in_the_middle_is_found_though_both_ends_are_there() {
         let Some(file) = partly_resident("hole") else { return };
         let mut buffer = [0; 16 << 10];
         let mut ask = |offset, len| sendable(&file, offset, len, Tick(1_000_000), &mut buffer);
-        assert_eq!(ask(0, LEN), Sendable::Now(MIDDLE), "what is there is sent");
-        assert_eq!(ask(0, LEN), Sendable::Now(MIDDLE), "and so when it is known");
+        assert!(ends_in_the_middle(ask(0, LEN)), "what is there is sent");
+        assert!(ends_in_the_middle(ask(0, LEN)), "and so when it is known");
         assert_eq!(ask(MIDDLE - 10, 10), Sendable::Now(10));
         assert_eq!(ask(LEN - 10, 10), Sendable::Now(10));
         assert_eq!(ask(LEN, 10), Sendable::Now(10), "the end is for sendfile to find");
@@ -120,6 +126,6 @@ mod tests {
         file.residency().note(BLOCK_BYTES, BLOCK_BYTES, now.0);
         file.residency().note(2 * BLOCK_BYTES, LEN - 2 * BLOCK_BYTES, now.0);
         assert_eq!(ask(0, LEN), Sendable::Now(LEN));
-        assert_eq!(ask(0, LEN - 100_000), Sendable::Now(MIDDLE));
+        assert!(ends_in_the_middle(ask(0, LEN - 100_000)));
     }
 }
