@@ -137,6 +137,17 @@ impl Bench {
         self.notices.borrow().iter().filter(|told| told.ends_with(&end)).count()
     }
 
+    /// Whether every thread of a cluster has been replaced so often: one that is late would fail in
+    /// the old one.
+    fn all_replaced(&self, set: &[(&str, u64)], times: usize) -> bool {
+        let threads = set.iter().find(|(knob, _)| *knob == "threads_per_cluster");
+        let threads = threads.map_or(1, |(_, count)| *count as usize);
+        self.notices.borrow_mut().append(&mut self.engine.take_notices());
+        let notices = self.notices.borrow();
+        let replaced = notices.iter().filter(|told| told.contains(" failed and was replaced: "));
+        replaced.count() >= times * threads
+    }
+
     /// Lets responses finish, and returns what the engine says of its life.
     fn stop(mut self) -> std::io::Result<()> {
         self.engine.stop_accepting();
@@ -198,6 +209,7 @@ fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
         assert_eq!(ask(&mut busy, "large"), LARGE_BYTES);
         bench.fail();
         wait_until("it is told", || bench.replacements() == round);
+        wait_until("all of it is", || bench.all_replaced(set, round));
         assert!(is_closed(&mut resting) && is_closed(&mut busy), "{} {round}", spec.name);
         wait_until("both are counted off", || bench.open() == 0);
     }
@@ -218,6 +230,7 @@ fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
             bench.replacements() == round.min(4) && (round < 5 || bench.engine.failure().is_some())
         });
         assert!(is_closed(&mut resting), "{} {round}", spec.name);
+        wait_until("all of it is", || bench.all_replaced(set, round.min(4)));
     }
     assert!(bench.engine.failure().unwrap().ends_with(WHY), "{:?}", bench.engine.failure());
     wait_until("all have gone", || bench.open() == 0);
