@@ -130,11 +130,18 @@ impl Bench {
         counters.iter().map(|counters| counters.connections_evicted.get()).sum()
     }
 
+    /// How often a worker was replaced that failed for such a reason.
+    fn replaced(&self, is_such: impl Fn(&str) -> bool) -> usize {
+        self.notices.borrow_mut().append(&mut self.engine.take_notices());
+        let notices = self.notices.borrow();
+        let reasons =
+            notices.iter().filter_map(|told| told.split_once(" failed and was replaced: "));
+        reasons.filter(|(_, why)| is_such(why)).count()
+    }
+
     /// How often a worker failed as this one does and was replaced.
     fn replacements(&self) -> usize {
-        self.notices.borrow_mut().append(&mut self.engine.take_notices());
-        let end = format!(" failed and was replaced: {WHY}");
-        self.notices.borrow().iter().filter(|told| told.ends_with(&end)).count()
+        self.replaced(|why| why == WHY)
     }
 
     /// Whether every thread of a cluster has been replaced so often: one that is late would fail in
@@ -142,10 +149,7 @@ impl Bench {
     fn all_replaced(&self, set: &[(&str, u64)], times: usize) -> bool {
         let threads = set.iter().find(|(knob, _)| *knob == "threads_per_cluster");
         let threads = threads.map_or(1, |(_, count)| *count as usize);
-        self.notices.borrow_mut().append(&mut self.engine.take_notices());
-        let notices = self.notices.borrow();
-        let replaced = notices.iter().filter(|told| told.contains(" failed and was replaced: "));
-        replaced.count() >= times * threads
+        self.replaced(|_| true) >= times * threads
     }
 
     /// Lets responses finish, and returns what the engine says of its life.
