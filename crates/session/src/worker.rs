@@ -176,6 +176,12 @@ impl Worker {
         self.log.is_some()
     }
 
+    /// Whether requests are recorded in a log: only there does it matter who the client is.
+    #[must_use]
+    pub fn is_logging(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// Seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> i64 {
         (self.unix_us / 1_000_000).cast_signed()

@@ -146,7 +146,10 @@ impl<S: Timed> Connections<S> {
     /// The key of the idle connection that has rested longest. Those that rested about as long
     /// stay, to be next. Who has asked for something does not rest, though nobody has received it
     /// yet: those that `has_asked` are passed over.
-    pub(crate) fn take_least_recent(&mut self, has_asked: impl Fn(&S) -> bool) -> Option<u64> {
+    pub(crate) fn take_least_recent(
+        &mut self,
+        mut has_asked: impl FnMut(&S) -> bool,
+    ) -> Option<u64> {
         let mut due = std::mem::take(&mut self.due);
         let mut found = None;
         let mut skip = 0;

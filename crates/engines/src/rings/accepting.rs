@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::rc::{Rc, Weak};
 
-use os::ring::{Operation, Ring};
+use os::ring::{Descriptor, Operation, Ring};
 use session::Tick;
 
 use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS};
@@ -20,15 +20,15 @@ pub(super) struct Accepting {
     listeners: Listeners,
     doors: Vec<Door>,
     /// Accepted when there was no place left.
-    pub(super) waiting: VecDeque<OwnedFd>,
+    pub(super) waiting: VecDeque<Descriptor>,
     paused_until: Option<Tick>,
     /// A connection that was closed for its descriptor, which its operations may still hold.
-    leaving: Weak<OwnedFd>,
+    leaving: Weak<Descriptor>,
 }
 
 /// A listener as the ring knows it.
 struct Door {
-    listener: Arc<OwnedFd>,
+    listener: Rc<Descriptor>,
     accepting: Option<(Operation, Many)>,
 }
 
@@ -44,7 +44,7 @@ enum Many {
 impl Accepting {
     pub(super) fn new(sockets: Vec<OwnedFd>) -> io::Result<Self> {
         let listeners = Listeners::new(sockets, false); // accepts in a ring are exclusive anyway
-        let door = |listener| Door { listener: Arc::new(listener), accepting: None };
+        let door = |listener: OwnedFd| Door { listener: Rc::new(listener.into()), accepting: None };
         Ok(Self {
             doors: listeners.copies()?.into_iter().map(door).collect(),
             listeners,
@@ -87,8 +87,8 @@ impl Accepting {
     }
 
     /// Accepts nothing until this descriptor has been closed.
-    pub(super) fn await_descriptor(&mut self, socket: &Arc<OwnedFd>) {
-        self.leaving = Arc::downgrade(socket);
+    pub(super) fn await_descriptor(&mut self, socket: &Rc<Descriptor>) {
+        self.leaving = Rc::downgrade(socket);
     }
 
     /// Accepts nothing for a moment. The kernel's queue holds who comes meanwhile.

@@ -20,8 +20,9 @@ use std::io;
 use os::ring::Sizes;
 
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::listeners::BACKLOG_MAX;
 use crate::parts::loops::Loops;
-use crate::parts::reactor;
+use crate::parts::reactor::FILE_CHUNK_KIB;
 use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
 
 use ring_loop::RingLoop;
@@ -72,6 +73,13 @@ const MULTISHOT: Knob = Knob {
     default: 1,
 };
 
+const DIRECT: Knob = Knob {
+    name: "direct",
+    about: "1: connections are in the ring's own table, and get a descriptor for what needs one",
+    values: Values::Numbers { min: 0, max: 1 },
+    default: 0,
+};
+
 const HELPERS: Knob = Knob {
     name: "helpers",
     about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
@@ -80,7 +88,7 @@ const HELPERS: Knob = Knob {
 };
 
 const KNOBS: &[Knob] =
-    &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, HELPERS, reactor::FILE_CHUNK_KIB];
+    &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, DIRECT, HELPERS, FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
@@ -90,13 +98,13 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    os::ring::check(sizes(&start.knobs)).map_err(|why| refusal(&why))?;
+    os::ring::check(sizes(&start.knobs, start.connections_max)).map_err(|why| refusal(&why))?;
     Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?))
 }
 
 /// Why rings cannot run on this machine, if they cannot.
 pub(crate) fn obstacle() -> Option<String> {
-    let refused = os::ring::check(sizes(&KnobValues::defaults(&SPEC))).err();
+    let refused = os::ring::check(sizes(&KnobValues::defaults(&SPEC), 0)).err();
     refused.map(|why| why.to_string())
 }
 
@@ -106,12 +114,15 @@ fn refusal(why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), text)
 }
 
-/// The sizes that the knobs ask for, each within what the kernel takes.
-fn sizes(knobs: &KnobValues) -> Sizes {
+/// The sizes that the knobs ask for, each within what the kernel takes. Who is accepted while all
+/// places are taken has to wait in the table as well: a whole queue may be accepted at once.
+fn sizes(knobs: &KnobValues, connections_max: usize) -> Sizes {
+    let places = u32::try_from(connections_max + BACKLOG_MAX).unwrap_or(u32::MAX);
     Sizes {
         entries: knobs.get(ENTRIES.name) as u32,
         buffers: knobs.get(BUFFERS.name) as u16,
         buffer_bytes: knobs.get(BUFFER_BYTES.name) as u32,
+        direct: if knobs.get(DIRECT.name) == 1 { places } else { 0 },
     }
 }
 
@@ -133,7 +144,10 @@ mod tests {
         let mut knobs = KnobValues::defaults(&SPEC);
         knobs.set("entries", 8).unwrap();
         knobs.set("buffers", 32_768).unwrap();
-        let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096 };
-        assert_eq!(sizes(&knobs), expected);
+        let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096, direct: 0 };
+        assert_eq!(sizes(&knobs, 100), expected);
+        knobs.set("direct", 1).unwrap();
+        let direct = 100 + BACKLOG_MAX as u32;
+        assert_eq!(sizes(&knobs, 100), Sizes { direct, ..expected });
     }
 }

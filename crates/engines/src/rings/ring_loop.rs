@@ -9,12 +9,14 @@ mod out;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use os::ring::{Event, Received, Ring};
+use os::ring::{Descriptor, Event, Received, Ring};
 use session::{Connection, Op, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
@@ -49,8 +51,8 @@ pub(super) struct RingLoop {
     runner: Arc<Runner>,
     helpers: Option<Helpers>,
     /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
-    wake: Arc<OwnedFd>,
-    helpers_wake: Option<Arc<OwnedFd>>,
+    wake: Rc<Descriptor>,
+    helpers_wake: Option<Rc<Descriptor>>,
     shared: Arc<Shared>,
     index: usize,
     /// What a response is gathered in.
@@ -83,15 +85,17 @@ impl RingLoop {
                 Some(Helpers::start(&name, count, count * QUEUE_PER_HELPER, run_job)?)
             }
         };
-        let share = |helpers: &Helpers| helpers.as_fd().try_clone_to_owned().map(Arc::new);
+        let share = |descriptor: BorrowedFd<'_>| {
+            descriptor.try_clone_to_owned().map(|copy| Rc::new(Descriptor::from(copy)))
+        };
         let mut ring_loop = Self {
-            ring: Ring::new(sizes(&knobs))?,
+            ring: Ring::new(sizes(&knobs, shared.connections_max))?,
             accepting: Accepting::new(start.listeners)?,
             connections: Connections::new(Tick(os::clock::now())),
             worker: start.worker,
             runner,
-            wake: Arc::new(shared.wakes[index].as_fd().try_clone_to_owned()?),
-            helpers_wake: helpers.as_ref().map(share).transpose()?,
+            wake: share(shared.wakes[index].as_fd())?,
+            helpers_wake: helpers.as_ref().map(|helpers| share(helpers.as_fd())).transpose()?,
             helpers,
             shared,
             index,
@@ -125,7 +129,9 @@ impl RingLoop {
     /// Closes a connection whose operations may never end, if it is the ring that fails.
     fn cut_off(&mut self, key: u64) {
         if let Some(slot) = self.connections.get(key) {
-            let _ = os::socket::shutdown_both(slot.socket.descriptor.as_fd()); // the peer has gone
+            // The peer has gone; or it is in the ring's table only, and is closed with that.
+            let socket = self.ring.ordinary(&slot.socket.descriptor);
+            let _ = socket.and_then(os::socket::shutdown_both);
         }
         self.close(key);
     }
@@ -274,15 +280,7 @@ impl RingLoop {
                 _ => {}
             }
             turn.is_fetched |= std::mem::take(&mut socket.is_fetched);
-            let taken = step(
-                socket.descriptor.as_fd(),
-                &mut slot.connection,
-                &mut self.worker,
-                &mut self.buffer,
-                &mut slot.ready,
-                &mut turn,
-            );
-            match taken {
+            match self.step(key, &mut turn) {
                 Step::More => steps -= 1,
                 Step::Yield => break,
                 Step::Wait => return self.wait_for_room(key),
@@ -304,6 +302,23 @@ impl RingLoop {
             }
         }
         self.queue(key);
+    }
+
+    /// One step, which calls the kernel at most once, on an ordinary descriptor.
+    #[inline]
+    fn step(&mut self, key: u64, turn: &mut Turn) -> Step {
+        let Some(slot) = self.connections.get(key) else { return Step::Closed };
+        // These are no calls, and a direct descriptor needs no other for them.
+        match slot.connection.next() {
+            Op::Job => return Step::Job,
+            Op::Wait => return Step::JobOut,
+            Op::Close { reset: false } => return Step::Closed,
+            _ => {}
+        }
+        // Without an ordinary descriptor nothing more can be sent: the connection is cut off.
+        let Ok(socket) = self.ring.ordinary(&slot.socket.descriptor) else { return Step::Closed };
+        let (connection, ready) = (&mut slot.connection, &mut slot.ready);
+        step(socket, connection, &mut self.worker, &mut self.buffer, ready, turn)
     }
 
     #[inline]
@@ -346,7 +361,7 @@ impl RingLoop {
         }
     }
 
-    fn accepted(&mut self, index: usize, result: io::Result<OwnedFd>) {
+    fn accepted(&mut self, index: usize, result: io::Result<Descriptor>) {
         match result {
             Ok(socket) => self.admit(socket),
             Err(error) if is_exhaustion(&error) => {
@@ -361,7 +376,7 @@ impl RingLoop {
     }
 
     /// Finds a place for a connection, or has it wait for one.
-    fn admit(&mut self, socket: OwnedFd) {
+    fn admit(&mut self, socket: Descriptor) {
         if self.shared.is_full() && (!self.evict() || self.shared.is_full()) {
             self.shared.ask_for_room(self.index);
             self.accepting.waiting.push_back(socket);
@@ -370,8 +385,8 @@ impl RingLoop {
         self.welcome(socket);
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
-        let Ok(peer) = os::socket::peer_addr(socket.as_fd()) else { return }; // it has gone again
+    fn welcome(&mut self, socket: Descriptor) {
+        let Ok(peer) = self.peer_of(&socket) else { return }; // it has gone again
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.worker.counters.connections_accepted.add(1);
         self.worker.counters.connections_open.add(1);
@@ -380,10 +395,21 @@ impl RingLoop {
         self.drive(key);
     }
 
+    /// Who the client is. A direct descriptor cannot be asked, and is given an ordinary one for it
+    /// only if somebody wants to know.
+    fn peer_of(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
+        if socket.is_direct() && !self.worker.is_logging() {
+            return Ok((Ipv4Addr::UNSPECIFIED, 0).into());
+        }
+        self.ring.ordinary(socket).and_then(os::socket::peer_addr)
+    }
+
     /// Closes the idle connection that has rested longest. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let has_asked =
-            |slot: &Slot<RingSocket>| os::socket::has_input(slot.socket.descriptor.as_fd());
+        let ring = &mut self.ring;
+        let has_asked = |slot: &Slot<RingSocket>| {
+            ring.ordinary(&slot.socket.descriptor).is_ok_and(os::socket::has_input)
+        };
         let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
         self.worker.counters.connections_evicted.add(1);
         if let Some(slot) = self.connections.get(first) {
@@ -465,7 +491,7 @@ impl RingLoop {
         for index in 0..self.accepting.count() {
             for _ in 0..BACKLOG_MAX {
                 match self.accepting.accept(index)? {
-                    Accepted::Connection(socket, _) => waiting.push_back(socket),
+                    Accepted::Connection(socket, _) => waiting.push_back(socket.into()),
                     Accepted::Gone => {}
                     Accepted::Nothing | Accepted::Exhausted => break,
                 }

@@ -1,9 +1,8 @@
 //! A socket and the operations under way on it.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::rc::Rc;
 
-use os::ring::{Operation, Ring};
+use os::ring::{Descriptor, Operation, Ring};
 
 /// Bytes that may be received ahead while a connection is busy with something else. Then its
 /// receive is cancelled, and the client's next bytes wait in the kernel, as in an event loop.
@@ -11,7 +10,7 @@ const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A socket, shared with the operations under way on it: it is closed with the last of them.
 pub(super) struct RingSocket {
-    pub(super) descriptor: Arc<OwnedFd>,
+    pub(super) descriptor: Rc<Descriptor>,
     receiving: Option<Operation>,
     is_receive_cancelled: bool,
     pub(super) sending: Option<Operation>,
@@ -30,9 +29,9 @@ pub(super) struct RingSocket {
 }
 
 impl RingSocket {
-    pub(super) fn new(socket: OwnedFd) -> Self {
+    pub(super) fn new(socket: Descriptor) -> Self {
         Self {
-            descriptor: Arc::new(socket),
+            descriptor: Rc::new(socket),
             receiving: None,
             is_receive_cancelled: false,
             sending: None,

@@ -12,9 +12,13 @@
 //! thread is interrupted once more, some time later: a thread with other business, whose calls
 //! that could break off, had better make none.
 //!
+//! Connections may be accepted into a table of the ring's own ([`Sizes::direct`]), where operations
+//! find them and other calls do not.
+//!
 //! It is not a runtime: it knows no connections, and an operation that ends is not begun again.
 
 mod buffers;
+mod descriptor;
 mod operations;
 #[cfg(test)]
 mod tests;
@@ -22,17 +26,19 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use crate::call::error;
 use buffers::BufferRing;
+use descriptor::{Ordinary, Table};
 use operations::{Kind, Operations};
 
 pub use buffers::Received;
+pub use descriptor::Descriptor;
 pub use operations::Operation;
 
 /// How large a ring is.
@@ -44,11 +50,15 @@ pub struct Sizes {
     pub buffers: u16,
     /// The size of each.
     pub buffer_bytes: u32,
+    /// Places in a table of the ring's own, into which connections are accepted; 0: they are
+    /// accepted as descriptors of the process. The limit on these bounds the table, too. For who
+    /// comes when the table is full there is no other place: he is cut off.
+    pub direct: u32,
 }
 
 impl Sizes {
     /// The least there is.
-    pub const LEAST: Self = Self { entries: 1, buffers: 1, buffer_bytes: 64 };
+    pub const LEAST: Self = Self { entries: 1, buffers: 1, buffer_bytes: 64, direct: 0 };
 }
 
 /// Completions that fit the queue for each submission that does: one operation may complete many
@@ -67,6 +77,9 @@ type Builder = io_uring::Builder<squeue::Entry, cqueue::Entry>;
 /// Marks completions that nobody waits for.
 const NOBODY: u64 = u64::MAX;
 
+/// Marks the completion that [`Ring::ordinary`] waits for.
+const INSTALLED: u64 = u64::MAX - 1;
+
 /// Something that has happened.
 #[derive(Debug)]
 pub enum Event {
@@ -75,7 +88,7 @@ pub enum Event {
         /// The operation's key.
         key: u64,
         /// The connection, a non-blocking socket.
-        result: io::Result<OwnedFd>,
+        result: io::Result<Descriptor>,
         /// Whether the operation has ended.
         is_last: bool,
     },
@@ -111,6 +124,9 @@ pub struct Ring {
     uring: IoUring,
     buffers: BufferRing,
     operations: Operations,
+    table: Option<Table>,
+    /// Completions read while another one was looked for.
+    set_aside: VecDeque<cqueue::Entry>,
     /// Submissions for which there was no room.
     spilled: VecDeque<squeue::Entry>,
     /// Empty buffers for sending.
@@ -139,40 +155,48 @@ impl Ring {
         }
         let buffers = BufferRing::new(&uring, sizes.buffers, sizes.buffer_bytes)
             .map_err(|why| io::Error::new(why.kind(), format!("no ring of buffers: {why}")))?;
+        let table = Table::new(&uring, sizes.direct)
+            .map_err(|why| io::Error::new(why.kind(), format!("no direct descriptors: {why}")))?;
         Ok(Self {
             is_local: PhantomData,
             uring,
             buffers,
             operations: Operations::default(),
+            table,
+            set_aside: VecDeque::new(),
             spilled: VecDeque::new(),
             spare: Vec::new(),
         })
     }
 
     /// Accepts connections as non-blocking sockets: one, or `many` until it is cancelled or fails.
-    pub fn accept(&mut self, key: u64, listener: &Arc<OwnedFd>, many: bool) -> Operation {
-        let fd = Fd(listener.as_raw_fd());
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let nobody = std::ptr::null_mut();
-        let entry = match many {
-            true => opcode::AcceptMulti::new(fd).flags(flags).build(),
-            false => opcode::Accept::new(fd, nobody, nobody.cast()).flags(flags).build(),
-        };
-        self.begin(key, Kind::Accept, Vec::new(), listener, &entry)
+    pub fn accept(&mut self, key: u64, listener: &Rc<Descriptor>, many: bool) -> Operation {
+        // Places that were given up are free before others are taken.
+        self.close_places();
+        let (is_direct, nobody) = (self.table.is_some(), std::ptr::null_mut());
+        let for_exec = if is_direct { 0 } else { libc::SOCK_CLOEXEC }; // a place is never inherited
+        let flags = libc::SOCK_NONBLOCK | for_exec;
+        self.begin(key, Kind::Accept, Vec::new(), listener, |fd| match many {
+            true => {
+                opcode::AcceptMulti::new(fd).allocate_file_index(is_direct).flags(flags).build()
+            }
+            false => opcode::Accept::new(fd, nobody, nobody.cast())
+                .file_index(is_direct.then(Table::destination))
+                .flags(flags)
+                .build(),
+        })
     }
 
     /// Receives when something arrives: once, or `many` times until the stream ends, the buffers
     /// run out (ENOBUFS), it is cancelled or fails.
-    pub fn receive(&mut self, key: u64, socket: &Arc<OwnedFd>, many: bool) -> Operation {
-        let fd = Fd(socket.as_raw_fd());
-        let entry = match many {
+    pub fn receive(&mut self, key: u64, socket: &Rc<Descriptor>, many: bool) -> Operation {
+        self.begin(key, Kind::Receive, Vec::new(), socket, |fd| match many {
             true => opcode::RecvMulti::new(fd, buffers::GROUP).build(),
             false => opcode::Recv::new(fd, std::ptr::null_mut(), 0)
                 .buf_group(buffers::GROUP)
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT),
-        };
-        self.begin(key, Kind::Receive, Vec::new(), socket, &entry)
+        })
     }
 
     /// Sends a prefix of the concatenated `parts`, which are copied. `more`: further bytes follow
@@ -180,7 +204,7 @@ impl Ring {
     pub fn send(
         &mut self,
         key: u64,
-        socket: &Arc<OwnedFd>,
+        socket: &Rc<Descriptor>,
         parts: [&[u8]; 2],
         more: bool,
     ) -> Operation {
@@ -189,25 +213,26 @@ impl Ring {
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         // A prefix is what was promised, and the kernel's own bound on one call is lower.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let fd = Fd(socket.as_raw_fd());
-        let entry = opcode::Send::new(fd, bytes.as_ptr(), len).flags(flags).build();
-        self.begin(key, Kind::Send, bytes, socket, &entry)
+        let start = bytes.as_ptr(); // on the heap: it stays where it is
+        self.begin(key, Kind::Send, bytes, socket, |fd| {
+            opcode::Send::new(fd, start, len).flags(flags).build()
+        })
     }
 
     /// Waits, once, until `descriptor` is readable.
-    pub fn poll_readable(&mut self, key: u64, descriptor: &Arc<OwnedFd>) -> Operation {
+    pub fn poll_readable(&mut self, key: u64, descriptor: &Rc<Descriptor>) -> Operation {
         self.poll(key, descriptor, libc::POLLIN)
     }
 
     /// Waits, once, until `socket` takes more bytes.
-    pub fn poll_writable(&mut self, key: u64, socket: &Arc<OwnedFd>) -> Operation {
+    pub fn poll_writable(&mut self, key: u64, socket: &Rc<Descriptor>) -> Operation {
         self.poll(key, socket, libc::POLLOUT)
     }
 
-    fn poll(&mut self, key: u64, descriptor: &Arc<OwnedFd>, events: libc::c_short) -> Operation {
-        let fd = Fd(descriptor.as_raw_fd());
-        let entry = opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build();
-        self.begin(key, Kind::Poll, Vec::new(), descriptor, &entry)
+    fn poll(&mut self, key: u64, descriptor: &Rc<Descriptor>, events: libc::c_short) -> Operation {
+        self.begin(key, Kind::Poll, Vec::new(), descriptor, |fd| {
+            opcode::PollAdd::new(fd, u32::from(events.cast_unsigned())).build()
+        })
     }
 
     /// Asks for the end of an operation. It ends with an event like any other, perhaps with one
@@ -225,6 +250,7 @@ impl Ring {
     /// # Errors
     /// The kernel's, about the ring and not about any operation.
     pub fn wait(&mut self, timeout_us: Option<u64>) -> io::Result<()> {
+        self.close_places();
         loop {
             self.unspill();
             let is_last = self.spilled.is_empty();
@@ -245,7 +271,10 @@ impl Ring {
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            let completion = self.uring.completion().next()?;
+            let completion = match self.set_aside.pop_front() {
+                Some(completion) => completion,
+                None => self.uring.completion().next()?,
+            };
             if let Some(event) = self.complete(&completion) {
                 return Some(event);
             }
@@ -266,16 +295,69 @@ impl Ring {
         self.buffers.provide(received.id);
     }
 
+    /// A descriptor of the process, for calls that are no operations. A direct one is given it by a
+    /// call of its own when it is first asked for, and has both from then on.
+    ///
+    /// # Errors
+    /// The process has no descriptor left, or this is a direct one of another ring.
+    pub fn ordinary<'a>(&mut self, descriptor: &'a Descriptor) -> io::Result<BorrowedFd<'a>> {
+        match descriptor.ordinary(self.table.as_ref())? {
+            Ordinary::Here(descriptor) => Ok(descriptor),
+            Ordinary::Missing(place, made) => {
+                let installed = self.install(place)?;
+                Ok(made.get_or_init(|| installed).as_fd())
+            }
+        }
+    }
+
+    /// Hands everything over, at the end of it the order to make a descriptor, which is carried out
+    /// at once. What else has happened is set aside.
+    fn install(&mut self, place: Fixed) -> io::Result<OwnedFd> {
+        self.push(&opcode::FixedFdInstall::new(place, 0).build().user_data(INSTALLED));
+        loop {
+            self.unspill();
+            let submitted = self.uring.submit();
+            let mut installed = None;
+            for completion in self.uring.completion() {
+                match completion.user_data() {
+                    INSTALLED => installed = Some(completion.result()),
+                    _ => self.set_aside.push_back(completion),
+                }
+            }
+            if let Some(result) = installed {
+                return match result {
+                    failed @ ..0 => Err(error(-failed)),
+                    made => Ok(owned(made.unsigned_abs())),
+                };
+            }
+            match submitted.map_err(|why| (why.raw_os_error(), why)) {
+                // What was in the way has been read.
+                Ok(_) | Err((Some(libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
+                Err((_, why)) => return Err(why),
+            }
+        }
+    }
+
+    /// Tells the kernel which places of the table were given up.
+    #[inline]
+    fn close_places(&mut self) {
+        while let Some(closing) = self.table.as_ref().and_then(Table::next_closing) {
+            self.push(&closing.user_data(NOBODY).flags(squeue::Flags::SKIP_SUCCESS));
+        }
+    }
+
+    #[inline]
     fn begin(
         &mut self,
         key: u64,
         kind: Kind,
         bytes: Vec<u8>,
-        descriptor: &Arc<OwnedFd>,
-        entry: &squeue::Entry,
+        descriptor: &Rc<Descriptor>,
+        entry: impl FnOnce(Fd) -> squeue::Entry,
     ) -> Operation {
-        let operation = self.operations.insert(key, kind, bytes, Arc::clone(descriptor));
-        self.push(&entry.clone().user_data(operation.number()));
+        let (fd, flags) = descriptor.target(self.table.as_ref());
+        let operation = self.operations.insert(key, kind, bytes, Rc::clone(descriptor));
+        self.push(&entry(fd).flags(flags).user_data(operation.number()));
         operation
     }
 
@@ -303,7 +385,8 @@ impl Ring {
 
     fn enter(&mut self, timeout_us: Option<u64>) -> io::Result<()> {
         let count = self.uring.submission().len() as u32; // at most the 32,768 entries of a ring
-        let is_waiting = timeout_us != Some(0) && self.uring.completion().is_empty();
+        let is_idle = self.set_aside.is_empty() && self.uring.completion().is_empty();
+        let is_waiting = timeout_us != Some(0) && is_idle;
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         let timeout = timeout_us.unwrap_or(0);
         let (seconds, rest_us) = (timeout / 1_000_000, timeout % 1_000_000);
@@ -328,7 +411,13 @@ impl Ring {
             count => Ok(count.unsigned_abs()),
         };
         let event = match kind {
-            Kind::Accept => Event::Accepted { key, result: result.map(accepted), is_last },
+            Kind::Accept => {
+                let result = result.map(|number| match &self.table {
+                    None => owned(number).into(),
+                    Some(table) => table.take(number),
+                });
+                Event::Accepted { key, result, is_last }
+            }
             Kind::Receive => {
                 let id = cqueue::buffer_select(completion.flags());
                 Event::Received { key, result: self.buffers.lend(id, result), is_last }
@@ -381,6 +470,9 @@ impl Drop for Ring {
             self.buffers.leak();
             std::mem::take(&mut self.operations).leak();
         }
+        if self.table.is_some() {
+            let _ = self.wait(Some(0)); // places are given up now, and not some time later
+        }
     }
 }
 
@@ -416,7 +508,7 @@ fn explain(why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), text)
 }
 
-fn accepted(descriptor: u32) -> OwnedFd {
-    // SAFETY: a successful accept has made this descriptor, below 2^31, and told nobody else.
+fn owned(descriptor: u32) -> OwnedFd {
+    // SAFETY: a successful operation has made this descriptor, below 2^31, and told nobody else.
     unsafe { OwnedFd::from_raw_fd(descriptor.cast_signed()) }
 }

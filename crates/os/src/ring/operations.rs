@@ -1,7 +1,8 @@
 //! The operations of a ring that have not ended, and what each of them keeps alive.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::rc::Rc;
+
+use super::descriptor::Descriptor;
 
 /// Names an operation of one ring, and never another one (up to 2^32 in the same place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ struct UnderWay {
     kind: Kind,
     /// What is sent.
     bytes: Vec<u8>,
-    descriptor: Arc<OwnedFd>,
+    descriptor: Rc<Descriptor>,
 }
 
 /// A place for an operation.
@@ -59,7 +60,7 @@ impl Operations {
         key: u64,
         kind: Kind,
         bytes: Vec<u8>,
-        descriptor: Arc<OwnedFd>,
+        descriptor: Rc<Descriptor>,
     ) -> Operation {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());

@@ -2,9 +2,10 @@
 
 use super::*;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 
-const SIZES: Sizes = Sizes { entries: 8, buffers: 4, buffer_bytes: 64 };
+const SIZES: Sizes = Sizes { entries: 8, buffers: 4, buffer_bytes: 64, direct: 0 };
 
 /// A ring, or nothing where there may be none; that is said.
 fn ring(sizes: Sizes) -> Option<Ring> {
@@ -18,12 +19,33 @@ fn ring(sizes: Sizes) -> Option<Ring> {
 }
 
 /// Two ends of a TCP connection, the first one non-blocking.
-fn connected() -> (Arc<OwnedFd>, TcpStream) {
+fn connected() -> (Rc<Descriptor>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
     ours.set_nonblocking(true).unwrap();
-    (Arc::new(ours.into()), theirs)
+    (shared(ours), theirs)
+}
+
+fn shared(socket: impl Into<OwnedFd>) -> Rc<Descriptor> {
+    Rc::new(socket.into().into())
+}
+
+/// A ring with so many places in its table, and a listener; nothing where there may be none.
+fn direct(places: u32) -> Option<(Ring, Rc<Descriptor>, SocketAddr)> {
+    let ring = ring(Sizes { direct: places, ..SIZES })?;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    Some((ring, shared(listener), address))
+}
+
+/// The connection that was accepted.
+fn accept(ring: &mut Ring) -> Result<Rc<Descriptor>, Option<i32>> {
+    match next(ring) {
+        Some(Event::Accepted { result: Ok(ours), .. }) => Ok(Rc::new(ours)),
+        Some(Event::Accepted { result: Err(why), .. }) => Err(why.raw_os_error()),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The next event; a ring that is silent for two seconds has none.
@@ -61,7 +83,7 @@ fn a_receive_repeats_until_the_end_of_the_stream() {
     }
     drop(theirs);
     assert_eq!(take(&mut ring), (Ok(Vec::new()), true));
-    assert_eq!(Arc::strong_count(&ours), 1, "the ring has let go of the socket");
+    assert_eq!(Rc::strong_count(&ours), 1, "the ring has let go of the socket");
 }
 
 #[test]
@@ -121,7 +143,7 @@ fn what_is_cancelled_ends_and_keeps_nothing() {
     ring.wait(Some(0)).unwrap();
     ring.cancel(receiving);
     assert_eq!(take(&mut ring), (Err(libc::ECANCELED), true));
-    assert_eq!(Arc::strong_count(&ours), 1);
+    assert_eq!(Rc::strong_count(&ours), 1);
     ring.cancel(receiving); // it has ended: nothing happens
     ring.wait(Some(1000)).unwrap();
     assert!(ring.next_event().is_none());
@@ -180,7 +202,7 @@ fn an_accept_repeats_and_ends_when_it_is_cancelled() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let listener: Arc<OwnedFd> = Arc::new(listener.into());
+    let listener = shared(listener);
     let accepting = ring.accept(3, &listener, true);
     for _ in 0..20 {
         let _theirs = TcpStream::connect(address).unwrap();
@@ -213,7 +235,7 @@ fn a_ring_that_goes_lets_go_of_everything() {
         ring.receive(key as u64, ours, true);
     }
     drop(ring);
-    assert!(pairs.iter().all(|(ours, _)| Arc::strong_count(ours) == 1));
+    assert!(pairs.iter().all(|(ours, _)| Rc::strong_count(ours) == 1));
 }
 
 #[test]
@@ -236,4 +258,103 @@ fn a_refusal_is_explained_in_one_line() {
         let text = explain(&error(code)).to_string();
         assert!(text.contains("io_uring") && !text.contains('\n'), "{text}");
     }
+}
+
+#[test]
+fn a_direct_descriptor_serves_all_operations_and_is_closed_with_its_last_share() {
+    let Some((mut ring, listener, address)) = direct(4) else { return };
+    for many in [false, true] {
+        let accepting = ring.accept(0, &listener, many);
+        let mut theirs = TcpStream::connect(address).unwrap();
+        let ours = accept(&mut ring).unwrap();
+        ring.cancel(accepting);
+        if many {
+            assert!(accept(&mut ring).is_err());
+        }
+        assert!(ours.is_direct());
+        let receiving = ring.receive(1, &ours, true);
+        theirs.write_all(b"ping").unwrap();
+        assert_eq!(take(&mut ring), (Ok(b"ping".to_vec()), false));
+        ring.send(2, &ours, [b"po", b"ng"], false);
+        assert!(matches!(next(&mut ring), Some(Event::Sent { key: 2, result: Ok(4) })));
+        ring.poll_writable(3, &ours);
+        assert!(matches!(next(&mut ring), Some(Event::Ready { key: 3 })));
+        ring.cancel(receiving);
+        drop(ours);
+        assert_eq!(take(&mut ring), (Err(libc::ECANCELED), true));
+        ring.wait(Some(0)).unwrap();
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"pong");
+    }
+}
+
+#[test]
+fn a_direct_descriptor_becomes_an_ordinary_one_and_nothing_else_is_lost() {
+    let Some((mut ring, listener, address)) = direct(8) else { return };
+    ring.accept(0, &listener, true);
+    let mut theirs = TcpStream::connect(address).unwrap();
+    let ours = accept(&mut ring).unwrap();
+    // More is handed over than fits, and more completes, before the descriptor is made.
+    for key in 0..50 {
+        ring.send(key, &ours, [b"x", b""], false);
+    }
+    let before = crate::socket::peer_addr(ring.ordinary(&ours).unwrap()).unwrap();
+    assert_eq!(before, theirs.local_addr().unwrap());
+    let first = ring.ordinary(&ours).unwrap().as_raw_fd();
+    assert_eq!(ring.ordinary(&ours).unwrap().as_raw_fd(), first, "it is made once");
+    let mut keys: Vec<u64> = (0..50)
+        .map(|_| match next(&mut ring) {
+            Some(Event::Sent { key, result: Ok(1) }) => key,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, (0..50).collect::<Vec<_>>());
+    theirs.read_exact(&mut [0; 50]).unwrap();
+    drop(ours);
+    ring.wait(Some(0)).unwrap();
+    assert_eq!(theirs.read(&mut [0; 1]).unwrap(), 0, "both are closed");
+}
+
+#[test]
+fn places_that_were_given_up_are_taken_again() {
+    let Some((mut ring, listener, address)) = direct(1) else { return };
+    for _ in 0..5 {
+        ring.accept(0, &listener, false);
+        let _theirs = TcpStream::connect(address).unwrap();
+        let ours = accept(&mut ring).unwrap();
+        ring.accept(0, &listener, false);
+        let mut without = TcpStream::connect(address).unwrap();
+        assert_eq!(accept(&mut ring).unwrap_err(), Some(libc::ENFILE));
+        assert_eq!(without.read(&mut [0; 1]).unwrap_or(0), 0, "he is cut off");
+        drop(ours);
+    }
+}
+
+#[test]
+fn a_direct_descriptor_of_another_ring_is_none() {
+    let (Some((mut first, listener, address)), Some((mut second, ..))) = (direct(1), direct(1))
+    else {
+        return;
+    };
+    first.accept(0, &listener, false);
+    let _theirs = TcpStream::connect(address).unwrap();
+    let ours = accept(&mut first).unwrap();
+    second.receive(1, &ours, true);
+    assert_eq!(take(&mut second), (Err(libc::EBADF), true));
+    assert_eq!(second.ordinary(&ours).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert!(first.ordinary(&ours).is_ok());
+}
+
+#[test]
+fn a_ring_that_goes_closes_what_was_in_its_table() {
+    let Some((mut ring, listener, address)) = direct(4) else { return };
+    ring.accept(0, &listener, true);
+    let mut theirs = TcpStream::connect(address).unwrap();
+    let ours = accept(&mut ring).unwrap();
+    ring.receive(1, &ours, true);
+    drop(ours); // its operation has the last share
+    drop(ring);
+    assert_eq!(theirs.read(&mut [0; 1]).unwrap(), 0);
 }

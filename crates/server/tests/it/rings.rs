@@ -40,6 +40,17 @@ fn every_case_holds_without_standing_orders_and_with_helpers() {
     }
 }
 
+/// Files are sent from the first byte on, so that descriptors are wanted in the middle of it.
+#[test]
+fn every_case_holds_with_direct_descriptors() {
+    if rings() {
+        let direct = "engine.knobs.direct=1";
+        conformance::run_with("rings", &[direct], |_| true);
+        let anew = [direct, "engine.knobs.multishot=0", "cache.small_body_bytes_max=0"];
+        conformance::run_with("rings", &anew, |_| true);
+    }
+}
+
 /// Fifty clients want the only buffer at once, again and again.
 #[test]
 fn connections_that_want_the_same_buffer_all_get_their_turn() {
