@@ -10,6 +10,11 @@
 //! first; so both are sent by a call each, from the loop, on the same non-blocking socket. Who
 //! waits for the disk is a loop as in `event-loop-per-core`, or with `helpers` threads as in
 //! `event-loop-helpers`. The loop is in `ring_loop.rs`.
+//!
+//! With `direct` connections are accepted into a table of the ring's own, and what the ring does is
+//! done there. Sendfile, larger bodies, a shutdown (as an operation it always goes to a kernel
+//! thread), the client's address for a log: all these are calls, for which a connection is given a
+//! descriptor of the process, once, when the first of them comes.
 
 mod accepting;
 mod ring_loop;

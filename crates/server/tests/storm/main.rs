@@ -3,6 +3,7 @@
 
 mod client;
 mod cold_files;
+mod direct;
 mod storm;
 mod swarm;
 #[path = "../it/under_test.rs"]
