@@ -178,6 +178,20 @@ fn a_reference_across_blocks_counts_once_and_touches_both() {
 }
 
 #[test]
+fn bytes_moved_are_counted_with_the_calls_of_all_processes() {
+    let call = |number| Event::SystemCall { number };
+    let moved = |number, bytes| Event::Moved { number, bytes };
+    let events = [(1, call(0)), (1, moved(0, 4096)), (2, call(0)), (2, moved(0, 1)), (2, call(3))];
+    let tables = counted(&[], &events);
+    let mix: Vec<_> =
+        tables.calls.list().iter().map(|c| (c.number, c.count, c.told, c.bytes)).collect();
+    assert_eq!(mix, [(0, 2, 2, 4097), (3, 1, 0, 0)]);
+    // The bytes of a call are no call of their own.
+    assert_eq!(tables.all.counts.system_calls, 3);
+    assert_eq!(tables.processes[1].counts.system_calls, 2);
+}
+
+#[test]
 fn ancestors_in_a_circle_do_no_harm() {
     let pair = [(1, 2), (2, 1)].map(|(id, of)| mapped(id, Some(of), RegionKind::Shared, None));
     let events = [(1, Event::store(0x1_0000, 8)), (2, Event::store(0x1_0000, 8))];
