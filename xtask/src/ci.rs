@@ -41,8 +41,8 @@ struct Step {
 }
 
 /// Engines in which threads share data.
-const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,threads,thread-pool,\
-                                tasks";
+const THREADED_ENGINES: &str = "event-loop-per-core,event-loop-helpers,staged,threads,\
+                                threads-direct,thread-pool,tasks,rings";
 
 const STEPS: &[Step] = &[
     step("fmt", When::Always, "cargo fmt --all --check", &[]),
@@ -84,11 +84,16 @@ const STEPS: &[Step] = &[
     step("fuzz", When::Short, "cargo xtask fuzz --seconds 10", &[NIGHTLY, CARGO_FUZZ]),
     step("fuzz", When::Long, "cargo xtask fuzz --seconds 60", &[NIGHTLY, CARGO_FUZZ]),
     Step {
-        environment: &[("PROPTEST_CASES", "4"), ("MIRIFLAGS", "-Zmiri-disable-isolation")],
+        // Memory that processes share is leaked where a test stands for it.
+        environment: &[
+            ("PROPTEST_CASES", "4"),
+            ("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks"),
+        ],
         ..step(
             "miri",
             When::Long,
-            "cargo +nightly miri test --package http1 --package site --lib",
+            "cargo +nightly miri test --package http1 --package site --package session \
+             --package file-cache --lib",
             &[NIGHTLY, MIRI],
         )
     },
