@@ -1,6 +1,7 @@
 //! The command from the outside: what it prints, its exit status, and signals; real clients, other
 //! servers, and machines that are short of something.
 
+mod accessibility;
 mod browser;
 mod clients;
 mod differential;

@@ -9,6 +9,7 @@ use memory_trace::Synthetic;
 use serde_json::json;
 use testkit::Temporary;
 
+use crate::accessibility;
 use crate::browser::Browser;
 use crate::server_process::ROPEWALK;
 
@@ -397,6 +398,7 @@ fn the_papers_page_in_a_browser() {
         assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
         assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+        accessibility::check(&mut browser);
     }
     let rows = |table: &str| format!("document.querySelectorAll('{table} tbody tr').length");
     assert_eq!(browser.ask(&rows("#table-5")), json!(5));

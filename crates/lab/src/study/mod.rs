@@ -10,7 +10,7 @@ mod definition;
 mod run;
 mod schedule;
 mod stage;
-mod utilisation;
+pub(crate) mod utilisation;
 
 pub use ceiling::ceiling;
 pub use definition::{Definition, OfferedPlan};

@@ -228,7 +228,7 @@ impl<'a, W: Watch> Study<'a, W> {
 
     /// The rate at which the server itself uses that part of its CPUs, or why there is none.
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
-        let purpose = format!("rate for utilisation {share}");
+        let purpose = utilisation::purpose(share);
         let cpus = self.stage.domains[cell.domain].server_cpus(&self.stage.machine) as f64;
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, &purpose).collect();

@@ -17,6 +17,19 @@ const GUESSES_MAX: usize = 6;
 /// A rate is not changed by more than this factor at once.
 const CORRECTION_MAX: f64 = 4.0;
 
+/// The purpose of the runs that look for the rate of a utilisation, which it ends with.
+const PURPOSE: &str = "rate for utilisation ";
+
+/// The purpose of the runs that look for the rate at which the server is so busy.
+pub(super) fn purpose(share: f64) -> String {
+    format!("{PURPOSE}{share}")
+}
+
+/// What [`purpose`] was told; none where a run is for something else.
+pub(crate) fn share_looked_for(purpose: &str) -> Option<f64> {
+    purpose.strip_prefix(PURPOSE)?.parse().ok()
+}
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
@@ -106,6 +119,12 @@ mod tests {
                 end => return (runs, end),
             }
         }
+    }
+
+    #[test]
+    fn a_purpose_says_what_is_looked_for() {
+        assert_eq!(share_looked_for(&purpose(0.8)), Some(0.8));
+        assert_eq!(share_looked_for("limit 1"), None);
     }
 
     #[test]

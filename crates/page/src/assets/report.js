@@ -138,6 +138,9 @@
 
   // The legend is a row of switches, which keys reach as well as the pointer.
   function keyboard(plot) {
+    const legend = plot.root.querySelector(".u-legend");
+    legend.setAttribute("role", "group");
+    legend.setAttribute("aria-label", "Curves");
     plot.root.querySelectorAll(".u-legend .u-series").forEach((row, index) => {
       if (index === 0) return;
       const pressed = () => row.setAttribute("aria-pressed", String(plot.series[index].show));
@@ -184,6 +187,9 @@
     figure.classList.add("is-live", "heat");
     const tell = () => { figure.querySelector(".pointed").textContent = cell.dataset.about; };
     cell.setAttribute("tabindex", "0");
+    cell.setAttribute("role", "img");
+    // What can be reached one by one is not one image.
+    cell.closest("svg").setAttribute("role", "group");
     cell.addEventListener("pointerenter", tell);
     cell.addEventListener("focus", tell);
   });

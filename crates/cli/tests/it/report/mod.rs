@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use testkit::Temporary;
 
+use crate::accessibility;
 use crate::browser::Browser;
 use crate::run;
 
@@ -208,6 +209,7 @@ fn the_page_in_a_browser() {
         let wide = browser.ask("document.documentElement.scrollWidth");
         assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} at {width}");
         responds(&mut browser);
+        accessibility::check(&mut browser);
         let own = format!("file://{}", path.display());
         assert_eq!(browser.requests(), [own]);
         assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
@@ -267,5 +269,6 @@ fn a_heat_map_in_a_browser() {
     browser.point_at(cell, false);
     let told = browser.ask("document.querySelector('.pointed').innerText");
     assert!(told.as_str().unwrap().contains("good replies/s"), "{told}");
+    accessibility::check(&mut browser);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }

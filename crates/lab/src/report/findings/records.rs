@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::measure::Measure;
-use super::super::summary::{Measured, Series, Summary};
+use super::super::number;
+use super::super::summary::{Measured, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
-use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Run};
+use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Point, Run};
+use crate::study::utilisation::share_looked_for;
 use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
@@ -15,6 +17,7 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     precision(findings, summary);
     saturated(findings, opened);
     not_at_rest(findings, opened);
+    not_so_busy(findings, opened);
     voided(findings, opened);
     machines(findings, opened);
     skipped(findings, opened);
@@ -119,6 +122,55 @@ fn not_at_rest(findings: &mut Findings, opened: &Opened) {
     }
 }
 
+/// Utilisations that were asked for and at which nothing was measured.
+fn not_so_busy(findings: &mut Findings, opened: &Opened) {
+    let mut searches: Vec<(f64, Vec<&Run>)> = Vec::new();
+    for run in &opened.runs {
+        let Some(share) = share_looked_for(&run.purpose) else { continue };
+        let same = |other: &&mut (f64, Vec<&Run>)| other.0 == share && alike(other.1[0], run);
+        match searches.iter_mut().find(same) {
+            Some((_, runs)) => runs.push(run),
+            None => searches.push((share, vec![run])),
+        }
+    }
+    for (share, tried) in searches {
+        let was_tried = |point: &Point| tried.iter().any(|run| run.point == *point);
+        if opened.runs.iter().any(|run| run.purpose.is_empty() && was_tried(&run.point)) {
+            continue;
+        }
+        let Point { server, workload, domain, .. } = &tried[0].point;
+        let nearest = nearest(&tried, share, number_of(&opened.header.domains, domain, "cpus"));
+        let text = format!(
+            "{server} ({workload}, {domain}) was not measured at {:.0} % CPU, as was asked for: \
+             {}.",
+            100.0 * share,
+            nearest.unwrap_or_else(|| "no rate was tried in a run that counts".into())
+        );
+        findings.add(Head::NotSeen, text);
+    }
+}
+
+/// Whether two runs differ at most in what was offered.
+fn alike(one: &Run, other: &Run) -> bool {
+    Point { offered: other.point.offered, ..one.point.clone() } == other.point
+}
+
+/// Of the rates that were tried the one that came nearest to a utilisation, in words.
+fn nearest(tried: &[&Run], share: f64, cpus: Option<f64>) -> Option<String> {
+    let counts = tried.iter().filter(|run| run.void.is_empty());
+    let busy = counts.filter_map(|run| match run.point.offered {
+        Offered::RequestsPerS(rate) => Some((rate, run.utilisation(cpus)?)),
+        Offered::Connections(_) => None,
+    });
+    let distance = |busy: &f64| (busy - share).abs();
+    let (rate, busy) = busy.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))?;
+    Some(format!(
+        "of the rates that were tried the nearest, {} requests/s, takes {:.0} %",
+        number::plain(rate),
+        100.0 * busy
+    ))
+}
+
 fn voided(findings: &mut Findings, opened: &Opened) {
     let mut reasons: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     let mut count = 0;
@@ -155,7 +207,7 @@ fn without_numbers(reason: &str) -> String {
 fn lost(findings: &mut Findings, opened: &Opened) {
     let name = |run: &Run| {
         let point = &run.point;
-        let offered = super::super::number::plain(super::super::summary::offered(point));
+        let offered = number::plain(super::super::summary::offered(point));
         format!("{} at {offered} ({}, {})", point.server, point.workload, point.domain)
     };
     let valid: BTreeSet<String> =

@@ -105,6 +105,24 @@ fn idle_connections_that_were_closed_are_told() {
 }
 
 #[test]
+fn utilisations_without_a_rate_are_told() {
+    let looked_for = |rate: f64, busy: f64| {
+        let mut run = runs("one", rate, &[rate]).remove(0);
+        run.purpose = "rate for utilisation 0.8".into();
+        run.observed = [("cpu_utilisation".to_owned(), busy)].into();
+        run
+    };
+    let begun = closed_runs("one", &[900.0], 0.5).remove(0);
+    let tried = vec![begun, looked_for(500.0, 0.3), looked_for(700.0, 0.55)];
+    let part = "one (w, d) was not measured at 80 % CPU, as was asked for: of the rates that were \
+                tried the nearest, 700 requests/s, takes 55 %.";
+    check(std::slice::from_ref(&tried), Head::NotSeen, part);
+    let found = [tried, vec![looked_for(1000.0, 0.81)], runs("one", 1000.0, &[1000.0; 6])];
+    let said = said(Header::default(), &found);
+    assert!(!said.iter().any(|finding| finding.text.contains("not measured")), "{said:#?}");
+}
+
+#[test]
 fn void_runs_take_no_part_and_are_counted() {
     let mut run = runs("one", 100.0, &[1.0]);
     run[0].void = vec!["late by 3.5 ms".into()];
