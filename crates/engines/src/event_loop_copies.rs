@@ -1,11 +1,12 @@
-//! `event-loop-copies`: N-copy, several independent event-driven servers (Harji 2010, chapter 4;
+//! `event-loop-copies`: N-copy, several independent event-driven servers (Harji 2010;
 //! Genevès 2012, §II.B; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: processes that share nothing, not even a cache, each an event loop
 //! (`parts/reactor.rs`) with a listener of its own; the kernel deals connections out among them
-//! (`SO_REUSEPORT`), or as in the papers each has a port of its own and the clients choose. What it
-//! leaves out: balance, and economy. A copy with busier connections gets no help, and each keeps
-//! the same files in memory; `event-loop-per-core` has threads that share a cache instead.
+//! (`SO_REUSEPORT`), or as in the papers each has a port of its own (`ports`) and the clients
+//! choose. What it leaves out: balance, and economy. A copy with busier connections gets no help,
+//! and each keeps the same files in memory; `event-loop-per-core` has threads that share a cache
+//! instead.
 
 use std::io;
 

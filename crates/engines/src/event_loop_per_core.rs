@@ -1,5 +1,6 @@
-//! `event-loop-per-core`: the shared-nothing event loop on every core, as modern servers have it;
-//! the N-copy architecture (Genevès 2012, §II.B) with threads in place of processes.
+//! `event-loop-per-core`: an event loop on every core, as modern servers have it; the N-copy
+//! architecture (Genevès 2012, §II.B) with threads in place of processes, so that the copies share
+//! a cache.
 //!
 //! Its essential mechanism: as many event loops (`parts/reactor.rs`) as CPUs, each pinned to one
 //! and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
@@ -8,9 +9,9 @@
 //! others to close somebody who does.
 //!
 //! It differs from `event-loop-helpers`, which has a loop on each CPU as well, in that each has a
-//! listener and waits for the disk itself. What it leaves out: balance. A loop with busier
-//! connections gets no help from the others, and a crash ends all of them, as they are one process;
-//! of `event-loop-copies` it ends one.
+//! listener and waits for the disk itself. What it leaves out: balance, and isolation. A loop with
+//! busier connections gets no help from the others. A loop that fails is replaced, but a crash of
+//! the process ends all of them; in `event-loop-copies` it ends one.
 
 use std::io;
 

@@ -1,12 +1,13 @@
 //! `event-loop-shared-listener`: SYMPED, the symmetric multi-process event-driven server (Pariag et
-//! al., EuroSys 2007, §4.1; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
+//! al., EuroSys 2007; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
 //!
 //! Its essential mechanism: processes that share one listener and nothing else, each an event loop
-//! (`parts/reactor.rs`). Whoever is free accepts, and while one waits for the disk the kernel runs
-//! another. An arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that
-//! is nearly full stops accepting for a moment, and one that has accepted many goes to the end of
-//! the queue of those that wait (`parts/gate.rs`). What it leaves out: a common cache;
-//! shared-SYMPED adds it (`event-loop-shared-cache`).
+//! (`parts/reactor.rs`). Whoever is free accepts. With more processes than CPUs (`processes`; by
+//! default there is one for each) the kernel runs another while one waits for the disk. With epoll
+//! an arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that is nearly
+//! full stops accepting for a moment, and one that has accepted many goes to the end of the queue
+//! of those that wait (`parts/gate.rs`). What it leaves out: a common cache; shared-SYMPED adds it
+//! (`event-loop-shared-cache`).
 
 use std::io;
 
@@ -21,7 +22,7 @@ use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-shared-listener",
     family: "events",
-    paper: "SYMPED (EuroSys 2007, section 4.1)",
+    paper: "SYMPED (Pariag et al., EuroSys 2007)",
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],

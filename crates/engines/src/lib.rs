@@ -1,5 +1,7 @@
-//! Every concurrency architecture as an engine. All drive the same [`session::Connection`]s, so a
-//! difference between two engines is a difference in concurrency and in nothing else.
+//! Every concurrency architecture as an engine. All but one drive the same
+//! [`session::Connection`]s, so that two of them differ in concurrency and in what goes with it:
+//! how files are sent (`sendfile` in the row) and who shares a cache. The one is `threads-direct`,
+//! the control for what that state machine costs.
 //!
 //! [`ENGINES`] is the one table that lists them; help, documentation, tests and benchmarks are
 //! driven by it. An engine is one file, or a folder with a `mod.rs`, with the same outline: its row

@@ -2,15 +2,16 @@
 //! Zwaenepoel, "Flash", USENIX 1999, §3.4), and what nginx calls thread pools.
 //!
 //! Its essential mechanism: an event loop (`parts/reactor.rs`) that never waits for the disk.
-//! Before it sends a file it asks the kernel whether the bytes are in memory (unless it is not to:
-//! `socket.sendfile`); if not, it has a helper fetch them, serves others, and sends when they are
-//! there (`parts/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
+//! Before it sends a file it asks the kernel whether the bytes are in memory (`socket.sendfile`
+//! is `probe` unless set); if not, it has a helper fetch them, serves others, and sends when they
+//! are there (`parts/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
 //! Helpers are threads (`parts/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
 //!
-//! It differs from `event-loop-per-core`, of which it too has a loop on each CPU unless told
-//! otherwise, in that no loop waits for the disk, and that all of them accept from one listener
-//! (AMPED as an extension of SYMPED): whoever is free takes the next connection. What it leaves
-//! out: Flash's mapped files; here they are sent by the kernel.
+//! Like `event-loop-per-core` it has a loop on each CPU (`loops`; Flash had one). It differs in
+//! that no loop waits for the disk, and that all of them accept from one listener (AMPED as an
+//! extension of SYMPED): whoever is free takes the next connection. What it leaves out: Flash's
+//! mapped files; here files are sent by sendfile, and a read that does not wait (`RWF_NOWAIT`) asks
+//! whether they are in memory.
 
 mod helper_processes;
 mod request;

@@ -1,7 +1,8 @@
 //! `event-loop-shared-cache`: shared-SYMPED, the µServer (Pariag et al., EuroSys 2007;
-//! Radhakrishnan 2019, §3.8): processes with an event loop each at one listening socket, and a
-//! cache of what the site's files are in memory that all of them share. Without that cache it is
-//! `event-loop-shared-listener`; with threads in place of processes, `event-loop-per-core`.
+//! Radhakrishnan 2019, §3.8): processes with an event loop each (`parts/reactor.rs`), one listener,
+//! and one cache, in memory that all of them share. Without that cache it is
+//! `event-loop-shared-listener`. `event-loop-per-core` shares a cache too, but among threads, each
+//! of which has a listener of its own.
 //!
 //! Its essential mechanism: what one process has found out about a path (its heads, its
 //! validators, a small body, and when that was last found to be true) the others take from the
@@ -16,8 +17,13 @@
 //! process has a table of its own and opens the larger files that it sends by itself; in return the
 //! kernel closes what it had.
 //!
-//! What it leaves out: a file's one descriptor used by all. Each takes a copy of it
-//! (`open_file_table.rs`), so that nothing is closed while another sends from it.
+//! What it leaves out: the common descriptor table, unless it is asked for; and even then nobody
+//! sends from another's descriptor. Each takes a copy of it (`open_file_table.rs`), so that nothing
+//! is closed while another sends from it.
+//!
+//! Where to read: `manager.rs` starts, tells and replaces processes, `worker_slot.rs` forks one,
+//! `process.rs` is what it runs, `shared_memory.rs` what they share (the cache itself is
+//! `file_cache::shared`).
 
 mod manager;
 mod open_file_table;

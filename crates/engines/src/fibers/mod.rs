@@ -3,20 +3,21 @@
 //! Radhakrishnan 2019, sections 3.11 and 4.1).
 //!
 //! Its essential mechanism: each connection is a fiber with a small stack of its own
-//! ([`os::fiber`]). Where a thread would block it is suspended, in the middle of its loop, until
-//! its cluster's nominated poller (`ready.rs`) has news for it; that is the kernel thread whose
-//! turn it is to ask for events, on behalf of all. Several kernel threads of a cluster share the
-//! work: a fiber goes on in whichever takes it, and is lent that thread's worker anew each time.
-//! With `blocking_threads` a cluster has kernel threads that may block beside it, and a fiber moves
-//! there for a job or for a send from a file that is not in memory, and back: the paper's future
-//! work.
+//! ([`os::fiber`]), in a cluster of one kernel thread (N:1, the default) or several (M:N,
+//! `threads_per_cluster`). Where a thread would block the fiber is suspended, in the middle of its
+//! loop, until there is news for it. One kernel thread at a time, the nominated poller
+//! (`ready.rs`), asks for events on behalf of the whole cluster. A fiber goes on in whichever
+//! kernel thread takes it, and is lent that thread's worker anew each time. With `blocking_threads`
+//! there are further kernel threads beside the cluster, which may block: a fiber moves there for a
+//! job or for a send from a file that is not in memory, and back (Radhakrishnan's future work,
+//! §5.2).
 //!
 //! It differs from `threads` in who waits: the fiber does, and its kernel thread goes on with
 //! another; from `tasks` in that what is suspended is a stack, and in a scheduler of its own.
 //!
 //! What it leaves out: a server in straight-line code, as `threads-direct` has one. A fiber takes
-//! the steps of the state machine that connections are in every engine, each on the stack of the
-//! kernel thread, which is why its own can be small. Work does not move between clusters, and
+//! the steps of the state machine that connections are in the other engines, each on the stack of
+//! the kernel thread, which is why its own can be small. Work does not move between clusters, and
 //! fibers are never preempted. A file on a cold disk delays its kernel thread unless there are
 //! `blocking_threads`.
 //!
@@ -174,8 +175,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?))
 }
 
-/// Where a cluster is, and after one that has failed another. Its kernel threads end with it and
-/// come together here again: the first makes the next cluster, the others enter it.
+/// Holds the cluster that runs here; if it fails, the one made in its place. Its kernel threads end
+/// with it and come together here again: the first makes the next cluster, the others enter it.
 #[derive(Default)]
 struct Place {
     state: Mutex<PlaceState>,

@@ -3,21 +3,24 @@
 //! 2019, §2.1.2; MP in Flash, USENIX 1999, §3.1).
 //!
 //! Its essential mechanism: a process serves one connection at a time, and what happens to it
-//! happens to nobody else. A master forks, counts who is idle, replaces who died, and has the
-//! connection closed that has rested longest when all processes are taken and somebody waits; no
-//! more connections are accepted than there are processes.
+//! happens to nobody else. A master forks, counts who is idle, replaces who died, and, when
+//! all processes are taken and somebody waits, has the connection closed that has rested longest.
+//! It accepts, if processes are forked for connections; those of a pool accept themselves. No more
+//! connections are accepted than there are processes.
 //!
 //! It differs from the event loops in processes (`event-loop-copies` and its neighbours) in that
-//! one process has one connection and waits with it, from `threads` in that nothing is shared.
+//! one process has one connection and waits with it, from `threads` in that nothing is shared but
+//! the scoreboard.
 //!
 //! What it leaves out: sharing. A process that is forked for a connection begins with an empty
 //! cache; one of a pool keeps its own, and all of them keep the same files, each in its part of the
-//! memory that caches may take. Sockets do not block, so that a process can be told to stop
-//! listening while a client is slow. In place of Apache's mutex around accept(2) an arrival wakes
-//! one process (`EPOLLEXCLUSIVE`).
+//! memory that caches may take. It differs from Apache in two things. Sockets do not block, so that
+//! a process can be told to stop listening while a client is slow. In place of Apache's mutex
+//! around accept(2) an arrival wakes one process (`EPOLLEXCLUSIVE`).
 //!
 //! Where to read: `master.rs` decides how many processes there are, `pool.rs` forks and ends them,
-//! `child.rs` is what they do, `board.rs` Apache's scoreboard: who is idle, and who is to end.
+//! `child.rs` is what they do, `board.rs` Apache's scoreboard: who is idle, and who is to end,
+//! `note.rs` what the master has to tell of them.
 
 mod board;
 mod child;

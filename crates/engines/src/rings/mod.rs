@@ -5,11 +5,15 @@
 //! each of them. It leaves standing orders (multishot operations: accept on this listener, receive
 //! on this socket for as long as bytes come, into any free one of the buffers provided), hands over
 //! what is to be sent by the dozen, and reads what has been done from memory: one system call for a
-//! whole turn. What it leaves out: files, and bodies of more than 4 KiB. There is no sendfile among
-//! the operations, splice always goes to kernel threads, and what an operation sends is copied
-//! first; so both are sent by a call each, from the loop, on the same non-blocking socket. Who
-//! waits for the disk is a loop as in `event-loop-per-core`, or with `helpers` threads as in
-//! `event-loop-helpers`. The loop is in `ring_loop.rs`.
+//! whole turn. The loop is in `ring_loop.rs`. It differs from `event-loop-per-core` in that only:
+//! there is a ring on each CPU, with a listener of its own.
+//!
+//! What it leaves out: files, and responses of more than 4 KiB. There is no sendfile among the
+//! operations, and splice always goes to kernel threads. What an operation sends has to stay in
+//! place until it is over, so the ring copies it first, which large bodies are not worth. Both are
+//! sent by calls, from the loop, on the same non-blocking socket. The loop waits for the disk
+//! itself, unless it has `helpers`: these are threads that look for files in its place, and with
+//! `socket.sendfile = "probe"` fetch them as well, as in `event-loop-helpers`.
 //!
 //! With `direct` connections are accepted into a table of the ring's own, and what the ring does is
 //! done there. Sendfile, larger bodies, a shutdown (as an operation it always goes to a kernel

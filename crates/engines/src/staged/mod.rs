@@ -1,23 +1,25 @@
 //! `staged`: WatPipe (Radhakrishnan 2019, §3.9; Pariag et al., EuroSys 2007; Harji 2010), the
 //! pipeline of stages, which is SEDA (Welsh, Culler, Brewer, SOSP 2001) made short.
 //!
-//! Its essential mechanism: five stages, each with threads of its own and a queue in front. Accept
-//! does only that; in read-poll connections wait for requests; read receives, parses and opens
-//! files; write sends; in write-poll those wait whose socket is full. A connection is in one stage
-//! at a time, and is handed from queue to queue in batches. The length of a queue says which stage
-//! is the bottleneck, and threads can be given to that stage alone. SEDA's controllers, if they are
-//! switched on, add threads where queues are long, make batches as small as throughput allows, and
-//! accept only as many connections as can be answered in time. The write stage may block. On a CPU
-//! that stages share, one that is woken does not interrupt the one that wakes it (`SCHED_BATCH`),
-//! so that batches become large by themselves (cohort scheduling: Larus and Parkes, USENIX 2002).
+//! Its essential mechanism: five stages, and connections that are handed from one to the next in
+//! batches; each is in one stage at a time. Three stages wait in the kernel, with one thread each:
+//! accept for arrivals, read-poll for requests, write-poll for room in sockets that were full. Two
+//! do the work, each with a queue and as many threads as it is given: read receives, parses and
+//! opens files; write sends. Both may wait for the disk, and write for a client if sends block. The
+//! length of a queue says which of the two is the bottleneck, and threads can be given to it alone.
+//! SEDA's controllers, if they are switched on, add threads where queues are long, make batches as
+//! small as throughput allows, and accept only as many connections as can be answered in time. On a
+//! CPU that stages share, one that is woken does not interrupt the one that wakes it
+//! (`SCHED_BATCH`), so that batches become large by themselves (cohort scheduling: Larus and
+//! Parkes, USENIX 2002).
 //!
 //! It differs from `thread-pool`, whose threads take connections from one queue and do all that
 //! comes next, in that a thread does one kind of work for many connections in a row.
 //!
-//! What it leaves out: a connection is never answered by the thread that noticed its request. Each
-//! request pays for three hand-overs (to read, to write, and back to read-poll, which is not woken
-//! for it), dear when there are few at a time and cheap when batches are large. Only pipelined
-//! requests are parsed by the write stage, which sees the end of the response before them.
+//! What it leaves out: locality. The thread that notices a request does not answer it: each pays
+//! for three hand-overs (to read, to write, and back to read-poll, which is not woken for it), dear
+//! when there are few at a time and cheap when batches are large. A pipelined request pays for
+//! less: the write stage, which sees the end of the response before it, parses it.
 //!
 //! Where to read: `client.rs` says which stage is next, `pipeline.rs` what the stages share, and
 //! `queue.rs` how they hand over. The stages are `accept.rs`, `read_poll.rs` and `write_poll.rs`
@@ -296,7 +298,7 @@ fn stage_of(index: usize, read_threads: usize) -> Stage {
     if index < SINGLE_THREADS + read_threads { Stage::Read } else { Stage::Write }
 }
 
-/// What the queues are made of; their model is checked with other parts.
+/// What the queues are made of; for their model `tests/model.rs` has loom's in their place.
 mod sync {
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 }

@@ -11,9 +11,11 @@
 //! It differs from `fibers` in that the scheduler is Tokio's, where theirs is their own, and in
 //! that what is suspended is a value and not a stack.
 //!
-//! What it leaves out: preemption, as all user threads here; a task gives way by itself. And
-//! wake-ups of one process among several that share a listener: Tokio's epoll set does not know
-//! exclusive watches, so that all of them wake and one finds the connection.
+//! What it leaves out: straight-line code, as `fibers` does. A task drives the state machine that
+//! other engines drive, and has readiness, timers and threads of Tokio's, but not its streams.
+//! Preemption: a task gives way by itself. And exclusive wake-ups: where several runtimes wait at
+//! one listener an arrival wakes them all, and one finds the connection, for Tokio's epoll set does
+//! not know exclusive watches.
 //!
 //! Where to read: `client.rs` is the task of a connection, `acceptor.rs` that of a listener,
 //! `runtime_state.rs` what the tasks of a runtime share.

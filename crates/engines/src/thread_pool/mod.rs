@@ -3,17 +3,18 @@
 //! documentation of the two). Apache has several processes of such threads; here the number of
 //! processes is set for any engine (`engine.processes`), and each has a pool.
 //!
-//! Its essential mechanism: threads take connections from a queue. Without parking a connection
-//! keeps its thread from its first byte to its close, so no more are accepted than there are
-//! threads and places in the queue; while one waits there, a connection that has been idle for
-//! `yield_ms` is closed. With parking one thread, which accepts too, watches all connections that
-//! wait for their clients, and hands over those that are ready: a thread is needed for a request,
-//! not for a client.
+//! Its essential mechanism: threads take connections from a queue. Without parking (`park_idle =
+//! 0`) a connection keeps its thread from its first byte to its close, so no more are accepted than
+//! there are threads and places in the queue; while one waits there, a connection that has been
+//! idle for `yield_ms` is closed. With parking, the default, one thread, which accepts too, watches
+//! all connections that wait for their clients, and hands over those that are ready: a thread is
+//! needed for a request, not for a client.
 //!
 //! What it leaves out: a thread for everybody, which `threads` has, and threads for each kind of
 //! work, which `staged` has: here any of them receives, looks up and sends. A slow reader of a file
-//! keeps one (with files sent without blocking, only until its socket is full: it is parked then
-//! too), and so does a cold disk; the pool is as large as the number of them that it can stand.
+//! keeps one until it has the file (if sends do not block, only until its socket is full: then it
+//! is parked, too), and a cold disk keeps one as well; when there are as many of these as threads,
+//! everybody waits.
 
 mod parking;
 

@@ -68,7 +68,7 @@ struct Slot {
     scheduled: Tick,
 }
 
-/// A connection.
+/// A connection: parked, in the queue, or with a thread.
 struct Parked {
     line: Line,
     arrival: Arrival,

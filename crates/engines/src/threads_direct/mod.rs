@@ -5,8 +5,8 @@
 //! the same parser, cache and responses. It differs from that in one thing: it drives no
 //! `session::Connection`. How far a connection has come in the protocol is where its thread is in
 //! the code (`conversation.rs`), and its deadlines and counts are local variables. So the
-//! difference between the two is what the state machine that all engines share costs a thread, and
-//! what each way of writing a server asks of its programmer.
+//! difference between the two is what the state machine that the other engines share costs a
+//! thread, and what each way of writing a server asks of its programmer.
 //!
 //! What it leaves out: everything but kernel threads. What is written here once for calls that
 //! block would have to be written again for every other architecture.
