@@ -7,11 +7,12 @@
 //! under way. But reading costs a copy. So all bytes are read, into nowhere and in one call, when
 //! nobody has done so in the last quarter of a second, no more than [`BLOCK_BYTES`] of them: that
 //! much, or the part that is there, is sent, and then the next is asked for. Otherwise the first
-//! and the last byte are: two calls without a copy, for all that is known and may be sent in a row.
-//! A file that is always asked for costs what these two calls do.
+//! and the last byte are: two calls without a copy, for all that is known and may be sent in a row;
+//! and these only if nobody has done so in the last hundredth of a second. A file that is always
+//! asked for costs nothing.
 //!
-//! What remains: pages in the middle that are evicted in that quarter of a second, or between
-//! question and send. The kernel evicts last what was used last.
+//! What remains: pages in the middle that are evicted in that quarter of a second, and all of a
+//! file in that hundredth. The kernel evicts last what was used last.
 
 use std::os::fd::AsFd;
 
@@ -39,14 +40,22 @@ pub(crate) fn sendable(
     now: Tick,
     buffer: &mut [u8],
 ) -> Sendable {
-    let known = file.residency().known(offset, len, now.0);
-    if known > 0 && is_there(file, offset) && is_there(file, offset + known - 1) {
-        return Sendable::Now(known);
+    let residency = file.residency();
+    let known = residency.known(offset, len, now.0);
+    if known > 0 {
+        let ends = [offset, offset + known - 1];
+        if residency.is_certain(ends, now.0) {
+            return Sendable::Now(known);
+        }
+        if ends.iter().all(|end| is_there(file, *end)) {
+            residency.confirm(ends, now.0);
+            return Sendable::Now(known);
+        }
     }
     let len = len.min(BLOCK_BYTES - offset % BLOCK_BYTES);
     match os::files::read_nowhere_nowait(file.as_fd(), buffer, offset, len) {
         Ok(NowaitRead::Read(seen)) if seen > 0 => {
-            file.residency().note(offset, seen as u64, now.0);
+            residency.note(offset, seen as u64, now.0);
             Sendable::Now(seen as u64)
         }
         // The end of a file that has become shorter, or an error.
@@ -118,14 +127,16 @@ mod tests {
     fn what_is_not_there_is_cold_and_what_was_seen_is_asked_for_by_its_ends() {
         let Some(file) = partly_resident("cold") else { return };
         let mut buffer = [0; 4096];
-        let now = Tick(1_000_000);
-        let mut ask = |offset, len| sendable(&file, offset, len, now, &mut buffer);
-        assert_eq!(ask(BLOCK_BYTES, 100), Sendable::Cold);
+        let mut now = Tick(1_000_000);
+        let mut ask = |offset, len, now| sendable(&file, offset, len, now, &mut buffer);
+        assert_eq!(ask(BLOCK_BYTES, 100, now), Sendable::Cold);
         // Two blocks that were seen are sent in a row, if their ends are still there.
         file.residency().note(0, BLOCK_BYTES, now.0);
         file.residency().note(BLOCK_BYTES, BLOCK_BYTES, now.0);
         file.residency().note(2 * BLOCK_BYTES, LEN - 2 * BLOCK_BYTES, now.0);
-        assert_eq!(ask(0, LEN), Sendable::Now(LEN));
-        assert!(ends_in_the_middle(ask(0, LEN - 100_000)));
+        assert_eq!(ask(0, LEN, now), Sendable::Now(LEN));
+        assert_eq!(ask(0, LEN - 100_000, now), Sendable::Now(LEN - 100_000), "nobody asks again");
+        now.0 += 10_000;
+        assert!(ends_in_the_middle(ask(0, LEN - 100_000, now)), "but a little later");
     }
 }

@@ -2,7 +2,7 @@
 //! the disk, shared by all who send the file. It only spares questions: to forget is always right,
 //! and what it says may have ceased to be true. It does not ask the system.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Files are looked at in pieces of this size, each from its start on.
 pub const BLOCK_BYTES: u64 = 256 << 10;
@@ -10,6 +10,9 @@ pub const BLOCK_BYTES: u64 = 256 << 10;
 /// How long it counts. What has just been used is what the kernel evicts last: in this time a disk
 /// does not fill a memory of usual size.
 const MOMENT_US: u64 = 250_000;
+
+/// How long nobody asks again: who is asked for that often is asked about a hundred times a second.
+const INSTANT_MS: u32 = 10;
 
 /// Blocks noted at a time: all of a file of 2 MiB. Of a longer one a later block takes the place of
 /// an earlier one.
@@ -26,7 +29,11 @@ const _: () = assert!(BLOCK_BYTES < 1 << LEN_BITS);
 
 /// See above.
 #[derive(Debug, Default)]
-pub struct Residency([AtomicU64; SLOTS]);
+pub struct Residency {
+    seen: [AtomicU64; SLOTS],
+    /// When a byte of the block in that slot was last asked about and was there, in milliseconds.
+    asked: [AtomicU32; SLOTS],
+}
 
 impl Residency {
     /// Notes that `len` bytes from `offset` on, all in one block, were seen in memory at `now_us`.
@@ -61,6 +68,23 @@ impl Residency {
         at - offset
     }
 
+    /// Notes that the bytes at `offsets` were asked about and are there.
+    pub fn confirm(&self, offsets: [u64; 2], now_us: u64) {
+        for offset in offsets {
+            self.asked[place(offset / BLOCK_BYTES)].store(instant(now_us), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the blocks of both `offsets` were asked about so short a time ago that there is no
+    /// need to again. It says something only of what is [`known`](Self::known).
+    #[must_use]
+    pub fn is_certain(&self, offsets: [u64; 2], now_us: u64) -> bool {
+        offsets.iter().all(|offset| {
+            let asked = self.asked[place(offset / BLOCK_BYTES)].load(Ordering::Relaxed);
+            instant(now_us).wrapping_sub(asked) < INSTANT_MS
+        })
+    }
+
     /// How many bytes of a block, from its start on, were seen a moment ago.
     fn seen(&self, block: u64, now_us: u64) -> u64 {
         let word = self.slot(block).load(Ordering::Relaxed);
@@ -70,8 +94,18 @@ impl Residency {
     }
 
     fn slot(&self, block: u64) -> &AtomicU64 {
-        &self.0[(block % SLOTS as u64) as usize]
+        &self.seen[place(block)]
     }
+}
+
+/// The slot of a block.
+fn place(block: u64) -> usize {
+    (block % SLOTS as u64) as usize
+}
+
+/// In milliseconds, all but the lowest 32 bits cut off: 49 days.
+fn instant(now_us: u64) -> u32 {
+    (now_us / 1000) as u32
 }
 
 /// The lowest bits of a number.
@@ -102,6 +136,16 @@ mod tests {
         check(20_000, 90_000, 0, 30_000);
         check(50_000, 1, 0, 0);
         check(BLOCK_BYTES, 1, 0, 0);
+    }
+
+    #[test]
+    fn what_was_asked_about_is_certain_for_an_instant() {
+        let residency = Residency::default();
+        let is_certain = |offsets, later_ms: u64| residency.is_certain(offsets, NOW + later_ms * 1000);
+        residency.confirm([0, 700 * KIB], NOW);
+        assert!(is_certain([100, 600 * KIB], 9), "blocks 0 and 2");
+        assert!(!is_certain([100, 600 * KIB], 10));
+        assert!(!is_certain([100, 300 * KIB], 0) && !is_certain([300 * KIB, 100], 0), "block 1");
     }
 
     #[test]
