@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn what_was_asked_about_is_certain_for_an_instant() {
         let residency = Residency::default();
-        let is_certain = |offsets, later_ms: u64| residency.is_certain(offsets, NOW + later_ms * 1000);
+        let is_certain =
+            |offsets, later_ms: u64| residency.is_certain(offsets, NOW + later_ms * 1000);
         residency.confirm([0, 700 * KIB], NOW);
         assert!(is_certain([100, 600 * KIB], 9), "blocks 0 and 2");
         assert!(!is_certain([100, 600 * KIB], 10));
