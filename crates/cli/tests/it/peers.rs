@@ -16,6 +16,7 @@ use serde_json::Value;
 use testkit::Temporary;
 
 use crate::machine::skip;
+use crate::processes::wait_until;
 use crate::server_process::ROPEWALK;
 use crate::{REPOSITORY, run};
 
@@ -145,9 +146,10 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
             Err(why) if why.contains("try as root") => return skip("a bound on memory", &why),
             started => started.unwrap(),
         };
-        let processes = server.group().processes();
-        assert_eq!(processes.len(), 1 + launch.workers, "a process watches the others");
-        for pid in processes {
+        // It answers when the first of its workers does.
+        let count = || server.group().processes().len();
+        wait_until("a process watches the others", || count() == 1 + launch.workers);
+        for pid in server.group().processes() {
             assert_eq!(allowed(pid), cpus.iter().copied().collect(), "of process {pid}");
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
             let memory = groups.lines().find(|line| line.contains(":memory:"));

@@ -41,7 +41,7 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
     for _ in 0..1000 {
         if done() {
             return;
