@@ -39,6 +39,18 @@ fn direct(places: u32) -> Option<(Ring, Rc<Descriptor>, SocketAddr)> {
     Some((ring, shared(listener), address))
 }
 
+/// A client who comes, and the connection that is accepted of him: one, or as the first of `many`.
+fn welcome(
+    ring: &mut Ring,
+    listener: &Rc<Descriptor>,
+    address: SocketAddr,
+    many: bool,
+) -> (TcpStream, Rc<Descriptor>) {
+    ring.accept(0, listener, many);
+    let theirs = TcpStream::connect(address).unwrap();
+    (theirs, accept(ring).unwrap())
+}
+
 /// The connection that was accepted.
 fn accept(ring: &mut Ring) -> Result<Rc<Descriptor>, Option<i32>> {
     match next(ring) {
@@ -292,9 +304,7 @@ fn a_direct_descriptor_serves_all_operations_and_is_closed_with_its_last_share()
 #[test]
 fn a_direct_descriptor_becomes_an_ordinary_one_and_nothing_else_is_lost() {
     let Some((mut ring, listener, address)) = direct(8) else { return };
-    ring.accept(0, &listener, true);
-    let mut theirs = TcpStream::connect(address).unwrap();
-    let ours = accept(&mut ring).unwrap();
+    let (mut theirs, ours) = welcome(&mut ring, &listener, address, true);
     // More is handed over than fits, and more completes, before the descriptor is made.
     for key in 0..50 {
         ring.send(key, &ours, [b"x", b""], false);
@@ -321,9 +331,7 @@ fn a_direct_descriptor_becomes_an_ordinary_one_and_nothing_else_is_lost() {
 fn places_that_were_given_up_are_taken_again() {
     let Some((mut ring, listener, address)) = direct(1) else { return };
     for _ in 0..5 {
-        ring.accept(0, &listener, false);
-        let _theirs = TcpStream::connect(address).unwrap();
-        let ours = accept(&mut ring).unwrap();
+        let (_theirs, ours) = welcome(&mut ring, &listener, address, false);
         ring.accept(0, &listener, false);
         let mut without = TcpStream::connect(address).unwrap();
         assert_eq!(accept(&mut ring).unwrap_err(), Some(libc::ENFILE));
@@ -338,9 +346,7 @@ fn a_direct_descriptor_of_another_ring_is_none() {
     else {
         return;
     };
-    first.accept(0, &listener, false);
-    let _theirs = TcpStream::connect(address).unwrap();
-    let ours = accept(&mut first).unwrap();
+    let (_theirs, ours) = welcome(&mut first, &listener, address, false);
     second.receive(1, &ours, true);
     assert_eq!(take(&mut second), (Err(libc::EBADF), true));
     assert_eq!(second.ordinary(&ours).unwrap_err().raw_os_error(), Some(libc::EBADF));
@@ -350,9 +356,7 @@ fn a_direct_descriptor_of_another_ring_is_none() {
 #[test]
 fn a_ring_that_goes_closes_what_was_in_its_table() {
     let Some((mut ring, listener, address)) = direct(4) else { return };
-    ring.accept(0, &listener, true);
-    let mut theirs = TcpStream::connect(address).unwrap();
-    let ours = accept(&mut ring).unwrap();
+    let (mut theirs, ours) = welcome(&mut ring, &listener, address, true);
     ring.receive(1, &ours, true);
     drop(ours); // its operation has the last share
     drop(ring);
