@@ -112,8 +112,6 @@ const STEPS: &[Step] = &[
             &[NIGHTLY, MIRI],
         )
     },
-    step("bench-cache", When::Short, "cargo test --package file-cache --bench appendix_a", &[]),
-    step("bench-cache", When::Long, "cargo bench --package file-cache --bench appendix_a", &[]),
     step("bench-simulate", When::Short, "cargo test --package coherence --bench references", &[]),
     step("bench-simulate", When::Long, "cargo bench --package coherence --bench references", &[]),
     step("bench-serve", When::Short, "cargo xtask bench serve --quick", &[]),

@@ -76,6 +76,18 @@ impl LabOptions {
         })
     }
 
+    /// The first of these options that was typed, for commands that can do nothing with any.
+    pub(crate) fn first_typed(&self) -> Option<&'static str> {
+        let typed = [
+            (self.scratch.is_some(), "--scratch"),
+            (self.peers.is_some(), "--peers"),
+            (self.server_cpus.is_some(), "--server-cpus"),
+            (self.client_cpus.is_some(), "--client-cpus"),
+            (self.lag_bound.is_some(), "--lag-bound"),
+        ];
+        typed.into_iter().find_map(|(is_typed, option)| is_typed.then_some(option))
+    }
+
     fn cpus(&self) -> Result<(Vec<usize>, Vec<usize>), Failure> {
         let allowed = os::affinity::allowed_cpus();
         let typed = |option: &str, typed: &Option<String>| match typed {
@@ -182,7 +194,8 @@ pub(crate) fn open_records(
             "{path}: it was begun as something else: see `definition` in {path}/study.json"
         )));
     }
-    print(&format!("Going on after {} runs.\n", opened.runs.len()))?;
+    let made = opened.runs.len() + opened.cache.len();
+    print(&format!("Going on after {made} runs.\n"))?;
     Ok((folder, opened))
 }
 

@@ -1,6 +1,8 @@
 //! `ropewalk study`: an experiment, from its file to a folder of records. How it is run is `lab`'s
 //! business.
 
+mod of_cache;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Ceiling, Described, Folder, Header, Kind, Server, Skipped};
-use lab::study::{Definition, End, Entrant, Stage, Study, Watch, ceiling, estimate_s, minutes};
+use lab::study::{
+    Definition, End, Entrant, Experiment, Stage, Study, Watch, ceiling, estimate_s, minutes,
+};
 use lab::{Environment, Found, Launch, ServerSpec};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
@@ -18,8 +22,9 @@ use crate::{Failure, print};
 
 pub(crate) const STUDY_HELP: &str = "\
 An experiment is a TOML file: servers, workloads, domains (CPUs, memory, network), how much is
-offered, how often (docs/study.md). Its records go into a folder, a line for each run as soon as it
-is made; whatever ends the study, --resume goes on with it. `ropewalk report FOLDER` shows them.
+offered, how often; or what is varied of the cache by itself (docs/study.md). Its records go into a
+folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
+it. `ropewalk report FOLDER` shows them.
 
 Exit status: 0 all was measured, 1 it could not be done, 2 wrong usage, 4 the budget is spent or the
 study was interrupted, and it can be resumed.
@@ -60,7 +65,15 @@ pub(crate) struct StudyArguments {
 }
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
-    let mut definition = arguments.definition()?;
+    let experiment = Experiment::read(&arguments.experiment, arguments.size.as_deref());
+    match experiment.map_err(Failure::Usage)? {
+        Experiment::Servers(definition) => of_servers(arguments, *definition),
+        Experiment::Cache(definition) => of_cache::study(arguments, *definition),
+    }
+}
+
+fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
+    arguments.change(&mut definition)?;
     let mut lab = arguments.lab.open()?;
     match &lab.bench.lag_bound {
         Some(typed) => definition.bound_lag(typed),
@@ -89,7 +102,7 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     if stage.domains.is_empty() {
         return Err(no_domain());
     }
-    let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&definition.name));
+    let path = arguments.folder(&definition.name);
     let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
@@ -100,21 +113,27 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
 }
 
 impl StudyArguments {
-    fn definition(&self) -> Result<Definition, Failure> {
-        let mut definition =
-            Definition::read(&self.experiment, self.size.as_deref()).map_err(Failure::Usage)?;
-        if let Some(budget) = &self.budget {
-            let budget_us = parse_duration(budget)
-                .map_err(|why| Failure::Usage(format!("--budget {budget}: {why}")))?;
-            definition.budget_s = Some(budget_us as f64 / 1e6);
-        }
+    /// Puts what was typed in the place of what the file says.
+    fn change(&self, definition: &mut Definition) -> Result<(), Failure> {
+        definition.budget_s = self.budget_s()?.or(definition.budget_s);
         if self.mat {
             definition.search_limits();
         }
         if definition.domains.is_empty() {
             definition.domains = vec![Domain { name: "here".into(), ..Domain::default() }];
         }
-        Ok(definition)
+        Ok(())
+    }
+
+    fn budget_s(&self) -> Result<Option<f64>, Failure> {
+        let Some(budget) = &self.budget else { return Ok(None) };
+        let budget_us = parse_duration(budget)
+            .map_err(|why| Failure::Usage(format!("--budget {budget}: {why}")))?;
+        Ok(Some(budget_us as f64 / 1e6))
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| PathBuf::from(name))
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use engines::jobs::Runner;
 use engines::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find};
 use session::Limits;
+use testkit::wait_until;
 
 testkit::one_by_one![
     spare_processes_are_as_many_as_they_should_be,
@@ -106,16 +107,6 @@ fn kill(pid: u32) {
 fn is_answered(client: &mut TcpStream) -> bool {
     client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
         && client.read(&mut [0; 4096]).is_ok_and(|n| n > 0)
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    for _ in 0..4000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("it has not come true in twenty seconds");
 }
 
 fn spare_processes_are_as_many_as_they_should_be() {

@@ -20,6 +20,7 @@ use engines::{
     Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
 };
 use session::{AccessLog, Counters, Limits, Record, Worker};
+use testkit::wait_until;
 
 /// More than sockets hold, and nothing on the disk.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -156,7 +157,7 @@ impl Bench {
     fn stop(mut self) -> std::io::Result<()> {
         self.engine.stop_accepting();
         self.engine.drain();
-        wait_until("it ends", || self.engine.is_finished());
+        wait_until(|| self.engine.is_finished());
         std::fs::remove_dir_all(&self.directory).unwrap();
         self.engine.join()
     }
@@ -182,16 +183,6 @@ fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
     }
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..4000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("{what}: it has not come true in twenty seconds");
-}
-
 fn check(name: &str, set: &[(&str, u64)]) {
     let spec = find(name).unwrap();
     if name == "rings" && engines::obstacle(spec).is_some() {
@@ -212,10 +203,10 @@ fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {
         let (mut resting, mut busy) = (bench.resting(), bench.connect());
         assert_eq!(ask(&mut busy, "large"), LARGE_BYTES);
         bench.fail();
-        wait_until("it is told", || bench.replacements() == round);
-        wait_until("all of it is", || bench.all_replaced(set, round));
+        wait_until(|| bench.replacements() == round);
+        wait_until(|| bench.all_replaced(set, round));
         assert!(is_closed(&mut resting) && is_closed(&mut busy), "{} {round}", spec.name);
-        wait_until("both are counted off", || bench.open() == 0);
+        wait_until(|| bench.open() == 0);
     }
     // There would be no place if they were still counted among those that are open.
     let (first, second) = (bench.resting(), bench.resting());
@@ -230,15 +221,15 @@ fn check_the_end(spec: &EngineSpec, set: &[(&str, u64)]) {
     for round in 1..=5 {
         let mut resting = bench.resting();
         bench.fail();
-        wait_until("it fails", || {
+        wait_until(|| {
             bench.replacements() == round.min(4) && (round < 5 || bench.engine.failure().is_some())
         });
         assert!(is_closed(&mut resting), "{} {round}", spec.name);
-        wait_until("all of it is", || bench.all_replaced(set, round.min(4)));
+        wait_until(|| bench.all_replaced(set, round.min(4)));
     }
     assert!(bench.engine.failure().unwrap().ends_with(WHY), "{:?}", bench.engine.failure());
-    wait_until("all have gone", || bench.open() == 0);
-    wait_until("its listener is closed", || TcpStream::connect(bench.address).is_err());
+    wait_until(|| bench.open() == 0);
+    wait_until(|| TcpStream::connect(bench.address).is_err());
     assert!(bench.stop().unwrap_err().to_string().ends_with(WHY));
 }
 
@@ -295,7 +286,7 @@ fn a_cluster_of_which_a_thread_cannot_begin_ends() {
     let spec = find("fibers").unwrap();
     let bench = Bench::new(spec, &[("threads_per_cluster", 2)], Some(NO_CPU));
     // Nobody tells it to end.
-    wait_until("it ends", || bench.engine.is_finished());
+    wait_until(|| bench.engine.is_finished());
     let failure = bench.engine.failure().unwrap();
     assert!(failure.contains("cannot stay on CPU 1023: ") || failure.contains("could not begin"));
     assert!(TcpStream::connect(bench.address).is_err(), "its listener is open");

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod binding;
+pub mod cache_study;
 mod catalogue;
 pub mod client;
 pub mod compare;

@@ -2,10 +2,15 @@
 
 /// What a reader of TOML has to say, without the picture it draws.
 pub(crate) fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let message = why.message().lines().collect::<Vec<_>>().join(", ");
+    let message = message(why);
     let before = why.span().and_then(|span| text.get(..span.start));
     match before {
         Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
         None => message,
     }
+}
+
+/// The same without a place, for what was a table already.
+pub(crate) fn message(why: &toml::de::Error) -> String {
+    why.message().lines().collect::<Vec<_>>().join(", ")
 }

@@ -69,7 +69,7 @@ pub fn next_ended() -> io::Result<Option<u32>> {
 
 /// Makes a copy of this process, which does `work` and ends with the status that it returns. It
 /// ends at once then: nothing is dropped, and nothing flushed but what `work` did. The copy is
-/// killed when this process ends.
+/// killed when this process ends, and before it when memory runs out.
 ///
 /// # Errors
 /// The process has more than one thread; no memory or no room for a process.
@@ -90,6 +90,8 @@ pub fn fork(descriptors: Descriptors, work: impl FnOnce() -> i32) -> io::Result<
     }
     let status = || {
         end_with(parent);
+        // Where it cannot be said, the kernel chooses as it would have.
+        let _ = crate::oom::end_before_parent();
         work()
     };
     let status = catch_unwind(AssertUnwindSafe(status)).unwrap_or(STATUS_OF_PANIC);

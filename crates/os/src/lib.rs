@@ -27,6 +27,7 @@ pub mod limits;
 pub mod memory;
 pub mod memory_bandwidth;
 pub mod namespaces;
+pub mod oom;
 pub mod passing;
 pub mod poll;
 pub mod process;

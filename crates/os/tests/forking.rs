@@ -20,6 +20,7 @@ testkit::one_by_one![
     a_copy_ends_with_the_status_of_its_work,
     a_process_with_threads_is_not_copied,
     descriptors_are_shared_or_not,
+    copies_are_more_expendable_than_who_made_them,
     copies_are_told_by_signals_and_tell_their_end,
     a_copy_may_have_threads,
     killed_holders_are_noticed_by_who_waits,
@@ -91,6 +92,24 @@ fn descriptors_are_shared_or_not() {
         let is_here = std::fs::read_link(path).is_ok();
         assert_eq!(is_here, descriptors == Descriptors::Shared);
     }
+}
+
+/// When memory runs out the copy is to be ended first, and its copy before it.
+fn copies_are_more_expendable_than_who_made_them() {
+    let own = |offset: i64| {
+        let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        text.trim().parse::<i64>().unwrap() + offset
+    };
+    let before = own(0);
+    assert!(before < 900, "this test itself is the first to be ended: {before}");
+    let mut child = fork(Descriptors::Private, || {
+        let here = own(0);
+        let deeper = fork(Descriptors::Private, || i32::from(own(0) > here)).unwrap().wait();
+        i32::from(here > before) + i32::from(deeper.unwrap() == Ended::Exit(1))
+    })
+    .unwrap();
+    assert_eq!(child.wait().unwrap(), Ended::Exit(2));
+    assert_eq!(own(0), before);
 }
 
 fn copies_are_told_by_signals_and_tell_their_end() {

@@ -60,7 +60,8 @@ const TABLE: &[Allowed] = &[
         ],
     ),
     // Outcomes of the load generator are read with its own types; it runs as a process.
-    allowed("crates/lab", &["load", "os", "page", "statistics", "workload"]),
+    allowed("crates/lab", &["cache-study", "load", "os", "page", "statistics", "workload"]),
+    allowed("crates/cache-study", &["file-cache", "os", "statistics", "workload"]),
     // The lab's guard cleans up after it, too. Its tests simulate what they have
     // recorded, and Cachegrind must count the same.
     Allowed {

@@ -19,8 +19,7 @@ struct Forbidden {
 const TERMINAL: &[&str] = &["crates/cli/", "peers/floor/", "xtask/"];
 const PRINTING: &str = "return the text, or log it; only the programs print";
 /// A crate that needs nothing else of `os` times its own benchmarks.
-const CLOCK: &[&str] =
-    &["crates/os/src/clock.rs", "crates/file-cache/benches/", "crates/coherence/benches/"];
+const CLOCK: &[&str] = &["crates/os/src/clock.rs", "crates/coherence/benches/"];
 const ASKING: &str = "take the time as an argument, or ask os::clock";
 
 /// The trait of an allocator is unsafe to implement, even for one that only counts.

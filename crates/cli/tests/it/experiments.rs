@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use lab::Peer;
-use lab::study::Definition;
+use lab::study::{Definition, Experiment};
 
 use crate::REPOSITORY;
 use crate::server_process::ROPEWALK;
@@ -15,7 +15,7 @@ fn every_experiment_can_be_read_in_all_its_sizes() {
     let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
     let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
     let paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).filter(|p| p.is_file()).collect();
-    assert!(paths.len() >= 45, "{}", paths.len());
+    assert!(paths.len() >= 46, "{}", paths.len());
     let faults: Vec<String> = paths.iter().flat_map(|path| faults(path, &peers)).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
@@ -29,9 +29,14 @@ fn faults(path: &Path, peers: &[Peer]) -> Vec<String> {
         faults.push(of("it has no size of the paper".into()));
     }
     for size in std::iter::once(None).chain(sizes.iter().map(|size| Some(size.as_str()))) {
-        match Definition::read(path, size) {
+        match Experiment::read(path, size) {
             Err(why) => faults.push(format!("{why} (size {size:?})")),
-            Ok(definition) => faults.extend(wrong_in(&definition, peers).into_iter().map(of)),
+            Ok(Experiment::Servers(definition)) => {
+                faults.extend(wrong_in(&definition, peers).into_iter().map(of));
+            }
+            Ok(Experiment::Cache(one)) => {
+                faults.extend(unsaid(&one.source, &one.question, &one.expected).map(of));
+            }
         }
     }
     faults
@@ -52,15 +57,16 @@ fn wrong_in(definition: &Definition, peers: &[Peer]) -> Vec<String> {
             Some(peer) => wrong.extend(spec.setting(peer).err()),
         }
     }
-    let texts = [
-        ("source", &definition.source),
-        ("question", &definition.question),
-        ("expected", &definition.expected),
-    ];
-    let missing = texts.iter().filter(|(_, text)| text.is_empty());
-    wrong.extend(missing.map(|(what, _)| format!("{what}: it is empty")));
+    let Definition { source, question, expected, .. } = definition;
+    wrong.extend(unsaid(source, question, expected));
     // Both are added for each run: arrivals by the load that is offered.
     let doubled = definition.workloads.iter().filter(|one| one.load.contains("--arrivals"));
     wrong.extend(doubled.map(|one| format!("workload {}: --arrivals is the study's", one.name)));
     wrong
+}
+
+fn unsaid(source: &str, question: &str, expected: &str) -> impl Iterator<Item = String> {
+    let texts = [("source", source), ("question", question), ("expected", expected)];
+    let missing = texts.map(|(what, text)| text.is_empty().then(|| format!("{what}: it is empty")));
+    missing.into_iter().flatten()
 }

@@ -3,6 +3,7 @@
 
 mod accessibility;
 mod browser;
+mod cache_study;
 mod clients;
 mod differential;
 mod experiments;

@@ -13,10 +13,9 @@ use lab::domain::{Affinity, Place};
 use lab::http::{self, Connection};
 use lab::{Found, Installed, Launch, Peer, RunningServer, Surroundings, Values};
 use serde_json::Value;
-use testkit::Temporary;
+use testkit::{Temporary, wait_until};
 
 use crate::machine::skip;
-use crate::processes::wait_until;
 use crate::server_process::ROPEWALK;
 use crate::{REPOSITORY, run};
 
@@ -148,7 +147,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
         };
         // It answers when the first of its workers does.
         let count = || server.group().processes().len();
-        wait_until("a process watches the others", || count() == 1 + launch.workers);
+        wait_until(|| count() == 1 + launch.workers);
         for pid in server.group().processes() {
             assert_eq!(allowed(pid), cpus.iter().copied().collect(), "of process {pid}");
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();

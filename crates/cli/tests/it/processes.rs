@@ -2,13 +2,17 @@
 //! dies.
 
 use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use testkit::Temporary;
+use os::control_groups::{of_controller, unified};
+use testkit::{Temporary, wait_until};
 
-use crate::server_process::{ServerProcess, ask};
+use crate::machine::skip;
+use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
@@ -41,16 +45,6 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if done() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}: not in ten seconds");
-}
-
 #[test]
 fn worker_processes_end_with_the_server() {
     let directory = Temporary::new();
@@ -76,7 +70,7 @@ fn worker_processes_end_when_the_supervisor_is_killed() {
     let mut resting = server.connect();
     assert_eq!(ask(&mut resting, "/"), Some(200));
     signal("KILL", server.pid());
-    wait_until("the end of all", || !workers.iter().copied().any(is_running));
+    wait_until(|| !workers.iter().copied().any(is_running));
     assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
 }
 
@@ -90,7 +84,7 @@ fn forking_server(directory: &Temporary) -> (ServerProcess, [Vec<u32>; 3]) {
     let workers = children(server.pid());
     let masters: Vec<u32> = workers.iter().flat_map(|pid| children(*pid)).collect();
     let pool = || masters.iter().flat_map(|pid| children(*pid)).collect::<Vec<u32>>();
-    wait_until("a pool", || pool().len() == 5);
+    wait_until(|| pool().len() == 5);
     let pool = pool();
     assert_eq!((workers.len(), masters.len()), (1, 1));
     (server, [workers, masters, pool])
@@ -105,7 +99,7 @@ fn what_a_server_has_forked_ends_with_it() {
     assert!(!all.concat().into_iter().any(is_running));
     let (server, all) = forking_server(&directory);
     signal("KILL", server.pid());
-    wait_until("the end of all", || !all.concat().into_iter().any(is_running));
+    wait_until(|| !all.concat().into_iter().any(is_running));
 }
 
 #[test]
@@ -116,7 +110,7 @@ fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
         let mut resting = server.connect();
         assert_eq!(ask(&mut resting, "/"), Some(200));
         signal("KILL", all[level][0]);
-        wait_until("the end of all below", || !all[1..].concat().into_iter().any(is_running));
+        wait_until(|| !all[1..].concat().into_iter().any(is_running));
         assert_eq!(ask(&mut resting, "/"), None, "its connection is closed");
         assert_eq!(server.status("/"), 200, "others are there");
         let lines = server.stop();
@@ -126,6 +120,59 @@ fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
         };
         assert!(lines.iter().any(|line| line.ends_with(expected)), "{lines:?}");
     }
+}
+
+/// A control group whose processes may have only so much memory; none where we may make none.
+struct Pinched(PathBuf);
+
+impl Pinched {
+    fn new(bytes_max: u64) -> Option<Self> {
+        let hierarchy = of_controller("memory").or_else(unified)?;
+        let file = if hierarchy.is_unified() { "memory.max" } else { "memory.limit_in_bytes" };
+        let folder = hierarchy.mount.join(format!("ropewalk-pinched-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let pinched = Self(folder);
+        fs::write(pinched.0.join(file), bytes_max.to_string()).ok()?;
+        Some(pinched)
+    }
+}
+
+impl Drop for Pinched {
+    fn drop(&mut self) {
+        wait_until(|| fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// By itself the kernel would end the supervisor first, which has most in memory and frees nothing.
+#[test]
+fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
+    const BYTES_MAX: u64 = 24 << 20;
+    let Some(group) = Pinched::new(BYTES_MAX) else {
+        return skip("a server that is short of memory", "a memory controller, and root");
+    };
+    let directory = Temporary::new();
+    directory.file("index.html", "<h1>Rope</h1>");
+    let enter = format!("echo 0 > {}/cgroup.procs; exec \"$@\"", group.0.display());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &enter, "sh", ROPEWALK]);
+    let server =
+        ServerProcess::start(serve(&mut shell, directory.path()).args(["--engine", "processes"]));
+    let before = children(server.pid());
+    let mut clients: Vec<TcpStream> = Vec::new();
+    let mut is_lost = || {
+        clients.push(server.connect());
+        let last = clients.last_mut().unwrap();
+        last.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        ask(last, "/") != Some(200)
+    };
+    // As many as the pool may have, and some more.
+    let lost = (0..300).filter(|_| is_lost()).count();
+    drop(clients);
+    wait_until(|| server.status("/") == 200);
+    assert_eq!(children(server.pid()), before, "the worker process is the same");
+    let lines = server.stop();
+    let killed = lines.iter().filter(|line| line.contains("killed by signal 9")).count();
+    assert!(killed > 0, "memory did not run out; {lost} lost: {lines:#?}");
 }
 
 #[test]
@@ -165,7 +212,7 @@ fn a_helper_process_that_is_killed_is_told_of_and_replaced() {
     // What a service manager or a terminal sends to all is for the server only.
     ["TERM", "INT", "HUP", "USR1"].into_iter().for_each(|name| signal(name, helpers[0]));
     signal("KILL", helpers[1]);
-    wait_until("another helper", || {
+    wait_until(|| {
         let now = children(server.pid());
         now.len() == 2 && now.contains(&helpers[0]) && !now.contains(&helpers[1])
     });
@@ -183,7 +230,7 @@ fn helper_processes_end_when_the_server_is_killed() {
     let server = server_with_helpers(&directory);
     let helpers = children(server.pid());
     signal("KILL", server.pid());
-    wait_until("the end of all", || !helpers.iter().copied().any(is_running));
+    wait_until(|| !helpers.iter().copied().any(is_running));
 }
 
 #[test]
@@ -203,8 +250,8 @@ fn lines_of_several_processes_on_standard_output_are_whole() {
     directory.file("index.html", "<h1>Rope</h1>");
     let script = "exec \"$0\" \"$@\" >\"$OUT\"";
     let mut command = Command::new("sh");
-    command.args(["-c", script, crate::server_process::ROPEWALK]).env("OUT", &out);
-    crate::server_process::serve(&mut command, directory.path());
+    command.args(["-c", script, ROPEWALK]).env("OUT", &out);
+    serve(&mut command, directory.path());
     command.args(["--engine", "event-loop-shared-listener", "--set", "engine.processes=2"]);
     command.args(["--log", "json", "--set", "log.buffer_bytes=1024"]);
     let server = ServerProcess::start(&mut command);

@@ -6,13 +6,14 @@
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! ceiling.jsonl       the path's own ceiling, a line for each domain: {"domain": …, "ceiling": …}
+//! cache.jsonl         a line for each CacheRun, in place of runs
 //! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
 //! ```
 //!
 //! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
 //! folder is opened the next time.
 
-use super::{Ceiling, FORMAT, Header, Run, Search, VERSION};
+use super::{CacheRun, Ceiling, FORMAT, Header, Run, Search, VERSION};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,7 @@ const ENVIRONMENTS: &str = "environments.jsonl";
 const RUNS: &str = "runs.jsonl";
 const SEARCHES: &str = "searches.jsonl";
 const CEILINGS: &str = "ceiling.jsonl";
+const CACHE: &str = "cache.jsonl";
 const OUTCOMES: &str = "outcomes";
 
 /// A folder that can be added to. Only one process may have it at a time.
@@ -46,6 +48,8 @@ pub struct Opened {
     pub runs: Vec<Run>,
     /// All searches.
     pub searches: Vec<Search>,
+    /// Measurements of the cache by itself.
+    pub cache: Vec<CacheRun>,
     /// The ceiling of each domain.
     pub ceilings: Vec<(String, Ceiling)>,
     /// What was not whole and is left out: a line each.
@@ -87,7 +91,7 @@ impl Folder {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
-        for name in [ENVIRONMENTS, RUNS, SEARCHES, CEILINGS] {
+        for name in [ENVIRONMENTS, RUNS, SEARCHES, CEILINGS, CACHE] {
             cut_half_line(&path.join(name))?;
         }
         Ok((Self { path: path.to_owned(), _lock: lock }, Self::read(path)?))
@@ -106,6 +110,7 @@ impl Folder {
             environments: read_lines(&path.join(ENVIRONMENTS), &mut damage)?,
             runs: read_lines(&path.join(RUNS), &mut damage)?,
             searches: read_lines(&path.join(SEARCHES), &mut damage)?,
+            cache: read_lines(&path.join(CACHE), &mut damage)?,
             ceilings: ceilings.into_iter().map(|line| (line.domain, line.ceiling)).collect(),
             damage,
         })
@@ -141,6 +146,12 @@ impl Folder {
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     pub fn add_search(&self, search: &Search) -> Result<(), String> {
         self.append(SEARCHES, search)
+    }
+
+    /// Writes down a measurement of the cache by itself.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_cache(&self, run: &CacheRun) -> Result<(), String> {
+        self.append(CACHE, run)
     }
 
     /// Writes down the ceiling of a domain.
@@ -274,6 +285,7 @@ mod tests {
         folder.add_ceiling("one", Ceiling { bytes_per_s: 1e9, requests_per_s: 1e5 }).expect("so");
         folder.add_search(&Search { held_per_s: 5.0, ..Search::default() }).expect("so");
         folder.add_environment(&serde_json::json!({"kernel": "6"})).expect("so");
+        folder.add_cache(&CacheRun { block: 2, ..CacheRun::default() }).expect("so");
         let opened = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(opened.runs, std::slice::from_ref(&written));
         assert_eq!(written.outcome_file, "outcomes/1.json");
@@ -281,6 +293,7 @@ mod tests {
         assert_eq!((opened.header.repetitions, opened.header.version), (3, VERSION));
         assert_eq!(opened.ceilings[0].1.requests_per_s, 1e5);
         assert_eq!((opened.searches.len(), opened.environments.len()), (1, 1));
+        assert_eq!(opened.cache, [CacheRun { block: 2, ..CacheRun::default() }]);
         assert_eq!(opened.damage, Vec::<String>::new());
     }
 

@@ -79,6 +79,20 @@ pub enum Kind {
     Tune,
     /// `ropewalk compare`: two servers.
     Compare,
+    /// `ropewalk study` of the cache by itself: [`CacheRun`]s.
+    Cache,
+}
+
+/// One measurement of the cache by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheRun {
+    /// Its repetition, from 0: measurements of one block are pairs.
+    pub block: u32,
+    /// What was measured.
+    pub cell: cache_study::Cell,
+    /// What it was measured to be.
+    pub numbers: cache_study::Numbers,
 }
 
 /// A server that takes part.

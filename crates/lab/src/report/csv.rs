@@ -91,7 +91,8 @@ fn form(closed: bool) -> &'static str {
     if closed { "connections" } else { "requests_per_s" }
 }
 
-fn line(fields: impl Iterator<Item = String>) -> String {
+/// Fields with commas between them, quoted where they must be.
+pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
     let mut text = fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",");
     text.push('\n');
     text

@@ -56,7 +56,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     match opened.header.kind {
         Kind::Compare => compared::verdicts(&mut findings, opened, summary),
         Kind::Tune => peaks::winners(&mut findings, summary),
-        Kind::Study => (),
+        Kind::Study | Kind::Cache => (),
     }
     for panel in &summary.panels {
         if opened.header.kind == Kind::Study {
@@ -69,6 +69,13 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     }
     records::gaps(&mut findings, opened, summary);
     findings.0.sort_by_key(|finding| finding.head);
+    findings.0
+}
+
+/// Whether the machine was the same whenever the study was resumed.
+pub(crate) fn of_machines(opened: &Opened) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    records::machines(&mut findings, opened);
     findings.0
 }
 

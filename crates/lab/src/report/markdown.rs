@@ -1,14 +1,14 @@
 //! A report as Markdown: words and tables, for a repository or an issue. No figures.
 
-use super::Report;
 use super::chart::Table;
+use super::document::Document;
 use super::findings::Head;
 
 /// The whole text.
-pub(crate) fn render(report: &Report) -> String {
-    let mut text = format!("# {}\n\n", plain(&report.title()));
-    for line in report.preamble() {
-        text.push_str(&format!("{}  \n", plain(&line)));
+pub(crate) fn render(report: &Document) -> String {
+    let mut text = format!("# {}\n\n", plain(&report.title));
+    for line in &report.preamble {
+        text.push_str(&format!("{}  \n", plain(line)));
     }
     for head in Head::ALL {
         let own: Vec<_> = report.findings.iter().filter(|finding| finding.head == head).collect();

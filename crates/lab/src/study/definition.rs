@@ -1,17 +1,15 @@
 //! An experiment as its file says it: servers, workloads, domains, how much is offered, how often.
 //!
-//! Reading and checking only. A file may have several sizes: `[sizes.NAME]` holds what differs, and
-//! lists in it replace those above. The format is documented in `docs/study.md`.
+//! Nothing is read or run here. The format is documented in `docs/study.md`.
 
+use super::sizes::sized;
 use crate::domain::Domain;
 use crate::server_spec::ServerSpec;
-use crate::toml_error::one_line;
+use crate::toml_error;
 use crate::workload::WorkloadSpec;
 use load::find_limit::Conditions;
 use load::units::parse_duration;
 use serde::Deserialize;
-use std::fs;
-use std::path::Path;
 
 /// Points of a range are apart by equal factors; so many are enough for any figure.
 const STEPS_MAX: u32 = 100;
@@ -129,34 +127,14 @@ struct WrittenOffered {
 }
 
 impl Definition {
-    /// Reads an experiment's file, in one of its sizes.
-    ///
-    /// # Errors
-    /// What is wrong, with the file's name; a size that there is not.
-    pub fn read(path: &Path, size: Option<&str>) -> Result<Self, String> {
-        let explain = |why: String| format!("{}: {why}", path.display());
-        let text = fs::read_to_string(path).map_err(|why| explain(why.to_string()))?;
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        Self::parse(&name.unwrap_or_default(), &text, size).map_err(explain)
-    }
-
     /// Reads the text of an experiment.
     ///
     /// # Errors
     /// What is wrong, in a line.
     pub fn parse(name: &str, text: &str, size: Option<&str>) -> Result<Self, String> {
-        let mut table: toml::Table = text.parse().map_err(|why| one_line(text, &why))?;
-        let sizes = table.remove("sizes");
-        if let Some(size) = size {
-            let of_size = sizes.as_ref().and_then(|sizes| sizes.get(size)?.as_table());
-            let names = names(sizes.as_ref());
-            let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
-            merge(&mut table, changes);
-        }
+        let table = sized(text, size)?;
         let sized = toml::to_string(&table).map_err(|why| why.to_string())?;
-        let written: Written = table
-            .try_into()
-            .map_err(|why: toml::de::Error| why.message().lines().collect::<Vec<_>>().join(", "))?;
+        let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
         let mut definition = Self::of(written)?;
         name.clone_into(&mut definition.name);
         definition.text = sized;
@@ -307,25 +285,6 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), St
         seen.push(name);
     }
     Ok(())
-}
-
-/// Puts `changes` in the place of what they name, table by table.
-fn merge(table: &mut toml::Table, changes: &toml::Table) {
-    for (key, change) in changes {
-        match (table.get_mut(key), change) {
-            // How much is offered is said in one of several ways: another way replaces it whole.
-            (Some(toml::Value::Table(below)), toml::Value::Table(change)) if key != "offered" => {
-                merge(below, change);
-            }
-            _ => drop(table.insert(key.clone(), change.clone())),
-        }
-    }
-}
-
-fn names(sizes: Option<&toml::Value>) -> String {
-    let names = sizes.and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 #[cfg(test)]

@@ -1,19 +1,23 @@
 //! Studies: many servers, workloads, domains and rates, in an order that is drawn, kept in a folder
 //! that can be gone on with.
 //!
-//! `definition` reads an experiment's file, `schedule` says what to measure next, `stage` makes one
-//! run, `run` goes from the first to the last, `utilisation` finds the rate that makes a server so
-//! busy, `ceiling` measures the path itself. What the runs mean is `report`'s business.
+//! `experiment` reads an experiment's file, `definition` is what it says, `sizes` what differs in
+//! another size, `schedule` says what to measure next, `stage` makes one run, `run` goes from the
+//! first to the last, `utilisation` finds the rate that makes a server so busy, `ceiling` measures
+//! the path itself. What the runs mean is `report`'s business.
 
 mod ceiling;
 mod definition;
+mod experiment;
 mod run;
 mod schedule;
+pub(crate) mod sizes;
 mod stage;
 pub(crate) mod utilisation;
 
 pub use ceiling::ceiling;
 pub use definition::{Definition, OfferedPlan};
+pub use experiment::Experiment;
 pub use run::{End, Study, Watch, describe, estimate_s, minutes};
 pub use schedule::{Next, Schedule};
 pub use stage::{Cell, Entrant, Stage};

@@ -23,6 +23,8 @@ use crate::ready::make_ready;
 /// One line, if there is no supervisor to tell it to: the process was not started by one.
 pub fn run_worker(arguments: &[String]) -> Result<(), String> {
     let by_hand = |why| format!("only a server that runs starts worker processes: {why}");
+    // Where it cannot be said, the kernel chooses as it would have.
+    let _ = os::oom::end_before_parent();
     if let Some((helper_process::NAME, more)) = split_first(arguments) {
         return helper_process::run(more).map_err(by_hand);
     }

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use testkit::wait_until;
+
 use crate::knobs::every_case_holds;
-use crate::processes::{children, wait_until};
+use crate::processes::children;
 use crate::serving::{site, start};
 
 /// The answer to a request on a connection of its own.
@@ -62,7 +64,7 @@ fn killed_helpers_cost_nobody_a_request() {
             // Nobody's request may meet two of them: that is answered with 503.
             let now = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
             let before = now();
-            wait_until("what was asked for is answered", || {
+            wait_until(|| {
                 now().iter().zip(before).all(|(now, before)| *now > before || *now == 100)
             });
         }

@@ -6,11 +6,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use server::Server;
-use testkit::side_by_side;
+use testkit::{side_by_side, wait_until};
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
@@ -65,7 +63,7 @@ fn deadlines_are_kept_by_threads_that_wait_with_poll() {
             stalled.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
             stalled.read_exact(&mut [0; 16]).unwrap();
             assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0, "{engine}");
-            wait_until("the end of both", || counter(server, |c| c.connections_expired.get()) == 2);
+            wait_until(|| counter(server, |c| c.connections_expired.get()) == 2);
             assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
         });
     });
@@ -95,7 +93,7 @@ fn as_many_are_served_at_once_as_there_are_threads_or_processes() {
             }
             let mut next = connect(server);
             next.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-            wait_until("a pause", || counter(server, |c| c.accept_pauses.get()) > 0);
+            wait_until(|| counter(server, |c| c.accept_pauses.get()) > 0);
             assert_eq!(counter(server, |c| c.connections_open.get()), 2, "{engine}");
             drop(busy);
             next.read_exact(&mut [0; 15]).unwrap();
@@ -117,7 +115,7 @@ fn a_killed_process_loses_its_connection_only_and_no_line_silently() {
             }
             let serving = serving(server, 6);
             serving[..2].iter().for_each(|pid| kill(*pid));
-            wait_until("the loss", || counter(server, |c| c.connections_open.get()) == 4);
+            wait_until(|| counter(server, |c| c.connections_open.get()) == 4);
             let answered = streams.iter_mut().map(is_answered).filter(|is| *is).count();
             assert_eq!(answered, 4);
             assert!(get(server, "/").ends_with("<h1>Rope</h1>"), "others take their places");
@@ -148,14 +146,4 @@ fn serving(server: &Server, count: usize) -> Vec<u32> {
 fn kill(pid: u32) {
     let kill = format!("kill -s KILL {pid}");
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    for _ in 0..2000 {
-        if done() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}: not in twenty seconds");
 }

@@ -5,12 +5,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use os::memory::proportional_bytes;
 use server::Server;
 use server::config::WorkerProgram;
+use testkit::wait_until;
 
 use crate::serving::{config, connect, get, site, start, take_head};
 
@@ -27,17 +27,6 @@ pub(crate) fn kill(pid: u32) {
 pub(crate) fn try_to_kill(pid: u32) -> bool {
     let kill = format!("kill -s KILL {pid} 2>/dev/null");
     Command::new("sh").args(["-c", &kill]).status().unwrap().success()
-}
-
-/// Waits until `done`, which must come sooner or later.
-pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if done() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}: not in ten seconds");
 }
 
 fn is_answered(stream: &mut TcpStream) -> bool {
@@ -66,11 +55,11 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         assert_eq!(before.len(), 2, "{engine}");
         let mut streams: Vec<TcpStream> = (0..32).map(|_| connect(&server)).collect();
         assert!(streams.iter_mut().all(is_answered), "{engine}");
-        wait_until("32 requests", || (requests(&server), open(&server)) == (32, 32));
+        wait_until(|| (requests(&server), open(&server)) == (32, 32));
 
         let killed = *before.first().unwrap();
         kill(killed);
-        wait_until("another process", || {
+        wait_until(|| {
             let now: BTreeSet<u32> = server.worker_processes().into_iter().collect();
             now.len() == 2 && !now.contains(&killed)
         });
@@ -200,7 +189,7 @@ fn who_waits_at_the_listener_of_a_killed_process_is_served() {
     let stop = format!("kill -s STOP {pid}");
     assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
     // What it was in the middle of is done first: it may still accept.
-    wait_until("it has stopped", || {
+    wait_until(|| {
         let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         state.rsplit(')').next().unwrap().starts_with(" T")
     });
@@ -219,7 +208,7 @@ fn who_waits_at_the_listener_of_a_killed_process_is_served() {
 fn a_place_whose_processes_die_again_and_again_is_a_failure() {
     let directory = site();
     let server = start(&directory, &["engine.name=event-loop", "engine.processes=1"]);
-    wait_until("the failure", || {
+    wait_until(|| {
         server.worker_processes().into_iter().for_each(|pid| {
             try_to_kill(pid);
         });
@@ -279,11 +268,11 @@ fn a_rotated_log_of_several_processes_loses_no_line() {
             start(&directory, &[&name, "engine.processes=2", "log.access=combined", &path]);
         let lines = |path| fs::read_to_string(path).map_or(0, |text| text.lines().count());
         (0..16).for_each(|_| drop(get(&server, "/")));
-        wait_until("16 lines", || lines(&log) == 16);
+        wait_until(|| lines(&log) == 16);
         fs::rename(&log, &moved).unwrap();
         server.log_reopener().unwrap().reopen();
         // Each process opens it for itself.
-        wait_until("lines in the new file", || {
+        wait_until(|| {
             get(&server, "/");
             lines(&log) > 8
         });
@@ -311,9 +300,7 @@ fn a_configuration_that_changes_meanwhile_changes_nothing() {
     fs::write(&file, root(other.parent().unwrap())).unwrap();
     let pid = server.worker_processes()[0];
     kill(pid);
-    wait_until("another process", || {
-        server.worker_processes().first().is_some_and(|now| *now != pid)
-    });
+    wait_until(|| server.worker_processes().first().is_some_and(|now| *now != pid));
     assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
@@ -337,6 +324,6 @@ fn copies_with_ports_of_their_own_have_consecutive_ones() {
         assert!(is_answered(&mut stream), "{address}");
     }
     let each = || server.counters().iter().map(|c| c.requests.get()).collect::<Vec<u64>>();
-    wait_until("a request for each", || each() == [1, 1, 1]);
+    wait_until(|| each() == [1, 1, 1]);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }

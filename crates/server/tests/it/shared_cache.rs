@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
-use testkit::Temporary;
+use testkit::{Temporary, wait_until};
 
 use crate::knobs::every_case_holds;
-use crate::processes::{kill, try_to_kill, wait_until};
+use crate::processes::{kill, try_to_kill};
 use crate::serving::{connect, get, start};
 
 const ENGINE: &str = "event-loop-shared-cache";
@@ -171,7 +171,7 @@ fn killed_processes_leave_nothing_open() {
         let before = open_in_table(server);
         kill_under_load(server);
         // What was under way when the last one was killed takes a moment.
-        wait_until("nothing of dead processes is open", || {
+        wait_until(|| {
             let (files, others): (Vec<_>, Vec<_>) =
                 open_in_table(server).into_iter().partition(|(what, _)| what.ends_with(".bin"));
             // Each process may have a file, and all together.
@@ -205,11 +205,11 @@ fn what_dead_processes_have_left_is_in_the_status() {
         let none = "0 dead processes swept, 0 descriptors closed for them, 0 could not be judged";
         assert_eq!(line_of(server).as_deref(), Some(none));
         let streams: Vec<_> = (0..20).map(|_| connect(server)).collect();
-        wait_until("all are accepted", || {
+        wait_until(|| {
             sum(server, |counters| counters.connections_open.get()) == streams.len() as u64
         });
         kill(processes(server)[0]);
-        wait_until("what it had is closed, and counted", || {
+        wait_until(|| {
             let dead = sum(server, |counters| counters.dead_processes_swept.get());
             let closed = sum(server, |counters| counters.leftovers_closed.get());
             let unjudged = sum(server, |counters| counters.leftovers_unjudged.get());
@@ -242,7 +242,7 @@ fn clients_of_a_killed_process_learn_of_it() {
             };
             assert!(is_end, "{end:?}");
         }
-        wait_until("three others", || processes(server).len() == 3);
+        wait_until(|| processes(server).len() == 3);
     });
 }
 
@@ -265,7 +265,7 @@ fn kill_under_load(server: &Server) {
     assert!(killed >= 20 && good > 1000, "too little: {killed} killed, {good} responses");
     assert!(server.failure().is_none());
     // All places are taken again.
-    wait_until("a process in each place", || processes(server).len() == 3);
+    wait_until(|| processes(server).len() == 3);
     for file in 0..FILES {
         let response = get_bytes(server, file);
         assert!(response.ends_with(&content(file)), "{file}");
@@ -341,11 +341,11 @@ fn whoever_looks_after_them_may_be_killed_too() {
             let manager = server.worker_processes()[0];
             assert!(before.iter().all(|pid| parent_of(*pid) == Some(manager)));
             kill(manager);
-            wait_until("three others", || {
+            wait_until(|| {
                 let now = processes(server);
                 now.len() == 3 && now.iter().all(|pid| !before.contains(pid))
             });
-            wait_until("the end of those before", || before.iter().all(|pid| !is_alive(*pid)));
+            wait_until(|| before.iter().all(|pid| !is_alive(*pid)));
             for file in 0..FILES {
                 assert!(get_bytes(server, file).ends_with(&content(file)), "{file}");
             }

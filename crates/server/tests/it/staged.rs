@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use server::Server;
 use server::config::Arguments;
-use testkit::{Temporary, side_by_side};
+use testkit::{Temporary, comes_true, side_by_side};
 
 use crate::overload::{downloads_under_way_finish, misbehave, site};
 use crate::serving::{connect, get, load, take_head};
@@ -111,7 +111,7 @@ fn a_stage_with_a_long_queue_gets_threads_that_end_when_it_is_short() {
             figure(server, "thread controller: ", " added")
                 == figure(server, "thread controller: ", " ended")
         };
-        assert!(wait_until(all_ended), "{:#?}", server.status());
+        assert!(comes_true(all_ended), "{:#?}", server.status());
         assert_eq!(figure(server, "write: ", " threads"), 1, "{:#?}", server.status());
         assert!(get(server, "/").ends_with("<h1>Rope</h1>"));
     });
@@ -143,7 +143,7 @@ fn late_responses_lower_the_rate_of_accepting_and_who_comes_waits() {
         // More at once than a full bucket holds.
         let clients: Vec<TcpStream> = (0..12).map(|_| connect(server)).collect();
         let made_to_wait = || figure(server, "admission controller: ", " rests") > 0;
-        assert!(wait_until(made_to_wait), "{:#?}", server.status());
+        assert!(comes_true(made_to_wait), "{:#?}", server.status());
         // The last of them may have to wait for long, but not for the server's end.
         drop(clients);
     });
@@ -161,7 +161,7 @@ fn under_load(server: &Server, connections: usize, is_enough: impl Fn() -> bool)
                 }
             });
         }
-        let came_true = wait_until(&is_enough);
+        let came_true = comes_true(&is_enough);
         let status = server.status();
         is_over.store(true, Ordering::Relaxed);
         assert!(came_true, "it has not come true: {status:#?}");
@@ -178,13 +178,6 @@ fn download(stream: &mut TcpStream) {
         }
         stream.read_exact(&mut piece).unwrap();
     }
-}
-
-fn wait_until(condition: impl Fn() -> bool) -> bool {
-    (0..2000).any(|_| {
-        thread::sleep(Duration::from_millis(10));
-        condition()
-    })
 }
 
 /// The number in front of `what` in the line of the status that begins with `line`.

@@ -115,7 +115,7 @@ impl Maker {
         for kernel in ["6.1.0", "6.1.1"] {
             let environment = serde_json::json!({
                 "kernel": kernel, "cpu": { "model": "<Xeon>", "cores": 4 },
-                "sysctl": { "net.core.somaxconn": 4096 }, "time": kernel,
+                "sysctl": { "net.core.somaxconn": 4096 }, "recorded_at_s": kernel,
             });
             self.folder.add_environment(&environment).unwrap();
         }

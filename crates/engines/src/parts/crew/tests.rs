@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use testkit::wait_until;
+
 use super::super::registry::tests::{admit, registry};
 use super::*;
 
@@ -42,16 +44,6 @@ fn connect(crew: &mut ThreadCrew) -> (UnixStream, String) {
     let mut told = [0; 64];
     let n = client.read(&mut told).unwrap();
     (client, String::from_utf8_lossy(&told[..n]).into_owned())
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    for _ in 0..4000 {
-        if condition() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    panic!("it has not come true in twenty seconds");
 }
 
 fn waiting(crew: &ThreadCrew) -> usize {

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
 
 use session::{AccessLog, Counters, Limits, Record};
+use testkit::wait_until;
 
 use super::super::reactor::Reactor;
 use super::*;
@@ -79,16 +79,6 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         start_helper: crate::no_helper_processes(),
     };
     (start, seen)
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    for _ in 0..2000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("it has not come true in ten seconds");
 }
 
 /// The second of three workers fails with this; the others serve until they are told to stop.

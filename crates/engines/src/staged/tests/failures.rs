@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use session::{AccessLog, Counters, Limits, Record, Worker};
 use site::Site;
+use testkit::wait_until;
 
 use crate::jobs::Runner;
 use crate::staged::SPEC;
@@ -186,16 +187,6 @@ fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
 fn is_answered(client: &mut BufReader<TcpStream>) -> bool {
     ask(client, "small");
     read_head(client) == 5 && client.read_exact(&mut [0; 5]).is_ok()
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    for _ in 0..2000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("it has not come true in ten seconds");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn lost(findings: &mut Findings, opened: &Opened) {
     }
 }
 
-fn machines(findings: &mut Findings, opened: &Opened) {
+pub(super) fn machines(findings: &mut Findings, opened: &Opened) {
     let differing = differences(opened);
     if opened.environments.len() > 1 {
         let times = counted(opened.environments.len() - 1, "time");
@@ -239,14 +239,14 @@ fn machines(findings: &mut Findings, opened: &Opened) {
 
 /// The names of what differs between environments, but for what always does.
 fn differences(opened: &Opened) -> Vec<String> {
-    const ALWAYS: [&str; 5] = ["time", "date", "uptime", "unix_us", "load"];
+    const ALWAYS: [&str; 3] = ["recorded_at_s", "load_1m", "runnable"];
     let Some(first) = opened.environments.first().and_then(|value| value.as_object()) else {
         return Vec::new();
     };
     let changed = first.iter().filter(|(name, value)| {
         opened.environments.iter().any(|other| other.get(name) != Some(value))
     });
-    let lasting = changed.filter(|(name, _)| !ALWAYS.iter().any(|always| name.contains(always)));
+    let lasting = changed.filter(|(name, _)| !ALWAYS.contains(&name.as_str()));
     lasting.map(|(name, _)| name.clone()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What is compared: this crate's cache, alone and with a first level, and the alternatives that
+//! What is compared: the server's cache, alone and with a first level, and the alternatives that
 //! Appendix A names, each as short as it can be written. They are not for use elsewhere.
 
 use std::collections::{HashMap, LinkedList, VecDeque};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use file_cache::{Cache, Cost, FirstLevel};
 
-use crate::workload::{GivenHash, Key, Worker};
+use crate::drive::Worker;
+use crate::requests::{GivenHash, Key};
 
 /// The metadata of a file, "a few tens of bytes" (Appendix A.1).
 #[derive(Clone, Copy)]

@@ -1,0 +1,384 @@
+//! One cell after the other: fills a store with the most popular keys, makes the requests, and
+//! looks whether the answers are right.
+
+use std::collections::{LinkedList, VecDeque};
+use std::hint::black_box;
+use std::sync::Arc;
+
+use file_cache::{Budget, Cache, FirstLevel, PolicyKind};
+use os::clock;
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{Cell, Part, Store};
+use crate::design::Design;
+use crate::drive::{Outcome, Times, Worker, run};
+use crate::requests::{Key, keys, most_popular, requests};
+use crate::stores::{
+    Buckets, ByCopy, ByOwnReference, ByReference, LockFree, Metadata, OneMutex, OneRwLock,
+    SeparateLru, StandardLru, TwoLevels,
+};
+
+/// Shards of the caches that have several.
+const SHARDS: usize = 16;
+/// Slots of a thread's first level.
+const FIRST_LEVEL_SLOTS: usize = 1 << 14;
+
+/// What a cell was measured to be. Times are nanoseconds; those of pairs are by the clock and
+/// include reading it once ([`clock_ns`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Numbers {
+    /// Requests that found their key, in percent.
+    pub hit_percent: f64,
+    /// Processor time of a request, with its load if it missed.
+    pub cpu_ns: f64,
+    /// Requests of all threads together, in millions a second.
+    pub millions_per_s: f64,
+    /// Lookups that found their key.
+    pub get: Option<Pair>,
+    /// Loads into a store that has room.
+    pub set: Option<Pair>,
+    /// Loads for which another entry leaves.
+    pub evict: Option<Pair>,
+    /// Whole requests.
+    pub request: Option<Pair>,
+}
+
+/// Median and 99th percentile, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The median.
+    pub p50_ns: f64,
+    /// The 99th percentile.
+    pub p99_ns: f64,
+}
+
+impl Pair {
+    fn of(times: &Times) -> Option<Self> {
+        Some(Self { p50_ns: times.quantile(0.5)?, p99_ns: times.quantile(0.99)? })
+    }
+}
+
+/// Keys, and the requests of those who ask by the same law.
+pub struct Inputs {
+    keys: Vec<Key>,
+    /// How many requests a measurement makes.
+    count: usize,
+    seed: u64,
+    /// By number of keys and alpha.
+    drawn: Vec<(u64, f64, Arc<[u32]>)>,
+}
+
+impl Inputs {
+    /// For the cells of this design, which [`Design::check`] has found right.
+    pub fn new(design: &Design, seed: u64) -> Self {
+        let keys = keys(design.keys as usize);
+        Self { keys, count: design.requests as usize, seed, drawn: Vec::new() }
+    }
+
+    /// Measures a cell.
+    ///
+    /// # Errors
+    /// When a store answered a wrong value.
+    pub fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let numbers = match cell.part {
+            Part::Lists => self.list(cell),
+            Part::Locks => self.lock(cell),
+            Part::Copies => match cell.value_bytes {
+                32 => self.copy::<32>(cell),
+                256 => self.copy::<256>(cell),
+                _ => self.copy::<4096>(cell),
+            },
+            Part::Levels => self.level(cell),
+            Part::Policies => {
+                let cache = Cache::new(policy(cell.store), entries(room(cell)), 1);
+                self.drive(cell, || &cache)
+            }
+            Part::Crawler => self.beside_crawler(cell),
+        };
+        numbers.map_err(|why| format!("{cell}: {why}"))
+    }
+
+    fn list(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let capacity = room(cell);
+        match cell.store {
+            Store::BesideMap => {
+                let list = SeparateLru::new(capacity);
+                self.drive(cell, || &list)
+            }
+            Store::VecDeque => {
+                let list = StandardLru::<VecDeque<_>>::new(capacity);
+                self.drive(cell, || &list)
+            }
+            Store::LinkedList => {
+                let list = StandardLru::<LinkedList<_>>::new(capacity);
+                self.drive(cell, || &list)
+            }
+            store => {
+                let cache = Cache::new(policy(store), entries(capacity), 1);
+                self.drive(cell, || &cache)
+            }
+        }
+    }
+
+    fn lock(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let all = self.keys.len();
+        match cell.store {
+            Store::Mutex => {
+                let map = OneMutex::default();
+                self.drive(cell, || &map)
+            }
+            Store::ReadersWriter => {
+                let map = OneRwLock::default();
+                self.drive(cell, || &map)
+            }
+            Store::BucketMutexes => {
+                let map = Buckets::<Arc<Metadata>>::new(all);
+                self.drive(cell, || &map)
+            }
+            Store::LockFree => {
+                let map = LockFree::default();
+                self.drive(cell, || &map)
+            }
+            Store::TwoLevels => {
+                let cache = Cache::new(PolicyKind::Clock, entries(all * 2), SHARDS);
+                self.drive(cell, || TwoLevels::new(&cache, FIRST_LEVEL_SLOTS))
+            }
+            store => {
+                let sharded = matches!(store, Store::LruSharded | Store::ClockSharded);
+                let shards = if sharded { SHARDS } else { 1 };
+                let cache = Cache::new(policy(store), entries(all * 2), shards);
+                self.drive(cell, || &cache)
+            }
+        }
+    }
+
+    fn copy<const BYTES: usize>(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let keys = cell.keys as usize;
+        match cell.store {
+            Store::Copy => {
+                let values = Buckets::<[u8; BYTES]>::new(keys);
+                self.drive(cell, || ByCopy(&values))
+            }
+            Store::Reference => {
+                let values = Buckets::<Arc<[u8; BYTES]>>::new(keys);
+                self.drive(cell, || ByReference(&values))
+            }
+            _ => {
+                let second =
+                    Cache::<[u8; BYTES]>::new(PolicyKind::Clock, entries(keys * 2), SHARDS);
+                let first = || FirstLevel::new(keys * 4);
+                self.drive(cell, || ByOwnReference { first: first(), second: &second })
+            }
+        }
+    }
+
+    /// Fills a store with the most popular keys that it has room for, then makes the requests.
+    fn drive<W: Worker>(
+        &mut self,
+        cell: &Cell,
+        worker: impl Fn() -> W + Sync,
+    ) -> Result<Numbers, String> {
+        let requests = self.requests(cell);
+        let keys = &self.keys[..cell.keys as usize];
+        let threads = cell.threads as usize;
+        let fill = run(&worker, keys, &most_popular(room(cell), keys.len()), 1);
+        let driven = run(&worker, keys, &requests, threads);
+        let made = &requests[..driven.requests];
+        are_right(driven.sum, made.iter().map(|&key| &keys[key as usize]))?;
+        Ok(numbers(&fill, &driven))
+    }
+
+    /// Requests that every cell of the same keys and alpha makes, drawn when first needed.
+    fn requests(&mut self, cell: &Cell) -> Arc<[u32]> {
+        let (keys, alpha) = (cell.keys, cell.alpha);
+        let known = self.drawn.iter().find(|one| (one.0, one.1) == (keys, alpha));
+        if let Some((_, _, requests)) = known {
+            return Arc::clone(requests);
+        }
+        let drawn: Arc<[u32]> = requests(keys as usize, alpha, self.count, self.seed).into();
+        self.drawn.push((keys, alpha, Arc::clone(&drawn)));
+        drawn
+    }
+
+    /// All keys are in the store, and each is asked for in turn.
+    fn level(&self, cell: &Cell) -> Result<Numbers, String> {
+        let keys = &self.keys[..cell.keys as usize];
+        let rounds = (self.count * 4).div_ceil(keys.len());
+        let cache = Cache::<Metadata>::new(policy(cell.store), entries(keys.len() * 2), 1);
+        if cell.store == Store::Hash {
+            let (_, cpu_ns) = in_turn(keys, rounds, |key| cache.hash(&key.name));
+            return Ok(Numbers { cpu_ns, hit_percent: 100.0, ..Numbers::default() });
+        }
+        if cell.store == Store::TwoLevels {
+            return all_in_turn(&mut TwoLevels::new(&cache, keys.len() * 16), keys, rounds);
+        }
+        all_in_turn(&mut &cache, keys, rounds)
+    }
+
+    /// Every other request is for the next of all keys, in order. Only the others' hits count.
+    fn beside_crawler(&mut self, cell: &Cell) -> Result<Numbers, String> {
+        let requests = self.requests(cell);
+        let keys = &self.keys[..cell.keys as usize];
+        let cache = Cache::<Metadata>::new(policy(cell.store), entries(room(cell)), 1);
+        run(|| &cache, keys, &most_popular(room(cell), keys.len()), 1);
+        let mut worker = &cache;
+        let mut hits = 0_u32;
+        let start = clock::cpu_time_thread();
+        for (crawled, &wanted) in keys.iter().cycle().zip(requests.iter()) {
+            is_hit(&mut worker, crawled)?;
+            hits += u32::from(is_hit(&mut worker, &keys[wanted as usize])?);
+        }
+        let cpu = clock::cpu_time_thread().saturating_sub(start).as_nanos() as f64;
+        Ok(Numbers {
+            hit_percent: 100.0 * f64::from(hits) / requests.len() as f64,
+            cpu_ns: cpu / (2.0 * requests.len() as f64),
+            ..Numbers::default()
+        })
+    }
+}
+
+const WRONG: &str = "it answered a value that belongs to another key";
+
+/// Whether what was answered is what these keys have.
+fn are_right<'k>(sum: u64, asked: impl Iterator<Item = &'k Key>) -> Result<(), String> {
+    let expected = asked.fold(0_u64, |sum, key| sum.wrapping_add(key.word()));
+    if sum == expected { Ok(()) } else { Err(WRONG.into()) }
+}
+
+/// A whole request, and whether it found its key.
+fn is_hit(worker: &mut impl Worker, key: &Key) -> Result<bool, String> {
+    match worker.get(key) {
+        Some(word) if word == key.word() => Ok(true),
+        Some(_) => Err(WRONG.into()),
+        None => {
+            worker.set(key);
+            Ok(false)
+        }
+    }
+}
+
+fn numbers(fill: &Outcome, driven: &Outcome) -> Numbers {
+    let requests = driven.requests as f64;
+    Numbers {
+        hit_percent: 100.0 * driven.hits as f64 / requests,
+        cpu_ns: driven.cpu_ns as f64 / requests,
+        millions_per_s: requests * 1e3 / driven.ns.max(1) as f64,
+        get: Pair::of(&driven.get),
+        set: Pair::of(&fill.set),
+        evict: Pair::of(&driven.evict),
+        request: Pair::of(&driven.request),
+    }
+}
+
+fn all_in_turn(worker: &mut impl Worker, keys: &[Key], rounds: usize) -> Result<Numbers, String> {
+    // Three times, for a first level to grow to its size.
+    for key in [keys; 3].concat() {
+        is_hit(worker, &key)?;
+    }
+    let (sum, cpu_ns) = in_turn(keys, rounds, |key| worker.get(key).unwrap_or_default());
+    are_right(sum, std::iter::repeat_n(keys, rounds).flatten())?;
+    Ok(Numbers { cpu_ns, hit_percent: 100.0, ..Numbers::default() })
+}
+
+/// The sum of what `act` gave for every key in turn, and CPU nanoseconds of one.
+fn in_turn(keys: &[Key], rounds: usize, mut act: impl FnMut(&Key) -> u64) -> (u64, f64) {
+    let mut sum = 0_u64;
+    let start = clock::cpu_time_thread();
+    for key in std::iter::repeat_n(keys, rounds).flatten() {
+        sum = sum.wrapping_add(black_box(act(key)));
+    }
+    let cpu = clock::cpu_time_thread().saturating_sub(start);
+    (sum, cpu.as_nanos() as f64 / (rounds * keys.len()) as f64)
+}
+
+/// How many entries the store of a cell has room for.
+fn room(cell: &Cell) -> usize {
+    ((cell.keys as f64 * cell.cached_percent / 100.0) as usize).max(1)
+}
+
+fn policy(store: Store) -> PolicyKind {
+    match store {
+        Store::Lru | Store::LruSharded => PolicyKind::Lru,
+        Store::S3Fifo => PolicyKind::S3Fifo,
+        _ => PolicyKind::Clock,
+    }
+}
+
+fn entries(entries: usize) -> Budget {
+    Budget { bytes: usize::MAX, descriptors: usize::MAX, entries }
+}
+
+/// What reading the clock takes, in nanoseconds.
+pub fn clock_ns() -> f64 {
+    const READINGS: u32 = 10_000;
+    let start = clock::now_ns();
+    for _ in 0..READINGS {
+        black_box(clock::now_ns());
+    }
+    (clock::now_ns() - start) as f64 / f64::from(READINGS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn design() -> Design {
+        Design {
+            keys: 1 << 12,
+            requests: 4000,
+            alpha: 1.0,
+            alphas: vec![0.5, 1.2],
+            cached: 10.0,
+            cached_percents: vec![10.0, 100.0],
+            threads: vec![1, 3],
+        }
+    }
+
+    #[test]
+    fn every_cell_can_be_measured_and_answers_what_it_should() {
+        let design = design();
+        let mut inputs = Inputs::new(&design, 1);
+        for cell in design.cells() {
+            let numbers = inputs.measure(&cell).expect("the answers are right");
+            assert!(numbers.cpu_ns > 0.0, "{cell}");
+            let all_cached = cell.cached_percent == 100.0;
+            assert_eq!(numbers.hit_percent == 100.0, all_cached, "{cell}: {numbers:?}");
+            let is_driven = !matches!(cell.part, Part::Levels | Part::Crawler);
+            assert_eq!(numbers.get.is_some() && numbers.set.is_some(), is_driven, "{cell}");
+            let evicts = is_driven && !all_cached;
+            assert_eq!(numbers.evict.is_some(), evicts, "{cell}");
+        }
+    }
+
+    /// An LRU with the same room hits the same requests, whatever it is made of.
+    #[test]
+    fn all_lists_are_the_same_lru() {
+        let design = design();
+        let mut inputs = Inputs::new(&design, 7);
+        let lists = design.cells().into_iter().filter(|cell| cell.part == Part::Lists);
+        let one_thread: Vec<Cell> = lists.filter(|cell| cell.threads == 1).collect();
+        for cell in &one_thread {
+            let own = inputs.measure(cell).expect("right").hit_percent;
+            let of_lru = Cell { store: Store::Lru, ..cell.clone() };
+            assert_eq!(own, inputs.measure(&of_lru).expect("right").hit_percent, "{cell}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_answer_is_told() {
+        struct Liar;
+        impl Worker for Liar {
+            fn get(&mut self, _: &Key) -> Option<u64> {
+                Some(1)
+            }
+            fn set(&mut self, _: &Key) -> bool {
+                false
+            }
+        }
+        let design = design();
+        let cell = design.cells()[0].clone();
+        let why = Inputs::new(&design, 1).drive(&cell, || Liar).expect_err("it lies");
+        assert_eq!(why, WRONG);
+    }
+}

@@ -1,0 +1,149 @@
+//! A study of the cache by itself, from its file to its report: it is killed, goes on, and is shown
+//! in every form.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use lab::record::Folder;
+use serde_json::json;
+use testkit::Temporary;
+
+use crate::browser::Browser;
+use crate::{accessibility, ropewalk, run};
+
+const STUDY: &str = r#"
+title = "a small cache"
+source = "nobody"
+repetitions = 6
+[cache]
+keys = 4096
+requests = 4000
+alpha = 1.0
+alphas = [0.5, 1.0]
+cached = 10
+cached_percents = [10, 100]
+threads = [1, 2]
+"#;
+
+/// Cells of the study: lists 16, locks 18, copies 18, levels 10, policies 12, crawler 6.
+const CELLS: usize = 80;
+
+struct Scratch {
+    folder: Temporary,
+    experiment: PathBuf,
+    records: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let folder = Temporary::new();
+        let [experiment, records] =
+            ["experiment.toml", "records"].map(|name| folder.path().join(name));
+        fs::write(&experiment, STUDY).unwrap();
+        Self { folder, experiment, records }
+    }
+
+    fn study(&self, options: &[&str]) -> (i32, String, String) {
+        let own = ["study", text(&self.experiment), "-o", text(&self.records)];
+        run(&[&own, options].concat())
+    }
+
+    fn report(&self, form: &str) -> String {
+        let (status, out, err) = run(&["report", text(&self.records), "--format", form, "-o", "-"]);
+        assert_eq!(status, 0, "{err}");
+        out
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_study_of_the_cache_is_killed_and_goes_on_to_its_report() {
+    let scratch = Scratch::new();
+    let own = ["study", text(&scratch.experiment), "-o", text(&scratch.records)];
+    let mut child = ropewalk(&own).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = || fs::read_to_string(scratch.records.join("cache.jsonl")).unwrap_or_default();
+    while lines().lines().count() < 20 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (status, out, err) = scratch.study(&["--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains(&format!("{CELLS} cells, 6 repetitions: about ")), "{out}");
+    assert!(out.contains("Going on after "), "{out}");
+    let opened = Folder::read(&scratch.records).unwrap();
+    assert_eq!((opened.cache.len(), opened.environments.len()), (6 * CELLS, 2));
+    for block in opened.cache.chunks(CELLS) {
+        let first = block[0].block;
+        assert!(block.iter().all(|run| run.block == first), "a block is every cell once");
+    }
+    let page = scratch.report("markdown");
+    for part in [
+        "# a small cache",
+        "480 measurements of 80 cells, 6 asked for of each",
+        "- Lists, CPU, ns/request: standard LinkedList against file-cache, LRU, 4 cells: it takes ",
+        "- Policies: hits against those of file-cache, LRU, in percentage points: file-cache, CLOCK ",
+        "## Lists: get (A.3 a)",
+        "| alpha |",
+        "The study was resumed 1 time; the machine was the same each time.",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    assert!(!page.contains("fewer measurements"), "{page}");
+    let lines = scratch.report("csv");
+    assert_eq!(lines.lines().count(), 1 + 6 * CELLS, "a line for each measurement");
+    assert!(lines.starts_with("part,store,keys,cached_percent,alpha,threads,value_bytes,block,"));
+    assert_eq!(scratch.report("csv-points").lines().count(), 1 + CELLS);
+    assert!(scratch.report("svg").contains("Policies: hits by alpha"));
+}
+
+#[test]
+fn a_budget_ends_it_and_what_is_missing_is_told() {
+    let scratch = Scratch::new();
+    let (status, out, err) = scratch.study(&["--budget", "200ms"]);
+    assert_eq!(status, 4, "{out}{err}");
+    assert!(out.contains("The budget is spent"), "{out}");
+    let page = scratch.report("markdown");
+    assert!(page.contains("have fewer measurements than the 6 that were asked for"), "{page}");
+    assert!(page.contains("no difference of times is called certain"), "{page}");
+}
+
+#[test]
+fn what_makes_no_sense_without_servers_is_refused() {
+    let scratch = Scratch::new();
+    for (options, option) in [(&["--mat"][..], "--mat"), (&["--server-cpus", "0"], "--server-cpus")]
+    {
+        let (status, _, err) = scratch.study(options);
+        assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{err}");
+        let expected = format!("{option}: {} has no servers", scratch.experiment.display());
+        assert!(err.contains(&expected), "{err}");
+    }
+    let (status, out, _) = scratch.study(&["--dry-run"]);
+    assert_eq!((status, scratch.records.exists()), (0, false), "{out}");
+}
+
+#[test]
+fn its_page_in_a_browser() {
+    let scratch = Scratch::new();
+    fs::write(&scratch.experiment, STUDY.replace("repetitions = 6", "repetitions = 1")).unwrap();
+    let (status, out, err) = scratch.study(&[]);
+    assert_eq!(status, 0, "{out}{err}");
+    let page = scratch.folder.path().join("page.html");
+    fs::write(&page, scratch.report("html")).unwrap();
+    let mut browser = Browser::start();
+    browser.shape(390, 900, "light");
+    browser.open(&page);
+    let canvases = browser.ask("document.querySelectorAll('.live canvas').length");
+    assert_eq!(canvases, json!(12), "evictions with all keys cached are no curve");
+    let wide = browser.ask("document.documentElement.scrollWidth");
+    assert!(wide.as_u64().unwrap() <= 390, "{wide}");
+    accessibility::check(&mut browser);
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}

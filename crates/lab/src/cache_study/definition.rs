@@ -1,0 +1,139 @@
+//! An experiment with the cache as its file says it. The format is documented in `docs/study.md`.
+
+use cache_study::Design;
+use load::units::parse_duration;
+use serde::Deserialize;
+
+use crate::study::sizes::sized;
+use crate::toml_error;
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// Short: its file's name without `.toml`.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// The paper and its figure or section.
+    pub source: String,
+    /// What is to be learned.
+    pub question: String,
+    /// What the source found.
+    pub expected: String,
+    /// What is varied.
+    pub design: Design,
+    /// How often each cell is measured.
+    pub repetitions: u32,
+    /// Seconds that it may take.
+    pub budget_s: Option<f64>,
+    /// Of intervals.
+    pub confidence: f64,
+    /// Seeds order and requests.
+    pub seed: u64,
+    /// The text that was read, with the size's changes in place.
+    pub text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    title: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    question: String,
+    #[serde(default)]
+    expected: String,
+    repetitions: u32,
+    budget: Option<String>,
+    confidence: Option<f64>,
+    seed: Option<u64>,
+    cache: Design,
+}
+
+impl Definition {
+    /// Reads the text of an experiment, in one of its sizes.
+    ///
+    /// # Errors
+    /// What is wrong, in a line.
+    pub fn parse(name: &str, text: &str, size: Option<&str>) -> Result<Self, String> {
+        let table = sized(text, size)?;
+        let text = toml::to_string(&table).map_err(|why| why.to_string())?;
+        let written: Written = table.try_into().map_err(|why| toml_error::message(&why))?;
+        let budget = written.budget.as_deref().map(parse_duration).transpose();
+        let definition = Self {
+            name: name.to_owned(),
+            title: written.title,
+            source: written.source,
+            question: written.question,
+            expected: written.expected,
+            design: written.cache,
+            repetitions: written.repetitions,
+            budget_s: budget.map_err(|why| format!("budget: {why}"))?.map(|us| us as f64 / 1e6),
+            confidence: written.confidence.unwrap_or(0.95),
+            seed: written.seed.unwrap_or(1),
+            text,
+        };
+        definition.check()?;
+        Ok(definition)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self {
+            one if one.title.is_empty() => Err("title: say what it is".into()),
+            one if one.repetitions == 0 => Err("repetitions: at least 1".into()),
+            one if !(0.5..1.0).contains(&one.confidence) => {
+                Err("confidence: from 0.5, and below 1".into())
+            }
+            one => one.design.check().map_err(|why| format!("cache: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+title = "t"
+repetitions = 2
+[cache]
+keys = 4096
+requests = 1000
+alpha = 1.0
+alphas = [0.5, 1.0]
+cached = 10
+cached_percents = [10, 100]
+threads = [1, 2]
+[sizes.paper.cache]
+keys = 8192
+"#;
+
+    #[test]
+    fn a_size_changes_what_it_names() {
+        let here = Definition::parse("x", TEXT, None).expect("it is right");
+        let paper = Definition::parse("x", TEXT, Some("paper")).expect("it is right");
+        assert_eq!((here.design.keys, paper.design.keys), (4096, 8192));
+        assert_eq!(paper.design.threads, [1, 2]);
+        let again = Definition::parse("x", &paper.text, None).expect("it is whole");
+        assert_eq!(again.design, paper.design);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_a_line() {
+        let cases = [
+            ("title = \"t\"", "", "missing field `title`"),
+            ("title = \"t\"", "title = \"\"", "title: say what it is"),
+            ("repetitions = 2", "repetitions = 0", "repetitions: at least 1"),
+            ("repetitions = 2", "repetitions = 2\nbudget = \"5\"", "budget: "),
+            ("repetitions = 2", "repetitions = 2\nservers = []", "unknown field `servers`"),
+            ("keys = 4096", "keys = 5000", "cache: keys: a power of two"),
+            ("keys = 4096", "kys = 5000", "unknown field `kys`"),
+        ];
+        for (from, to, expected) in cases {
+            let text = TEXT.replacen(from, to, 1);
+            let why = Definition::parse("x", &text, None).expect_err(to);
+            assert!(why.contains(expected) && !why.contains('\n'), "{to}: {why}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A study of the cache from its first cell to its last. What has been measured is on disk before
+//! the next is.
+
+use cache_study::{Cell, Design, Inputs, Numbers};
+use os::clock;
+
+use super::definition::Definition;
+use crate::record::{CacheRun, Figures, Folder, Point, Run};
+use crate::study::{End, Schedule, Watch, minutes};
+
+/// What a load or a request is reckoned to take, with what is made before and undone after it.
+const OPERATION_S: f64 = 0.6e-6;
+
+/// Seconds that a study is reckoned to take; at most its budget.
+pub fn estimate_s(definition: &Definition) -> f64 {
+    let design = &definition.design;
+    let operations: u64 = design.cells().iter().map(|cell| design.operations(cell)).sum();
+    let all = operations as f64 * OPERATION_S * f64::from(definition.repetitions);
+    definition.budget_s.map_or(all, |budget| all.min(budget))
+}
+
+/// A study under way.
+pub struct Study<'a, W> {
+    definition: &'a Definition,
+    folder: &'a Folder,
+    watch: W,
+    schedule: Schedule,
+    cells: Vec<Cell>,
+    began_us: u64,
+    /// Measurements of this process, to reckon what remains.
+    made: u32,
+}
+
+impl<'a, W: Watch> Study<'a, W> {
+    /// Begins, or goes on after what was measured before.
+    pub fn new(
+        definition: &'a Definition,
+        folder: &'a Folder,
+        before: &[CacheRun],
+        watch: W,
+    ) -> Self {
+        let cells = definition.design.cells();
+        let mut schedule = Schedule::new(
+            cells.iter().map(point).collect(),
+            definition.repetitions,
+            definition.budget_s.is_some(),
+            definition.seed,
+            definition.confidence,
+        );
+        before.iter().for_each(|one| schedule.learn(&run_of(&one.cell, &one.numbers)));
+        Self { definition, folder, watch, schedule, cells, began_us: clock::now(), made: 0 }
+    }
+
+    /// Measures all that is not measured yet.
+    ///
+    /// # Errors
+    /// When a store answers wrong values, or the records cannot be written.
+    pub fn run(&mut self) -> Result<End, String> {
+        let Definition { design, seed, .. } = self.definition;
+        let mut inputs = Inputs::new(design, *seed);
+        while let Some(next) = self.schedule.next() {
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+            let cell = self.cells[next.point].clone();
+            let numbers = inputs.measure(&cell)?;
+            self.schedule.learn(&run_of(&cell, &numbers));
+            self.made += 1;
+            self.tell(&cell, &numbers);
+            self.folder.add_cache(&CacheRun { block: next.block, cell, numbers })?;
+        }
+        Ok(End::Complete)
+    }
+
+    fn end(&mut self) -> Option<End> {
+        if self.watch.is_interrupted() {
+            return Some(End::Interrupted);
+        }
+        let budget_s = self.definition.budget_s?;
+        (self.spent_s() + self.seconds_of_one() > budget_s).then_some(End::BudgetSpent)
+    }
+
+    fn tell(&mut self, cell: &Cell, numbers: &Numbers) {
+        let left = minutes(f64::from(self.schedule.runs_left()) * self.seconds_of_one());
+        let Numbers { cpu_ns, hit_percent, .. } = numbers;
+        self.watch.tell(&format!(
+            "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits; about {left} remain"
+        ));
+    }
+
+    fn spent_s(&self) -> f64 {
+        (clock::now() - self.began_us) as f64 / 1e6
+    }
+
+    fn seconds_of_one(&self) -> f64 {
+        if self.made == 0 {
+            return mean_operations(&self.definition.design, &self.cells) * OPERATION_S;
+        }
+        self.spent_s() / f64::from(self.made)
+    }
+}
+
+fn mean_operations(design: &Design, cells: &[Cell]) -> f64 {
+    cells.iter().map(|cell| design.operations(cell)).sum::<u64>() as f64 / cells.len() as f64
+}
+
+/// The order of a study knows points by their names.
+fn point(cell: &Cell) -> Point {
+    Point { server: cell.to_string(), ..Point::default() }
+}
+
+/// Time goes where a request's processor time is least certain.
+fn run_of(cell: &Cell, numbers: &Numbers) -> Run {
+    let figures = Figures { throughput_per_s: 1e9 / numbers.cpu_ns.max(0.1), ..Figures::default() };
+    Run { point: point(cell), figures: Some(figures), ..Run::default() }
+}

@@ -1,0 +1,109 @@
+//! What the numbers of a study of the cache support and what they do not, in words.
+
+use statistics::PAIRS_MIN;
+
+use super::measure::Measure;
+use super::number::{figure, ratio};
+use super::summary::Summary;
+use crate::cache_study::{Part, Store};
+use crate::record::Opened;
+use crate::report::findings::{self, Finding, Head};
+
+/// All that can be said, in the order of reading.
+pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let blocks = summary.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
+    if blocks >= PAIRS_MIN {
+        findings.extend(Part::ALL.into_iter().flat_map(|part| compared(summary, part)));
+    } else {
+        let text = format!(
+            "Some cells rest on {blocks} blocks. Below {PAIRS_MIN} an interval is the whole range, \
+             and still too narrow: no difference of times is called certain."
+        );
+        findings.push(Finding { head: Head::NotSupported, text });
+    }
+    findings.extend(best_hits(summary, Part::Policies));
+    findings.extend(best_hits(summary, Part::Crawler));
+    findings.extend(missing(opened, summary));
+    findings.extend(findings::of_machines(opened));
+    let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
+    findings.extend(damage.map(|text| Finding { head: Head::NotSeen, text }));
+    findings.sort_by_key(|finding| finding.head);
+    findings
+}
+
+/// Each store of a part against its first: where it takes more, where less, where neither.
+fn compared(summary: &Summary, part: Part) -> Vec<Finding> {
+    let measures = Measure::compared(part).iter();
+    let pairs = measures.flat_map(|&measure| part.stores()[1..].iter().map(move |s| (measure, *s)));
+    pairs.filter_map(|(measure, store)| one_compared(summary, part, store, measure)).collect()
+}
+
+fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -> Option<Finding> {
+    let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+    let ratios: Vec<_> = rows.filter_map(|row| summary.against_first(row, measure)).collect();
+    if ratios.is_empty() {
+        return None;
+    }
+    let more = ratios.iter().filter(|ratio| ratio.interval.low > 1.0).count();
+    let less = ratios.iter().filter(|ratio| ratio.interval.high < 1.0).count();
+    let (all, ties) = (ratios.len(), ratios.len() - more - less);
+    let medians = || ratios.iter().map(|ratio| ratio.median);
+    let least = medians().fold(f64::INFINITY, f64::min);
+    let most = medians().fold(0.0, f64::max);
+    let head = if ties == all { Head::NotSupported } else { Head::Supported };
+    let text = format!(
+        "{}, {}: {store} against {}, {all} cells: it takes more in {more}, less in {less}, {ties} \
+         are ties; {} to {} times.",
+        part.title(),
+        measure.title(),
+        part.stores()[0],
+        ratio(least),
+        ratio(most)
+    );
+    Some(Finding { head, text })
+}
+
+/// Which policy hits most often. One thread asks in the same order for each of them, so these
+/// numbers have no spread.
+fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
+    let first = part.stores()[0];
+    let mut told = Vec::new();
+    for &store in &part.stores()[1..] {
+        let rows = summary.of_part(part).filter(|row| row.cell.store == store);
+        let gains = rows.filter_map(|row| {
+            let of = |row| Some(summary.estimate(row, Measure::Hits)?.median);
+            let same = crate::cache_study::Cell { store: first, ..row.cell.clone() };
+            let first = summary.rows.iter().find(|row| row.cell == same)?;
+            Some(of(row)? - of(first)?)
+        });
+        let gains: Vec<f64> = gains.collect();
+        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if !gains.is_empty() {
+            told.push(format!("{store} {} to {}", signed(least), signed(most)));
+        }
+    }
+    let text = format!(
+        "{}: hits against those of {first}, in percentage points: {}.",
+        part.title(),
+        told.join("; ")
+    );
+    (!told.is_empty()).then_some(Finding { head: Head::Supported, text })
+}
+
+fn signed(points: f64) -> String {
+    if points > 0.0 { format!("+{}", figure(points)) } else { figure(points) }
+}
+
+/// Cells of the design that nobody has measured, or not often enough.
+fn missing(opened: &Opened, summary: &Summary) -> Option<Finding> {
+    let asked = opened.header.repetitions as usize;
+    let all = summary.design.as_ref()?.cells().len();
+    let whole = summary.rows.iter().filter(|row| row.blocks.len() >= asked).count();
+    let text = format!(
+        "{} of {all} cells have fewer measurements than the {asked} that were asked for.",
+        all - whole.min(all)
+    );
+    (whole < all).then_some(Finding { head: Head::NotSupported, text })
+}

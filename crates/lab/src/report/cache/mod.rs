@@ -1,0 +1,103 @@
+//! The report of a study of the cache by itself: the same forms as any report, other tables.
+//! Pure.
+
+mod figures;
+mod findings;
+mod measure;
+mod summary;
+mod tables;
+
+use page::document::Section;
+
+use super::document::{self, Document};
+use super::{csv, number};
+use crate::cache_study::Part;
+use crate::record::Opened;
+use measure::Measure;
+pub(crate) use summary::Summary;
+
+/// The whole report.
+pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
+    let section = |id: String, title: String, table, folded| Section { id, title, table, folded };
+    let summaries = Part::ALL.map(|part| {
+        let id = format!("summary-{}", part.title().to_lowercase().replace(' ', "-"));
+        section(id, part.title().into(), tables::of_part(summary, part), false)
+    });
+    let mut sections: Vec<Section> = Part::ALL
+        .map(|part| {
+            let id = format!("against-{}", part.title().to_lowercase().replace(' ', "-"));
+            let title = format!("{}, each against {}", part.title(), part.stores()[0]);
+            section(id, title, tables::against(summary, part), true)
+        })
+        .into();
+    let environment = super::tables::environment(opened);
+    sections.push(section("environment".into(), "Environment".into(), environment, true));
+    let is_filled = |section: &Section| !section.table.rows.is_empty();
+    sections.retain(is_filled);
+    Document {
+        title: document::title(&opened.header),
+        preamble: preamble(opened, summary),
+        findings: findings::findings(opened, summary),
+        subjects: Part::ALL.map(|part| part.title().to_owned()).into(),
+        summaries: summaries.into_iter().filter(is_filled).collect(),
+        figures: figures::figures(summary),
+        sections,
+        texts: vec![("The definition".into(), opened.header.definition.clone())],
+    }
+}
+
+fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
+    let header = &opened.header;
+    let mut lines = vec![format!(
+        "A study of the cache by itself, without a server, begun {}; {} measurements of {} cells, \
+         {} asked for of each.",
+        number::moment(header.started_unix_us),
+        opened.cache.len(),
+        summary.rows.len(),
+        header.repetitions
+    )];
+    lines.extend(document::asked(header));
+    lines.extend(header.workloads.iter().map(|workload| format!("{}.", workload.about)));
+    lines.push(format!(
+        "Medians over blocks with {:.0} % intervals. Times of a lookup or a load are by the clock; \
+         a request's CPU time is the mean over all threads, and includes the load if it missed.",
+        summary.confidence * 100.0
+    ));
+    lines
+}
+
+/// A line for each measurement. Units are in the heads, nothing is rounded.
+pub(crate) fn csv_runs(opened: &Opened) -> String {
+    let mut heads = tables::CELL_HEADS.map(str::to_owned).to_vec();
+    heads.push("block".into());
+    heads.extend(Measure::ALL.iter().map(|measure| measure.key().to_owned()));
+    let lines = opened.cache.iter().map(|run| {
+        let values = Measure::ALL.iter().map(|measure| {
+            measure.of(&run.numbers).map_or_else(String::new, |value| value.to_string())
+        });
+        let head = tables::cell_fields(&run.cell).into_iter().chain([run.block.to_string()]);
+        csv::line(head.chain(values))
+    });
+    std::iter::once(csv::line(heads.into_iter())).chain(lines).collect()
+}
+
+/// A line for each cell: medians and the ends of their intervals.
+pub(crate) fn csv_points(summary: &Summary) -> String {
+    let mut heads = tables::CELL_HEADS.map(str::to_owned).to_vec();
+    heads.push("blocks".into());
+    for measure in Measure::ALL {
+        let key = measure.key();
+        heads.extend([key.to_owned(), format!("{key}_low"), format!("{key}_high")]);
+    }
+    let lines = summary.rows.iter().map(|row| {
+        let values = Measure::ALL.iter().flat_map(|&measure| {
+            summary.estimate(row, measure).map_or_else(Default::default, |estimate| {
+                [estimate.median, estimate.interval.low, estimate.interval.high]
+                    .map(|value| value.to_string())
+            })
+        });
+        let head = tables::cell_fields(&row.cell).into_iter().chain([row.blocks.len().to_string()]);
+        csv::line(head.chain(values))
+    });
+    std::iter::once(csv::line(heads.into_iter())).chain(lines).collect()
+}

@@ -1,0 +1,74 @@
+//! All measurements of a cell together.
+
+use std::collections::BTreeMap;
+
+use statistics::{Estimate, bootstrap_median, paired_ratio};
+
+use super::measure::Measure;
+use crate::cache_study::{Cell, Definition, Design, Numbers, Part};
+use crate::record::Opened;
+
+/// Resampling is seeded.
+const SEED: u64 = 1;
+
+/// The cells in the order of their design.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) confidence: f64,
+    /// What was varied; none if the header does not tell.
+    pub(crate) design: Option<Design>,
+}
+
+/// A cell, and what it was measured to be in each block.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) cell: Cell,
+    pub(crate) blocks: BTreeMap<u32, Numbers>,
+}
+
+impl Summary {
+    pub(crate) fn of(opened: &Opened) -> Self {
+        let header = &opened.header;
+        let definition = Definition::parse(&header.name, &header.definition, None).ok();
+        let design = definition.map(|definition| definition.design);
+        let mut rows: Vec<Row> = Vec::new();
+        for cell in design.iter().flat_map(Design::cells) {
+            rows.push(Row { cell, blocks: BTreeMap::new() });
+        }
+        for run in &opened.cache {
+            let index = rows.iter().position(|row| row.cell == run.cell).unwrap_or_else(|| {
+                rows.push(Row { cell: run.cell.clone(), blocks: BTreeMap::new() });
+                rows.len() - 1
+            });
+            rows[index].blocks.insert(run.block, run.numbers.clone());
+        }
+        rows.retain(|row| !row.blocks.is_empty());
+        Self { rows, confidence: header.confidence, design }
+    }
+
+    pub(crate) fn of_part(&self, part: Part) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.cell.part == part)
+    }
+
+    /// None if it was not measured.
+    pub(crate) fn estimate(&self, row: &Row, measure: Measure) -> Option<Estimate> {
+        let values: Vec<f64> =
+            row.blocks.values().filter_map(|numbers| measure.of(numbers)).collect();
+        bootstrap_median(&values, self.confidence, SEED)
+    }
+
+    /// How many times what the part's first store takes, block by block; none for that itself.
+    pub(crate) fn against_first(&self, row: &Row, measure: Measure) -> Option<Estimate> {
+        let first = Cell { store: row.cell.part.stores()[0], ..row.cell.clone() };
+        if first == row.cell {
+            return None;
+        }
+        let first = self.rows.iter().find(|row| row.cell == first)?;
+        let pairs = row.blocks.iter().filter_map(|(block, numbers)| {
+            Some((measure.of(numbers)?, measure.of(first.blocks.get(block)?)?))
+        });
+        let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        paired_ratio(&own, &others, self.confidence, SEED)
+    }
+}

@@ -1,0 +1,132 @@
+//! The report of servers: which figures and tables it has.
+
+use std::path::Path;
+
+use super::document::{self, Document};
+use super::summary::{Panel, Summary};
+use super::{distributions, figures, findings, number, surfaces, tables};
+use crate::record::{Header, Kind, Opened};
+use page::chart::Figure;
+use page::document::Section;
+
+/// All figures, panel by panel. Outcomes that cannot be read are noted as damage.
+pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> Vec<Figure> {
+    let styles = figures::Styles::of(summary);
+    let mut figures = Vec::new();
+    let tuning = opened.header.kind == Kind::Tune;
+    let share = summary.confidence;
+    for (index, panel) in summary.panels.iter().enumerate() {
+        let surfaces = surfaces::of_panel(panel, index, share);
+        let curves = figures::of_panel(panel, index, &styles, share);
+        // What was asked for comes first.
+        let mut own: Vec<Figure> = match tuning {
+            true => surfaces.into_iter().chain(curves).collect(),
+            false => curves.into_iter().chain(surfaces).collect(),
+        };
+        let damage = &mut opened.damage;
+        own.extend(distributions::of_panel(folder, panel, index, &styles, damage));
+        figures::tell_limit(panel, &mut own);
+        figures.extend(own);
+    }
+    figures.extend(surfaces::scaling(summary, &opened.header, &styles));
+    figures
+}
+
+/// The whole report.
+pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>) -> Document {
+    let (summaries, sections) = sections(opened, summary)
+        .into_iter()
+        .partition(|section| section.id.starts_with("summary"));
+    Document {
+        title: document::title(&opened.header),
+        preamble: preamble(opened),
+        findings: findings::findings(opened, summary),
+        subjects: summary.panels.iter().map(Panel::title).collect(),
+        summaries,
+        figures,
+        sections,
+        texts: texts(&opened.header),
+    }
+}
+
+/// What was asked, by whom, when, and how much of it there is.
+fn preamble(opened: &Opened) -> Vec<String> {
+    let header = &opened.header;
+    let kind = match header.kind {
+        Kind::Study | Kind::Cache => "study",
+        Kind::Tune => "tuning",
+        Kind::Compare => "comparison",
+    };
+    let void = opened.runs.iter().filter(|run| !run.void.is_empty()).count();
+    let runs = opened.runs.len();
+    let mut lines = vec![format!(
+        "A {kind}, begun {}; {runs} runs, {void} of them void; {} asked for at each point.",
+        number::moment(header.started_unix_us),
+        header.repetitions
+    )];
+    lines.extend(document::asked(header));
+    let seconds: f64 = opened.runs.iter().map(|run| run.warm_up_s + run.window_s).sum();
+    lines.push(format!(
+        "Under load for {}; estimated {}.{}",
+        number::duration(seconds),
+        number::duration(header.estimated_s),
+        header.budget_s.map_or_else(String::new, |budget| {
+            format!(" The budget was {}.", number::duration(budget))
+        })
+    ));
+    lines
+}
+
+/// The tables that belong to no figure, the summaries first.
+fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
+    let mut sections = Vec::new();
+    let share = summary.confidence;
+    for (index, panel) in summary.panels.iter().enumerate() {
+        let title = panel.title();
+        let section = |id: &str, name: &str, table, folded| Section {
+            id: format!("{id}-{index}"),
+            title: format!("{name}: {title}"),
+            table,
+            folded,
+        };
+        if !panel.is_empty() {
+            let table = tables::summary(panel, share);
+            sections.push(section("summary", "Summary", table, false));
+            sections.push(section("pairs", "Each pair", tables::all_pairs(panel, share), true));
+            sections.push(section("points", "Each point", tables::points(panel), true));
+            let table = tables::observed_points(panel);
+            sections.push(section("observed", "Observed at each point", table, true));
+        }
+    }
+    let section = |id: &str, title: &str, table, folded| Section {
+        id: id.into(),
+        title: title.into(),
+        table,
+        folded,
+    };
+    sections.push(section(
+        "observed",
+        "Observed at the highest throughput",
+        tables::observed_peaks(&summary.panels),
+        false,
+    ));
+    sections.push(section("searches", "Searches", tables::searches(opened), false));
+    sections.push(section("void", "Void runs", tables::voided(opened), false));
+    sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
+    sections.push(section("servers", "Servers", tables::servers(opened), false));
+    sections.push(section("where", "Workloads and domains", tables::described(opened), false));
+    sections.push(section("environment", "Environment", tables::environment(opened), true));
+    sections.retain(|section| !section.table.rows.is_empty());
+    sections
+}
+
+fn texts(header: &Header) -> Vec<(String, String)> {
+    let configurations = header.servers.iter().flat_map(|server| {
+        let files = server.configurations.iter();
+        files.map(move |(setting, file)| (format!("{}, {setting}", server.name), file.clone()))
+    });
+    configurations
+        .chain([("The definition".to_owned(), header.definition.clone())])
+        .filter(|(_, contents)| !contents.trim().is_empty())
+        .collect()
+}

@@ -1,0 +1,39 @@
+//! The sizes of an experiment: `[sizes.NAME]` holds what differs from the file itself, and lists in
+//! it replace those above.
+
+use crate::toml_error::one_line;
+
+/// The text of an experiment as a table, in one of its sizes.
+///
+/// # Errors
+/// When it is no TOML, or has no such size.
+pub(crate) fn sized(text: &str, size: Option<&str>) -> Result<toml::Table, String> {
+    let mut table: toml::Table = text.parse().map_err(|why| one_line(text, &why))?;
+    let sizes = table.remove("sizes");
+    if let Some(size) = size {
+        let of_size = sizes.as_ref().and_then(|sizes| sizes.get(size)?.as_table());
+        let names = names(sizes.as_ref());
+        let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
+        merge(&mut table, changes);
+    }
+    Ok(table)
+}
+
+/// Puts `changes` in the place of what they name, table by table.
+fn merge(table: &mut toml::Table, changes: &toml::Table) {
+    for (key, change) in changes {
+        match (table.get_mut(key), change) {
+            // How much is offered is said in one of several ways: another way replaces it whole.
+            (Some(toml::Value::Table(below)), toml::Value::Table(change)) if key != "offered" => {
+                merge(below, change);
+            }
+            _ => drop(table.insert(key.clone(), change.clone())),
+        }
+    }
+}
+
+fn names(sizes: Option<&toml::Value>) -> String {
+    let names = sizes.and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
