@@ -16,7 +16,7 @@ const MAX: i64 = 1000;
 /// Has the kernel end the calling process before the one that started it (`oom_score_adj`): a
 /// parent replaces who is ended, and nobody replaces the parent. By itself the kernel ends whoever
 /// has most in memory, which may be a parent that would free nothing. Against other programs the
-/// preference counts as 8 MiB more in memory, or as little as there is to say (a thousandth of all).
+/// preference counts as 8 MiB more in memory, or the least there is to say (a thousandth of all).
 ///
 /// # Errors
 /// Where /proc does not have it; the kernel chooses as it would have then.

@@ -36,6 +36,10 @@ pub struct ListenOptions {
     pub defer_accept_s: u32,
     /// Send small packets at once (TCP_NODELAY). Accepted sockets inherit it.
     pub no_delay: bool,
+    /// A connection is not writable while more bytes than this have been given to the kernel that
+    /// it has not sent yet (TCP_NOTSENT_LOWAT, where the kernel knows it); 0 leaves that to
+    /// `net.ipv4.tcp_notsent_lowat`. Accepted sockets inherit it.
+    pub unsent_bytes_max: u32,
     /// An IPv6 socket does not accept IPv4 connections.
     pub ipv6_only: bool,
 }
@@ -47,6 +51,7 @@ impl Default for ListenOptions {
             reuse_port: false,
             defer_accept_s: 0,
             no_delay: true,
+            unsent_bytes_max: 0,
             ipv6_only: false,
         }
     }
@@ -67,6 +72,14 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
     if options.defer_accept_s > 0 {
         let seconds = libc::c_int::try_from(options.defer_accept_s).unwrap_or(libc::c_int::MAX);
         set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    }
+    if options.unsent_bytes_max > 0 {
+        let bytes = libc::c_int::try_from(options.unsent_bytes_max).unwrap_or(libc::c_int::MAX);
+        match set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) {
+            // It saves memory; without it everything works.
+            Err(why) if why.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            outcome => outcome?,
+        }
     }
     if address.is_ipv6() {
         set_flag(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.ipv6_only)?;

@@ -63,6 +63,7 @@ impl Listeners {
             reuse_port: alike.len() > 1,
             defer_accept_s: settings.socket.defer_accept_s as u32,
             no_delay: true,
+            unsent_bytes_max: settings.socket.unsent_bytes_max as u32,
             ipv6_only: true,
         };
         let groups = &settings.partitions.listen;

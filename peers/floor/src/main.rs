@@ -93,7 +93,12 @@ impl Floor {
         let answers = Answers::prepare(option("root")?, option("paths")?, option("head")?)?;
         os::limits::raise_descriptor_limit()?;
         // A connection is worth accepting once its request is there.
-        let options = ListenOptions { defer_accept_s: 1, ..ListenOptions::default() };
+        let options = ListenOptions {
+            defer_accept_s: 1,
+            // What waits for long in the kernel is cold when it leaves.
+            unsent_bytes_max: 128 << 10,
+            ..ListenOptions::default()
+        };
         Ok(Self {
             epoll: Epoll::new()?,
             listener: socket::listen(address, &options)?,

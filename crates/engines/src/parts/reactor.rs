@@ -49,7 +49,7 @@ pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
     name: "file_chunk_kib",
     about: "KiB of a file sent in a row before other connections get a turn",
     values: Values::Numbers { min: 16, max: 1 << 20 },
-    default: 1024,
+    default: 256,
 };
 
 /// The keys of the wake-up call and of the helpers: above those of all listeners.

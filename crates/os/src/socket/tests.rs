@@ -178,6 +178,36 @@ fn a_deferred_connection_is_accepted_with_its_first_bytes() {
     assert_eq!(soon(|| recv(socket.as_fd(), &mut buffer)), 3);
 }
 
+/// What the kernel takes of a client that does not read.
+fn taken(unsent_bytes_max: u32) -> usize {
+    let options = ListenOptions { unsent_bytes_max, ..ListenOptions::default() };
+    let (listener, address) = listen_on(V4, &options);
+    let _client = TcpStream::connect(address).unwrap();
+    let (socket, _) = accept_soon(&listener);
+    let chunk = [0; 16 << 10];
+    let mut taken = 0;
+    loop {
+        match send(socket.as_fd(), &chunk, false) {
+            Ok(len) => taken += len,
+            Err(why) => {
+                assert_eq!(why.kind(), ErrorKind::WouldBlock);
+                // What is under way may still make room.
+                thread::sleep(Duration::from_millis(50));
+                if send(socket.as_fd(), &chunk, false).is_err() {
+                    return taken;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn who_does_not_read_is_sent_no_more_than_is_allowed_to_wait() {
+    let (few, many) = (taken(64 << 10), taken(0));
+    // The client's own buffer is filled either way, before anything has to wait.
+    assert!(few + (1 << 20) < many, "{few} {many}");
+}
+
 #[test]
 fn after_shutting_down_one_side_the_other_goes_on() {
     let (socket, mut client) = connected();

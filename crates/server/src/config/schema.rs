@@ -85,6 +85,7 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     number("log.queue_buffers_max", 1..=4096, |s| &mut s.log.queue_buffers_max),
     number("socket.backlog", 1..=engines::BACKLOG_MAX as u64, |s| &mut s.socket.backlog),
     number("socket.defer_accept_s", 0..=60, |s| &mut s.socket.defer_accept_s),
+    bytes("socket.unsent_bytes_max", 0..=1024 * MIB, |s| &mut s.socket.unsent_bytes_max),
     other(
         "socket.listeners",
         |s, v| v.choice(LISTENER_MODES).map(|mode| s.socket.listeners = mode),

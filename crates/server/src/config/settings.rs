@@ -271,6 +271,9 @@ pub struct SocketSettings {
     pub backlog: u64,
     /// Seconds the kernel waits for a first byte before it wakes the server; 0 does not wait.
     pub defer_accept_s: u64,
+    /// Bytes that the kernel takes for a connection before it has sent what it has; 0: as many as
+    /// its buffers hold.
+    pub unsent_bytes_max: u64,
     /// Who has listeners of their own, and who is woken by an arrival.
     pub listeners: ListenerMode,
     /// How files are sent.
@@ -282,6 +285,7 @@ impl Default for SocketSettings {
         Self {
             backlog: 4096,
             defer_accept_s: 1,
+            unsent_bytes_max: 128 * 1024,
             listeners: ListenerMode::Auto,
             sendfile: SendfileChoice::Auto,
         }
