@@ -5,7 +5,7 @@
 //! A [`Design`] says what is varied; its [`Cell`]s are measured one by one with [`Inputs`], which
 //! holds the keys and the Zipf requests. In which order, how often, and what it means is the
 //! caller's business. The server's own cache (`file_cache`) is compared with the alternatives that
-//! the appendix names, each as short as it can be written ([`stores`]).
+//! the appendix names, each as short as it can be written (`stores.rs`).
 //!
 //! Every answer is checked: a store that answers a wrong value is an error, not a number.
 
