@@ -5,6 +5,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -119,6 +120,37 @@ fn who_is_killed_takes_along_what_it_has_forked_and_is_replaced() {
             _ => "the master of the processes: it was killed by signal 9; another takes its place",
         };
         assert!(lines.iter().any(|line| line.ends_with(expected)), "{lines:?}");
+    }
+}
+
+/// Whoever waits for another with a timeout is interrupted by that, although no signal is handled.
+#[test]
+fn a_server_that_is_stopped_and_continued_while_it_starts_goes_on() {
+    for engine in ["event-loop-copies", "event-loop-shared-cache", "event-loop-helpers"] {
+        let directory = Temporary::new();
+        directory.file("index.html", "<h1>Rope</h1>");
+        let (begun, serves) = (directory.path().join("pid"), AtomicBool::new(false));
+        let tell = format!("echo $$ > {}; exec \"$@\"", begun.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &tell, "sh", ROPEWALK]);
+        serve(&mut shell, directory.path()).args(["--engine", engine]);
+        if engine == "event-loop-helpers" {
+            shell.args(["--set", "engine.knobs.kind=processes"]);
+        }
+        thread::scope(|scope| {
+            let pausing = scope.spawn(|| {
+                let pid = || fs::read_to_string(&begun).ok()?.trim().parse::<u32>().ok();
+                wait_until(|| pid().is_some());
+                while !serves.load(Ordering::Relaxed) {
+                    signal("STOP", pid().unwrap());
+                    signal("CONT", pid().unwrap());
+                }
+            });
+            let server = ServerProcess::start(&mut shell);
+            serves.store(true, Ordering::Relaxed);
+            pausing.join().unwrap();
+            assert_eq!(server.status("/"), 200, "{engine}");
+        });
     }
 }
 

@@ -318,10 +318,11 @@ impl Helper {
         let told = |why: io::Error| format!("does not say that it can help: {why}");
         self.socket.set_nonblocking(false).map_err(told)?;
         self.socket.set_read_timeout(Some(START_PATIENCE)).map_err(told)?;
-        let mut byte = [0];
-        let count = self.socket.read(&mut byte).map_err(told)?;
-        if count == 0 || byte != [READY] {
-            self.note_complaint(&byte[..count]);
+        let mut said = Vec::new();
+        // `read` would give up if this process is stopped and continued meanwhile (signal(7)).
+        (&mut self.socket).take(1).read_to_end(&mut said).map_err(told)?;
+        if said != [READY] {
+            self.note_complaint(&said);
             return Err(self.end());
         }
         self.socket.set_nonblocking(true).map_err(told)

@@ -70,13 +70,14 @@ impl Process {
             stream.set_read_timeout(Some(patience))
         };
         wait(&self.control).map_err(|why| why.to_string())?;
-        let mut byte = [0];
-        match self.control.read(&mut byte) {
-            Ok(1) if byte[0] == READY => {
+        let mut said = Vec::new();
+        // `read` would give up if this process is stopped and continued meanwhile (signal(7)).
+        match (&mut self.control).take(1).read_to_end(&mut said) {
+            Ok(_) if said == [READY] => {
                 self.control.set_nonblocking(true).map_err(|why| why.to_string())
             }
             Ok(_) => {
-                self.said.extend(byte);
+                self.said.append(&mut said);
                 let _ = self.control.read_to_end(&mut self.said); // then there is no reason
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 Err(self.reason(status))
