@@ -53,8 +53,8 @@ fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -
     let most = medians().fold(0.0, f64::max);
     let head = if ties == all { Head::NotSupported } else { Head::Supported };
     let text = format!(
-        "{}, {}: {store} against {}, {all} cells: it takes more in {more}, less in {less}, {ties} \
-         are ties; {} to {} times.",
+        "{}, {}: {store} against {}, {all} cells: it takes more in {more}, less in {less}, \
+         neither in {ties}; {} to {} times.",
         part.title(),
         measure.title(),
         part.stores()[0],
