@@ -128,7 +128,7 @@ impl Design {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn design() -> Design {

@@ -323,16 +323,10 @@ pub fn clock_ns() -> f64 {
 mod tests {
     use super::*;
 
+    /// Three threads leave a request over.
     fn design() -> Design {
-        Design {
-            keys: 1 << 12,
-            requests: 4000,
-            alpha: 1.0,
-            alphas: vec![0.5, 1.2],
-            cached: 10.0,
-            cached_percents: vec![10.0, 100.0],
-            threads: vec![1, 3],
-        }
+        let design = crate::design::tests::design();
+        Design { requests: 4000, alphas: vec![0.5, 1.2], threads: vec![1, 3], ..design }
     }
 
     #[test]

@@ -23,14 +23,9 @@ const MAX: i64 = 1000;
 pub fn end_before_parent() -> io::Result<()> {
     static POINTS: OnceLock<i64> = OnceLock::new();
     let own = fs::read_to_string(FILE)?.trim().parse().map_err(io::Error::other)?;
-    let points = match POINTS.get() {
-        Some(points) => *points,
-        None => *POINTS.get_or_init({
-            let usable = memory::usable_memory_bytes()?;
-            move || points_of(usable)
-        }),
-    };
-    fs::write(FILE, raised(own, points).to_string())
+    // Where nobody knows how much there is, the least that can be said.
+    let points = POINTS.get_or_init(|| memory::usable_memory_bytes().map_or(1, points_of));
+    fs::write(FILE, raised(own, *points).to_string())
 }
 
 /// A point is a thousandth of what may be used (proc_pid_oom_score_adj(5)).

@@ -73,9 +73,7 @@ fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
         let rows = summary.of_part(part).filter(|row| row.cell.store == store);
         let gains = rows.filter_map(|row| {
             let of = |row| Some(summary.estimate(row, Measure::Hits)?.median);
-            let same = crate::cache_study::Cell { store: first, ..row.cell.clone() };
-            let first = summary.rows.iter().find(|row| row.cell == same)?;
-            Some(of(row)? - of(first)?)
+            Some(of(row)? - of(summary.first_of(row)?)?)
         });
         let gains: Vec<f64> = gains.collect();
         let least = gains.iter().copied().fold(f64::INFINITY, f64::min);

@@ -20,14 +20,12 @@ pub(crate) use summary::Summary;
 pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
     let section = |id: String, title: String, table, folded| Section { id, title, table, folded };
     let summaries = Part::ALL.map(|part| {
-        let id = format!("summary-{}", part.title().to_lowercase().replace(' ', "-"));
-        section(id, part.title().into(), tables::of_part(summary, part), false)
+        section(anchor("summary", part), part.title().into(), tables::of_part(summary, part), false)
     });
     let mut sections: Vec<Section> = Part::ALL
         .map(|part| {
-            let id = format!("against-{}", part.title().to_lowercase().replace(' ', "-"));
             let title = format!("{}, each against {}", part.title(), part.stores()[0]);
-            section(id, title, tables::against(summary, part), true)
+            section(anchor("against", part), title, tables::against(summary, part), true)
         })
         .into();
     let environment = super::tables::environment(opened);
@@ -44,6 +42,10 @@ pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
         sections,
         texts: vec![("The definition".into(), opened.header.definition.clone())],
     }
+}
+
+fn anchor(kind: &str, part: Part) -> String {
+    format!("{kind}-{}", part.title().to_lowercase().replace(' ', "-"))
 }
 
 fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {

@@ -58,13 +58,15 @@ impl Summary {
         bootstrap_median(&values, self.confidence, SEED)
     }
 
+    /// The part's first store under the same conditions; none for that itself.
+    pub(crate) fn first_of(&self, row: &Row) -> Option<&Row> {
+        let first = Cell { store: row.cell.part.stores()[0], ..row.cell.clone() };
+        self.rows.iter().find(|row| row.cell == first).filter(|_| first != row.cell)
+    }
+
     /// How many times what the part's first store takes, block by block; none for that itself.
     pub(crate) fn against_first(&self, row: &Row, measure: Measure) -> Option<Estimate> {
-        let first = Cell { store: row.cell.part.stores()[0], ..row.cell.clone() };
-        if first == row.cell {
-            return None;
-        }
-        let first = self.rows.iter().find(|row| row.cell == first)?;
+        let first = self.first_of(row)?;
         let pairs = row.blocks.iter().filter_map(|(block, numbers)| {
             Some((measure.of(numbers)?, measure.of(first.blocks.get(block)?)?))
         });
