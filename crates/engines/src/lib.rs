@@ -223,6 +223,8 @@ pub struct WorkerStart {
     pub worker: Worker,
     /// The CPU it is pinned to, if any.
     pub cpu: Option<usize>,
+    /// Where it may go while others use that CPU; none means it stays.
+    pub roam: Arc<[usize]>,
     /// Open, listening, non-blocking sockets: its own, or for a plan without them its partition's.
     pub listeners: Vec<OwnedFd>,
 }

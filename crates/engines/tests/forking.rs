@@ -44,7 +44,12 @@ fn start(knobs: &[(&str, u64)]) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let worker = WorkerStart { worker: more(), cpu: None, listeners: vec![listener.into()] };
+    let worker = WorkerStart {
+        worker: more(),
+        cpu: None,
+        roam: Arc::default(),
+        listeners: vec![listener.into()],
+    };
     let mut values = KnobValues::defaults(spec);
     for (name, value) in knobs {
         values.set(name, *value).unwrap();

@@ -72,7 +72,7 @@ impl Door {
         let knobs = KnobValues::defaults(spec);
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
             let copy: OwnedFd = self.listener.try_clone().unwrap().into();
-            WorkerStart { worker: more(), cpu: None, listeners: vec![copy] }
+            WorkerStart { worker: more(), cpu: None, roam: Arc::default(), listeners: vec![copy] }
         });
         let workers = workers.collect();
         let start = Start {

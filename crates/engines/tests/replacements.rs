@@ -84,7 +84,8 @@ impl Bench {
         set.iter().for_each(|(name, value)| knobs.set(name, *value).unwrap());
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|index| {
             let listeners = std::mem::take(&mut listeners);
-            WorkerStart { worker: more(), cpu: first_cpu.filter(|_| index == 0), listeners }
+            let cpu = first_cpu.filter(|_| index == 0);
+            WorkerStart { worker: more(), cpu, roam: Arc::default(), listeners }
         });
         let workers = workers.collect();
         let engine = (spec.start)(Start {

@@ -131,7 +131,7 @@ pub enum Workers {
     /// The threads of those processes that are the same program as the first, which are bound from
     /// outside.
     Threads,
-    /// It binds them itself, wherever `{pins}` is true.
+    /// It binds them itself, as far as `{pins}` says.
     Bound,
     /// It has none that could be bound, and why.
     Unbindable(String),

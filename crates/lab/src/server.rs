@@ -275,7 +275,12 @@ fn values(
     values.insert("root".into(), launch.root.display().to_string());
     values.insert("work_dir".into(), work_dir.display().to_string());
     values.insert("workers".into(), launch.workers.to_string());
-    values.insert("pins".into(), (launch.affinity != Affinity::None).to_string());
+    let pins = match launch.affinity {
+        Affinity::None => "never",
+        Affinity::Set => "auto",
+        Affinity::Workers => "always",
+    };
+    values.insert("pins".into(), pins.into());
     let mut knobs = peer.knob_values(setting);
     for value in knobs.values_mut() {
         *value = install::fill(value, &values)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use engines::{EngineSpec, KnobValues, Plan, Processes, Wakeups};
 
-use crate::config::{ListenerMode, Settings};
+use crate::config::{ListenerMode, Pin, Settings};
 use crate::partitions::Partition;
 
 /// The whole server: processes, their workers, and the sets of listeners they need.
@@ -31,6 +31,8 @@ pub(crate) struct Share {
 pub(crate) struct Part {
     /// Its CPUs; empty if its workers are not pinned.
     pub(crate) cpus: Vec<usize>,
+    /// Where its workers may go while others use these; none if they stay.
+    pub(crate) roam: Vec<usize>,
     pub(crate) plan: Plan,
     /// Its sets of listeners in [`Layout::sets`]; its workers take them in turn.
     pub(crate) sets: Range<usize>,
@@ -74,6 +76,10 @@ impl Layout {
                 }
             }
         }
+        // What arrives on a CPU is dealt to the worker that is there.
+        if settings.partitions.pin != Pin::Auto || mode == ListenerMode::ReusePortCpu {
+            layout.parts_mut().for_each(|part| part.roam.clear());
+        }
         layout.exclusive_wakeups = match mode {
             ListenerMode::Shared => false,
             ListenerMode::Exclusive => true,
@@ -90,7 +96,8 @@ impl Layout {
     /// A partition in the server's own process.
     fn add_part(&mut self, mode: ListenerMode, group: usize, partition: &Partition, plan: Plan) {
         let sets = self.sets_for(mode, group, &plan);
-        let part = Part { cpus: partition.cpus.clone(), plan, sets };
+        let (cpus, roam) = (partition.cpus.clone(), partition.cpus.clone());
+        let part = Part { cpus, roam, plan, sets };
         match self.shares.first_mut() {
             Some(share) => share.parts.push(part),
             None => self.shares.push(Share { parts: vec![part] }),
@@ -124,7 +131,8 @@ impl Layout {
                 let one = Plan { listeners_per_worker: false, ..plan };
                 common.get_or_insert_with(|| self.sets_for(mode, group, &one)).clone()
             };
-            self.shares.push(Share { parts: vec![Part { cpus, plan, sets }] });
+            let roam = partition.cpus.clone();
+            self.shares.push(Share { parts: vec![Part { cpus, roam, plan, sets }] });
         }
     }
 
@@ -168,6 +176,10 @@ impl Layout {
     fn plan(&self) -> Plan {
         let mut parts = self.shares.iter().flat_map(|share| &share.parts);
         parts.next().map(|part| part.plan).expect("a server has a part")
+    }
+
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.shares.iter_mut().flat_map(|share| &mut share.parts)
     }
 
     /// Whether some worker has a listener that another has too.
@@ -272,5 +284,25 @@ mod tests {
             &(0..8).map(|i| format!("{}*1:{i}-{i}", i % 4)).collect::<Vec<_>>().join(" "),
             false,
         );
+    }
+
+    /// Each process of a server on CPUs 0 to 3 as where its workers may go: `0-3`.
+    #[test]
+    fn workers_may_go_where_their_partition_is_unless_they_must_stay() {
+        let check = |engine, mode, pin, expected: &str| {
+            let layout = lay_out(engine, &[0, 1, 2, 3], |settings| {
+                settings.socket.listeners = mode;
+                settings.partitions.pin = pin;
+            });
+            let parts = layout.shares.iter().flat_map(|share| &share.parts);
+            let shown: Vec<String> =
+                parts.map(|part| crate::config::cpus::show(&part.roam)).collect();
+            assert_eq!(shown.join(" "), expected, "{engine} {mode:?} {pin:?}");
+        };
+        use ListenerMode::{Auto, ReusePortCpu};
+        check("event-loop-per-core", Auto, Pin::Auto, "0-3");
+        check("event-loop-copies", Auto, Pin::Auto, "0-3 0-3 0-3 0-3");
+        check("event-loop-per-core", Auto, Pin::Always, "");
+        check("event-loop-per-core", ReusePortCpu, Pin::Auto, "");
     }
 }

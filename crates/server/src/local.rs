@@ -136,6 +136,7 @@ impl Assembly<'_> {
         let failed = |why| format!("cannot share a listener: {why}");
         let shop = Arc::new(self.shop(part.plan.workers));
         let mut workers = Vec::new();
+        let roam: Arc<[usize]> = part.roam.as_slice().into();
         for index in 0..part.plan.workers {
             // Where there are fewer sets than workers, they copy them.
             let set = &sets[part.sets.start + index % part.sets.len()];
@@ -145,7 +146,8 @@ impl Assembly<'_> {
                 _ => shop.make(),
             };
             let cpu = part.cpus.get(index % part.cpus.len().max(1)).copied();
-            workers.push(WorkerStart { worker, cpu, listeners: listeners.map_err(failed)? });
+            let (roam, listeners) = (Arc::clone(&roam), listeners.map_err(failed)?);
+            workers.push(WorkerStart { worker, cpu, roam, listeners });
         }
         let more: MakeWorker = Arc::new(move || shop.make());
         Ok(PartitionStart { cpus: part.cpus.clone(), workers, more })

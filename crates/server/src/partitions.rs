@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{Division, PartitionSettings, cpus};
+use crate::config::{Division, PartitionSettings, Pin, cpus};
 use crate::topology::Topology;
 
 /// What this process may use of the machine.
@@ -76,12 +76,13 @@ pub(crate) fn divide(
     settings: &PartitionSettings,
     machine: &Machine,
 ) -> Result<Vec<Partition>, String> {
+    let pin = settings.pin != Pin::Never;
     if !settings.cpus.is_empty() {
-        return settings.cpus.iter().map(|list| named(list, settings.pin, machine)).collect();
+        return settings.cpus.iter().map(|list| named(list, pin, machine)).collect();
     }
     // Under a quota the CPUs are not ours alone. Pinning to the first few of them would put all
     // containers of a machine on the same ones.
-    let pin = settings.pin && machine.parallelism >= machine.cpus.len();
+    let pin = pin && machine.parallelism >= machine.cpus.len();
     let groups = match settings.by {
         Division::Count => return by_count(settings.count as usize, pin, machine),
         Division::Cache => &machine.topology.caches,
@@ -137,6 +138,7 @@ mod tests {
     }
 
     fn settings(count: u64, lists: &[&str], pin: bool) -> PartitionSettings {
+        let pin = if pin { Pin::Auto } else { Pin::Never };
         let cpus = lists.iter().map(|list| cpus::parse(list).unwrap()).collect();
         PartitionSettings { count, cpus, pin, ..PartitionSettings::default() }
     }

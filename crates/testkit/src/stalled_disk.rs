@@ -105,7 +105,7 @@ fn open(path: &str) -> Result<File, String> {
 }
 
 /// Runs a program and returns what it printed.
-fn run(program: &str, arguments: &[&str], input: Stdio) -> Result<String, String> {
+pub(crate) fn run(program: &str, arguments: &[&str], input: Stdio) -> Result<String, String> {
     let output = match Command::new(program).args(arguments).stdin(input).output() {
         Ok(output) => output,
         Err(why) if why.kind() == ErrorKind::NotFound => return Err(format!("no {program}")),

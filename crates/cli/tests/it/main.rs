@@ -20,6 +20,7 @@ mod processes;
 mod report;
 mod server_process;
 mod serving;
+mod shared_cpus;
 mod simulate;
 mod trace;
 mod trace_record;

@@ -23,7 +23,7 @@ fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
 }
 
 /// The children of a process.
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|child| stat(*child).is_some_and(|fields| fields[1] == pid.to_string())).collect()

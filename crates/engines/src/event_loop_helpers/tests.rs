@@ -50,7 +50,12 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let workers = vec![WorkerStart { worker, cpu: None, listeners: vec![listener.into()] }];
+        let workers = vec![WorkerStart {
+            worker,
+            cpu: None,
+            roam: Arc::default(),
+            listeners: vec![listener.into()],
+        }];
         let more: MakeWorker = Arc::new(|| unreachable!("no loop fails here"));
         let mut values = KnobValues::defaults(spec);
         for (name, value) in knobs {

@@ -367,6 +367,7 @@ fn process_starts(
         worker: start.worker,
         cpus,
         cpu: start.cpu,
+        roam: start.roam,
         listeners: start.listeners,
         connections_max: connections.next().unwrap_or(1),
         memory,

@@ -45,6 +45,7 @@ pub(super) struct ProcessStart {
     pub(super) worker: Worker,
     pub(super) cpus: Vec<usize>,
     pub(super) cpu: Option<usize>,
+    pub(super) roam: Arc<[usize]>,
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) connections_max: usize,
     /// What the processes share, and the seat there.
@@ -271,7 +272,8 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
     let second = Arc::new(worker.cache().emptied(start.budget));
     worker.use_cache(Arc::clone(&second));
     worker.reach_beyond(Box::new(memory.attach(start.seat, number)?));
-    let worker = crate::WorkerStart { worker, cpu: start.cpu, listeners: start.listeners };
+    let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
+    let worker = crate::WorkerStart { worker, cpu, roam, listeners };
     let start = Start {
         partitions: vec![PartitionStart {
             cpus: start.cpus,

@@ -20,6 +20,7 @@ use super::routine::{Rest, Routine};
 use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
+use crate::parts::berth::Berth;
 use crate::parts::clock::read_clock;
 use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
 use crate::parts::loops::{Loop, Seat, describe_panic};
@@ -40,6 +41,7 @@ pub(super) struct KernelThread {
     pub(super) news: News,
     /// Which of the engine's threads it is.
     index: usize,
+    berth: Berth,
 }
 
 /// Ends a cluster with whichever of its threads ends first: the others would wait for a poller that
@@ -87,6 +89,7 @@ impl KernelThread {
             steps_left: 0,
             news: News::NONE,
             index: seat.index,
+            berth: seat.berth,
         };
         let unstarted = Unstarted(Some(Arc::clone(&thread.cluster)));
         Box::new(move || {
@@ -154,6 +157,7 @@ impl KernelThread {
         let (mut batch, mut calls_seen) = (Vec::new(), 0);
         read_clock(&mut self.worker);
         loop {
+            self.berth.look(self.worker.now());
             match cluster.ready.next(&mut batch, &mut calls_seen) {
                 Work::Run => {
                     // A thread alone has just read the clock when it polled.

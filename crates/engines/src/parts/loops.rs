@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
+use super::berth::Berth;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
@@ -57,6 +58,8 @@ pub(crate) struct Seat {
     pub(crate) shared: Arc<Shared>,
     /// Which of all loops it is, from 0: its wake-up call in [`Shared::wakes`].
     pub(crate) index: usize,
+    /// Its CPU.
+    pub(crate) berth: Berth,
     pub(crate) sendfile: SendfileMode,
     pub(crate) exclusive_wakeups: bool,
     pub(crate) knobs: KnobValues,
@@ -79,7 +82,6 @@ type Task = Box<dyn FnOnce() + Send>;
 /// What one thread knows of the loop it runs.
 struct Post {
     name: String,
-    cpu: Option<usize>,
     seat: Seat,
     /// How the loop is replaced if it fails; none if it is not.
     replace: Option<Replace>,
@@ -149,6 +151,7 @@ impl Loops {
                 runner: Arc::clone(&start.runner),
                 shared: Arc::clone(&shared),
                 index,
+                berth: Berth::new(worker.cpu, &worker.roam),
                 sendfile: start.sendfile,
                 exclusive_wakeups: start.exclusive_wakeups,
                 knobs: start.knobs.clone(),
@@ -163,7 +166,7 @@ impl Loops {
                 shared.listeners()[index] = copies(&worker.listeners)?;
             }
             let name = format!("{name}-{index}");
-            let post = Post { name, cpu: worker.cpu, seat: seat.clone(), replace };
+            let post = Post { name, seat: seat.clone(), replace };
             Ok((post, make(worker, seat)?))
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
@@ -309,10 +312,7 @@ impl Post {
     /// Runs a loop to its end, which comes when all it had is closed.
     fn run(&self, run: Loop) -> Result<(), String> {
         let outcome = || {
-            if let Some(cpu) = self.cpu {
-                let pinned = os::affinity::pin_thread(&[cpu]);
-                pinned.map_err(|why| format!("cannot stay on CPU {cpu}: {why}"))?;
-            }
+            self.seat.berth.take()?;
             run().map_err(|why| why.to_string())
         };
         let outcome = catch_unwind(AssertUnwindSafe(outcome));
@@ -337,7 +337,9 @@ impl Post {
             }
             copies(&copies_kept[self.seat.index])?
         };
-        let worker = WorkerStart { worker: more(), cpu: self.cpu, listeners };
+        let berth = &self.seat.berth;
+        let (cpu, roam) = (berth.cpu(), berth.roam());
+        let worker = WorkerStart { worker: more(), cpu, roam, listeners };
         let again = catch_unwind(AssertUnwindSafe(|| make(worker, self.seat.clone())));
         let again = again.map_err(|panic| io::Error::other(describe_panic(&*panic)))??;
         // What the engine was told last may have been heard by the loop that failed.

@@ -1,6 +1,7 @@
 //! What two or more engines are made of. Each part knows nothing of the engines that use it.
 
 pub(crate) mod acceptor;
+pub(crate) mod berth;
 pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod connections;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use os::epoll::{Event, Interest};
 use session::{Connection, Done, JobId, Tick, Worker};
 
+use super::berth::Berth;
 use super::clock::read_clock;
 use super::connections::{Connections, Slot};
 use super::gate::{self, Gate};
@@ -69,6 +70,7 @@ pub(crate) struct Reactor {
     parked: VecDeque<u64>,
     shared: Arc<Shared>,
     index: usize,
+    berth: Berth,
     buffer: Box<[u8]>,
     /// Connections whose turn was used up: in the middle of a file, or of many requests.
     yielded: Vec<u64>,
@@ -106,7 +108,7 @@ impl Reactor {
     }
 
     fn new(start: WorkerStart, seat: Seat, helpers: Option<Box<dyn Help>>) -> io::Result<Self> {
-        let Seat { runner, shared, index, sendfile, exclusive_wakeups, knobs, .. } = seat;
+        let Seat { runner, shared, index, berth, sendfile, exclusive_wakeups, knobs, .. } = seat;
         let events_max = knobs.get_usize(EVENTS_PER_WAIT.name);
         let watch = Watch::new(knobs.get(watch::EVENTS.name), events_max)?;
         watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
@@ -125,6 +127,7 @@ impl Reactor {
             parked: VecDeque::new(),
             shared,
             index,
+            berth,
             buffer: vec![0; RECEIVE_BYTES].into(),
             yielded: Vec::new(),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
@@ -156,6 +159,7 @@ impl Reactor {
             let timeout = self.timeout_ms();
             os::descriptors::at_rest(|| self.watch.wait(timeout))?;
             read_clock(&mut self.worker);
+            self.berth.look(self.worker.now());
             let mut index = 0;
             while let Some(event) = self.watch.event(index) {
                 self.handle(event)?;

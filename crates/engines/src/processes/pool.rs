@@ -14,6 +14,7 @@ use super::board::{Board, Row, State, Wish};
 use super::child::Child;
 use super::note::Note;
 use crate::jobs::Runner;
+use crate::parts::berth::Berth;
 use crate::parts::listeners::Listeners;
 use crate::parts::loops::{Seat, Shared};
 use crate::parts::registry::Registry;
@@ -196,6 +197,7 @@ impl Pool {
             runner: Arc::clone(runner),
             shared: Arc::new(Shared::new(1, 1)?),
             index: 0,
+            berth: Berth::default(),
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
             knobs: KnobValues::defaults(&super::SPEC),

@@ -23,6 +23,7 @@ use super::accepting::{Accepting, MARGIN};
 use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::jobs::Runner;
+use crate::parts::berth::Berth;
 use crate::parts::clock::read_clock;
 use crate::parts::connections::{Connections, Slot};
 use crate::parts::helpers::{Helpers, refuse};
@@ -55,6 +56,7 @@ pub(super) struct RingLoop {
     helpers_wake: Option<Rc<Descriptor>>,
     shared: Arc<Shared>,
     index: usize,
+    berth: Berth,
     /// What a response is gathered in.
     buffer: Box<[u8]>,
     /// Connections whose turn was used up in the middle of a file.
@@ -76,7 +78,7 @@ impl RingLoop {
     }
 
     fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
-        let Seat { runner, shared, index, sendfile, knobs, .. } = seat;
+        let Seat { runner, shared, index, berth, sendfile, knobs, .. } = seat;
         let helpers = match knobs.get_usize(HELPERS.name) {
             0 => None,
             count => {
@@ -99,6 +101,7 @@ impl RingLoop {
             helpers,
             shared,
             index,
+            berth,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
             yielded: Vec::new(),
             wanting: VecDeque::new(),
@@ -146,6 +149,7 @@ impl RingLoop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
             read_clock(&mut self.worker);
+            self.berth.look(self.worker.now());
             while let Some(event) = self.ring.next_event() {
                 self.handle(event);
             }

@@ -66,6 +66,14 @@ impl Device {
         Some(Self { name, major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
+    /// Has what groups of version 1 do on this disk counted. The kernel begins that with the first
+    /// rule that any group has for the disk: this one bounds nothing.
+    pub(crate) fn begin_counting(&self, folder: &Path) -> Result<(), String> {
+        let file = folder.join("blkio.throttle.read_bps_device");
+        let rule = format!("{}:{} 0", self.major, self.minor);
+        fs::write(&file, rule).map_err(|why| format!("{}: {why}", file.display()))
+    }
+
     /// What the whole disk has done, from `/proc/diskstats`.
     pub(crate) fn done(&self, diskstats: &str) -> Option<Done> {
         const SECTOR_BYTES: u64 = 512; // whatever the disk's own sectors are
@@ -224,7 +232,7 @@ mod tests {
         let here = std::env::current_exe().expect("it runs");
         let device = Device::of(&here).expect("the target directory is on a disk");
         let mut enclosure = Enclosure::create();
-        let folder = enclosure.count_disk().expect("root may").to_owned();
+        let folder = enclosure.count_disk(Some(&device)).expect("root may").to_owned();
         let throttle = Throttle { read_bytes_per_s: Some(1 << 20), ..Throttle::default() };
         throttle.apply(&folder, &device).expect("a whole disk can be throttled");
         let said = ["io.max", "blkio.throttle.read_bps_device"]

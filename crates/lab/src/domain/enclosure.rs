@@ -5,7 +5,7 @@
 //! needed, and a server enters them all; in the unified one (version 2) there is a single folder,
 //! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
 
-use super::names;
+use super::{Device, names};
 use crate::guard::Guard;
 use os::control_groups::{self, Hierarchy};
 use std::fs;
@@ -77,13 +77,19 @@ impl Enclosure {
     ///
     /// # Errors
     /// When no such group can be made: no controller, or no right.
-    pub fn count_disk(&mut self) -> Result<&Path, String> {
+    pub fn count_disk(&mut self, device: Option<&Device>) -> Result<&Path, String> {
         let explain =
             |why| format!("no control group can bound the disk here (try as root): {why}");
-        let folder = match self.unified.clone().filter(|at| at.join("io.max").exists()) {
-            Some(folder) => folder,
-            None => self.folder_of("blkio").map_err(explain)?,
-        };
+        if let Some(folder) = self.unified.clone().filter(|at| at.join("io.max").exists()) {
+            return Ok(self.disk.insert(folder));
+        }
+        let folder = self.folder_of("blkio").map_err(explain)?;
+        if let Some(device) = device
+            && let Err(why) = device.begin_counting(&folder)
+        {
+            remove(&folder);
+            return Err(explain(why));
+        }
         Ok(self.disk.insert(folder))
     }
 

@@ -12,7 +12,7 @@ const WORKER: &str = r#"for group in $1; do echo 0 > "$group"; done
 fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Observed {
     let mut enclosure = Enclosure::create();
     enclosure.bound_memory(None).expect("root may count memory");
-    enclosure.count_disk().expect("root may count what the disk does");
+    enclosure.count_disk(device.as_ref()).expect("root may count what the disk does");
     let mut group = Group::create_in(&enclosure.enclosing());
     let mut shell = Command::new("sh")
         .args(["-c", WORKER, "sh", &group.entrances(), work])
@@ -75,6 +75,23 @@ fn reads_of_the_disk_are_seen_and_reads_of_memory_are_none() {
     let judge = |observed: &Observed| crate::domain::DiskIo::None.judge(observed.block_read_bytes);
     assert!(judge(&cold).is_err() && judge(&warm).is_ok());
     assert!(Memory::default().check().is_err());
+}
+
+/// Groups of version 1 count nothing on a disk for which no group has had a rule yet. When a
+/// machine has just started no loop device has.
+#[test]
+fn reads_of_a_disk_that_nobody_bounded_are_seen() {
+    let disk = match testkit::LoopDisk::new(1 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return testkit::skip("a loop device", &why),
+    };
+    let number = disk.name().strip_prefix("loop").expect("a loop device");
+    let minor = number.parse().expect("a number");
+    let device = Device { name: disk.name().to_owned(), major: 7, minor };
+    let path = format!("/dev/{}", disk.name());
+    let work = format!("dd if={path} of=/dev/null bs=64k iflag=direct 2> /dev/null");
+    let observed = observe(&work, false, Some(device));
+    assert!(observed.block_read_bytes.is_some_and(|bytes| bytes >= 1 << 20), "{observed:?}");
 }
 
 /// What is written can be read back, and what is missing is said.

@@ -21,7 +21,7 @@ use toml::de::DeTable;
 pub use address::ListenAddress;
 pub use settings::{
     AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, KnobSetting,
-    LimitSettings, ListenerMode, LogSettings, PartitionSettings, SendfileChoice, Settings,
+    LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice, Settings,
     SocketSettings, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};

@@ -13,7 +13,7 @@ use super::address::ListenAddress;
 use super::cpus;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
 use super::settings::{
-    AccessForm, CacheScope, Division, KnobSetting, ListenerMode, SendfileChoice, Settings,
+    AccessForm, CacheScope, Division, KnobSetting, ListenerMode, Pin, SendfileChoice, Settings,
 };
 use super::value::{Fault, Unit, Value};
 
@@ -38,7 +38,11 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     other("partitions.cpus", read_cpus, |s| {
         show_list(s.partitions.cpus.iter().map(|list| quote(&cpus::show(list))))
     }),
-    switch("partitions.pin", |s| &mut s.partitions.pin),
+    other(
+        "partitions.pin",
+        |s, v| v.choice(PINS).map(|pin| s.partitions.pin = pin),
+        |s| show_choice(PINS, s.partitions.pin),
+    ),
     other("partitions.listen", read_partition_listen, |s| {
         show_list(s.partitions.listen.iter().map(|list| show_addresses(list)))
     }),
@@ -160,6 +164,7 @@ const DIVISIONS: &[(&str, Division)] = &[
     ("socket", Division::Socket),
     ("node", Division::Node),
 ];
+const PINS: &[(&str, Pin)] = &[("auto", Pin::Auto), ("always", Pin::Always), ("never", Pin::Never)];
 const SCOPES: &[(&str, CacheScope)] = &[
     ("auto", CacheScope::Auto),
     ("worker", CacheScope::Worker),

@@ -85,7 +85,7 @@ pub struct PartitionSettings {
     /// The CPUs of each partition; empty means by `count`.
     pub cpus: Vec<Vec<usize>>,
     /// Whether workers stay on the CPUs of their partition.
-    pub pin: bool,
+    pub pin: Pin,
     /// The addresses of each partition; empty means that all have those of `listen`.
     pub listen: Vec<Vec<ListenAddress>>,
     /// Whether what arrives at the interfaces of these addresses is to be received by the CPUs of
@@ -97,8 +97,19 @@ impl Default for PartitionSettings {
     fn default() -> Self {
         let by = Division::Count;
         let (cpus, listen) = (Vec::new(), Vec::new());
-        Self { by, count: 1, cpus, pin: true, listen, set_irq_affinity: false }
+        Self { by, count: 1, cpus, pin: Pin::Auto, listen, set_irq_affinity: false }
     }
+}
+
+/// Whether workers stay on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// As long as nobody else makes them wait for it.
+    Auto,
+    /// Whoever else is there.
+    Always,
+    /// They run where the kernel has them.
+    Never,
 }
 
 /// What divides the CPUs of a machine.

@@ -69,7 +69,10 @@ fn wrong_forms() {
         ),
         ("cache = 7", "1:9: \"cache\" is a section: write [cache]"),
         ("host = 7", "1:8: host must be a list, not 7"),
-        ("[partitions]\npin = \"yes\"", "2:7: partitions.pin must be true or false, not \"yes\""),
+        (
+            "[partitions]\npin = \"yes\"",
+            "2:7: partitions.pin must be \"auto\", \"always\" or \"never\", not \"yes\"",
+        ),
         (
             "[log]\naccess = \"jsn\"",
             "2:10: log.access must be \"off\", \"combined\" or \"json\", not \"jsn\" (did you mean \"json\"?)",
@@ -281,7 +284,7 @@ name = "event-loop"
 [partitions]
 count = 2
 cpus = ["0", "1"]
-pin = false
+pin = "never"
 [cache]
 small_body_bytes_max = 0
 descriptors_max = 100

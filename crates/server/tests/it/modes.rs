@@ -168,7 +168,7 @@ fn interrupts_follow_cpus_and_addresses_that_are_named() {
         assert_eq!(error, format!("--set {set}: {expected}"));
     };
     let named = "workers are not pinned here: name the CPUs of each partition (partitions.cpus)";
-    check("partitions.pin=false", named);
+    check("partitions.pin=never", named);
     let cpus = os::affinity::allowed_cpus();
     if let [first, second, ..] = cpus[..] {
         let own = "interrupts follow addresses: give each partition its own (partitions.listen)";

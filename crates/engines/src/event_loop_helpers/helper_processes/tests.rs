@@ -14,6 +14,7 @@ use site::resource::FileRef;
 
 use super::*;
 use crate::knobs::KnobValues;
+use crate::parts::berth::Berth;
 use crate::{SendfileMode, no_helper_processes};
 
 /// The descriptor of the socket, in the environment of a helper process of these tests.
@@ -81,6 +82,7 @@ fn seat(start_helper: StartHelper) -> Seat {
         runner: Arc::new(runner()),
         shared: Arc::new(Shared::new(1, 1).unwrap()),
         index: 0,
+        berth: Berth::default(),
         sendfile: SendfileMode::Probe,
         exclusive_wakeups: false,
         knobs: KnobValues::defaults(&super::super::SPEC),

@@ -63,7 +63,12 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         let (fault, counters) = (Arc::default(), Arc::default());
         let worker = make(&fault, &counters);
         seen.push(Seen { address: listener.local_addr().unwrap(), counters, fault });
-        starts.push(WorkerStart { worker, cpu, listeners: vec![listener.into()] });
+        starts.push(WorkerStart {
+            worker,
+            cpu,
+            roam: Arc::default(),
+            listeners: vec![listener.into()],
+        });
     }
     let later = (Arc::clone(&seen[0].fault), Arc::downgrade(&seen[0].counters));
     let more: MakeWorker = Arc::new(move || make(&later.0, &later.1.upgrade().unwrap()));

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use session::Limits;
 
 use super::*;
+use crate::parts::berth::Berth;
 use crate::{KnobValues, idle};
 
 /// A registry of at most `connections_max` connections, beside nobody.
@@ -19,6 +20,7 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
         runner,
         shared: Arc::new(Shared::new(1, usize::MAX).unwrap()),
         index: 0,
+        berth: Berth::default(),
         sendfile: SendfileMode::Blocking,
         exclusive_wakeups: false,
         knobs: KnobValues::defaults(&crate::ENGINES[0]),

@@ -79,7 +79,7 @@ impl Bench {
         let workers = (0..(SPEC.plan)(&knobs, 1).workers).map(|index| {
             let fault = if index == faulty { Arc::clone(&faults) } else { Arc::default() };
             let listeners = std::mem::take(&mut listeners);
-            WorkerStart { worker: make(fault), cpu: None, listeners }
+            WorkerStart { worker: make(fault), cpu: None, roam: Arc::default(), listeners }
         });
         let workers = workers.collect();
         let later = Arc::clone(&faults);

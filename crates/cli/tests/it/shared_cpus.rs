@@ -1,0 +1,105 @@
+//! A machine that is not the server's alone: workers leave CPUs that others use.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use testkit::{Temporary, comes_true};
+
+use crate::machine::skip;
+use crate::processes::children;
+use crate::server_process::ServerProcess;
+
+/// Engines whose workers stay on a CPU each.
+const ENGINES: [&str; 8] = [
+    "event-loop",
+    "event-loop-per-core",
+    "event-loop-copies",
+    "event-loop-shared-listener",
+    "event-loop-shared-cache",
+    "event-loop-helpers",
+    "fibers",
+    "rings",
+];
+
+const BODY: &str = "<h1>Rope</h1>";
+
+/// How many threads of the server, in all of its processes, are bound to one CPU.
+fn bound(server: &ServerProcess) -> usize {
+    let mut processes = vec![server.pid()];
+    let mut index = 0;
+    while let Some(pid) = processes.get(index) {
+        processes.extend(children(*pid));
+        index += 1;
+    }
+    let tasks = processes.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")));
+    let tasks = tasks.flatten().flatten().map(|task| task.path());
+    tasks.filter(|task| is_bound(task)).count()
+}
+
+fn is_bound(task: &Path) -> bool {
+    let status = fs::read_to_string(task.join("status")).unwrap_or_default(); // it may have ended
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.is_some_and(|list| list.trim().parse::<usize>().is_ok())
+}
+
+/// Asks for enough at once that a worker is busy for more than a moment. Whether all was answered.
+fn ask_many(stream: &mut TcpStream) -> bool {
+    const COUNT: usize = 64;
+    let (request, status) = ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK");
+    if stream.write_all(request.repeat(COUNT).as_bytes()).is_err() {
+        return false;
+    }
+    let (mut answers, mut buffer) = (String::new(), [0; 1 << 16]);
+    while answers.matches(status).count() < COUNT || !answers.ends_with(BODY) {
+        match stream.read(&mut buffer) {
+            Ok(count @ 1..) => answers.push_str(&String::from_utf8_lossy(&buffer[..count])),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// While others spin on all CPUs and clients ask, the workers of an engine come to be bound to
+/// none.
+fn check(engine: &str, cpus: &[usize]) {
+    let directory = Temporary::new();
+    directory.file("index.html", BODY);
+    let server = ServerProcess::of(directory.path(), &["--engine", engine]);
+    assert!(bound(&server) > 0, "{engine}: its workers stay where they are");
+    let is_over = AtomicBool::new(false);
+    let is_on = || !is_over.load(Ordering::Relaxed);
+    let have_left = thread::scope(|scope| {
+        for cpu in cpus {
+            scope.spawn(move || {
+                os::affinity::pin_thread(&[*cpu]).unwrap();
+                while is_on() {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        for _ in 0..8 * cpus.len() {
+            let mut stream = server.connect();
+            scope.spawn(move || while is_on() && ask_many(&mut stream) {});
+        }
+        let have_left = comes_true(|| bound(&server) == 0);
+        is_over.store(true, Ordering::Relaxed);
+        have_left
+    });
+    assert!(have_left, "{engine}: {} threads are bound still", bound(&server));
+    server.stop();
+}
+
+#[test]
+fn workers_leave_cpus_that_others_use() {
+    let cpus = os::affinity::allowed_cpus();
+    if cpus.len() < 2 {
+        return skip("workers that leave CPUs", "there is one CPU only");
+    }
+    for engine in ENGINES {
+        check(engine, &cpus[..2]);
+    }
+}

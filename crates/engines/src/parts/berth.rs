@@ -1,0 +1,230 @@
+//! The CPU that a loop is bound to, and when it leaves that to others.
+//!
+//! A loop that stays on its CPU finds the caches there as it left them. But where a machine is not
+//! the server's alone, who is bound waits for whoever else runs there while another CPU idles. So
+//! a loop that works looks ten times a second how long it was ready and had no CPU
+//! (`/proc/thread-self/schedstat`: the kernel's Documentation/scheduler/sched-stats.rst). If that
+//! was more than a tenth of the time, it may run on all CPUs of its partition: for ten seconds, and
+//! twice as long each time that it has to leave again soon after it came back.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use session::Tick;
+
+const LOOK_US: u64 = 100_000;
+/// More than this part of the time is too long to wait.
+const WAITED_MAX: f64 = 0.1;
+const LEAVE_US: u64 = 10_000_000;
+const LEAVE_MAX_US: u64 = 640_000_000;
+
+/// A loop's place. Clones start anew.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Berth {
+    cpu: Option<usize>,
+    /// Where it may go; none if it stays.
+    roam: Arc<[usize]>,
+    last: Option<Look>,
+    leave: Leave,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at_us: u64,
+    waited_ns: u64,
+}
+
+/// When a loop is away from its CPU.
+#[derive(Clone, Debug, Default)]
+struct Leave {
+    until_us: Option<u64>,
+    came_back_us: Option<u64>,
+    length_us: u64,
+}
+
+/// What a loop is to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Away,
+    Back,
+}
+
+impl Berth {
+    /// A berth at a CPU, if any, for a loop that may leave it for all of `roam`.
+    pub(crate) fn new(cpu: Option<usize>, roam: &Arc<[usize]>) -> Self {
+        let is_elsewhere = cpu.is_some() && roam.iter().any(|other| Some(*other) != cpu);
+        let roam = if is_elsewhere { Arc::clone(roam) } else { Arc::default() };
+        Self { cpu, roam, last: None, leave: Leave::default() }
+    }
+
+    /// The CPU, if it is one.
+    pub(crate) fn cpu(&self) -> Option<usize> {
+        self.cpu
+    }
+
+    /// Where the loop may go.
+    pub(crate) fn roam(&self) -> Arc<[usize]> {
+        Arc::clone(&self.roam)
+    }
+
+    /// Binds the calling thread, which is to be the loop's.
+    ///
+    /// # Errors
+    /// In a line: the CPU is not there, or not for this process.
+    pub(crate) fn take(&self) -> Result<(), String> {
+        let Some(cpu) = self.cpu else { return Ok(()) };
+        os::affinity::pin_thread(&[cpu]).map_err(|why| format!("cannot stay on CPU {cpu}: {why}"))
+    }
+
+    /// To be called by the loop in each of its turns.
+    #[inline]
+    pub(crate) fn look(&mut self, now: Tick) {
+        let is_due = self.last.is_none_or(|last| now.0.wrapping_sub(last.at_us) >= LOOK_US);
+        if is_due && !self.roam.is_empty() {
+            self.look_now(now.0);
+        }
+    }
+
+    #[cold]
+    fn look_now(&mut self, at_us: u64) {
+        let Some(waited_ns) = waited_ns() else {
+            self.roam = Arc::default(); // the kernel does not tell: it stays
+            return;
+        };
+        let now = Look { at_us, waited_ns };
+        let Some(last) = self.last.replace(now) else { return };
+        let outcome = match self.leave.next(at_us, share(last, now)) {
+            Some(Move::Away) => os::affinity::pin_thread(&self.roam),
+            Some(Move::Back) => self.take().map_err(io::Error::other),
+            None => return,
+        };
+        if outcome.is_err() {
+            self.roam = Arc::default(); // somebody else has changed what this process may use
+        }
+    }
+}
+
+impl Leave {
+    fn next(&mut self, now_us: u64, waited: f64) -> Option<Move> {
+        match self.until_us {
+            Some(until) if now_us < until => None,
+            Some(_) => {
+                (self.until_us, self.came_back_us) = (None, Some(now_us));
+                Some(Move::Back)
+            }
+            None if waited <= WAITED_MAX => None,
+            None => {
+                let is_again = self.came_back_us.is_some_and(|at| now_us - at < self.length_us);
+                self.length_us = match is_again {
+                    true => (2 * self.length_us).min(LEAVE_MAX_US),
+                    false => LEAVE_US,
+                };
+                self.until_us = Some(now_us + self.length_us);
+                Some(Move::Away)
+            }
+        }
+    }
+}
+
+/// The part of the time between two looks for which it waited.
+fn share(first: Look, last: Look) -> f64 {
+    let waited_ns = last.waited_ns.saturating_sub(first.waited_ns);
+    waited_ns as f64 / (last.at_us.saturating_sub(first.at_us).max(1) * 1000) as f64
+}
+
+/// How long the calling thread has been ready without a CPU since it began.
+fn waited_ns() -> Option<u64> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    const S: u64 = 1_000_000;
+
+    #[test]
+    fn who_waits_leaves_for_longer_each_time() {
+        let mut leave = Leave::default();
+        let mut check = |at_s: u64, waited, expected| {
+            assert_eq!(leave.next(at_s * S, waited), expected, "at {at_s} s");
+        };
+        check(100, 0.1, None);
+        check(101, 0.11, Some(Move::Away));
+        check(110, 0.9, None);
+        check(111, 0.9, Some(Move::Back));
+        check(112, 0.0, None);
+        check(113, 0.5, Some(Move::Away)); // two seconds after it came: twenty
+        check(132, 0.5, None);
+        check(133, 0.0, Some(Move::Back));
+        check(154, 0.5, Some(Move::Away)); // long after it came: ten again
+        check(163, 0.5, None);
+        check(164, 0.0, Some(Move::Back));
+    }
+
+    #[test]
+    fn leaves_are_bounded() {
+        let (mut leave, mut now_us) = (Leave::default(), S);
+        for _ in 0..20 {
+            assert_eq!(leave.next(now_us, 1.0), Some(Move::Away));
+            now_us = leave.until_us.unwrap();
+            assert_eq!(leave.next(now_us, 1.0), Some(Move::Back));
+            now_us += 1;
+        }
+        assert_eq!(leave.length_us, LEAVE_MAX_US);
+    }
+
+    #[test]
+    fn shares_are_of_the_time_between_looks() {
+        let look = |at_us, waited_ns| Look { at_us, waited_ns };
+        assert_eq!(share(look(10, 5000), look(110, 30_000)), 0.25);
+        assert_eq!(share(look(10, 5000), look(10, 5000)), 0.0);
+    }
+
+    /// The CPUs that the calling thread may use, as the kernel shows them.
+    fn allowed() -> String {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap().trim().to_owned()
+    }
+
+    /// Works at a berth until it has left it, or for two seconds. Where it might run then.
+    fn work_at(mut berth: Berth) -> String {
+        berth.take().unwrap();
+        let (at_home, end) = (allowed(), os::clock::now() + 2 * S);
+        while allowed() == at_home && os::clock::now() < end {
+            berth.look(Tick(os::clock::now()));
+        }
+        allowed()
+    }
+
+    #[test]
+    fn a_loop_leaves_a_cpu_that_another_uses() {
+        let cpus = os::affinity::allowed_cpus();
+        let [cpu, other, ..] = cpus[..] else {
+            return testkit::skip("a loop that leaves its CPU", "there is one CPU only");
+        };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                os::affinity::pin_thread(&[cpu]).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let work = |roam: Vec<usize>| {
+                let berth = Berth::new(Some(cpu), &roam.into());
+                scope.spawn(|| work_at(berth)).join().unwrap()
+            };
+            let (away, stayed) = (work(vec![cpu, other]), work(vec![cpu]));
+            is_over.store(true, Ordering::Relaxed);
+            assert_ne!(away, cpu.to_string());
+            assert_eq!(stayed, cpu.to_string());
+        });
+    }
+}
