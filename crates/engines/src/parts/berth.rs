@@ -19,7 +19,7 @@ const WAITED_MAX: f64 = 0.1;
 const LEAVE_US: u64 = 10_000_000;
 const LEAVE_MAX_US: u64 = 640_000_000;
 
-/// A loop's place. Clones start anew.
+/// A loop's place. The seat has it as it was made; the loop looks at a copy of its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Berth {
     cpu: Option<usize>,
