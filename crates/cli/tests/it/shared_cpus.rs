@@ -70,6 +70,8 @@ fn check(engine: &str, cpus: &[usize]) {
     directory.file("index.html", BODY);
     let server = ServerProcess::of(directory.path(), &["--engine", engine]);
     assert!(bound(&server) > 0, "{engine}: its workers stay where they are");
+    // Before anybody spins: whoever does goes on until he is told.
+    let streams: Vec<TcpStream> = (0..8 * cpus.len()).map(|_| server.connect()).collect();
     let is_over = AtomicBool::new(false);
     let is_on = || !is_over.load(Ordering::Relaxed);
     let have_left = thread::scope(|scope| {
@@ -81,8 +83,7 @@ fn check(engine: &str, cpus: &[usize]) {
                 }
             });
         }
-        for _ in 0..8 * cpus.len() {
-            let mut stream = server.connect();
+        for mut stream in streams {
             scope.spawn(move || while is_on() && ask_many(&mut stream) {});
         }
         let have_left = comes_true(|| bound(&server) == 0);
