@@ -73,7 +73,7 @@ impl Listings {
         Some(ListingPermit { listings: Arc::clone(self), place })
     }
 
-    /// Takes back what a copy of that worker had taken, which is gone. Only where places are held.
+    /// Takes back what was taken in the name of that worker by a process that is gone. Only where places are held.
     pub(crate) fn forget(&self, worker: u64) {
         let Places::Held(cells) = &self.places else { return };
         for cell in *cells {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_copy_of_a_worker_had_taken_is_taken_back() {
+    fn what_a_process_that_is_gone_had_taken_is_taken_back() {
         let listings = Listings::shared(cells(3));
         let (first, second) = (listings.enter(), listings.enter());
         assert_ne!(first, second);

@@ -53,6 +53,23 @@ pub struct WorkerParts {
     pub counters: Arc<Counters>,
 }
 
+/// What is booked on a worker: its counters, and the listings under way in its name. In memory that
+/// processes share it outlives a process that works with the worker.
+#[derive(Clone)]
+pub struct Account {
+    counters: Arc<Counters>,
+    listings: Arc<Listings>,
+    number: u64,
+}
+
+impl Account {
+    /// Takes back what was open in a process that has ended: it may have been killed.
+    pub fn forget_process(&self) {
+        self.counters.connections_open.reset();
+        self.listings.forget(self.number);
+    }
+}
+
 /// What one thread has for all its connections: the clock, the first level of the cache, spare
 /// buffers. It holds nothing that belongs to one connection.
 pub struct Worker {
@@ -223,11 +240,21 @@ impl Worker {
         self.spare.extend(others.0.drain(others.0.len() - missing..));
     }
 
-    /// Takes back what a copy of this worker had open in a process that has ended: it may have been
-    /// killed.
-    pub fn forget_copy(&self) {
-        self.counters.connections_open.reset();
-        self.listings.forget(self.number);
+    /// What is booked on this worker.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        Account {
+            counters: Arc::clone(&self.counters),
+            listings: Arc::clone(&self.listings),
+            number: self.number,
+        }
+    }
+
+    /// Books on another account. Before the worker's first connection.
+    pub fn use_account(&mut self, account: &Account) {
+        self.counters = Arc::clone(&account.counters);
+        self.listings = Arc::clone(&account.listings);
+        self.number = account.number;
     }
 
     /// Hands log records over and lets go of entries that have left the cache. A worker does so by

@@ -2,6 +2,7 @@
 //! dies.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -205,6 +206,46 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     let lines = server.stop();
     let killed = lines.iter().filter(|line| line.contains("killed by signal 9")).count();
     assert!(killed > 0, "memory did not run out; {lost} lost: {lines:#?}");
+}
+
+/// Asks for `files` files in one go, and waits for the last of them.
+fn ask_for_all(stream: &mut TcpStream, files: usize) {
+    let request = |file| format!("GET /{file} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let requests: String = (0..files).map(|file| request(file.to_string())).collect();
+    stream.write_all((requests + &request("last".into())).as_bytes()).unwrap();
+    let mut replies = Vec::new();
+    while !replies.ends_with(b"THE END") {
+        let mut some = [0; 4096];
+        let length = stream.read(&mut some).unwrap();
+        assert!(length > 0, "the server has closed");
+        replies.extend_from_slice(&some[..length]);
+    }
+}
+
+/// What a process of a pool fills in the memory that it has from its master becomes its own, page
+/// by page. So the master is to have little, however many it has forked before.
+#[test]
+fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
+    const PROCESSES: usize = 80;
+    const FILES: usize = 300;
+    let directory = Temporary::new();
+    (0..FILES).for_each(|file| drop(directory.file(&file.to_string(), &"r".repeat(100))));
+    directory.file("last", "THE END");
+    let knobs = ["preforked", "processes_max", "spare_max"];
+    let knobs = knobs.map(|name| format!("--set=engine.knobs.{name}={PROCESSES}"));
+    let mut arguments = vec!["--engine", "processes", "--set", "cache.bytes_max=20MiB"];
+    arguments.extend(knobs.iter().map(String::as_str));
+    let server = ServerProcess::of(directory.path(), &arguments);
+    let masters: Vec<u32> = children(server.pid()).into_iter().flat_map(children).collect();
+    let pool = || children(masters[0]);
+    wait_until(|| pool().len() == PROCESSES);
+    let mut clients: Vec<TcpStream> = (0..PROCESSES).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| ask_for_all(client, FILES));
+    let mut pids = pool();
+    pids.sort_unstable();
+    let own = |pids: &[u32]| lab::memory::of(pids).own_bytes / pids.len() as u64;
+    let (first, last) = (own(&pids[..10]), own(&pids[PROCESSES - 10..]));
+    assert!(last < first + first / 4, "{last} bytes each, the first {first}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use file_cache::Budget;
 use os::descriptors::{self, Table};
 use os::fork::{Child, Descriptors, Ended, fork};
-use session::{Counters, Worker};
+use session::{Account, Worker};
 
 use super::process::{Order, Process, READY};
 use super::shared_memory::SharedMemory;
@@ -60,7 +60,7 @@ pub(super) struct ProcessStart {
 pub(super) struct WorkerSlot {
     /// Always there but in the process that has taken it.
     start: Option<ProcessStart>,
-    counters: Arc<Counters>,
+    account: Account,
     running: Option<Running>,
 }
 
@@ -84,8 +84,8 @@ pub(super) struct End {
 
 impl WorkerSlot {
     pub(super) fn new(start: ProcessStart) -> Self {
-        let counters = Arc::clone(&start.worker.counters);
-        Self { start: Some(start), counters, running: None }
+        let account = start.worker.account();
+        Self { start: Some(start), account, running: None }
     }
 
     pub(super) fn is_taken(&self) -> bool {
@@ -145,9 +145,8 @@ impl WorkerSlot {
         let said = said.strip_prefix(&[READY]).unwrap_or(&said);
         if let Some(start) = &self.start {
             start.memory.release_dead(start.seat);
-            start.worker.forget_copy();
         }
-        self.counters.connections_open.reset(); // the kernel has closed them
+        self.account.forget_process(); // the kernel has closed its connections
         Some(End {
             reason: match said {
                 [] => ended.to_string(),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
-use session::{Tick, Worker};
+use session::{Counters, Tick};
 
 use super::board::{Board, Order, State, error_number};
 use super::child::Child;
@@ -48,7 +48,7 @@ pub(super) struct Master {
     limits: Limits,
     board: Board,
     /// What the master itself counts: it answers nothing.
-    worker: Worker,
+    counters: Arc<Counters>,
     pool: Pool,
     listeners: Listeners,
     epoll: Epoll,
@@ -111,7 +111,8 @@ impl Master {
             connections_max,
             processes_max: limits.processes_max,
         };
-        let pool = Pool::new(materials)?;
+        let counters = Arc::clone(&first.worker.counters);
+        let pool = Pool::new(materials, first.worker)?;
         let epoll = Epoll::new()?;
         epoll.add(board.wake.as_fd(), Interest::READ, WAKE_KEY)?;
         epoll.add(pool.signals.as_fd(), Interest::READ, SIGNAL_KEY)?;
@@ -119,7 +120,7 @@ impl Master {
         Ok(Self {
             limits,
             board,
-            worker: first.worker,
+            counters,
             pool,
             // Others are woken besides the master: it waits only for what nobody else can take.
             listeners: Listeners::new(first.listeners, false),
@@ -223,14 +224,14 @@ impl Master {
     }
 
     fn pause(&mut self) {
-        self.worker.counters.accept_pauses.add(1);
+        self.counters.accept_pauses.add(1);
         self.paused_until = Some(self.now.plus_ms(PAUSE_MS));
     }
 
     fn accept(&mut self, listener: usize) -> io::Result<()> {
         match self.listeners.accept(listener)? {
             Accepted::Connection(socket, peer) => {
-                self.worker.counters.connections_accepted.add(1);
+                self.counters.connections_accepted.add(1);
                 self.fork_for(socket, peer);
             }
             Accepted::Nothing | Accepted::Gone => {}
@@ -264,7 +265,7 @@ impl Master {
     fn note_fork(&mut self, forked: &io::Result<()>) {
         let complained = std::mem::replace(&mut self.has_complained, forked.is_err());
         let Err(why) = forked else { return };
-        self.worker.counters.accept_pauses.add(1);
+        self.counters.accept_pauses.add(1);
         self.fork_at = Some(self.now.plus_ms(PAUSE_MS));
         if !complained {
             self.board.note(Note::cannot_fork(error_number(why)));

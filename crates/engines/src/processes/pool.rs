@@ -8,7 +8,7 @@ use file_cache::Budget;
 use os::fork::{Child as Process, Descriptors, Ended};
 use os::limits::ThreadRoom;
 use os::signals::{Signal, SignalDescriptor};
-use session::{Tick, Worker};
+use session::{Account, Tick, Worker};
 
 use super::board::{Board, Row, State, Wish};
 use super::child::Child;
@@ -42,6 +42,9 @@ pub(super) struct Materials {
 /// The processes of a master.
 pub(super) struct Pool {
     materials: Materials,
+    /// Each process works with a copy of it. The master never does: it is to have as little in
+    /// memory as it can, for what lies between gaps that a process fills becomes that process's own.
+    worker: Option<Box<Worker>>,
     slots: Vec<Slot>,
     /// Tells that a process has ended.
     pub(super) signals: SignalDescriptor,
@@ -55,8 +58,8 @@ pub(super) struct Pool {
 struct Slot {
     row: Row,
     process: Option<Process>,
-    /// The worker of each process there: each works with a copy, and counts where its copies count.
-    worker: Option<Box<Worker>>,
+    /// On which each process there books.
+    account: Account,
 }
 
 /// Who has ended since the last look.
@@ -68,11 +71,16 @@ pub(super) struct Reaped {
 }
 
 impl Pool {
-    pub(super) fn new(materials: Materials) -> io::Result<Self> {
+    /// Processes work with copies of `worker`.
+    pub(super) fn new(materials: Materials, mut worker: Worker) -> io::Result<Self> {
+        let budget = own_budget(worker.cache().budget(), materials.processes_max);
+        worker.use_cache(Arc::new(worker.cache().emptied(budget)));
+        let worker = Some(Box::new(worker));
         // The call is blocked here so that it is in each process, from its beginning.
         let signals = SignalDescriptor::new(&[Signal::Child, CALL])?;
         let room = ThreadRoom::default();
-        Ok(Self { materials, slots: Vec::new(), signals, alive: 0, room, is_killing: false })
+        let slots = Vec::new();
+        Ok(Self { materials, worker, slots, signals, alive: 0, room, is_killing: false })
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -129,7 +137,7 @@ impl Pool {
                 reaped.has_failed |= matches!(how, Ended::Exit(_));
             }
             slot.row.rest(None);
-            slot.worker.iter().for_each(|worker| worker.forget_copy());
+            slot.account.forget_process();
             if how != Ended::Exit(0) {
                 // It may have been woken for an arrival, which nobody else was woken for.
                 self.call_all();
@@ -180,19 +188,17 @@ impl Pool {
     fn add_slot(&mut self) -> usize {
         let index = self.slots.len();
         assert!(index < self.materials.board.rows(), "the master forks no more than it may");
-        let mut worker = Box::new((self.materials.more)());
-        let budget = own_budget(worker.cache().budget(), self.materials.processes_max);
-        worker.use_cache(Arc::new(worker.cache().emptied(budget)));
-        let worker = Some(worker);
-        self.slots.push(Slot { row: self.materials.board.row(index), process: None, worker });
+        let account = (self.materials.more)().account();
+        self.slots.push(Slot { row: self.materials.board.row(index), process: None, account });
         index
     }
 
     /// What a process has, made in the process.
     fn child(&mut self, index: usize, listeners: &mut Listeners) -> io::Result<Child> {
         let Materials { more, runner, board, connections_max, .. } = &self.materials;
-        let slot = &mut self.slots[index];
-        let worker = slot.worker.take().expect("each slot has a worker, and this copy of it one");
+        let slot = &self.slots[index];
+        let mut worker = self.worker.take().expect("each copy of this process takes it once");
+        worker.use_account(&slot.account);
         let seat = Seat {
             runner: Arc::clone(runner),
             shared: Arc::new(Shared::new(1, 1)?),
