@@ -285,12 +285,9 @@ fn servers(lab: &Lab, stage: &Stage<'_>) -> Vec<Server> {
 }
 
 fn described(domain: &Domain, stage: &Stage<'_>) -> Described {
-    let cpus = domain.server_cpus(&stage.machine) as f64;
-    Described {
-        name: domain.name.clone(),
-        about: domain.about(),
-        numbers: BTreeMap::from([("cpus".into(), cpus)]),
-    }
+    let mut numbers = BTreeMap::from([("cpus".into(), domain.server_cpus(&stage.machine) as f64)]);
+    numbers.extend(domain.client_cpus.map(|cpus| ("client_cpus".into(), cpus as f64)));
+    Described { name: domain.name.clone(), about: domain.about(), numbers }
 }
 
 fn environment(stage: &Stage<'_>) -> Environment {

@@ -4,7 +4,7 @@
 use super::definition::{Definition, OfferedPlan};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Stage};
-use super::utilisation::{self, Step};
+use super::utilisation::{self, Gauge, Step};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
 use crate::warm_up::run_s;
@@ -226,13 +226,17 @@ impl<'a, W: Watch> Study<'a, W> {
         self.measure_all(&loads)
     }
 
-    /// The rate at which the server itself uses that part of its CPUs, or why there is none.
+    /// The rate at which so much of the CPUs is used, or why there is none.
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
         let purpose = utilisation::purpose(share);
-        let cpus = self.stage.domains[cell.domain].server_cpus(&self.stage.machine) as f64;
+        let domain = &self.stage.domains[cell.domain];
+        let gauge = match domain.client_cpus {
+            Some(0) => Gauge::Shared,
+            _ => Gauge::Server(Some(domain.server_cpus(&self.stage.machine) as f64)),
+        };
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, &purpose).collect();
-            let (offered, attempt) = match utilisation::next(&runs, share, cpus, SATURATING) {
+            let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
                 Step::Try(offered, attempt) => (offered, attempt),
                 Step::Reached(rate) => return Ok(Ok(rate)),
                 Step::NotReached(why) => return Ok(Err(why)),

@@ -2,9 +2,6 @@
 //! request costs hardly changes with the rate. Pure: what comes next is a function of the runs so
 //! far, so that a study that is resumed comes to the same rate, and keeps it.
 //!
-//! What is steered by is the server's own processor time ([`Run::utilisation`]), as reports show
-//! it, and not how busy its processors were with anything.
-
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
 
@@ -30,6 +27,27 @@ pub(crate) fn share_looked_for(purpose: &str) -> Option<f64> {
     purpose.strip_prefix(PURPOSE)?.parse().ok()
 }
 
+/// What is meant by a utilisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Gauge {
+    /// The server's own time on its processors, of which there are so many, as reports show it
+    /// ([`Run::utilisation`]); not how busy they were with anything.
+    Server(Option<f64>),
+    /// How busy the processors were with servers and clients, which share them: the server's part
+    /// alone could never be most of it.
+    Shared,
+}
+
+impl Gauge {
+    /// What a run shows; none if that was not observed.
+    pub(crate) fn read(self, run: &Run) -> Option<f64> {
+        match self {
+            Self::Server(cpus) => run.utilisation(cpus),
+            Self::Shared => run.observed.get("cpus_busy_share").copied(),
+        }
+    }
+}
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
@@ -42,8 +60,8 @@ pub(super) enum Step {
 }
 
 /// What comes after `runs`, all that were made to find the rate, in their order. `saturating` is
-/// the load that tells what the server bears at most, `cpus` what it was given.
-pub(super) fn next(runs: &[&Run], share: f64, cpus: f64, saturating: Offered) -> Step {
+/// the load that tells what the server bears at most.
+pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered) -> Step {
     let (first, guesses): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.point.offered == saturating);
     let good = |run: &&&Run| run.void.is_empty();
@@ -59,7 +77,7 @@ pub(super) fn next(runs: &[&Run], share: f64, cpus: f64, saturating: Offered) ->
     let mut attempt = 0;
     for run in &guesses {
         let offered = run.point.offered.requests_per_s();
-        let busy = run.utilisation(Some(cpus)).filter(|_| run.void.is_empty());
+        let busy = gauge.read(run).filter(|_| run.void.is_empty());
         let (Some(offered), Some(busy)) = (offered, busy) else {
             attempt += 1;
             continue;
@@ -92,6 +110,7 @@ mod tests {
     use crate::record::{Figures, Point};
 
     const MOST: Offered = Offered::Connections(64);
+    const SERVER: Gauge = Gauge::Server(Some(2.0));
 
     /// Two processors, of which other programs use something too.
     fn run(offered: Offered, throughput_per_s: f64, cpu_us: f64) -> Run {
@@ -110,7 +129,7 @@ mod tests {
     fn search(cost: impl Fn(f64) -> f64) -> (Vec<Run>, Step) {
         let mut runs: Vec<Run> = Vec::new();
         loop {
-            let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+            let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, SERVER, MOST);
             match step {
                 Step::Try(offered, _) => {
                     let rate = offered.requests_per_s().unwrap_or(10_000.0);
@@ -146,19 +165,30 @@ mod tests {
         assert!(why.contains("requests/s, takes 50 %"), "{why}");
     }
 
+    #[test]
+    fn processors_that_clients_share_are_as_busy_as_with_both() {
+        let most = run(MOST, 10_000.0, 20.0);
+        assert_eq!(Gauge::Shared.read(&most), Some(0.99));
+        assert_eq!(SERVER.read(&most), Some(0.1));
+        let guess = run(Offered::RequestsPerS(8000.0), 8000.0, 20.0);
+        let step = |gauge| next(&[&most, &guess], 0.98, gauge, MOST);
+        assert_eq!(step(Gauge::Shared), Step::Reached(8000.0));
+        assert!(matches!(step(SERVER), Step::Try(..)));
+    }
+
     /// Later runs for the same purpose do not move a rate at which repetitions were made.
     #[test]
     fn a_rate_that_was_found_stays() {
         let good = |rate| run(Offered::RequestsPerS(rate), rate, 200.0);
         let runs = [run(MOST, 10_000.0, 200.0), good(8000.0), good(8100.0)];
-        let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+        let step = next(&runs.iter().collect::<Vec<_>>(), 0.8, SERVER, MOST);
         assert_eq!(step, Step::Reached(8000.0));
     }
 
     #[test]
     fn void_runs_say_nothing_and_are_counted() {
         let void = |offered| Run { void: vec!["late".into()], ..run(offered, 9.0, 9.0) };
-        let step = |runs: &[Run]| next(&runs.iter().collect::<Vec<_>>(), 0.8, 2.0, MOST);
+        let step = |runs: &[Run]| next(&runs.iter().collect::<Vec<_>>(), 0.8, SERVER, MOST);
         assert_eq!(step(&[void(MOST)]), Step::Try(MOST, 1));
         assert!(matches!(step(&vec![void(MOST); 3]), Step::NotReached(_)));
         let guess = Offered::RequestsPerS(8000.0);

@@ -7,7 +7,7 @@ use super::super::number;
 use super::super::summary::{Measured, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
 use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Point, Run};
-use crate::study::utilisation::share_looked_for;
+use crate::study::utilisation::{Gauge, share_looked_for};
 use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
@@ -139,7 +139,12 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
             continue;
         }
         let Point { server, workload, domain, .. } = &tried[0].point;
-        let nearest = nearest(&tried, share, number_of(&opened.header.domains, domain, "cpus"));
+        let of_domain = |what| number_of(&opened.header.domains, domain, what);
+        let gauge = match of_domain("client_cpus") {
+            Some(0.0) => Gauge::Shared,
+            _ => Gauge::Server(of_domain("cpus")),
+        };
+        let nearest = nearest(&tried, share, gauge);
         let text = format!(
             "{server} ({workload}, {domain}) was not measured at {:.0} % CPU, as was asked for: \
              {}.",
@@ -156,10 +161,10 @@ fn alike(one: &Run, other: &Run) -> bool {
 }
 
 /// Of the rates that were tried the one that came nearest to a utilisation, in words.
-fn nearest(tried: &[&Run], share: f64, cpus: Option<f64>) -> Option<String> {
+fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
     let counts = tried.iter().filter(|run| run.void.is_empty());
     let busy = counts.filter_map(|run| match run.point.offered {
-        Offered::RequestsPerS(rate) => Some((rate, run.utilisation(cpus)?)),
+        Offered::RequestsPerS(rate) => Some((rate, gauge.read(run)?)),
         Offered::Connections(_) => None,
     });
     let distance = |busy: &f64| (busy - share).abs();

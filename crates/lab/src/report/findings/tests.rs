@@ -1,7 +1,7 @@
 //! What is said of a handful of runs.
 
 use super::*;
-use crate::record::{Ceiling, Figures, Header, Offered, Point, Run, Search};
+use crate::record::{Ceiling, Described, Figures, Header, Offered, Point, Run, Search};
 
 /// Throughputs of a server at what was offered, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
@@ -109,7 +109,9 @@ fn utilisations_without_a_rate_are_told() {
     let looked_for = |rate: f64, busy: f64| {
         let mut run = runs("one", rate, &[rate]).remove(0);
         run.purpose = "rate for utilisation 0.8".into();
-        run.observed = [("cpu_utilisation".to_owned(), busy)].into();
+        run.observed = [("cpu_utilisation", busy), ("cpus_busy_share", busy + 0.2)]
+            .map(|(name, share)| (name.to_owned(), share))
+            .into();
         run
     };
     let begun = closed_runs("one", &[900.0], 0.5).remove(0);
@@ -117,6 +119,11 @@ fn utilisations_without_a_rate_are_told() {
     let part = "one (w, d) was not measured at 80 % CPU, as was asked for: of the rates that were \
                 tried the nearest, 700 requests/s, takes 55 %.";
     check(std::slice::from_ref(&tried), Head::NotSeen, part);
+    let numbers = [("client_cpus".to_owned(), 0.0)].into();
+    let shared = Described { name: "d".into(), numbers, ..Described::default() };
+    let header = Header { domains: vec![shared], ..Header::default() };
+    let of_both = said(header, std::slice::from_ref(&tried));
+    assert!(of_both.iter().any(|finding| finding.text.contains("takes 75 %.")), "{of_both:#?}");
     let found = [tried, vec![looked_for(1000.0, 0.81)], runs("one", 1000.0, &[1000.0; 6])];
     let said = said(Header::default(), &found);
     assert!(!said.iter().any(|finding| finding.text.contains("not measured")), "{said:#?}");
