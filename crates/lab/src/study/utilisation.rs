@@ -1,12 +1,12 @@
-//! The rate at which a server uses a given part of its processors, by correcting a guess: what a
-//! request costs hardly changes with the rate. Pure: what comes next is a function of the runs so
-//! far, so that a study that is resumed comes to the same rate, and keeps it.
+//! The rate at which a server uses a given part of its processors, by correcting a guess: between
+//! two rates the utilisation is nearly on a line. Pure: what comes next is a function of the runs
+//! so far, so that a study that is resumed comes to the same rate, and keeps it.
 //!
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
 
 /// A utilisation that is so near the one that was asked for is it.
-const NEAR: f64 = 0.02;
+pub(crate) const NEAR: f64 = 0.02;
 
 /// So many rates are tried, void runs included.
 const GUESSES_MAX: usize = 6;
@@ -73,7 +73,7 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
         };
     };
     let mut rate = most.throughput_per_s * share;
-    let mut nearest: Option<(f64, f64)> = None;
+    let mut tried: Vec<(f64, f64)> = Vec::new();
     let mut attempt = 0;
     for run in &guesses {
         let offered = run.point.offered.requests_per_s();
@@ -85,16 +85,16 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
         if (busy - share).abs() <= NEAR {
             return Step::Reached(offered);
         }
-        if nearest.is_none_or(|(_, before)| (busy - share).abs() < (before - share).abs()) {
-            nearest = Some((offered, busy));
-        }
-        let correction = share / busy.max(0.01);
-        rate = offered * correction.clamp(1.0 / CORRECTION_MAX, CORRECTION_MAX);
+        tried.push((offered, busy));
+        let corrected = corrected(&tried, share);
+        rate = corrected.clamp(offered / CORRECTION_MAX, offered * CORRECTION_MAX);
         attempt = 0;
     }
     if guesses.len() < GUESSES_MAX {
         return Step::Try(Offered::RequestsPerS(rate), attempt);
     }
+    let distance = |(_, busy): &(f64, f64)| (busy - share).abs();
+    let nearest = tried.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     Step::NotReached(match nearest {
         Some((rate, busy)) => format!(
             "the nearest of {GUESSES_MAX} that were tried, {rate:.0} requests/s, takes {:.0} %",
@@ -102,6 +102,26 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
         ),
         None => format!("all {GUESSES_MAX} runs were void"),
     })
+}
+
+/// The rate for a utilisation by those that were `tried`, with theirs: where the line through the
+/// two that enclose it comes to it, or through the two busiest where none was busy enough. Nothing
+/// is used at rate 0.
+fn corrected(tried: &[(f64, f64)], share: f64) -> f64 {
+    let by_busy = |a: &(f64, f64), b: &(f64, f64)| a.1.total_cmp(&b.1);
+    let (mut below, mut above): (Vec<_>, Vec<_>) =
+        tried.iter().copied().partition(|(_, busy)| *busy < share);
+    below.push((0.0, 0.0));
+    below.sort_by(by_busy);
+    above.sort_by(by_busy);
+    let low = below.pop().unwrap_or_default();
+    let other = above.first().copied().or_else(|| below.pop());
+    let slope = other.map_or(0.0, |other| (other.1 - low.1) / (other.0 - low.0));
+    match slope > 0.0 {
+        true => low.0 + (share - low.1) / slope,
+        // They contradict each other: more was less.
+        false => tried.last().map_or(0.0, |(rate, busy)| rate * share / busy.max(0.01)),
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +174,28 @@ mod tests {
         assert_eq!(runs.last().expect("it was tried").point.offered, Offered::RequestsPerS(rate));
         let busy = rate * (160.0 + 40.0 * (rate / 10_000.0)) / 1e6 / 2.0;
         assert!((busy - 0.8).abs() <= NEAR, "{busy}");
+    }
+
+    /// The more there is to do at once, the less a request costs.
+    #[test]
+    fn a_rate_is_found_where_requests_become_cheaper() {
+        let busy = |rate: f64| (rate / 63_000.0).powf(0.3);
+        let (runs, end) = search(|rate| 2e6 * busy(rate) / rate);
+        let Step::Reached(rate) = end else { panic!("{end:?}") };
+        assert!((busy(rate) - 0.8).abs() <= NEAR && runs.len() <= 6, "{rate} after {}", runs.len());
+    }
+
+    #[test]
+    fn rates_that_contradict_each_other_are_put_up_with() {
+        let check = |tried: &[(f64, f64)], expected: f64| {
+            let rate = corrected(tried, 0.8);
+            assert!((rate - expected).abs() < 1e-6, "{tried:?}: {rate}");
+        };
+        check(&[(100.0, 0.4)], 200.0); // on a line from 0
+        check(&[(100.0, 0.4), (200.0, 0.6)], 300.0);
+        check(&[(300.0, 0.9), (100.0, 0.4), (200.0, 0.7)], 250.0);
+        check(&[(200.0, 0.6), (100.0, 0.9)], 100.0 * 0.8 / 0.9);
+        check(&[(100.0, 0.0)], 8000.0);
     }
 
     #[test]

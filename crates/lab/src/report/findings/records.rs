@@ -7,7 +7,7 @@ use super::super::number;
 use super::super::summary::{Measured, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
 use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Point, Run};
-use crate::study::utilisation::{Gauge, share_looked_for};
+use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
@@ -169,11 +169,16 @@ fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
     });
     let distance = |busy: &f64| (busy - share).abs();
     let (rate, busy) = busy.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))?;
-    Some(format!(
-        "of the rates that were tried the nearest, {} requests/s, takes {:.0} %",
-        number::plain(rate),
-        100.0 * busy
-    ))
+    let (rate, percent) = (number::plain(rate), 100.0 * busy);
+    Some(match (busy - share).abs() <= utilisation::NEAR {
+        true => format!(
+            "{rate} requests/s were found to take {percent:.0} %, and the study ended before it \
+             was measured there"
+        ),
+        false => format!(
+            "of the rates that were tried the nearest, {rate} requests/s, takes {percent:.0} %"
+        ),
+    })
 }
 
 fn voided(findings: &mut Findings, opened: &Opened) {

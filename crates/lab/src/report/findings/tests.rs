@@ -124,8 +124,11 @@ fn utilisations_without_a_rate_are_told() {
     let header = Header { domains: vec![shared], ..Header::default() };
     let of_both = said(header, std::slice::from_ref(&tried));
     assert!(of_both.iter().any(|finding| finding.text.contains("takes 75 %.")), "{of_both:#?}");
-    let found = [tried, vec![looked_for(1000.0, 0.81)], runs("one", 1000.0, &[1000.0; 6])];
-    let said = said(Header::default(), &found);
+    let found = [tried, vec![looked_for(1000.0, 0.81)]];
+    let part = "1,000 requests/s were found to take 81 %, and the study ended before";
+    check(&found, Head::NotSeen, part);
+    let measured = [found.concat(), runs("one", 1000.0, &[1000.0; 6])];
+    let said = said(Header::default(), &measured);
     assert!(!said.iter().any(|finding| finding.text.contains("not measured")), "{said:#?}");
 }
 
