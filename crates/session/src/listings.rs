@@ -73,7 +73,8 @@ impl Listings {
         Some(ListingPermit { listings: Arc::clone(self), place })
     }
 
-    /// Takes back what was taken in the name of that worker by a process that is gone. Only where places are held.
+    /// Takes back what was taken in the name of that worker by a process that is gone. Only where
+    /// places are held.
     pub(crate) fn forget(&self, worker: u64) {
         let Places::Held(cells) = &self.places else { return };
         for cell in *cells {

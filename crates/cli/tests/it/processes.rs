@@ -229,7 +229,7 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     const PROCESSES: usize = 80;
     const FILES: usize = 300;
     let directory = Temporary::new();
-    (0..FILES).for_each(|file| drop(directory.file(&file.to_string(), &"r".repeat(100))));
+    (0..FILES).for_each(|file| drop(directory.file(&file.to_string(), "r".repeat(100))));
     directory.file("last", "THE END");
     let knobs = ["preforked", "processes_max", "spare_max"];
     let knobs = knobs.map(|name| format!("--set=engine.knobs.{name}={PROCESSES}"));

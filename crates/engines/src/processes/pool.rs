@@ -43,7 +43,7 @@ pub(super) struct Materials {
 pub(super) struct Pool {
     materials: Materials,
     /// Each process works with a copy of it. The master never does: it is to have as little in
-    /// memory as it can, for what lies between gaps that a process fills becomes that process's own.
+    /// memory as it can, for what a process puts into the gaps makes the page its own.
     worker: Option<Box<Worker>>,
     slots: Vec<Slot>,
     /// Tells that a process has ended.
