@@ -230,10 +230,8 @@ impl<'a, W: Watch> Study<'a, W> {
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
         let purpose = utilisation::purpose(share);
         let domain = &self.stage.domains[cell.domain];
-        let gauge = match domain.client_cpus {
-            Some(0) => Gauge::Shared,
-            _ => Gauge::Server(Some(domain.server_cpus(&self.stage.machine) as f64)),
-        };
+        let cpus = domain.server_cpus(&self.stage.machine) as f64;
+        let gauge = Gauge::of(Some(cpus), domain.client_cpus.map(|cpus| cpus as f64));
         loop {
             let runs: Vec<&Run> = self.runs_for(cell, &purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {

@@ -1,7 +1,7 @@
 //! The rate at which a server uses a given part of its processors, by correcting a guess: between
 //! two rates the utilisation is nearly on a line. Pure: what comes next is a function of the runs
 //! so far, so that a study that is resumed comes to the same rate, and keeps it.
-//!
+
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
 
@@ -39,6 +39,11 @@ pub(crate) enum Gauge {
 }
 
 impl Gauge {
+    /// That of a domain with so many CPUs for the servers and for the clients.
+    pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
+        if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
+    }
+
     /// What a run shows; none if that was not observed.
     pub(crate) fn read(self, run: &Run) -> Option<f64> {
         match self {
@@ -72,7 +77,6 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
             false => Step::NotReached("every run that was to tell where to begin was void".into()),
         };
     };
-    let mut rate = most.throughput_per_s * share;
     let mut tried: Vec<(f64, f64)> = Vec::new();
     let mut attempt = 0;
     for run in &guesses {
@@ -86,22 +90,33 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
             return Step::Reached(offered);
         }
         tried.push((offered, busy));
-        let corrected = corrected(&tried, share);
-        rate = corrected.clamp(offered / CORRECTION_MAX, offered * CORRECTION_MAX);
         attempt = 0;
     }
     if guesses.len() < GUESSES_MAX {
+        let rate = match tried.last() {
+            Some((last, _)) => {
+                corrected(&tried, share).clamp(last / CORRECTION_MAX, last * CORRECTION_MAX)
+            }
+            None => most.throughput_per_s * share,
+        };
         return Step::Try(Offered::RequestsPerS(rate), attempt);
     }
-    let distance = |(_, busy): &(f64, f64)| (busy - share).abs();
-    let nearest = tried.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    Step::NotReached(match nearest {
+    Step::NotReached(match nearest(tried, share) {
         Some((rate, busy)) => format!(
             "the nearest of {GUESSES_MAX} that were tried, {rate:.0} requests/s, takes {:.0} %",
             100.0 * busy
         ),
         None => format!("all {GUESSES_MAX} runs were void"),
     })
+}
+
+/// Of rates with their utilisations the one that comes nearest to `share`.
+pub(crate) fn nearest(
+    tried: impl IntoIterator<Item = (f64, f64)>,
+    share: f64,
+) -> Option<(f64, f64)> {
+    let distance = |(_, busy): &(f64, f64)| (busy - share).abs();
+    tried.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 /// The rate for a utilisation by those that were `tried`, with theirs: where the line through the

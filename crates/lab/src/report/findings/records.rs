@@ -140,10 +140,7 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
         }
         let Point { server, workload, domain, .. } = &tried[0].point;
         let of_domain = |what| number_of(&opened.header.domains, domain, what);
-        let gauge = match of_domain("client_cpus") {
-            Some(0.0) => Gauge::Shared,
-            _ => Gauge::Server(of_domain("cpus")),
-        };
+        let gauge = Gauge::of(of_domain("cpus"), of_domain("client_cpus"));
         let nearest = nearest(&tried, share, gauge);
         let text = format!(
             "{server} ({workload}, {domain}) was not measured at {:.0} % CPU, as was asked for: \
@@ -167,8 +164,7 @@ fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
         Offered::RequestsPerS(rate) => Some((rate, gauge.read(run)?)),
         Offered::Connections(_) => None,
     });
-    let distance = |busy: &f64| (busy - share).abs();
-    let (rate, busy) = busy.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))?;
+    let (rate, busy) = utilisation::nearest(busy, share)?;
     let (rate, percent) = (number::plain(rate), 100.0 * busy);
     Some(match (busy - share).abs() <= utilisation::NEAR {
         true => format!(
