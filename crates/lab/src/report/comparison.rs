@@ -13,7 +13,7 @@ pub(crate) struct Comparison {
     pub(crate) second: String,
     /// The first by the second.
     pub(crate) ratio: Estimate,
-    /// Blocks in which both were measured; none: brackets of two searches were compared.
+    /// Blocks in which both were measured; none: brackets of single searches were compared.
     pub(crate) pairs: Option<usize>,
     pub(crate) verdict: Verdict,
 }
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Differ,
     /// It does not, but there are too few pairs to rely on it.
     Indicated,
-    /// Neither was driven to its peak.
+    /// The one that was seen to serve less was not driven to its peak.
     NotReached,
 }
 
@@ -36,7 +36,7 @@ impl Verdict {
             Self::Tie => "tie",
             Self::Differ => "differ",
             Self::Indicated => "indicated",
-            Self::NotReached => "peaks not reached",
+            Self::NotReached => "peak not reached",
         }
     }
 
@@ -61,10 +61,20 @@ impl Comparison {
             _ => Self::of_searches(first, second, confidence)
                 .or_else(|| Self::of_brackets((first, &own), (second, &others)))?,
         };
-        if own.found.is_lower_bound() && others.found.is_lower_bound() {
+        if comparison.rests_on_a_bound(own.found, others.found) {
             comparison.verdict = Verdict::NotReached;
         }
         Some(comparison)
+    }
+
+    /// Whether the lesser of the two may in truth be the greater. That one serves at least so
+    /// much more than another is known of its lower bound, too.
+    fn rests_on_a_bound(&self, own: Found, others: Found) -> bool {
+        match (own.is_lower_bound(), others.is_lower_bound()) {
+            (true, false) => self.ratio.interval.low <= 1.0,
+            (false, true) => self.ratio.interval.high >= 1.0,
+            (both, _) => both,
+        }
     }
 
     /// Two points, block by block.
@@ -86,12 +96,15 @@ impl Comparison {
 
     /// The same where a difference of no more than `margin` is none.
     pub(crate) fn within(mut self, margin: f64) -> Self {
-        if self.pairs.is_some_and(|pairs| pairs >= PAIRS_MIN)
-            && self.ratio.interval.is_within(margin)
-        {
+        if self.is_within(margin) {
             self.verdict = Verdict::Tie;
         }
         self
+    }
+
+    /// Whether there are pairs enough to say that they differ by no more than `margin`.
+    pub(crate) fn is_within(&self, margin: f64) -> bool {
+        self.pairs.is_some_and(|pairs| pairs >= PAIRS_MIN) && self.ratio.interval.is_within(margin)
     }
 
     /// What two searches found in the same blocks; none if they have less than two in common.
@@ -120,7 +133,8 @@ impl Comparison {
             second: second.name.clone(),
             ratio,
             pairs: None,
-            verdict: if tie { Verdict::Tie } else { Verdict::Differ },
+            // Each was looked for once.
+            verdict: if tie { Verdict::Tie } else { Verdict::Indicated },
         })
     }
 
@@ -148,6 +162,25 @@ pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
         others.filter_map(|series| Some((series, series.peak()?))).collect();
     ranked.sort_by(|(_, a), (_, b)| b.per_s.total_cmp(&a.per_s));
     ranked
+}
+
+/// Timeouts of kinds of file further apart than this, in percentage points, are unfair.
+pub(crate) const SPREAD_POINTS: f64 = 2.0;
+
+/// Why a series is not the best of its panel, however much it serves: in a word or two.
+pub(crate) fn refusal(series: &Series, panel: &Panel) -> Option<&'static str> {
+    let most = panel.series.iter().map(|other| other.limits.len()).max().unwrap_or(0);
+    if is_unfair(series) {
+        return Some("not all kinds of file alike");
+    }
+    // One that was given up early has few searches, and may have been lucky.
+    (2 * series.limits.len() < most).then_some("given up early")
+}
+
+/// Whether it bought its peak by neglect of some kinds of file.
+pub(crate) fn is_unfair(series: &Series) -> bool {
+    let spread = series.at_peak().and_then(|point| point.median(Measure::Spread));
+    spread.is_some_and(|spread| spread > SPREAD_POINTS)
 }
 
 /// Brackets are no samples: the ratio lies somewhere between those of their opposite ends.

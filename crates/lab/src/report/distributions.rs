@@ -75,6 +75,10 @@ fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
     let member = |series: &'s Series, point: Option<&'s Measured>| {
         Some((series.name.clone(), styles.style(&series.name), point?))
     };
+    let sought = shares_sought(panel);
+    if !sought.is_empty() {
+        return sought.into_iter().map(|share| equally_busy(panel, styles, share)).collect();
+    }
     if let Some(offered) = common(panel) {
         let members = series.iter().filter_map(|series| member(series, series.at(offered)));
         let at = format!("at {} {}", number::plain(offered), panel.unit());
@@ -85,21 +89,30 @@ fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
         let at = "each close to the highest rate it held".into();
         return vec![Group { at, by_class: false, members: members.collect() }];
     }
-    // Each has rates of its own, in the same order: those that make it equally busy.
-    let most = series.iter().map(|series| series.points.len()).max().unwrap_or(0);
-    let group = |place: usize| {
-        let members = series.iter().filter_map(|series| member(series, series.points.get(place)));
-        let members: Vec<_> = members.collect();
-        let busy = members.iter().filter_map(|(_, _, point)| point.median(Measure::Utilisation));
-        let busy = statistics::median(&busy.collect::<Vec<_>>());
-        let busy = busy.map(|share| format!(", about {:.0} % CPU", share * 100.0));
-        let at = format!("each at its own rate{}", busy.unwrap_or_default());
-        let named = members.into_iter().map(|(name, style, point)| {
-            (format!("{name} at {}", number::figure(point.offered)), style, point)
-        });
-        Group { at, by_class: true, members: named.collect() }
-    };
-    (0..most).map(group).collect()
+    Vec::new() // no two were measured at the same
+}
+
+/// The utilisations for which rates were looked for.
+fn shares_sought(panel: &Panel) -> Vec<f64> {
+    let points = panel.series.iter().flat_map(|series| &series.points);
+    let mut shares: Vec<f64> = points.filter_map(|point| point.sought).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    shares
+}
+
+/// Each at the rate of its own that makes it so busy.
+fn equally_busy<'s>(panel: &'s Panel, styles: &Styles, share: f64) -> Group<'s> {
+    let (series, _) = shown(panel);
+    let members = series.iter().flat_map(|series| {
+        let points = series.points.iter().filter(|point| point.sought == Some(share));
+        points.map(|point| {
+            let name = format!("{} at {}", series.name, number::figure(point.offered));
+            (name, styles.style(&series.name), point)
+        })
+    });
+    let at = format!("each at its own rate, {}", panel.gauge.busy(share));
+    Group { at, by_class: true, members: members.collect() }
 }
 
 /// The highest rate at which all series were measured and kept up; if there is none, the lowest
@@ -205,7 +218,7 @@ fn pair(merged: &[Merged], title: &str, id: &str) -> [Figure; 2] {
     ]
 }
 
-/// The distribution of each class of files, if there are several. The figures above have the table.
+/// The distribution of each class of files, if there are several.
 fn of_classes(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
     let is_there = |class: &usize| merged.iter().any(|one| one.times.several().contains(class));
     let figure = |class: usize| {
@@ -215,9 +228,9 @@ fn of_classes(merged: &[Merged], title: &str, id: &str) -> Vec<Figure> {
         Figure {
             id: format!("cdf-{id}-{name}"),
             title: format!("Response times of {name}: {title}"),
-            about: format!("{ABOUT} The table of all classes is above."),
+            about: ABOUT.to_owned(),
             drawing: Drawing::Lines(within(merged, &times)),
-            table: Table::default(),
+            table: table_of_class(merged, class),
         }
     };
     (0..FILE_CLASSES).filter(is_there).map(figure).collect()
@@ -260,9 +273,7 @@ fn dots(times: &Histogram<u64>, all: &[&Histogram<u64>], complement: bool) -> Ve
 
 /// A row for each server, and below it one for each class of files, if there are several.
 fn table(merged: &[Merged]) -> Table {
-    let mut table = Table::new(&["Times in ms", "Replies", "Mean"]);
-    table.heads.extend(SHARES.iter().map(|(name, _)| (*name).to_owned()));
-    table.heads.push("Largest".into());
+    let mut table = Table { heads: heads(), rows: Vec::new() };
     for Merged { label, times, .. } in merged {
         table.rows.push(row(label.clone(), &times.all));
         for class in times.several() {
@@ -271,6 +282,23 @@ fn table(merged: &[Merged]) -> Table {
         }
     }
     table
+}
+
+/// A row for each server that was asked for files of the class.
+fn table_of_class(merged: &[Merged], class: usize) -> Table {
+    let rows = merged.iter().map(|one| (one.label.clone(), &one.times.classes[class]));
+    let rows = rows.filter(|(_, times)| !times.is_empty()).map(|(label, times)| row(label, times));
+    Table { heads: heads(), rows: rows.collect() }
+}
+
+fn heads() -> Vec<String> {
+    let shares = SHARES.iter().map(|(name, _)| *name);
+    ["Times in ms", "Replies", "Mean"]
+        .into_iter()
+        .chain(shares)
+        .chain(["Largest"])
+        .map(str::to_owned)
+        .collect()
 }
 
 fn row(name: String, times: &Histogram<u64>) -> Vec<String> {

@@ -16,7 +16,7 @@ pub(crate) enum Measure {
     Goodput,
     /// Part of the requests due that failed.
     ErrorShare,
-    /// Part of the requests due with which the server kept up.
+    /// Part of the requests due with which the server kept up: neither failed nor left to wait.
     KeptUpShare,
     /// The server's processor time, microseconds a request served.
     CpuPerRequest,
@@ -227,7 +227,7 @@ impl Measure {
             Self::Throughput => Some(figures.throughput_per_s),
             Self::Goodput => Some(figures.goodput_per_s),
             Self::ErrorShare => Some(figures.error_share),
-            Self::KeptUpShare => Some(figures.kept_up_share),
+            Self::KeptUpShare => Some(figures.kept_up_share.min(figures.served_share)),
             Self::CpuPerRequest => run.cpu_us_per_request(),
             Self::Utilisation => run.utilisation(cpus),
             Self::Memory => observed(run, &MEMORY),

@@ -7,6 +7,7 @@ use statistics::{Estimate, bootstrap_median, paired_ratio};
 
 use super::measure::Measure;
 use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search};
+use crate::study::utilisation::{Gauge, share_looked_for};
 use crate::template::Values;
 
 /// With this part of the requests a server has kept up with what was asked.
@@ -33,6 +34,8 @@ pub(crate) struct Panel {
     pub(crate) limit_per_s: Option<f64>,
     /// The name of the floor's series, if it ran.
     pub(crate) floor: Option<String>,
+    /// What is meant by a utilisation.
+    pub(crate) gauge: Gauge,
 }
 
 /// One setting of one server.
@@ -68,6 +71,8 @@ pub(crate) struct Measured {
     pub(crate) estimates: BTreeMap<Measure, Estimate>,
     /// The files with the whole outcomes.
     pub(crate) outcome_files: Vec<String>,
+    /// The utilisation for the sake of which this rate was looked for.
+    pub(crate) sought: Option<f64>,
 }
 
 /// The most a series does.
@@ -192,6 +197,7 @@ impl Panel {
             domain: domain.to_owned(),
             closed,
             floor: floor.map(|series| series.name.clone()),
+            gauge: Gauge::of(cpus, number_of(&opened.header.domains, domain, "client_cpus")),
             limit_per_s: limit_per_s(opened, workload, domain),
             series,
         }
@@ -387,6 +393,11 @@ fn limit_per_s(opened: &Opened, workload: &str, domain: &str) -> Option<f64> {
     limits.filter(|limit| *limit > 0.0).min_by(f64::total_cmp)
 }
 
+/// The utilisation whose rate a point's is, if it was looked for.
+fn sought(runs: &[&Run], point: &Point) -> Option<f64> {
+    runs.iter().filter(|run| run.point == *point).find_map(|run| share_looked_for(&run.purpose))
+}
+
 /// The valid runs by purpose and by what was offered.
 fn measured(
     runs: &[&Run],
@@ -402,7 +413,8 @@ fn measured(
         let same = |point: &Measured| point.offered == offered && point.purpose == run.purpose;
         let index = points.iter().position(same).unwrap_or_else(|| {
             let purpose = run.purpose.clone();
-            points.push(Measured { offered, purpose, ..Measured::default() });
+            let sought = sought(runs, &run.point).filter(|_| swept);
+            points.push(Measured { offered, purpose, sought, ..Measured::default() });
             points.len() - 1
         });
         let values = Measure::every().filter_map(|m| Some((m, m.of(run, cpus)?)));

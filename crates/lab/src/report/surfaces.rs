@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Table};
+use super::comparison::refusal;
 use super::figures::Styles;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
@@ -27,11 +28,15 @@ pub(crate) fn of_panel(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
 struct Cell<'s> {
     series: &'s Series,
     peak: Peak,
+    /// Why it is not the best, however high its peak.
+    refused: Option<&'static str>,
 }
 
 fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figure> {
-    let cells: Vec<Cell<'_>> =
-        series.iter().filter_map(|s| Some(Cell { series: s, peak: s.peak()? })).collect();
+    let cells = series.iter().filter_map(|series| {
+        Some(Cell { series, peak: series.peak()?, refused: refusal(series, panel) })
+    });
+    let cells: Vec<Cell<'_>> = cells.collect();
     let mut knobs: Vec<(String, Vec<String>)> = levels(&cells);
     knobs.retain(|(_, levels)| levels.len() > 1);
     if cells.len() < 2 || knobs.is_empty() {
@@ -126,6 +131,8 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
     let ((x, columns), (y, rows), others) = (&knobs[0], &knobs[1], &knobs[2..]);
     let low = cells.iter().map(|cell| cell.peak.per_s).fold(f64::INFINITY, f64::min);
     let high = cells.iter().map(|cell| cell.peak.per_s).fold(0.0, f64::max);
+    let fair = cells.iter().filter(|cell| cell.refused.is_none());
+    let best = fair.map(|cell| cell.peak.per_s).fold(0.0, f64::max);
     let mut facets: BTreeMap<Vec<usize>, Heat> = BTreeMap::new();
     for cell in cells {
         let knob = |name: &str| cell.series.knobs.get(name);
@@ -143,7 +150,7 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
             cells: vec![vec![None; columns.len()]; rows.len()],
             range: (low, high),
         });
-        heat.cells[row][column] = Some(heat_cell(cell, high));
+        heat.cells[row][column] = Some(heat_cell(cell, best));
     }
     let named = facets.into_iter().map(|(facet, heat)| {
         let parts = others.iter().zip(&facet).map(|((name, values), index)| {
@@ -154,18 +161,19 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
     named.collect()
 }
 
-fn heat_cell(cell: &Cell<'_>, highest: f64) -> HeatCell {
+fn heat_cell(cell: &Cell<'_>, best: f64) -> HeatCell {
     let Peak { per_s, low, high, .. } = cell.peak;
     let knobs = cell.series.knobs.iter().map(|(name, value)| format!("{name} = {value}"));
     HeatCell {
         value: per_s,
         text: number::figure(per_s),
         about: format!(
-            "{}: {} good replies/s",
+            "{}: {} good replies/s{}",
             knobs.collect::<Vec<_>>().join(", "),
-            number::interval(per_s, low, high, number::figure)
+            number::interval(per_s, low, high, number::figure),
+            told(cell.refused)
         ),
-        best: per_s == highest,
+        best: per_s == best && cell.refused.is_none(),
     }
 }
 
@@ -175,15 +183,21 @@ fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
     table.heads.push("Good replies/s".into());
     let mut ranked: Vec<&Cell<'_>> = cells.iter().collect();
     ranked.sort_by(|a, b| b.peak.per_s.total_cmp(&a.peak.per_s));
+    ranked.sort_by_key(|cell| cell.refused.is_some());
     for cell in ranked {
         let mut row = vec![cell.series.setting.clone()];
         let values = knobs.iter().map(|(name, _)| cell.series.knobs.get(name).cloned());
         row.extend(values.map(Option::unwrap_or_default));
         let Peak { per_s, low, high, .. } = cell.peak;
-        row.push(number::interval(per_s, low, high, number::figure));
+        let shown = number::interval(per_s, low, high, number::figure);
+        row.push(format!("{shown}{}", told(cell.refused)));
         table.rows.push(row);
     }
     table
+}
+
+fn told(refused: Option<&str>) -> String {
+    refused.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
 /// A workload, whether it is closed, and all of the domain but the number of processors.

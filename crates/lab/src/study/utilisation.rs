@@ -38,10 +38,25 @@ pub(crate) enum Gauge {
     Shared,
 }
 
+impl Default for Gauge {
+    fn default() -> Self {
+        Self::Server(None)
+    }
+}
+
 impl Gauge {
     /// That of a domain with so many CPUs for the servers and for the clients.
     pub(crate) fn of(cpus: Option<f64>, client_cpus: Option<f64>) -> Self {
         if client_cpus == Some(0.0) { Self::Shared } else { Self::Server(cpus) }
+    }
+
+    /// What has that share, in words.
+    pub(crate) fn busy(self, share: f64) -> String {
+        let percent = 100.0 * share;
+        match self {
+            Self::Server(_) => format!("{percent:.0} % CPU"),
+            Self::Shared => format!("CPUs {percent:.0} % busy with servers and clients"),
+        }
     }
 
     /// What a run shows; none if that was not observed.

@@ -115,10 +115,13 @@
     };
   }
 
-  // With all curves shown the ends are those of the drawing; with some hidden, theirs.
+  // With all curves shown the ends are those of the drawing; with some hidden, or a part looked at,
+  // those of what is seen.
   function fixedRange(chart) {
+    const isWhole = ({ min, max }) => min == null || (min <= chart.places[0] && max >= chart.places.at(-1));
     return (plot, low, high) => {
-      if (low == null || plot.series.slice(1).every((series) => series.show)) return chart.y.range;
+      const all = isWhole(plot.scales.x) && plot.series.slice(1).every((series) => series.show);
+      if (low == null || all) return chart.y.range;
       return chart.y.log ? [low / 1.2, high * 1.2] : [Math.min(0, low), high * 1.08 || 1];
     };
   }
@@ -165,7 +168,8 @@
     const data = [chart.places, ...chart.curves.map((curve) => curve.y)];
     const plot = new uPlot(options(chart, place.clientWidth), data, place);
     plot.over.closest(".u-wrap").setAttribute("role", "img");
-    plot.over.closest(".u-wrap").setAttribute("aria-label", chart.title + ". The values are in the table below.");
+    const values = figure.querySelector("table") ? ". The values are in the table below." : ".";
+    plot.over.closest(".u-wrap").setAttribute("aria-label", chart.title + values);
     built.set(chart.id, plot);
     return place;
   }

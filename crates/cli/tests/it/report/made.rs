@@ -139,6 +139,7 @@ impl Maker {
         figures.offered_per_s = offered;
         figures.throughput_per_s = throughput;
         figures.kept_up_share = (throughput / offered).min(1.0);
+        figures.served_share = 1.0 - over.min(0.5) * 0.6;
         figures.error_share = over.min(0.5) * 0.6;
         figures.spread_points = Some(over.min(0.5));
         let cpu_us = server.cpu_us * self.noise.about(0.04);
@@ -345,13 +346,19 @@ pub(super) fn searched(path: &Path, blocks: u32) {
     }
 }
 
-/// Rates that make each server equally busy.
-pub(super) fn utilisations(path: &Path) {
+/// Rates that make each server equally busy, but for one of which one was not found.
+pub(super) fn utilisations(path: &Path, servers: &[Pretended]) {
     let mut maker = Maker::new(path, &header(Kind::Study, 2));
-    for block in 0..2 {
-        for server in SERVERS {
-            let rate = server.capacity * 0.8;
-            maker.run(&server, point(server.name, "1 CPU", rate), block, "");
+    for (nth, server) in servers.iter().enumerate() {
+        for share in [0.5, 0.8] {
+            if (nth, share) == (1, 0.5) {
+                continue;
+            }
+            let point = || point(server.name, "1 CPU", server.capacity * share);
+            maker.run(server, point(), 0, &format!("rate for utilisation {share}"));
+            for block in 0..2 {
+                maker.run(server, point(), block, "");
+            }
         }
     }
 }

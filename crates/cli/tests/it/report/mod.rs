@@ -117,7 +117,7 @@ fn a_search_is_a_bracket_and_several_are_a_sample() {
     made::searched(&scratch.path().join("six"), 6);
     let text = report(&scratch.path().join("one"), "markdown");
     has(&text, &["event-loop has the highest maximum achievable throughput, ", "## Searches"]);
-    has(&text, &["| brackets | differ |"]);
+    has(&text, &["| brackets | indicated |"]);
     let text = report(&scratch.path().join("six"), "markdown");
     has(&text, &["(MAT)", "| 6 | differ |", "event-loop serves 1."]);
     has(&text, &["## Response times: zipf, 1 CPU, each close to the highest rate it held"]);
@@ -126,15 +126,23 @@ fn a_search_is_a_bracket_and_several_are_a_sample() {
 #[test]
 fn equally_busy_servers_are_compared_at_their_own_rates() {
     let scratch = Temporary::new();
-    made::utilisations(scratch.path());
+    made::utilisations(scratch.path(), &made::SERVERS);
     let text = report(scratch.path(), "markdown");
-    has(
-        &text,
-        &["## Response times: zipf, 1 CPU, each at its own rate, about ", "| nginx at 14,400 |"],
+    let head = "## Response times: zipf, 1 CPU, each at its own rate, 50 % CPU";
+    has(&text, &[head, "| nginx at 14,400 |"]);
+    let half = text.split(head).nth(1).unwrap().split("\n## ").next().unwrap();
+    has(half, &["| nginx at 9,000 |"]);
+    assert!(
+        !half.contains(made::SERVERS[1].name),
+        "no rate was found at which it is so busy: {half}"
     );
     let drawing = report(scratch.path(), "svg");
     has(&drawing, &["Response times of class0: zipf, 1 CPU, each at its own rate"]);
     assert!(!drawing.contains("Response times of class2"), "nobody asked for it");
+    let alone = Temporary::new();
+    made::utilisations(alone.path(), &made::SERVERS[..1]);
+    let text = report(alone.path(), "markdown");
+    has(&text, &["own rate, 50 % CPU", "own rate, 80 % CPU", "Response times of class0"]);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn verdict(
     let served_all = !panel.closed && [own, others].into_iter().all(kept_up);
     let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     let (mut ties, mut weak) = (Vec::new(), Vec::new());
+    let mut open = Vec::new();
     for (measure, name) in COMPARED {
         // What is served of what is offered by those who keep up is what was offered.
         if measure == Measure::Throughput && served_all {
@@ -60,7 +61,8 @@ fn verdict(
                 let who = if first_is_better { &first.name } else { &second.name };
                 weak.push(format!("{who} in {text}"));
             }
-            Verdict::Tie | Verdict::NotReached => ties.push(text),
+            Verdict::Tie if pair.is_within(margin) => ties.push(text),
+            Verdict::Tie | Verdict::NotReached => open.push(text),
         }
     }
     let mut text = format!("{title}, at {at}:");
@@ -73,9 +75,12 @@ fn verdict(
         }
     }
     if !ties.is_empty() {
-        let all = better.iter().all(Vec::is_empty) && weak.is_empty();
+        let all = better.iter().chain([&weak, &open]).all(Vec::is_empty);
         let head = if all { "A tie in all that was compared:" } else { "A tie:" };
         text.push_str(&format!(" {head} {}.", listed(&ties)));
+    }
+    if !open.is_empty() {
+        text.push_str(&format!(" More pairs would tell: {}.", listed(&open)));
     }
     text.push_str(&format!(" Ratios are {} to {}.", first.name, second.name));
     findings.add(Head::Verdict, text);

@@ -1,7 +1,9 @@
 //! Words about the highest throughputs: who serves more, who ties, what became of them beyond the
 //! peak, and what makes a peak doubtful.
 
-use super::super::comparison::{Comparison, Verdict, pairs, ranked};
+use super::super::comparison::{
+    Comparison, SPREAD_POINTS, Verdict, is_unfair, pairs, ranked, refusal,
+};
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series, Summary};
@@ -11,8 +13,6 @@ use super::{Finding, Findings, Head, counted, listed, listed_at_most};
 const COLLAPSE_SHARE: f64 = 0.8;
 /// This close to the path's limit a figure tells of the path.
 const LIMIT_SHARE: f64 = 0.9;
-/// Timeouts of kinds of file further apart than this, in percentage points, are unfair.
-const SPREAD_POINTS: f64 = 2.0;
 /// More failures than this at a peak are told.
 const ERROR_SHARE: f64 = 0.01;
 /// Of a list in a sentence.
@@ -28,7 +28,7 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         return;
     }
     let pairs = pairs(panel, confidence);
-    if !pairs.is_empty() && pairs.iter().all(|pair| pair.verdict == Verdict::NotReached) {
+    if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
         findings.add(
             Head::NotSupported,
             format!(
@@ -53,6 +53,11 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     if !ties.is_empty() {
         let ties = listed_at_most(&ties, LISTED_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
+    }
+    let open = named(&against, Verdict::NotReached);
+    if !open.is_empty() {
+        let open = listed_at_most(&open, LISTED_MAX);
+        text.push_str(&format!(" {open} may serve more: what was seen is a lower bound."));
     }
     findings.add(Head::Supported, text);
     indicated(findings, &title, &against);
@@ -95,23 +100,31 @@ fn indicated(findings: &mut Findings, title: &str, against: &[&Comparison]) {
     let weak: Vec<&&Comparison> =
         against.iter().filter(|pair| pair.verdict == Verdict::Indicated).collect();
     let Some(first) = weak.first() else { return };
-    let pairs = weak.iter().filter_map(|pair| pair.pairs).max().unwrap_or(0);
     let shown = weak
         .iter()
         .take(LISTED_MAX)
         .map(|pair| format!("{} times the requests of {}", pair.shown(), pair.second));
     let shown = listed(&shown.collect::<Vec<_>>());
+    let pairs = weak.iter().filter_map(|pair| pair.pairs).max();
     findings.add(
         Head::NotSupported,
         format!(
-            "{title}: {} seems to serve {shown} at its peak, but {} {} too few: as many agree by \
-             chance once in {} times. Repeat the runs to be sure.",
+            "{title}: {} seems to serve {shown} at its peak, but {}. Repeat the runs to be sure.",
             first.first,
-            counted(pairs, "pair"),
-            if pairs == 1 { "is" } else { "are" },
-            1_u64 << pairs.saturating_sub(1).min(30)
+            too_few(pairs)
         ),
     );
+}
+
+/// Why so many pairs are no proof; none where each server was searched once.
+fn too_few(pairs: Option<usize>) -> String {
+    let Some(pairs) = pairs else { return "one search of each is too few".into() };
+    format!(
+        "{} {} too few: as many agree by chance once in {} times",
+        counted(pairs, "pair"),
+        if pairs == 1 { "is" } else { "are" },
+        1_u64 << pairs.saturating_sub(1).min(30)
+    )
 }
 
 /// How many pairs differ, and which tie.
@@ -123,8 +136,12 @@ fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence:
     if pairs.len() < 2 {
         return;
     }
+    let open = match count(Verdict::NotReached) {
+        0 => String::new(),
+        n => format!("of {n} a peak was not reached, "),
+    };
     let mut text = format!(
-        "{title}: of {} of servers {} differ at their peaks, {} seem to, {}",
+        "{title}: of {} of servers {} differ at their peaks, {} seem to, {open}{}",
         counted(pairs.len(), "pair"),
         count(Verdict::Differ),
         count(Verdict::Indicated),
@@ -247,14 +264,10 @@ fn nothing_held(panel: &Panel) -> Vec<String> {
 /// Of a tuning: the best setting, and those that may be as good.
 pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
     for panel in &summary.panels {
-        let unfair = |series: &Series| {
-            let spread = series.at_peak().and_then(|point| point.median(Measure::Spread));
-            spread.is_some_and(|spread| spread > SPREAD_POINTS)
-        };
         let ranked = finalists(panel);
-        let refused = ranked.iter().take_while(|(series, _)| unfair(series));
+        let refused = ranked.iter().take_while(|(series, _)| is_unfair(series));
         let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
-        let fair = ranked.iter().filter(|(series, _)| !unfair(series)).collect::<Vec<_>>();
+        let fair = ranked.iter().filter(|(series, _)| !is_unfair(series)).collect::<Vec<_>>();
         if !refused.is_empty() {
             let refused = listed_at_most(&refused, LISTED_MAX);
             let text = match fair.is_empty() {
@@ -269,11 +282,10 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
     }
 }
 
-/// Settings that were given up early have few searches, and a lucky one among them is no winner.
+/// Those that may win, then those that were given up early.
 fn finalists(panel: &Panel) -> Vec<(&Series, Peak)> {
     let mut ranked = ranked(panel);
-    let most = ranked.iter().map(|(series, _)| series.limits.len()).max().unwrap_or(0);
-    ranked.sort_by_key(|(series, _)| 2 * series.limits.len() < most);
+    ranked.sort_by_key(|(series, _)| !is_unfair(series) && refusal(series, panel).is_some());
     ranked
 }
 

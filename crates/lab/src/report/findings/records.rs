@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{Measured, Series, Summary, number_of};
+use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
-use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Point, Run};
+use crate::record::{CLIENT_BUSY_MAX, Header, Kind, Offered, Opened, Point, Run, Server};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::PAIRS_MIN;
 
 const LISTED_MAX: usize = 6;
 
 pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) {
+    unmeasured(findings, opened);
     blocks(findings, opened, summary);
     precision(findings, summary);
     saturated(findings, opened);
@@ -35,14 +36,71 @@ fn points(summary: &Summary) -> impl Iterator<Item = &Measured> {
     summary.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
 }
 
+/// Servers of which nothing is known where they were to be measured: the study was interrupted, its
+/// budget spent, or each of their runs void.
+fn unmeasured(findings: &mut Findings, opened: &Opened) {
+    let header = &opened.header;
+    if header.kind != Kind::Study {
+        return;
+    }
+    let is_known = |server: &str, workload: &str, domain: &str| {
+        let of = |point: &Point| {
+            (&*point.server, &*point.workload, &*point.domain) == (server, workload, domain)
+        };
+        opened.runs.iter().any(|run| run.void.is_empty() && of(&run.point))
+    };
+    let took_no_part = |server: &str, domain: &str| {
+        let pair = format!("{server} in domain {domain}");
+        header.skipped.iter().any(|skipped| skipped.server == pair)
+    };
+    let mut unknown = Vec::new();
+    for Server { name: server, .. } in &header.servers {
+        for (workload, domain) in places(header) {
+            if !is_known(server, workload, domain) && !took_no_part(server, domain) {
+                unknown.push(format!("{server} ({workload}, {domain})"));
+            }
+        }
+    }
+    if !unknown.is_empty() {
+        let text = format!("Nothing was measured of {}.", listed_at_most(&unknown, LISTED_MAX));
+        findings.add(Head::NotSeen, text);
+    }
+}
+
+/// Each workload in each domain.
+fn places(header: &Header) -> Vec<(&str, &str)> {
+    let domains = || header.domains.iter().map(|domain| &*domain.name);
+    let mut places = Vec::new();
+    for workload in &header.workloads {
+        places.extend(domains().map(|domain| (&*workload.name, domain)));
+    }
+    places
+}
+
+/// Points that one server of a panel has and another has not.
+fn points_missing(opened: &Opened, summary: &Summary) -> usize {
+    if opened.runs.iter().any(|run| share_looked_for(&run.purpose).is_some()) {
+        return 0; // each has rates of its own
+    }
+    let of_panel = |panel: &Panel| {
+        let points = || panel.series.iter().flat_map(|series| &series.points);
+        let mut rates: Vec<f64> = points().map(|point| point.offered).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        rates.len() * panel.series.len() - points().count()
+    };
+    summary.panels.iter().map(of_panel).sum()
+}
+
 /// Points with fewer blocks than were asked for, or than an interval needs.
 fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let asked = opened.header.repetitions as usize;
-    let all = points(summary).count();
-    let missing = points(summary).filter(|point| point.blocks.len() < asked).count();
-    if missing > 0 {
+    let without = points_missing(opened, summary);
+    let all = points(summary).count() + without;
+    let short = points(summary).filter(|point| point.blocks.len() < asked).count() + without;
+    if short > 0 {
         let text = format!(
-            "{missing} of {} have fewer valid runs than the {asked} that were asked for.",
+            "{short} of {} have fewer valid runs than the {asked} that were asked for.",
             counted(all, "point")
         );
         findings.add(Head::NotSupported, text);
@@ -211,10 +269,15 @@ fn without_numbers(reason: &str) -> String {
 
 /// Points of which no run counts.
 fn lost(findings: &mut Findings, opened: &Opened) {
+    let settings: BTreeSet<(&str, &str)> =
+        opened.runs.iter().map(|run| (&*run.point.server, &*run.point.setting)).collect();
+    let is_one_of_several =
+        |server: &str| settings.iter().filter(|one| one.0 == server).count() > 1;
     let name = |run: &Run| {
-        let point = &run.point;
-        let offered = number::plain(super::super::summary::offered(point));
-        format!("{} at {offered} ({}, {})", point.server, point.workload, point.domain)
+        let Point { server, setting, workload, domain, .. } = &run.point;
+        let offered = number::plain(super::super::summary::offered(&run.point));
+        let which = if is_one_of_several(server) { format!(" {setting}") } else { String::new() };
+        format!("{server}{which} at {offered} ({workload}, {domain})")
     };
     let valid: BTreeSet<String> =
         opened.runs.iter().filter(|run| run.void.is_empty()).map(name).collect();

@@ -1,7 +1,9 @@
 //! What is said of a handful of runs.
 
 use super::*;
-use crate::record::{Ceiling, Described, Figures, Header, Offered, Point, Run, Search};
+use crate::record::{
+    Ceiling, Described, Figures, Header, Offered, Point, Run, Search, Server, Skipped,
+};
 
 /// Throughputs of a server at what was offered, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
@@ -17,6 +19,7 @@ fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
         figures: Some(Figures {
             throughput_per_s: *throughput,
             kept_up_share: throughput / offered,
+            served_share: 1.0,
             ..Figures::default()
         }),
         ..Run::default()
@@ -57,6 +60,100 @@ fn an_interval_that_holds_1_is_a_tie() {
     let one = runs("one", 200.0, &[100.0, 104.0, 98.0, 103.0, 99.0, 102.0]);
     let other = runs("other", 200.0, &[101.0, 99.0, 102.0, 98.0, 103.0, 100.0]);
     check(&[one, other], Head::Supported, "Between one and other: a tie.");
+}
+
+/// What timed out is no longer in a queue, and was not served.
+#[test]
+fn a_server_that_fails_requests_does_not_keep_up() {
+    let mut failing = runs("failing", 100.0, &[100.0; 6]);
+    for run in &mut failing {
+        run.figures.as_mut().expect("it has some").served_share = 0.88;
+    }
+    let said = said(Header::default(), &[failing]);
+    assert!(!said.iter().any(|finding| finding.text.contains("its peak lies higher")), "{said:#?}");
+}
+
+#[test]
+fn servers_of_which_nothing_is_known_are_named() {
+    let named = |name: &str| Described { name: name.into(), ..Described::default() };
+    let server = |name: &str| Server { name: name.into(), ..Server::default() };
+    let skipped = |server: &str| Skipped { server: server.into(), ..Skipped::default() };
+    let header = Header {
+        servers: vec![server("one"), server("two"), server("three")],
+        workloads: vec![named("w")],
+        domains: vec![named("d"), named("e")],
+        skipped: vec![skipped("three in domain d"), skipped("three in domain e")],
+        repetitions: 1,
+        ..Header::default()
+    };
+    let said = said(header, &[runs("one", 100.0, &[90.0]), runs("one", 200.0, &[90.0])]);
+    let part = "Nothing was measured of one (w, e), two (w, d) and two (w, e).";
+    assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
+}
+
+#[test]
+fn points_that_only_others_have_are_missing() {
+    let header = Header { repetitions: 1, ..Header::default() };
+    let both = [runs("one", 100.0, &[90.0]), runs("one", 200.0, &[90.0])];
+    let said = said(header, &[both.concat(), runs("two", 100.0, &[80.0])]);
+    let part = "1 of 4 points have fewer valid runs than the 1 that were asked for.";
+    assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
+}
+
+/// The second setting at a rate is not the first.
+#[test]
+fn a_setting_of_which_no_run_counts_is_named() {
+    let of = |setting: &str, void: &[&str]| {
+        let mut runs = runs("one", 100.0, &[90.0]);
+        runs[0].point.setting = setting.into();
+        runs[0].void = void.iter().map(|&reason| reason.to_owned()).collect();
+        runs
+    };
+    check(
+        &[of("a", &["late"]), of("b", &[])],
+        Head::NotSeen,
+        "No run counts of one a at 100 (w, d).",
+    );
+}
+
+/// A search of a server: what it held, what broke.
+fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
+    let purpose = "limit 1".to_owned();
+    let mut runs = runs(server, held, &[held]);
+    runs[0].purpose.clone_from(&purpose);
+    let Point { server, workload, domain, .. } = runs[0].point.clone();
+    let (held_per_s, broke_per_s) = (held, broke);
+    let generator_bound = broke.is_none();
+    let rest = Search::default();
+    let search = Search {
+        purpose,
+        server,
+        workload,
+        domain,
+        held_per_s,
+        broke_per_s,
+        generator_bound,
+        ..rest
+    };
+    (runs, search)
+}
+
+#[test]
+fn single_searches_and_lower_bounds_prove_nothing() {
+    let check = |one: (Vec<Run>, Search), two: (Vec<Run>, Search), head, part: &str| {
+        let (runs, searches) = ([one.0, two.0].concat(), vec![one.1, two.1]);
+        let opened = Opened { runs, searches, ..Opened::default() };
+        let said = findings(&opened, &Summary::of(&opened));
+        let found = said.iter().any(|f| f.head == head && f.text.contains(part));
+        assert!(found, "{part:?} is not in {said:#?}");
+    };
+    let (fast, slow) = (|| search("fast", 200.0, Some(208.0)), search("slow", 100.0, Some(104.0)));
+    let part = "but one search of each is too few";
+    check(fast(), slow, Head::NotSupported, part);
+    let bound = search("bound", 150.0, None);
+    check(fast(), bound, Head::Supported, "bound may serve more: what was seen is a lower bound");
+    let high = search("high", 300.0, None);
+    check(fast(), high, Head::NotSupported, "high seems to serve 1.");
 }
 
 #[test]
