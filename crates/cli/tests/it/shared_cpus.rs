@@ -70,8 +70,6 @@ fn check(engine: &str, cpus: &[usize]) {
     directory.file("index.html", BODY);
     let server = ServerProcess::of(directory.path(), &["--engine", engine]);
     assert!(bound(&server) > 0, "{engine}: its workers stay where they are");
-    // Before anybody spins: whoever does goes on until he is told.
-    let streams: Vec<TcpStream> = (0..8 * cpus.len()).map(|_| server.connect()).collect();
     let is_over = AtomicBool::new(false);
     let is_on = || !is_over.load(Ordering::Relaxed);
     let have_left = thread::scope(|scope| {
@@ -83,8 +81,9 @@ fn check(engine: &str, cpus: &[usize]) {
                 }
             });
         }
-        for mut stream in streams {
-            scope.spawn(move || while is_on() && ask_many(&mut stream) {});
+        for _ in 0..8 * cpus.len() {
+            // Connected anew each time: a worker that got no connection has no work to leave with.
+            scope.spawn(|| while is_on() && ask_many(&mut server.connect()) {});
         }
         let have_left = comes_true(|| bound(&server) == 0);
         is_over.store(true, Ordering::Relaxed);
