@@ -3,7 +3,7 @@
 
 use super::measure::Measure;
 use super::summary::{Summary, number_of, offered};
-use crate::record::{Offered, Opened};
+use crate::record::{Figures, Offered, Opened};
 
 /// A line for each run, void ones included.
 pub(crate) fn runs(opened: &Opened) -> String {
@@ -21,6 +21,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
         "void",
         "requests_due",
         "offered_per_s",
+        "failed_by_kind",
     ];
     heads.extend(Measure::every().map(Measure::key));
     let mut text = line(heads.into_iter().map(str::to_owned));
@@ -43,11 +44,18 @@ pub(crate) fn runs(opened: &Opened) -> String {
             run.void.join("; "),
             number(figures.map(|figures| figures.requests_due as f64)),
             number(figures.map(|figures| figures.offered_per_s)),
+            figures.map_or_else(String::new, failed_by_kind),
         ];
         let values = Measure::every().map(|measure| number(measure.of(run, cpus)));
         text.push_str(&line(head.into_iter().chain(values)));
     }
     text
+}
+
+/// `timeout_waiting 3; reset 1`.
+fn failed_by_kind(figures: &Figures) -> String {
+    let kinds = figures.errors.iter().map(|(kind, count)| format!("{kind} {count}"));
+    kinds.collect::<Vec<_>>().join("; ")
 }
 
 /// A line for each point: medians and the ends of their intervals.

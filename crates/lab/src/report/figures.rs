@@ -46,7 +46,7 @@ struct Kind {
     with_limit: bool,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind {
         id: "throughput",
         title: "Throughput",
@@ -59,10 +59,20 @@ const KINDS: [Kind; 7] = [
     },
     Kind {
         id: "errors",
-        title: "Timeouts and errors",
+        title: "Failed requests",
         y: "% of the requests due",
         about: "The part of the requests due that failed: timeouts, refusals, wrong replies.",
         measure: Measure::ErrorShare,
+        factor: 100.0,
+        log: false,
+        with_limit: false,
+    },
+    Kind {
+        id: "timeouts",
+        title: "Timeouts",
+        y: "% of the requests due",
+        about: "The part of the requests due whose clients gave up waiting.",
+        measure: Measure::TimeoutShare,
         factor: 100.0,
         log: false,
         with_limit: false,
@@ -146,7 +156,7 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
         return None;
     }
     let is_nothing = curves.iter().all(|curve| curve.dots.iter().all(no_height));
-    if kind.measure == Measure::DiskBytes && is_nothing {
+    if matches!(kind.measure, Measure::DiskBytes | Measure::TimeoutShare) && is_nothing {
         return None;
     }
     let mut about = format!(

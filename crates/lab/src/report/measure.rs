@@ -5,7 +5,8 @@
 //! records.
 
 use super::number;
-use crate::record::Run;
+use crate::record::{Figures, Run};
+use load::error_kind::ErrorKind;
 
 /// A quantity of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub(crate) enum Measure {
     Goodput,
     /// Part of the requests due that failed.
     ErrorShare,
+    /// Part of the requests due whose client gave up waiting.
+    TimeoutShare,
     /// Part of the requests due with which the server kept up: neither failed nor left to wait.
     KeptUpShare,
     /// The server's processor time, microseconds a request served.
@@ -78,10 +81,11 @@ pub(crate) enum Measure {
 
 impl Measure {
     /// All, in the order of a table.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Throughput,
         Self::Goodput,
         Self::ErrorShare,
+        Self::TimeoutShare,
         Self::KeptUpShare,
         Self::CpuPerRequest,
         Self::Utilisation,
@@ -128,6 +132,7 @@ impl Measure {
             Self::Throughput => "throughput_per_s",
             Self::Goodput => "goodput_per_s",
             Self::ErrorShare => "error_share",
+            Self::TimeoutShare => "timeout_share",
             Self::KeptUpShare => "kept_up_share",
             Self::CpuPerRequest => "cpu_us_per_request",
             Self::Utilisation => "cpu_utilisation",
@@ -166,6 +171,7 @@ impl Measure {
             Self::Throughput => "Throughput/s",
             Self::Goodput => "Goodput/s",
             Self::ErrorShare => "Failed",
+            Self::TimeoutShare => "Timed out",
             Self::KeptUpShare => "Kept up with",
             Self::CpuPerRequest => "CPU, us/request",
             Self::Utilisation => "CPU used",
@@ -202,6 +208,7 @@ impl Measure {
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::ErrorShare
+            | Self::TimeoutShare
             | Self::KeptUpShare
             | Self::Utilisation
             | Self::Busy
@@ -227,6 +234,7 @@ impl Measure {
             Self::Throughput => Some(figures.throughput_per_s),
             Self::Goodput => Some(figures.goodput_per_s),
             Self::ErrorShare => Some(figures.error_share),
+            Self::TimeoutShare => Some(timed_out(figures)),
             Self::KeptUpShare => Some(figures.kept_up_share.min(figures.served_share)),
             Self::CpuPerRequest => run.cpu_us_per_request(),
             Self::Utilisation => run.utilisation(cpus),
@@ -278,6 +286,13 @@ impl Measure {
     }
 }
 
+/// Of the requests due.
+fn timed_out(figures: &Figures) -> f64 {
+    let kinds = ErrorKind::ALL.into_iter().filter(|kind| kind.is_timeout());
+    let count: u64 = kinds.filter_map(|kind| figures.errors.get(kind.name())).sum();
+    count as f64 / figures.requests_due.max(1) as f64
+}
+
 /// Good replies while the server was observed, which is a little longer than the window.
 fn replies(run: &Run) -> Option<f64> {
     let observed = |name: &str| run.observed.get(name).copied().filter(|value| *value > 0.0);
@@ -301,7 +316,6 @@ fn observed(run: &Run, names: &[&str]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Figures;
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
@@ -331,9 +345,18 @@ mod tests {
     }
 
     #[test]
+    fn of_what_failed_some_timed_out() {
+        let errors = [("timeout_waiting", 3), ("timeout_receiving", 2), ("reset", 7)];
+        let errors = errors.map(|(kind, count)| (kind.to_owned(), count)).into();
+        let figures = Some(Figures { requests_due: 100, errors, ..Figures::default() });
+        let run = Run { figures, ..Run::default() };
+        assert_eq!(Measure::TimeoutShare.of(&run, None), Some(0.05));
+    }
+
+    #[test]
     fn columns_have_names_of_their_own() {
         let keys: BTreeSet<&str> = Measure::every().map(Measure::key).collect();
         let heads: BTreeSet<&str> = Measure::every().map(Measure::head).collect();
-        assert_eq!((keys.len(), heads.len()), (32, 32));
+        assert_eq!((keys.len(), heads.len()), (33, 33));
     }
 }
