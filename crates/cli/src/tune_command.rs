@@ -456,7 +456,8 @@ impl Subject<'_> {
             lab::configuration(&self.installed, &setting, &self.launch, (PORT, &place))
                 .map_err(Failure::Operation)?;
         if let Some(more) = files.get("ropewalk.toml") {
-            let text = lab::configuration_file(&command, &candidate.knobs, more);
+            let text = lab::configuration_file(&command, &candidate.knobs, more)
+                .map_err(Failure::Operation)?;
             files.insert("ropewalk.toml".into(), text);
         }
         let words: Vec<String> = command.iter().map(|word| shell_word(word)).collect();
