@@ -424,33 +424,25 @@ impl Search<'_, '_> {
     }
 
     /// Confirms the winner; should the further runs show that it is unfair, the next.
-    fn tuned(&mut self, race: Race, gain: Gain) -> Result<Tuned, Stop> {
+    fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
-        let mut places = race.rivals.iter().map(|rival| rival.candidate);
-        let mut winner = race.winner;
         let mut confirmed = None;
-        while self.affords(1) {
-            confirmed = Some(self.contest.confirm(winner, lead, "confirmation")?);
-            if self.contest.is_fair(winner) {
-                break;
+        while confirmed.is_none() && self.affords(1) {
+            let found = self.contest.confirm(race.winner, lead, "confirmation")?;
+            if self.contest.is_fair(race.winner) {
+                confirmed = Some(found);
+            } else {
+                race = self.without_winner(race)?;
+                // Only what was raced for: the blocks before are those by which it was chosen.
+                let ratio = self.contest.ratio(race.winner, 0, race.from, race.confidence);
+                gain = Gain { ratio, confidence: race.confidence };
             }
-            winner =
-                places.next().ok_or_else(|| Stop::Failed("all finalists are unfair".into()))?;
-            confirmed = None;
         }
-        let gain = match winner == race.winner {
-            true => gain,
-            // Only what was raced for: the blocks before are those by which it was chosen.
-            false => Gain {
-                ratio: self.contest.ratio(winner, 0, race.from, race.confidence),
-                confidence: race.confidence,
-            },
-        };
         Ok(Tuned {
             candidates: self.contest.candidates().to_vec(),
             standings: self.contest.standings().to_vec(),
-            winner,
-            gain: (winner != 0).then_some(gain.ratio),
+            winner: race.winner,
+            gain: (race.winner != 0).then_some(gain.ratio),
             certainty: Certainty {
                 of_rival: race.confidence,
                 of_gain: gain.confidence,
@@ -462,6 +454,27 @@ impl Search<'_, '_> {
             budget_ended: self.budget_ended,
         })
     }
+
+    /// The same race had its winner, which is out, not taken part.
+    fn without_winner(&self, race: Race) -> Result<Race, Stop> {
+        let Race { rivals, from, confidence, .. } = race;
+        let standings = self.contest.standings();
+        let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
+        let mut left: Vec<Rival> = rivals.into_iter().filter(is_able).collect();
+        // The nearer to the winner, the better. Those that were beaten early have fewer blocks than
+        // the others, so that no blocks of all would tell.
+        left.sort_by(|a, b| middle(a.ratio).total_cmp(&middle(b.ratio)));
+        let mut places = left.into_iter().map(|rival| rival.candidate);
+        let all_out = || Stop::Failed("all finalists are unfair".into());
+        let winner = places.next().ok_or_else(all_out)?;
+        let rivals = places.map(|other| self.rival(winner, other, from, confidence)).collect();
+        Ok(Race { winner, rivals, from, confidence })
+    }
+}
+
+/// Of a ratio, on the log scale; not a number where nothing is known of it.
+fn middle(ratio: Interval) -> f64 {
+    (ratio.low * ratio.high).sqrt()
 }
 
 #[cfg(test)]

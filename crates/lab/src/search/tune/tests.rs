@@ -226,6 +226,36 @@ fn alike_is_not_called_better() {
     assert!(ties >= 50, "{ties} of 60 called a tie");
 }
 
+/// Candidate 2 drops large files, but only once it is confirmed.
+struct Deceiver(Simulated);
+
+impl Measure for Deceiver {
+    fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+        let mut seen = self.0.measure(candidate, asked)?;
+        if candidate.name.ends_with('2') && asked.purpose == "confirmation" {
+            let figures = seen.figures.as_mut().expect("it starts");
+            // Too few to be told in one run.
+            figures.served_by_kind.insert("class3_1".into(), (60, 0));
+        }
+        Ok(seen)
+    }
+}
+
+/// Whoever takes the place of a winner that was unfair is the best of those that are left, and what
+/// is said of the others is said against it.
+#[test]
+fn a_winner_that_proves_unfair_is_replaced_with_all_that_was_said_of_it() {
+    let world = World { noise: 0.005, ..World::quiet(vec![1000.0, 1080.0, 1200.0]) };
+    let mut server = Deceiver(Simulated::new(world, 1));
+    let tuned = run(&mut server, &plan(Method::Halving, 3, 1)).expect("it ends");
+    assert!(tuned.standings[2].out.as_ref().is_some_and(|why| why.starts_with("unfair")));
+    assert_eq!(tuned.winner, 1);
+    let [base] = &tuned.rivals[..] else { panic!("{:?}", tuned.rivals) };
+    assert!(base.candidate == 0 && base.verdict != Verdict::Lower, "{base:?}");
+    assert!(base.ratio.contains(1.08) && tuned.gain == Some(base.ratio), "{tuned:?}");
+    assert!(tuned.confirmed.and_then(|found| found.held_per_s).is_some_and(|rate| rate < 1150.0));
+}
+
 /// Three knobs of six values, of which a budget allows a sample.
 fn sampled(seed: u64, budget_s: f64) -> Plan {
     let values: Vec<String> = (0..6).map(|n| n.to_string()).collect();
