@@ -295,6 +295,46 @@ fn a_budget_is_kept_when_runs_are_long() {
     }
 }
 
+/// What is told after each run: seconds spent, and left.
+fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
+    let mut told = Vec::new();
+    let mut watch = |progress: &super::super::Progress<'_>| {
+        told.push((progress.spent_s, progress.left_s));
+    };
+    let mut server = Simulated::new(world, plan.seed);
+    let settings = (0.04, plan.seed);
+    let mut contest = Contest::new(&mut server, &mut watch, Conditions::default(), settings);
+    tune(&mut contest, plan).expect("it ends");
+    told
+}
+
+/// Runs take three times as long as was reckoned, and what is said to be left is soon about right,
+/// and never nothing.
+#[test]
+fn what_is_left_is_told_by_what_runs_have_taken() {
+    for seed in 0..10 {
+        let world = World { run_s: 3.0, ..World::noisy(planted(seed).0, 0.03) };
+        let told = told(&plan(Method::Halving, 27, seed), world);
+        let all_s = told.last().expect("there are runs").0;
+        assert!(told.iter().all(|(_, left_s)| *left_s >= 3.0), "{told:?}");
+        let (spent_s, left_s) = told[told.len() / 3];
+        let ratio = left_s / (all_s - spent_s);
+        assert!((0.4..2.5).contains(&ratio), "{seed}: {left_s} of {}", all_s - spent_s);
+    }
+}
+
+/// Neighbours of the best of a sample take what the budget has left.
+#[test]
+fn a_sample_is_told_to_last_as_long_as_its_budget() {
+    let plan = sampled(1, 300.0);
+    assert_eq!(plan.expected_s(), 300.0);
+    let world = World { run_s: 2.0, ..World::noisy(vec![1000.0; 6], 0.03) };
+    let told = told(&plan, world);
+    let (spent_s, left_s) = told[10];
+    assert_eq!(spent_s + left_s, 300.0);
+    assert!(told.iter().all(|(spent_s, left_s)| *left_s <= (300.0 - spent_s).max(2.0)), "{told:?}");
+}
+
 /// 1,000 where the knobs are 4, 2 and 3; each step away costs.
 fn surface(candidate: &Candidate, costs: [f64; 3]) -> f64 {
     let place = [("x", 4.0), ("y", 2.0), ("z", 3.0)].into_iter().zip(costs);
