@@ -1,14 +1,16 @@
 //! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
 
-use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::fs;
+use std::io::{ErrorKind, IsTerminal};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::compare::{Instance, Plan, Side, render};
 use lab::record::Folder;
 use lab::report::Report;
 use lab::workload::Workload;
-use lab::{Environment, RunningServer, ServerSpec};
+use lab::{Environment, Installed, RunningServer, ServerSpec, Setting};
 use load::units::parse_duration;
 
 use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
@@ -29,6 +31,9 @@ Examples:
   ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
+
+/// Among the records of every kind.
+const HEADER: &str = "study.json";
 
 /// The page, among the records.
 const PAGE: &str = "report.html";
@@ -76,16 +81,16 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (first, second) = (first?, second?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let lab = arguments.lab.open()?;
+    let entrants = [Entrant::find(&lab, &first)?, Entrant::find(&lab, &second)?];
+    let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
     let mut tell = teller();
     tell(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
-    let sides = [side(&lab, &first, &workload)?, side(&lab, &second, &workload)?];
-    let folder = match &arguments.output {
-        Some(path) => path.clone(),
-        None => lab.bench.tools.scratch.join(format!("compare-{}", std::process::id())),
-    };
+    let [one, other] = entrants;
+    let mut sides = [side(&lab, &first, one, &workload)?, side(&lab, &second, other, &workload)?];
+    Side::tell_apart(&mut sides);
     let folder =
-        Folder::create(&folder, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
+        Folder::create(&place.path, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
     let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
     let environment = Environment::record(versions.collect());
     folder.add_environment(&environment).map_err(Failure::Operation)?;
@@ -133,18 +138,79 @@ impl CompareArguments {
     }
 }
 
-fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failure> {
-    if let ServerSpec::Running { address } = spec {
-        return Ok(Side {
-            server: spec.to_string(),
-            setting: String::new(),
-            version: String::new(),
-            description: String::new(),
-            configuration: String::new(),
-            instance: Instance::Running(*address),
-        });
+/// The folder for the records. It is made before a server is started, so that what is wrong with it
+/// is known early, and goes again if nothing is written into it.
+struct Place {
+    path: PathBuf,
+    is_new: bool,
+}
+
+impl Place {
+    /// What was typed, or else a new folder in the scratch directory.
+    fn make(typed: Option<&Path>, scratch: &Path) -> Result<Self, Failure> {
+        let Some(path) = typed else { return Self::new_in(scratch) };
+        if path.join(HEADER).exists() {
+            let path = path.display();
+            return Err(Failure::Operation(format!(
+                "{path}: there are records in it already: choose another folder (-o)"
+            )));
+        }
+        let is_new = !path.exists();
+        fs::create_dir_all(path).map_err(|why| cannot_make(path, &why))?;
+        Ok(Self { path: path.to_owned(), is_new })
     }
-    let (installed, setting) = lab.find(spec)?;
+
+    /// The first `compare-N` that nobody has.
+    fn new_in(scratch: &Path) -> Result<Self, Failure> {
+        let mut number = 1;
+        loop {
+            let path = scratch.join(format!("compare-{number}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path, is_new: true }),
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => number += 1,
+                Err(why) => return Err(cannot_make(&path, &why)),
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_new {
+            let _ = fs::remove_dir(&self.path); // only if it is empty
+        }
+    }
+}
+
+fn cannot_make(path: &Path, why: &std::io::Error) -> Failure {
+    Failure::Operation(format!("{}: {why}", path.display()))
+}
+
+/// A server that was typed, and is there.
+enum Entrant {
+    Running(SocketAddr),
+    ToStart(Box<(Installed, Setting)>),
+}
+
+impl Entrant {
+    fn find(lab: &Lab, spec: &ServerSpec) -> Result<Self, Failure> {
+        match spec {
+            ServerSpec::Running { address } => Ok(Self::Running(*address)),
+            ServerSpec::Peer { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
+        }
+    }
+}
+
+fn side(
+    lab: &Lab,
+    spec: &ServerSpec,
+    entrant: Entrant,
+    workload: &Workload,
+) -> Result<Side, Failure> {
+    let (installed, setting) = match entrant {
+        Entrant::Running(address) => return Ok(running(spec, address)),
+        Entrant::ToStart(found) => *found,
+    };
     let launch = lab.launch(workload);
     let server = RunningServer::start(&installed, &setting, &launch)
         .map_err(|why| Failure::Operation(format!("{spec}: {why}")))?;
@@ -157,6 +223,17 @@ fn side(lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Failu
         configuration,
         instance: Instance::Started(Box::new(server)),
     })
+}
+
+fn running(spec: &ServerSpec, address: SocketAddr) -> Side {
+    Side {
+        server: spec.to_string(),
+        setting: String::new(),
+        version: String::new(),
+        description: String::new(),
+        configuration: String::new(),
+        instance: Instance::Running(address),
+    }
 }
 
 /// What is about to happen, and how long it takes.

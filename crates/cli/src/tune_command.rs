@@ -355,7 +355,7 @@ impl Subject<'_> {
             window_s: typed.window_s,
         };
         let mut recorder = Recorder::new(folder, opened, context, workbench);
-        let mut watch = teller(plan.expected_s(), opened.runs.len());
+        let mut watch = teller(opened.runs.len());
         let settings = (GAP, plan.seed);
         let conditions = typed.conditions.clone();
         tune(&mut Contest::new(&mut recorder, &mut watch, conditions, settings), plan)
@@ -363,7 +363,7 @@ impl Subject<'_> {
 }
 
 /// Tells how it goes on, a line for each run that was not on record; on a terminal in one place.
-fn teller(expected_s: f64, recorded: usize) -> impl FnMut(&Progress<'_>) {
+fn teller(recorded: usize) -> impl FnMut(&Progress<'_>) {
     let is_terminal = std::io::stderr().is_terminal();
     move |progress| {
         if progress.runs as usize <= recorded {
@@ -381,7 +381,8 @@ fn teller(expected_s: f64, recorded: usize) -> impl FnMut(&Progress<'_>) {
             "run {}, {}, about {} left: {} at {:.0}/s {judged}{best}",
             progress.runs,
             progress.stage,
-            minutes((expected_s - progress.spent_s).max(0.0)),
+            // There is a next run, or else nobody will mind.
+            minutes(progress.left_s.max(1.0)),
             progress.candidate,
             progress.rate,
         );
@@ -456,7 +457,8 @@ impl Subject<'_> {
             lab::configuration(&self.installed, &setting, &self.launch, (PORT, &place))
                 .map_err(Failure::Operation)?;
         if let Some(more) = files.get("ropewalk.toml") {
-            let text = lab::configuration_file(&command, &candidate.knobs, more);
+            let text = lab::configuration_file(&command, &candidate.knobs, more)
+                .map_err(Failure::Operation)?;
             files.insert("ropewalk.toml".into(), text);
         }
         let words: Vec<String> = command.iter().map(|word| shell_word(word)).collect();

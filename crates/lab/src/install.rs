@@ -132,15 +132,29 @@ impl Peer {
             let folder = fill(&build.folder, &values).map_err(no_source)?;
             let built = command(&build.command)?;
             if surroundings.build {
+                self.can_be_built(&values)?;
                 process::output(&built, Some(&folder))?;
             }
         }
         let said = process::output(&command(&self.detect.command)?, None);
-        let said = said.map_err(|why| match self.build {
-            Some(_) if !surroundings.build => NOT_BUILT.into(),
-            _ => why,
+        let said = said.or_else(|why| match self.build {
+            Some(_) if !surroundings.build => {
+                self.can_be_built(&values)?;
+                Err(NOT_BUILT.into())
+            }
+            _ => Err(why),
         })?;
         Ok(word_after(&said, &self.detect.version_after))
+    }
+
+    /// Whether that is there by which it is built, in a version that will do: a compiler that is
+    /// too old would say much, but not that.
+    fn can_be_built(&self, values: &Values) -> Result<(), String> {
+        let Some(build) = &self.build else { return Ok(()) };
+        let Some(needs) = &build.needs else { return Ok(()) };
+        let folder = fill(&build.folder, values)?;
+        let said = process::output(&fill_all(&needs.command, values)?, Some(&folder))?;
+        needs.suffices(&word_after(&said, &needs.version_after))
     }
 
     /// The report of its absence.
@@ -176,7 +190,7 @@ fn word_after(text: &str, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::Build;
+    use crate::peer::{Build, Needs};
 
     const NOWHERE: Surroundings = Surroundings { repository: None, target_dir: None, build: true };
 
@@ -188,6 +202,10 @@ mod tests {
              detect = {{ command = [{detect}], version_after = 'v' }}\n"
         );
         Peer::parse(&text).expect("it is right")
+    }
+
+    fn build(command: &str) -> Build {
+        Build { command: vec![command.into()], folder: "/".into(), needs: None }
     }
 
     #[test]
@@ -220,19 +238,42 @@ mod tests {
         let peer = peer("own", "'{target_dir}/own'");
         let why = peer.install(&NOWHERE).expect_err("there is none");
         assert!(why.starts_with("it comes as source"), "{why}");
-        let build = Build { command: vec!["true".into()], folder: "{peers_dir}/own".into() };
+        let build = Build { folder: "{peers_dir}/own".into(), ..build("true") };
         let why = Peer { build: Some(build), ..peer }.install(&NOWHERE);
         assert!(why.expect_err("there is none").starts_with("it comes as source"));
     }
 
     #[test]
     fn what_is_not_built_is_not_called_absent() {
-        let build = Build { command: vec!["false".into()], folder: "/".into() };
-        let peer = Peer { build: Some(build), ..peer("own", "'/nonexistent/own'") };
+        let peer = Peer { build: Some(build("false")), ..peer("own", "'/nonexistent/own'") };
         let why = peer.install(&Surroundings { build: false, ..NOWHERE });
         assert_eq!(why.expect_err("it is not there"), NOT_BUILT);
         let why = peer.install(&NOWHERE).expect_err("it cannot be built");
         assert!(why.starts_with("false failed"), "{why}");
+    }
+
+    /// Whether it is to be built now or not, a tool that is too old is named.
+    #[test]
+    fn what_cannot_be_built_is_told_before_it_is_tried() {
+        let with = |needed: &str| {
+            let needs = Needs {
+                tool: "Go".into(),
+                command: needed.split(' ').map(str::to_owned).collect(),
+                version_after: "go".into(),
+                at_least: "1.23".into(),
+            };
+            let build = Build { needs: Some(needs), ..build("false") };
+            let peer = Peer { build: Some(build), ..peer("own", "'/nonexistent/own'") };
+            [true, false].map(|build| {
+                peer.install(&Surroundings { build, ..NOWHERE }).expect_err("it cannot be built")
+            })
+        };
+        let old = "Go 1.19.8 is here, and Go 1.23 or newer is needed to build it";
+        assert_eq!(with("echo go1.19.8 linux"), [old, old]);
+        let [now, later] = with("echo go1.23.1 linux");
+        assert!(now.starts_with("false failed") && later == NOT_BUILT, "{now}; {later}");
+        let absent = with("/nonexistent/go version");
+        assert!(absent.iter().all(|why| why.starts_with("/nonexistent/go: No such")), "{absent:?}");
     }
 
     #[test]

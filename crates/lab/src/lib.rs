@@ -49,7 +49,9 @@ pub use group::{Accounting, Group};
 pub use guard::Guard;
 pub use install::{Found, Installed, Skipped, Surroundings};
 pub use knob::Knob;
-pub use peer::{Build, ConfigurationFile, Detect, Peer, Ready, Setting, Start, Stop, Workers};
+pub use peer::{
+    Build, ConfigurationFile, Detect, Needs, Peer, Ready, Setting, Start, Stop, Workers,
+};
 pub use ropewalk::{configuration_file, ropewalk_peers};
 pub use server::{Launch, RunningServer, configuration, configuration_text};
 pub use server_spec::{ServerSpec, with_knobs};

@@ -73,6 +73,22 @@ pub struct Build {
     pub command: Vec<String>,
     /// Where to run it.
     pub folder: String,
+    /// What must be there to build it; none: that is not known.
+    pub needs: Option<Needs>,
+}
+
+/// A tool that builds a server, and which version of it will do.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Needs {
+    /// What it is called.
+    pub tool: String,
+    /// Prints its version, in the folder of the build.
+    pub command: Vec<String>,
+    /// The version is the word that follows this text in the output.
+    pub version_after: String,
+    /// The first version that will do: `1.23`.
+    pub at_least: String,
 }
 
 /// A command that succeeds where the server is installed and prints its version.
@@ -234,6 +250,10 @@ impl Peer {
         if self.settings.is_empty() {
             return Err("it has no [[settings]]".into());
         }
+        let needs = self.build.iter().filter_map(|build| build.needs.as_ref());
+        if let Some(needs) = needs.into_iter().find(|needs| numbers(&needs.at_least).is_empty()) {
+            return Err(format!("at_least = {:?} is no version: 1.23 is", needs.at_least));
+        }
         if !os::signals::is_name(&self.stop.signal) {
             return Err(format!("no signal is called {:?}: TERM, QUIT are", self.stop.signal));
         }
@@ -279,7 +299,10 @@ impl Peer {
 
     /// Every text in which placeholders are replaced.
     fn templates(&self) -> impl Iterator<Item = &str> {
-        let build = self.build.iter().flat_map(|build| build.command.iter().chain([&build.folder]));
+        let build = self.build.iter().flat_map(|build| {
+            let needed = build.needs.iter().flat_map(|needs| &needs.command);
+            build.command.iter().chain([&build.folder]).chain(needed)
+        });
         build
             .chain(&self.detect.command)
             .chain(&self.start.command)
@@ -287,6 +310,29 @@ impl Peer {
             .chain(self.files.iter().map(|file| &file.text))
             .map(String::as_str)
     }
+}
+
+impl Needs {
+    /// Whether a version will do.
+    ///
+    /// # Errors
+    /// What is there and what is needed, in a line.
+    pub(crate) fn suffices(&self, version: &str) -> Result<(), String> {
+        let Self { tool, at_least, .. } = self;
+        // Of lists the one that is longer is the greater: 1.23 comes before 1.23.1.
+        if numbers(version) >= numbers(at_least) {
+            return Ok(());
+        }
+        Err(format!(
+            "{tool} {version} is here, and {tool} {at_least} or newer is needed to build it"
+        ))
+    }
+}
+
+/// The numbers of a version, up to what is none: 1.24rc1 is almost 1.24.
+fn numbers(version: &str) -> Vec<u64> {
+    let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    version.split('.').map_while(digits).collect()
 }
 
 /// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
@@ -337,9 +383,34 @@ mod tests {
             "default = \"w\"",
             "\"mode\": its default \"w\" is not among x, y",
         );
+        let build = "build = { command = ['make'], folder = '/', needs = { tool = 'Go', \
+                     command = ['go'], version_after = '', at_least = 'new' } }\n";
+        let detect = "detect = {";
+        check(detect, &format!("{build}{detect}"), "at_least = \"new\" is no version: 1.23 is");
         check("\"TERM\"", "\"SIGTERM\"", "no signal is called \"SIGTERM\"");
         check("values = [", "valeus = [", "line 12: unknown field `valeus`");
         check("description = \"d\"", "", "missing field `description`");
+    }
+
+    #[test]
+    fn versions_are_compared_number_by_number() {
+        let check = |at_least: &str, version: &str, expected: bool| {
+            let needs = Needs {
+                tool: "Go".into(),
+                command: Vec::new(),
+                version_after: String::new(),
+                at_least: at_least.into(),
+            };
+            assert_eq!(needs.suffices(version).is_ok(), expected, "{version} for {at_least}");
+        };
+        check("1.23", "1.23", true);
+        check("1.23", "1.23.4", true);
+        check("1.23", "1.24rc1", true);
+        check("1.23", "2", true);
+        check("1.23", "1.19.8", false);
+        check("1.23", "1.9", false);
+        check("1.23", "unknown", false);
+        check("1.23.1", "1.23", false);
     }
 
     /// Whoever has workers that cannot be bound says why, and whoever says nothing is told so.

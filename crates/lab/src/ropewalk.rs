@@ -7,9 +7,10 @@ use crate::knob::Knob;
 use crate::peer::Peer;
 use crate::process;
 use crate::template::Values;
+use crate::toml_error::one_line;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::Path;
+use toml::{Table, Value};
 
 /// A knob is tried at no more places than this; the engines allow wide ranges.
 const GRID_AIM: usize = 12;
@@ -117,42 +118,74 @@ impl From<EngineKnob> for Knob {
     }
 }
 
-/// The configuration file that says the same as the command of a peer made here, as far as it is
-/// of knobs and of what is served: `serve DIRECTORY`, `--engine NAME`, `--set SECTION.KEY=VALUE`.
-/// `more` are lines that come after the sections.
-pub fn configuration_file(command: &[String], knobs: &Values, more: &str) -> String {
-    let mut sections: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
-    let mut host = String::new();
+/// The configuration file that says the same as the command of a peer made here and the file it
+/// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and `--set
+/// SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set and is
+/// none of the `knobs` is named in a comment.
+///
+/// # Errors
+/// One line: `more` is no TOML, or has a value where there should be a section.
+pub fn configuration_file(
+    command: &[String],
+    knobs: &Values,
+    more: &str,
+) -> Result<String, String> {
+    let explain = |why: toml::de::Error| format!("ropewalk.toml: {}", one_line(more, &why));
+    let mut file: Table = toml::from_str(more).map_err(explain)?;
+    let mut others = Vec::new();
     for pair in command.windows(2) {
+        let value = pair[1].as_str();
         match pair[0].as_str() {
-            "serve" => host = format!("[[host]]\nroot = {}\n", toml::Value::from(pair[1].as_str())),
-            "--engine" => sections.entry("engine").or_default().push(("name", &pair[1])),
+            "serve" => put_root(&mut file, value)?,
+            "--listen" => put(&mut file, "listen", vec![value].into())?,
+            "--engine" => put(&mut file, "engine.name", value.into())?,
             "--set" => {
-                let Some((path, value)) = pair[1].split_once('=') else { continue };
-                let Some((section, key)) = path.rsplit_once('.') else { continue };
-                if knobs.contains_key(path) {
-                    sections.entry(section).or_default().push((key, value));
-                }
+                let Some((key, value)) = value.split_once('=') else { continue };
+                put(&mut file, key, toml_value(value))?;
+                others.extend((!knobs.contains_key(key)).then_some(key));
             }
             _ => {}
         }
     }
-    let mut text = String::new();
-    for (section, keys) in sections {
-        let lines = keys.iter().map(|(key, value)| format!("{key} = {}\n", toml_value(value)));
-        text += &format!("[{section}]\n{}\n", lines.collect::<String>());
-    }
-    let more = more.trim();
-    let more = if more.is_empty() { String::new() } else { format!("{more}\n\n") };
-    text + &more + &host
+    let text = toml::to_string(&file).map_err(|why| format!("ropewalk.toml: {why}"))?;
+    Ok(format!("{}{text}", head(&others)))
 }
 
-/// Numbers and switches as they are, anything else in quotes.
-fn toml_value(text: &str) -> String {
-    match text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok() {
-        true => text.to_owned(),
-        false => toml::Value::from(text).to_string(),
+/// Says what was set for the sake of the measurement alone.
+fn head(others: &[&str]) -> String {
+    let all = "# As it was measured.";
+    match others {
+        [] => format!("{all}\n"),
+        _ => format!("{all} The same in all that was tried, and no knob: {}.\n", others.join(", ")),
     }
+}
+
+/// Sets the key `a.b.c` in its section, whatever it was before.
+fn put(file: &mut Table, key: &str, value: Value) -> Result<(), String> {
+    let Some((section, rest)) = key.split_once('.') else {
+        file.insert(key.to_owned(), value);
+        return Ok(());
+    };
+    let within = file.entry(section).or_insert_with(|| Table::new().into());
+    let wrong = || format!("ropewalk.toml: {section:?} should be a section");
+    put(within.as_table_mut().ok_or_else(wrong)?, rest, value)
+}
+
+/// Makes a directory the root of the only host.
+fn put_root(file: &mut Table, root: &str) -> Result<(), String> {
+    let hosts = file.entry("host").or_insert_with(|| vec![Table::new()].into());
+    let [Value::Table(host)] = hosts.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default()
+    else {
+        return Err("ropewalk.toml: there should be one [[host]], or none".into());
+    };
+    host.insert("root".into(), root.into());
+    Ok(())
+}
+
+/// As the server reads what follows `--set`: TOML, or else a string that has lost its quotes.
+fn toml_value(text: &str) -> Value {
+    let parsed = toml::from_str::<Table>(&format!("v = {text}")).ok();
+    parsed.and_then(|mut table| table.remove("v")).unwrap_or_else(|| text.into())
 }
 
 #[cfg(test)]
@@ -189,17 +222,70 @@ mod tests {
         assert_eq!((chunks.len(), chunks[10].as_str()), (11, "1048576"));
     }
 
-    #[test]
-    fn a_command_becomes_a_configuration() {
-        let command = "ropewalk serve /r --engine loop --set timeouts.idle_ms=600000 \
-                       --set cache.policy=lru --set engine.knobs.chunk=64 --set cache.bytes_max=7";
-        let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    /// A command that serves `/r` by the engine `loop`.
+    fn command() -> Vec<String> {
+        let command = "ropewalk serve /r --listen 127.0.0.1:80 --engine loop \
+                       --set timeouts.idle_ms=600000 --set cache.policy=lru \
+                       --set engine.knobs.chunk=64 --set cache.bytes_max=7";
+        command.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn file(more: &str) -> Result<String, String> {
         let keys = ["cache.policy", "engine.knobs.chunk", "cache.bytes_max"];
         let knobs = keys.map(|key| (key.to_owned(), String::new())).into();
-        let text = configuration_file(&command, &knobs, "\n");
-        let expected = "[cache]\npolicy = \"lru\"\nbytes_max = 7\n\n[engine]\nname = \"loop\"\n\n\
-                        [engine.knobs]\nchunk = 64\n\n[[host]]\nroot = \"/r\"\n";
-        assert_eq!(text, expected);
+        configuration_file(&command(), &knobs, more)
+    }
+
+    const EXPECTED: &str = "\
+# As it was measured. The same in all that was tried, and no knob: timeouts.idle_ms.
+listen = [\"127.0.0.1:80\"]
+
+[cache]
+bytes_max = 7
+policy = \"lru\"
+
+[engine]
+name = \"loop\"
+
+[engine.knobs]
+chunk = 64
+
+[[host]]
+root = \"/r\"
+
+[timeouts]
+idle_ms = 600000
+";
+
+    #[test]
+    fn a_command_becomes_a_configuration() {
+        assert_eq!(file("\n").as_deref(), Ok(EXPECTED));
+        // Whatever else the file says of the same, the command has the last word.
+        let same = "listen = ['a', 'b']\ncache.policy = 'clock'\n[[host]]\nroot = '/'";
+        assert_eq!(file(same).as_deref(), Ok(EXPECTED));
+    }
+
+    #[test]
+    fn further_lines_go_where_they_belong() {
+        let partitions = "\n[partitions]\ncount = 2\n\n[timeouts]";
+        let expected = EXPECTED.replace("\n[timeouts]", partitions);
+        assert_eq!(file("partitions.count=2"), Ok(expected.clone()));
+        assert_eq!(file("[partitions]\ncount = 2"), Ok(expected));
+        let expected = EXPECTED.replace("7\npolicy", "7\nentries_max = 9\npolicy");
+        assert_eq!(file("[cache]\nentries_max = 9"), Ok(expected));
+        let expected = EXPECTED.replace("[[host]]\n", "[[host]]\nindex = [\"a\"]\n");
+        assert_eq!(file("[[host]]\nindex = ['a']"), Ok(expected));
+    }
+
+    #[test]
+    fn further_lines_that_fit_nowhere_are_named() {
+        let check = |more: &str, expected: &str| {
+            let why = file(more).expect_err(more);
+            assert!(why.starts_with(expected) && !why.contains('\n'), "{why}");
+        };
+        check("[cache", "ropewalk.toml: line 1: ");
+        check("cache = 1", "ropewalk.toml: \"cache\" should be a section");
+        check("[[host]]\n[[host]]", "ropewalk.toml: there should be one [[host]], or none");
     }
 
     #[test]

@@ -92,6 +92,38 @@ fn two_engines_are_compared() {
     assert!(page.contains("ropewalk:threads") && page.ends_with("</html>\n"), "a page");
 }
 
+/// Whoever compares a server with itself sees how far equals seem apart; both have their records,
+/// in a folder that nobody had before. A folder that has some is refused before anything starts.
+#[test]
+fn a_server_is_compared_with_itself() {
+    let lab = Lab::new();
+    let scratch = lab.path("scratch");
+    fs::create_dir_all(scratch.join("compare-1")).unwrap();
+    let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop/default"];
+    let short = ["--workload=1KB", "--pairs=6", "--window=50ms", "--lag-bound=60s"];
+    let places = ["--scratch", text(&scratch)];
+    let (status, out, err) = run(&[&servers[..], &short, &places].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("B  ropewalk:event-loop again/default "), "{out}");
+    let records = scratch.join("compare-2");
+    assert!(out.contains(&format!("More: {}", records.join("report.html").display())), "{out}");
+    let runs = Folder::read(&records).unwrap().runs;
+    let of = |name: &str| runs.iter().filter(|run| run.point.server == name).count();
+    assert!(of("ropewalk:event-loop") >= 12 && of("ropewalk:event-loop again") >= 12, "{out}");
+    let page = fs::read_to_string(records.join("report.html")).unwrap();
+    assert!(!page.contains("only one took part"));
+    let (status, out, err) =
+        run(&[&servers[..], &short, &places, &["-o", text(&records)]].concat());
+    let expected = ": there are records in it already: choose another folder (-o)\n";
+    assert!(status == 1 && out.is_empty() && err.ends_with(expected), "{out}{err}");
+    // What comes to nothing leaves nothing.
+    let mistaken = ["compare", "ropewalk:event-loop,more=speed=1", servers[1]];
+    let (status, _, err) = run(&[&mistaken[..], &short, &places].concat());
+    assert!(status == 1 && err.contains("it does not serve (it ended): ropewalk: "), "{err}");
+    assert!(err.contains("speed") && err.lines().count() == 1, "{err}");
+    assert!(!scratch.join("compare-3").exists());
+}
+
 /// Traffic that was recorded is replayed against a server that runs already.
 #[test]
 fn a_server_that_runs_is_compared_by_its_own_log() {

@@ -164,13 +164,13 @@ fn shipped() -> Vec<Peer> {
 }
 
 /// Files to serve, and where servers may work.
-struct Stage {
+pub(crate) struct Stage {
     root: Temporary,
     scratch: Temporary,
 }
 
 impl Stage {
-    fn set() -> Self {
+    pub(crate) fn set() -> Self {
         let stage = Self { root: Temporary::new(), scratch: Temporary::new() };
         for (name, len) in FILES {
             stage.root.file(name, content(len));
@@ -181,7 +181,7 @@ impl Stage {
         stage
     }
 
-    fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         let scratch = self.scratch.path();
         let path = |name: &str| scratch.join(name).display().to_string();
         let cpus = os::affinity::allowed_cpus();

@@ -4,18 +4,26 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use lab::Installed;
 use lab::record::{Folder, Kind, Opened};
 use testkit::Temporary;
 
+use crate::peers::Stage;
+use crate::server_process::ROPEWALK;
 use crate::{ropewalk, run};
 
-const SERVER: [&str; 5] =
-    ["tune", "ropewalk:event-loop", "--knob", "cache.policy=lru,clock", "--workload=1KB"];
+const SERVER: [&str; 5] = [
+    "tune",
+    "ropewalk:event-loop,more=timeouts.head_ms=9000",
+    "--knob",
+    "cache.policy=lru,clock",
+    "--workload=1KB",
+];
 const SHORT: [&str; 4] = ["--window=100ms", "--budget=8s", "--lag-bound=60s", "--seed=7"];
 
 /// A folder for all that the command makes.
@@ -121,10 +129,50 @@ fn assert_results(tuning: &Tuning) {
     let winner = tuning.records().join("winner/ropewalk.toml");
     let (status, out, err) = run(&["check", "--config", winner.to_str().unwrap()]);
     assert_eq!(status, 0, "{err}");
-    let engine = out.lines().find(|line| line.contains("event-loop"));
-    assert!(engine.is_some_and(|line| line.contains("ropewalk.toml")), "{out}");
+    for said in ["name = \"event-loop\"", "head_ms = 9000", "idle_ms = 600000"] {
+        let line = out.lines().find(|line| line.starts_with(said));
+        assert!(line.is_some_and(|line| line.contains("ropewalk.toml")), "{said}: {out}");
+    }
     let command = fs::read_to_string(tuning.records().join("winner/command.txt")).unwrap();
     assert!(command.contains(" --engine event-loop "), "{command}");
+}
+
+/// The winner's file says to the server what the command said under which it was measured,
+/// whatever further lines there were.
+#[test]
+fn a_configuration_file_says_what_was_measured() {
+    let stage = Stage::set();
+    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let peer = peers.into_iter().find(|peer| peer.name == "ropewalk:staged").unwrap();
+    let installed = Installed { peer, version: String::new() };
+    for more in [
+        "",
+        "partitions.count=2",
+        "[partitions]\ncount = 2\n[log]\naccess = 'json'",
+        "cache.policy = 'lru'\n[engine]\nname = 'threads'",
+        "listen = ['127.0.0.1:1']\n[[host]]\nroot = '/'\nindex = ['a.html']",
+    ] {
+        let folder = Temporary::new();
+        let mut setting = installed.peer.settings[0].clone();
+        setting.knobs.insert("more".into(), more.into());
+        let place = (8080, folder.path());
+        let (files, command) =
+            lab::configuration(&installed, &setting, &stage.launch(), place).unwrap();
+        let (knobs, read) = (installed.peer.knob_values(&setting), &files["ropewalk.toml"]);
+        folder.file("ropewalk.toml", read);
+        folder.file("written.toml", lab::configuration_file(&command, &knobs, read).unwrap());
+        let written = folder.path().join("written.toml").display().to_string();
+        let words: Vec<&str> = command[2..].iter().map(String::as_str).collect();
+        assert_eq!(effective(&["--config", &written]), effective(&words), "{more}");
+    }
+}
+
+/// What the server makes of its arguments, without the places that it comes from.
+fn effective(arguments: &[&str]) -> Vec<String> {
+    let (status, out, err) = run(&[&["check"], arguments].concat());
+    assert_eq!(status, 0, "{arguments:?}: {err}");
+    let line = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
+    out.lines().map(line).collect()
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod text;
 mod verdict;
 
 pub use text::render;
-pub use verdict::{Figure, Verdict};
+pub use verdict::{Figure, Told, Verdict, told};
 
 use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
 use crate::server::RunningServer;
@@ -106,6 +106,13 @@ impl Side {
             self.server.clone()
         } else {
             format!("{}/{}", self.server, self.setting)
+        }
+    }
+
+    /// A server that is compared with itself has two names, or its records would be those of one.
+    pub fn tell_apart(sides: &mut [Self; 2]) {
+        if sides[0].label() == sides[1].label() {
+            sides[1].server += " again";
         }
     }
 

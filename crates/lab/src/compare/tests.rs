@@ -88,6 +88,19 @@ fn without_processor_time_throughput_decides() {
 }
 
 #[test]
+fn a_server_that_is_compared_with_itself_has_two_names() {
+    let names = |second: &str, setting: &str| {
+        let mut sides = sides();
+        (sides[1].server, sides[1].setting) = (second.into(), setting.into());
+        Side::tell_apart(&mut sides);
+        sides.map(|side| side.label())
+    };
+    assert_eq!(names("a", "usual"), ["a/usual", "a again/usual"]);
+    assert_eq!(names("a", "other"), ["a/usual", "a/other"]);
+    assert_eq!(names("b", "usual"), ["a/usual", "b/usual"]);
+}
+
+#[test]
 fn equal_servers_are_a_tie() {
     let equal = || measured(500.0, Some(20.0), 0);
     let text = render(&compared(&phase(|_| equal(), |_| equal())), &sides());

@@ -1,6 +1,6 @@
 //! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
 
-use statistics::{Estimate, PAIRS_MIN, paired_ratio};
+use statistics::{Estimate, Interval, PAIRS_MIN, paired_ratio};
 use std::fmt;
 
 /// Resampling is seeded, so that the same numbers say the same.
@@ -36,25 +36,46 @@ pub enum Verdict {
     Nothing,
 }
 
+/// What the interval of a ratio says. There is one rule, for the terminal and for the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It lies above 1, and reaches beyond the margin.
+    Higher,
+    /// It lies below 1, and reaches beyond the margin.
+    Lower,
+    /// It lies within the margin.
+    Tie,
+    /// It holds 1 and reaches beyond the margin: more pairs would tell.
+    Open,
+    /// It is of fewer than [`PAIRS_MIN`] pairs, which support none.
+    TooFew,
+}
+
+/// What the interval of the ratio of so many pairs says, where a difference of no more than the
+/// `margin` (0.02: 2 %) is none.
+pub fn told(interval: Interval, margin: f64, pairs: usize) -> Told {
+    match interval {
+        _ if pairs < PAIRS_MIN => Told::TooFew,
+        _ if interval.is_within(margin) => Told::Tie,
+        Interval { low, .. } if low > 1.0 => Told::Higher,
+        Interval { high, .. } if high < 1.0 => Told::Lower,
+        _ => Told::Open,
+    }
+}
+
 impl Figure {
     /// Judges it. `margin` is the difference that is none, such as 0.02; `confidence` such as 0.95.
     pub fn judge(&self, margin: f64, confidence: f64) -> Verdict {
         let Some(ratio) = paired_ratio(&self.first, &self.second, confidence, SEED) else {
             return Verdict::Nothing;
         };
-        if self.pairs() < PAIRS_MIN {
-            return Verdict::TooFew(ratio);
-        }
-        if ratio.interval.is_within(margin) {
-            return Verdict::Tie(ratio);
-        }
-        if ratio.interval.contains(1.0) {
-            return Verdict::Open(ratio);
-        }
-        if (ratio.interval.high < 1.0) == self.less_is_better {
-            Verdict::First(ratio)
-        } else {
-            Verdict::Second(ratio)
+        match told(ratio.interval, margin, self.pairs()) {
+            Told::TooFew => Verdict::TooFew(ratio),
+            Told::Tie => Verdict::Tie(ratio),
+            Told::Open => Verdict::Open(ratio),
+            Told::Lower if self.less_is_better => Verdict::First(ratio),
+            Told::Higher if !self.less_is_better => Verdict::First(ratio),
+            Told::Lower | Told::Higher => Verdict::Second(ratio),
         }
     }
 
@@ -112,6 +133,21 @@ mod tests {
         assert!(matches!(judge(figure(true, 1.3, 0.02)), Verdict::Second(_)));
         assert!(matches!(judge(figure(true, 1.0, 0.002)), Verdict::Tie(_)));
         assert!(matches!(judge(figure(true, 1.0, 0.3)), Verdict::Open(_)));
+    }
+
+    #[test]
+    fn an_interval_says_one_of_five_things() {
+        #[track_caller]
+        fn check(low: f64, high: f64, pairs: usize, expected: Told) {
+            assert_eq!(told(Interval { low, high }, 0.02, pairs), expected);
+        }
+        check(1.01, 1.05, 6, Told::Higher);
+        check(0.90, 0.99, 6, Told::Lower);
+        check(0.99, 1.01, 6, Told::Tie);
+        check(1.005, 1.01, 6, Told::Tie);
+        check(0.7, 1.4, 6, Told::Open);
+        check(1.0, 1.05, 6, Told::Open);
+        check(0.99, 1.01, 5, Told::TooFew);
     }
 
     /// A real difference below the margin is a tie, and said to be one.

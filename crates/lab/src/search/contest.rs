@@ -40,6 +40,9 @@ pub struct Progress<'a> {
     pub void_runs: u32,
     /// Seconds that these took.
     pub spent_s: f64,
+    /// Seconds that what is left is reckoned to take if runs take as long as these did: a run at
+    /// least.
+    pub left_s: f64,
     /// The candidate of the last run.
     pub candidate: &'a str,
     /// The rate of the last run.
@@ -65,6 +68,15 @@ pub struct Contest<'m> {
     runs: u32,
     void_runs: u32,
     spent_s: f64,
+    outlook: Outlook,
+}
+
+/// How long it is reckoned to go on.
+#[derive(Clone, Copy, Default)]
+struct Outlook {
+    /// The number of the last run.
+    runs: f64,
+    budget_s: Option<f64>,
 }
 
 impl<'m> Contest<'m> {
@@ -87,7 +99,13 @@ impl<'m> Contest<'m> {
             runs: 0,
             void_runs: 0,
             spent_s: 0.0,
+            outlook: Outlook::default(),
         }
+    }
+
+    /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
+    pub fn expect(&mut self, runs: f64, budget_s: Option<f64>) {
+        self.outlook = Outlook { runs: f64::from(self.runs) + runs, budget_s };
     }
 
     /// Adds a candidate; its number counts from 0.
@@ -245,18 +263,27 @@ impl<'m> Contest<'m> {
         if let (Judged::Held, Some(figures)) = (judged, &seen.figures) {
             self.standings[candidate].pool(figures);
         }
-        let best = self.best();
+        let (best, left_s) = (self.best(), self.left_s());
         (self.watch)(&Progress {
             stage,
             runs: self.runs,
             void_runs: self.void_runs,
             spent_s: self.spent_s,
+            left_s,
             candidate: &self.candidates[candidate].name,
             rate: asked.rate,
             judged,
             best: best.map(|(one, limit)| (&*self.candidates[one].name, limit)),
         });
         Ok(true)
+    }
+
+    fn left_s(&self) -> f64 {
+        let runs = f64::from(self.runs);
+        let run_s = self.spent_s / runs;
+        let reckoned_s = (self.outlook.runs - runs) * run_s;
+        let budget_s = self.outlook.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
+        reckoned_s.min(budget_s).max(run_s)
     }
 
     /// The candidate with the highest mean of those with the most blocks: they were kept because

@@ -130,20 +130,29 @@ impl Plan {
         }
     }
 
-    /// Seconds that all is reckoned to take, the budget if that is less.
+    /// Seconds that all is reckoned to take, the budget if that is less. Neighbours of the best of
+    /// a sample take what it has left.
     pub fn expected_s(&self) -> f64 {
-        let all = self.runs_reckoned(self.candidates().len()) * self.run_s;
-        self.budget_s.map_or(all, |budget| all.min(budget))
+        let candidates = self.candidates().len();
+        let all = self.runs_reckoned(candidates) * self.run_s;
+        let is_sample = candidates < self.grid.size();
+        self.budget_s.map_or(all, |budget| if is_sample { budget } else { all.min(budget) })
     }
 
     /// Runs that so many candidates are reckoned to take.
     pub fn runs_reckoned(&self, candidates: usize) -> f64 {
+        self.runs_from(0, candidates) + RUNS_OF_ENDS / 2.0
+    }
+
+    /// The same without those for the first limit, and those of rungs, or blocks of a grid, that
+    /// are done.
+    fn runs_from(&self, done: u32, candidates: usize) -> f64 {
         let mut limits = 0.0;
         let mut left = candidates;
         match self.method {
-            Method::Grid => limits += left as f64 * f64::from(GRID_BLOCKS),
+            Method::Grid => limits += left as f64 * f64::from(GRID_BLOCKS - done),
             Method::Halving => {
-                for blocks in rungs() {
+                for blocks in rungs().skip(done as usize) {
                     if left <= FINALISTS {
                         break;
                     }
@@ -153,7 +162,7 @@ impl Plan {
             }
         }
         limits += candidates.min(FINALISTS + 1) as f64 * RACE_BLOCKS_RECKONED;
-        limits * RUNS_PER_LIMIT + RUNS_OF_ENDS
+        limits * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0
     }
 
     /// How many candidates to begin with, if a run takes so long.
@@ -185,10 +194,17 @@ fn kept(field: usize) -> usize {
 /// # Errors
 /// When the search was broken off, or no candidate bears any rate.
 pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
-    let mut search =
-        Search { contest, plan, level_per_s: 0.0, budget_ended: false, races: 0, races_max: 1 };
+    let mut search = Search {
+        contest,
+        plan,
+        level_per_s: 0.0,
+        budget_ended: false,
+        races: 0,
+        races_max: 1,
+        is_sample: false,
+    };
     let field = search.enter()?;
-    if field.len() < plan.grid.size() {
+    if search.is_sample {
         search.races_max += ROUNDS_MAX;
     }
     let finalists = match plan.method {
@@ -203,6 +219,7 @@ pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         race = better;
         gain = gain.times(race.over(before));
     }
+    search.is_sample = false;
     search.tuned(race, gain)
 }
 
@@ -255,6 +272,8 @@ struct Search<'c, 'm> {
     /// Races so far, and how many there may be: they share the confidence.
     races: u32,
     races_max: u32,
+    /// The candidates are a sample, and what time is left is for neighbours of the best of them.
+    is_sample: bool,
 }
 
 impl Search<'_, '_> {
@@ -262,7 +281,10 @@ impl Search<'_, '_> {
     /// the others there is time for.
     fn enter(&mut self) -> Result<Vec<usize>, Stop> {
         let (mut field, mut why) = (Vec::new(), String::new());
-        for candidate in self.plan.candidates() {
+        let candidates = self.plan.candidates();
+        self.is_sample = candidates.len() < self.plan.grid.size();
+        self.expect(self.plan.runs_reckoned(candidates.len()));
+        for candidate in candidates {
             let number = self.contest.add(candidate);
             field.push(number);
             let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
@@ -271,6 +293,7 @@ impl Search<'_, '_> {
                 let mut others = self.plan.candidates_if(self.run_s());
                 others.retain(|other| self.contest.candidates().iter().all(|known| known != other));
                 field.extend(others.into_iter().map(|other| self.contest.add(other)));
+                self.is_sample = field.len() < self.plan.grid.size();
                 return Ok(field);
             }
             why = found.failed.or(found.broken.first().cloned()).unwrap_or("void".into());
@@ -286,12 +309,19 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Lets people know how many runs are reckoned to come.
+    fn expect(&mut self, runs: f64) {
+        let runs = if self.is_sample { f64::INFINITY } else { runs };
+        self.contest.expect(runs, self.plan.budget_s);
+    }
+
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
         for block in 0..GRID_BLOCKS {
             let able = self.able(field);
             if !self.affords(able.len()) && block > 0 {
                 break;
             }
+            self.expect(self.plan.runs_from(block, able.len()));
             self.contest.block(&able, self.level_per_s, "grid")?;
         }
         self.finalists(field, FINALISTS)
@@ -299,10 +329,11 @@ impl Search<'_, '_> {
 
     fn halve(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
         let mut field = field.to_vec();
-        for (rung, blocks) in rungs().enumerate() {
+        for (rung, blocks) in (0..).zip(rungs()) {
             if field.len() <= FINALISTS + 1 {
                 break;
             }
+            self.expect(self.plan.runs_from(rung, field.len()));
             for _ in 0..blocks {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
@@ -348,6 +379,8 @@ impl Search<'_, '_> {
                 self.budget_ended = true;
                 break;
             }
+            let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
+            self.expect(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
             self.contest.block(&racing, self.level_per_s, stage)?;
             blocks += 1;
             racing = self.able(&racing);
@@ -424,33 +457,26 @@ impl Search<'_, '_> {
     }
 
     /// Confirms the winner; should the further runs show that it is unfair, the next.
-    fn tuned(&mut self, race: Race, gain: Gain) -> Result<Tuned, Stop> {
+    fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
-        let mut places = race.rivals.iter().map(|rival| rival.candidate);
-        let mut winner = race.winner;
         let mut confirmed = None;
-        while self.affords(1) {
-            confirmed = Some(self.contest.confirm(winner, lead, "confirmation")?);
-            if self.contest.is_fair(winner) {
-                break;
+        self.expect(RUNS_OF_ENDS / 2.0);
+        while confirmed.is_none() && self.affords(1) {
+            let found = self.contest.confirm(race.winner, lead, "confirmation")?;
+            if self.contest.is_fair(race.winner) {
+                confirmed = Some(found);
+            } else {
+                race = self.without_winner(race)?;
+                // Only what was raced for: the blocks before are those by which it was chosen.
+                let ratio = self.contest.ratio(race.winner, 0, race.from, race.confidence);
+                gain = Gain { ratio, confidence: race.confidence };
             }
-            winner =
-                places.next().ok_or_else(|| Stop::Failed("all finalists are unfair".into()))?;
-            confirmed = None;
         }
-        let gain = match winner == race.winner {
-            true => gain,
-            // Only what was raced for: the blocks before are those by which it was chosen.
-            false => Gain {
-                ratio: self.contest.ratio(winner, 0, race.from, race.confidence),
-                confidence: race.confidence,
-            },
-        };
         Ok(Tuned {
             candidates: self.contest.candidates().to_vec(),
             standings: self.contest.standings().to_vec(),
-            winner,
-            gain: (winner != 0).then_some(gain.ratio),
+            winner: race.winner,
+            gain: (race.winner != 0).then_some(gain.ratio),
             certainty: Certainty {
                 of_rival: race.confidence,
                 of_gain: gain.confidence,
@@ -462,6 +488,27 @@ impl Search<'_, '_> {
             budget_ended: self.budget_ended,
         })
     }
+
+    /// The same race had its winner, which is out, not taken part.
+    fn without_winner(&self, race: Race) -> Result<Race, Stop> {
+        let Race { rivals, from, confidence, .. } = race;
+        let standings = self.contest.standings();
+        let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
+        let mut left: Vec<Rival> = rivals.into_iter().filter(is_able).collect();
+        // The nearer to the winner, the better. Those that were beaten early have fewer blocks than
+        // the others, so that no blocks of all would tell.
+        left.sort_by(|a, b| middle(a.ratio).total_cmp(&middle(b.ratio)));
+        let mut places = left.into_iter().map(|rival| rival.candidate);
+        let all_out = || Stop::Failed("all finalists are unfair".into());
+        let winner = places.next().ok_or_else(all_out)?;
+        let rivals = places.map(|other| self.rival(winner, other, from, confidence)).collect();
+        Ok(Race { winner, rivals, from, confidence })
+    }
+}
+
+/// Of a ratio, on the log scale; not a number where nothing is known of it.
+fn middle(ratio: Interval) -> f64 {
+    (ratio.low * ratio.high).sqrt()
 }
 
 #[cfg(test)]
