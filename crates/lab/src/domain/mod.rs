@@ -10,13 +10,14 @@ mod disk;
 mod enclosure;
 mod kernel;
 mod memory;
-mod names;
+pub(crate) mod names;
 mod network;
 mod topology;
 
 pub use accessed::Accessed;
 pub(crate) use disk::Done;
 pub use disk::{Device, Throttle};
+pub(crate) use enclosure::no_controller;
 pub use enclosure::{Enclosing, Enclosure};
 pub use kernel::{KernelSettings, Settings};
 pub use memory::{DiskIo, Memory, Plan, Settled};
