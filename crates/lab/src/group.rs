@@ -377,7 +377,7 @@ mod tests {
         let folders = group.folder.iter().chain(&group.memory_folder);
         let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
         eprintln!("{} {}", child.id(), folders.join(" "));
-        thread::sleep(Duration::from_secs(600));
+        child.wait().expect("it is our child");
     }
 
     /// Whoever comes after a lab that was killed with its guards removes its servers' groups, but
