@@ -62,6 +62,11 @@ impl KernelSettings {
         Ok(())
     }
 
+    /// The names of all.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
     /// Sets them: in the namespaces where there are any, else for the machine.
     pub(super) fn apply(&self, subnets: Option<&Subnets>) -> Result<Vec<Settings>, String> {
         let mut of_machine = Vec::new();
