@@ -13,7 +13,7 @@ use lab::record::{Ceiling, Described, Folder, Header, Kind, Server, Skipped};
 use lab::study::{
     Definition, End, Entrant, Experiment, Stage, Study, Watch, ceiling, estimate_s, minutes,
 };
-use lab::{Environment, Found, Launch, ServerSpec};
+use lab::{Environment, Found, Launch, ServerSpec, SettingsInside};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
@@ -95,8 +95,11 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     }
     let mut stage = stage(&lab, &definition, entrants)?;
     let (told, accessed) = (skipped.len(), stage.accessed[0].clone());
+    let mut inside = SettingsInside::new();
     skip_domains(&mut stage.domains, &mut skipped, |domain| {
-        domain.enter(&machine, &accessed).map(drop)
+        let entered = domain.enter(&machine, &accessed)?;
+        inside.insert(domain.name.clone(), lab::settings_inside(&entered));
+        Ok(())
     });
     print(&skipped[told..].iter().map(told_of).collect::<String>())?;
     if stage.domains.is_empty() {
@@ -104,7 +107,8 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     }
     let path = arguments.folder(&definition.name);
     let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
-    folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
+    let environment = environment(&stage).with_domains(inside);
+    folder.add_environment(&environment).map_err(Failure::Operation)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     measure_ceilings(&lab, &stage, &folder, &opened.ceilings, &mut watch)?;
     let mut study = Study::new(&stage, &folder, opened, watch);
@@ -146,7 +150,7 @@ fn no_domain() -> Failure {
 fn skip_domains(
     domains: &mut Vec<Domain>,
     skipped: &mut Vec<Skipped>,
-    can_be_had: impl Fn(&Domain) -> Result<(), String>,
+    mut can_be_had: impl FnMut(&Domain) -> Result<(), String>,
 ) {
     domains.retain(|domain| match can_be_had(domain) {
         Ok(()) => true,

@@ -1,7 +1,7 @@
 //! The machine as it was when something was measured: what a reader needs to judge the numbers, or
 //! to repeat them. It is recorded, not judged.
 
-use crate::domain::Topology;
+use crate::domain::{Entered, Topology};
 use crate::observe;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,6 +45,10 @@ pub struct Environment {
     pub control_groups: String,
     /// Settings of the kernel that matter to servers.
     pub kernel_settings: BTreeMap<String, String>,
+    /// Those that are others inside a domain, by the domain's name: because it says so, or has a
+    /// network of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub domain_settings: SettingsInside,
     /// Limits of the process that starts servers: soft and hard.
     pub limits: BTreeMap<String, String>,
     /// The load average of one minute before the run.
@@ -52,6 +56,9 @@ pub struct Environment {
     /// Threads that ran or were ready before the run, ours included.
     pub runnable: Option<u64>,
 }
+
+/// Settings of the kernel as they are inside each domain, by its name.
+pub type SettingsInside = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Settings that papers tune, or that change what a server can do.
 const SETTINGS: &[&str] = &[
@@ -114,12 +121,38 @@ impl Environment {
             swap_bytes: observe::kilobytes(&meminfo, "SwapTotal:"),
             transparent_huge_pages: text("/sys/kernel/mm/transparent_hugepage/enabled"),
             control_groups: control_groups(&text("/proc/self/mounts").unwrap_or_default()),
-            kernel_settings: settings(),
+            kernel_settings: settings(SETTINGS),
+            domain_settings: SettingsInside::new(),
             limits: limits(&text("/proc/self/limits").unwrap_or_default()),
             load_1m,
             runnable,
         }
     }
+
+    /// The same, with what is otherwise inside of domains, which have been left by now.
+    #[must_use]
+    pub fn with_domains(mut self, inside: SettingsInside) -> Self {
+        for (domain, mut settings) in inside {
+            settings.retain(|name, value| setting(name).as_ref() != Some(value));
+            if !settings.is_empty() {
+                self.domain_settings.insert(domain, settings);
+            }
+        }
+        self
+    }
+}
+
+/// The settings that hold for the servers of a domain that has been entered: those that any
+/// environment has, and those that the domain names.
+pub fn settings_inside(entered: &Entered) -> BTreeMap<String, String> {
+    let named = entered.kernel.iter().map(String::as_str);
+    let names: Vec<&str> = SETTINGS.iter().copied().chain(named).collect();
+    match entered.server_namespace() {
+        // Who is inside sees its own of those of the network.
+        Some(network) => os::namespaces::in_network(&network, || settings(&names)),
+        None => Ok(settings(&names)),
+    }
+    .unwrap_or_default()
 }
 
 /// A file without the white space around it; none if it is not there, or empty.
@@ -183,12 +216,13 @@ fn control_groups(mounts: &str) -> String {
     .into()
 }
 
-fn settings() -> BTreeMap<String, String> {
-    let pairs = SETTINGS.iter().filter_map(|name| {
-        let value = text(&format!("/proc/sys/{}", name.replace('.', "/")))?;
-        Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
-    });
-    pairs.collect()
+fn settings(names: &[&str]) -> BTreeMap<String, String> {
+    names.iter().filter_map(|name| Some(((*name).to_owned(), setting(name)?))).collect()
+}
+
+fn setting(name: &str) -> Option<String> {
+    let value = text(&format!("/proc/sys/{}", name.replace('.', "/")))?;
+    Some(value.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The names in `/proc/self/limits` are of 26 characters at most, the numbers of 21.
@@ -205,6 +239,7 @@ fn limits(text: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{Accessed, Domain};
 
     #[test]
     fn this_machine_is_recorded_and_read_back() {
@@ -218,6 +253,29 @@ mod tests {
         let text = serde_json::to_string(&environment).expect("text and numbers only");
         let back: Environment = serde_json::from_str(&text).expect("the same code wrote it");
         assert_eq!(back, environment);
+    }
+
+    /// What a domain sets in its namespaces shows inside only, and what is the same everywhere is
+    /// not said again.
+    #[test]
+    fn settings_that_differ_inside_a_domain_are_recorded() {
+        let text = "network = { subnets = 1 }\nclient_cpus = 0\n\
+                    [kernel]\n\"net.core.somaxconn\" = 513\n\"net.ipv4.tcp_ecn\" = 0";
+        let domain = Domain::parse(text).expect("it makes sense");
+        let entered = domain.enter(&Topology::here(), &Accessed::default()).expect("root may");
+        let inside = settings_inside(&entered);
+        drop(entered);
+        let plain = Domain { client_cpus: Some(0), ..Domain::default() };
+        let entered = plain.enter(&Topology::here(), &Accessed::default()).expect("anybody may");
+        let inside = [("netted", inside), ("plain", settings_inside(&entered))];
+        let inside = inside.map(|(name, settings)| (name.to_owned(), settings));
+        let environment = Environment::record(BTreeMap::new()).with_domains(inside.into());
+        let said = &environment.domain_settings["netted"];
+        assert_eq!(said.get("net.core.somaxconn").map(String::as_str), Some("513"));
+        assert_eq!(said.get("net.ipv4.tcp_ecn").map(String::as_str), Some("0"));
+        assert!(!said.contains_key("vm.swappiness"), "{said:?}");
+        assert!(!environment.domain_settings.contains_key("plain"));
+        assert_ne!(environment.kernel_settings["net.core.somaxconn"], "513");
     }
 
     #[test]

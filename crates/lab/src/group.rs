@@ -6,13 +6,17 @@
 //! descendants, which misses short-lived children that nobody waited for and has a resolution of
 //! 10 ms. The one limit that can be set is that of memory, in a second group where the hierarchies
 //! are separate (version 1).
+//!
+//! A group goes when it is dropped; a [`Guard`](crate::Guard) removes that of a lab that is killed,
+//! and where both are, the next lab does, if nothing is in it any more.
 
-use crate::domain::Enclosing;
+use crate::domain::{Enclosing, names, no_controller};
 use crate::process;
 use os::control_groups::{self, Hierarchy};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
@@ -63,9 +67,9 @@ impl Group {
 
     /// The same, in an enclosure: what bounds that bounds this group too.
     pub fn create_in(enclosing: &Enclosing) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ropewalk-lab-{}-{number}", std::process::id());
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(remove_leftovers);
+        let name = names::unique_of_server();
         let mut around: Vec<PathBuf> =
             enclosing.separate.iter().chain(&enclosing.unified).cloned().collect();
         for (accounting, parent) in parents(enclosing) {
@@ -94,18 +98,50 @@ impl Group {
     /// # Errors
     /// Where no such group may be made; root may, on most machines.
     pub fn limit_memory(&mut self, bytes: u64) -> Result<(), String> {
-        if let Some(folder) = &self.folder
-            && fs::write(folder.join("memory.max"), bytes.to_string()).is_ok()
-        {
+        let bound = |folder: &Path| fs::write(folder.join("memory.max"), bytes.to_string());
+        if self.folder.as_deref().is_some_and(|folder| bound(folder).is_ok()) {
             return Ok(());
         }
-        let memory = control_groups::of_controller("memory")
-            .ok_or("no control group can bound memory here: there is no memory controller")?;
-        let folder = memory.mount.join(&self.name);
-        let explain = |why| format!("no control group can bound memory here (try as root): {why}");
-        fs::create_dir(&folder).map_err(explain)?;
-        self.memory_folder = Some(folder.clone());
-        fs::write(folder.join("memory.limit_in_bytes"), bytes.to_string()).map_err(explain)
+        let explain = |why: &dyn std::fmt::Display| {
+            format!("no control group can bound memory here (try as root): {why}")
+        };
+        if let Some(memory) = control_groups::of_controller("memory") {
+            let folder = memory.mount.join(&self.name);
+            fs::create_dir(&folder).map_err(|why| explain(&why))?;
+            self.memory_folder = Some(folder.clone());
+            let file = folder.join("memory.limit_in_bytes");
+            return fs::write(file, bytes.to_string()).map_err(|why| explain(&why));
+        }
+        // Our own group may have no controllers to give, as a session's scope has none; that which
+        // is above all groups usually has.
+        let unified = control_groups::unified();
+        let places = unified.iter().flat_map(|unified| self.places_in(unified));
+        let found = first_bounded(places, &self.name, bound);
+        self.take(found.ok_or_else(|| explain(&no_controller("memory", unified.as_ref())))?);
+        Ok(())
+    }
+
+    /// Where in the unified hierarchy its processes might be instead; nowhere, if they are in an
+    /// enclosure there, which they would leave.
+    fn places_in(&self, unified: &Hierarchy) -> Vec<PathBuf> {
+        let places = vec![unified.own(), unified.mount.clone()];
+        let is_there = |folder: &PathBuf| folder.starts_with(&unified.mount);
+        let is_own = |folder: &PathBuf| places.iter().any(|place| folder.parent() == Some(place));
+        let is_enclosed = self.enclosing.iter().any(is_there)
+            || self.folder.iter().any(|folder| is_there(folder) && !is_own(folder));
+        if is_enclosed { Vec::new() } else { places }
+    }
+
+    /// Has a folder of the unified hierarchy bound its memory: that is its own, if that was one of
+    /// this hierarchy, for a process can be in one of them only.
+    fn take(&mut self, bounding: PathBuf) {
+        if self.accounting == Accounting::Unified {
+            // Nothing has entered it yet.
+            self.folder.take().map(fs::remove_dir);
+            self.folder = Some(bounding);
+        } else {
+            self.memory_folder = Some(bounding);
+        }
     }
 
     /// The folder that bounds memory, if it is one of its own.
@@ -217,6 +253,55 @@ fn parents(enclosing: &Enclosing) -> Vec<(Accounting, PathBuf)> {
     separate.chain(around).chain(unified).collect()
 }
 
+/// A folder of this name in the first of these places where it can be bounded; nothing is left in
+/// the others.
+fn first_bounded(
+    places: impl IntoIterator<Item = PathBuf>,
+    name: &str,
+    bound: impl Fn(&Path) -> io::Result<()>,
+) -> Option<PathBuf> {
+    for place in places {
+        let folder = place.join(name);
+        // Where it is there already it is known to be of no use.
+        if fs::create_dir(&folder).is_err() {
+            continue;
+        }
+        if bound(&folder).is_ok() {
+            return Some(folder);
+        }
+        // Nothing is in it.
+        let _ = fs::remove_dir(&folder);
+    }
+    None
+}
+
+/// Removes the groups of servers whose lab was killed together with its guards. Nothing is killed
+/// here: the kernel does not remove a group that something is in.
+pub(crate) fn remove_leftovers() {
+    for folder in control_groups::folders() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let of_server = name.to_str().filter(|name| names::is_of_server(name));
+            if of_server.is_some_and(names::is_left_over) {
+                remove_empty(&entry.path());
+            }
+        }
+    }
+}
+
+/// Removes a group that nothing is in.
+fn remove_empty(folder: &Path) {
+    let procs = folder.join("cgroup.procs");
+    // The kernel lets go of the last process a moment after it is gone.
+    for _ in 0..20 {
+        let is_empty = fs::read_to_string(&procs).is_ok_and(|text| text.is_empty());
+        if fs::remove_dir(folder).is_ok() || !is_empty {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn usage_of_cpu_stat(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
     Some(line.parse::<u64>().ok()? * 1000)
@@ -225,11 +310,106 @@ fn usage_of_cpu_stat(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn the_unified_usage_is_in_microseconds() {
         let text = "usage_usec 1234\nuser_usec 1000\nsystem_usec 234\n";
         assert_eq!(usage_of_cpu_stat(text), Some(1_234_000));
         assert_eq!(usage_of_cpu_stat("nr_periods 0\n"), None);
+    }
+
+    /// Plain folders stand for groups, of which only those below `top` have the controller.
+    #[test]
+    fn memory_is_bounded_where_the_controller_is() {
+        let top = std::env::temp_dir().join(format!("ropewalk-places-{}", std::process::id()));
+        let scope = top.join("scope");
+        fs::create_dir_all(scope.join("used")).expect("temporary files may be written");
+        let bound = |folder: &Path| match folder.parent() == Some(&*top) {
+            true => Ok(()),
+            false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+        };
+        let places = || [scope.clone(), top.clone()];
+        assert_eq!(first_bounded(places(), "new", bound), Some(top.join("new")));
+        assert!(!scope.join("new").exists(), "nothing is left where it could not be bounded");
+        assert_eq!(first_bounded(places(), "used", bound), Some(top.join("used")));
+        assert!(scope.join("used").exists(), "what was there is left alone");
+        assert_eq!(first_bounded([scope], "new", bound), None);
+        fs::remove_dir_all(top).expect("it was just made");
+    }
+
+    /// A group in the unified hierarchy moves to where its memory can be bounded; one that is
+    /// counted elsewhere has a second folder.
+    #[test]
+    fn a_process_is_in_one_group_of_a_hierarchy() {
+        let group = |accounting| Group::new(accounting, None, "x".into(), Vec::new());
+        let bounding = PathBuf::from("/nonexistent/x");
+        let (mut one, mut two) = (group(Accounting::Unified), group(Accounting::Cpuacct));
+        one.take(bounding.clone());
+        two.take(bounding.clone());
+        assert_eq!((one.folder(), one.memory_folder()), (Some(&*bounding), None));
+        assert_eq!((two.folder(), two.memory_folder()), (None, Some(&*bounding)));
+        assert_eq!(one.entrances(), two.entrances());
+    }
+
+    /// The variable that makes the next test do something.
+    const VICTIM: &str = "ROPEWALK_LAB_GROUPED";
+
+    /// Not a test by itself: it has a group with a process in it, says where and which, and waits
+    /// to be killed; there is no guard.
+    #[test]
+    fn grouped_victim() {
+        if std::env::var_os(VICTIM).is_none() {
+            return;
+        }
+        let mut group = Group::create();
+        // Where the hierarchies are separate that makes a second folder.
+        let _ = group.limit_memory(64 << 20);
+        let script = "for group in $1; do echo 0 > \"$group\"; done; echo; exec sleep 600";
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh", &group.entrances()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut String::new()).expect("it says that it is inside");
+        let folders = group.folder.iter().chain(&group.memory_folder);
+        let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
+        eprintln!("{} {}", child.id(), folders.join(" "));
+        child.wait().expect("it is our child");
+    }
+
+    /// Whoever comes after a lab that was killed with its guards removes its servers' groups, but
+    /// not while something is in them.
+    #[test]
+    fn groups_of_the_dead_are_removed_when_they_are_empty() {
+        let mut victim = Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "--nocapture", "group::tests::grouped_victim"])
+            .env(VICTIM, "")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the test's own program");
+        let stderr = victim.stderr.take().expect("it is piped");
+        let mut said = String::new();
+        BufReader::new(stderr).read_line(&mut said).expect("it says something");
+        let mut words = said.split_whitespace();
+        let pid: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
+        let folders: Vec<&Path> = words.map(Path::new).collect();
+        assert!(!folders.is_empty(), "root may make a group");
+        remove_leftovers();
+        assert!(folders.iter().all(|folder| folder.exists()), "its owner lives: {said}");
+        victim.kill().expect("it is our child");
+        victim.wait().expect("it is our child");
+        remove_leftovers();
+        assert!(folders.iter().all(|folder| folder.exists()), "something is in it: {said}");
+        os::signals::send("KILL", &[pid]);
+        let gone = (0..400).any(|_| {
+            thread::sleep(Duration::from_millis(5));
+            remove_leftovers();
+            folders.iter().all(|folder| !folder.exists())
+        });
+        assert!(gone, "{said}");
     }
 }

@@ -4,6 +4,7 @@
 //! So a shell waits beside it for the end of a pipe, which the kernel closes in every case.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -26,12 +27,42 @@ impl Guard {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> io::Result<Self> {
+        Self::start(script, arguments, Stdio::null())
+    }
+
+    /// The same, of a guard that has this file open: as long as it has not done what it is for, a
+    /// lock on the file holds.
+    ///
+    /// # Errors
+    /// When no shell can be started.
+    pub fn with_lock<A: AsRef<OsStr>>(
+        lock: &File,
+        script: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> io::Result<Self> {
+        // It prints nothing; and a standard stream is what a child inherits.
+        Self::start(script, arguments, lock.try_clone()?.into())
+    }
+
+    fn start<A: AsRef<OsStr>>(
+        script: &str,
+        arguments: impl IntoIterator<Item = A>,
+        stdout: Stdio,
+    ) -> io::Result<Self> {
         let script = format!("{DEAF}; read -r nothing; {script}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).args(arguments);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null());
         // What is sent to our process group, by Ctrl-C or timeout(1), must not reach it.
         shell.process_group(0).spawn().map(Self)
+    }
+}
+
+impl Guard {
+    /// The shell's process, for tests that stop it.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
     }
 }
 

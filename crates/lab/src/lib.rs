@@ -44,7 +44,7 @@ pub mod workload;
 pub mod wrk;
 
 pub use catalogue::catalogue;
-pub use environment::Environment;
+pub use environment::{Environment, SettingsInside, settings_inside};
 pub use group::{Accounting, Group};
 pub use guard::Guard;
 pub use install::{Found, Installed, Skipped, Surroundings};

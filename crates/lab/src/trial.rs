@@ -6,17 +6,20 @@
 
 use crate::client::{Client, Finished};
 use crate::group::Group;
-use crate::observe::{Observer, Watched};
+use crate::observe::{Observed, Observer, Watched, WindowUse};
 use crate::record::{Figures, Offered, Run};
 use crate::server::RunningServer;
 use crate::workload::{Tools, Workload};
 use load::outcome::Outcome;
 use load::report::json;
+use load::units::parse_duration;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 /// How much longer than its window a load may take: replies are awaited for 10 seconds.
@@ -24,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Generators that share a load start so much later than they are told to, all at once.
 const START_TOGETHER_US: u64 = 200_000;
+
+/// The same for one that has nobody to wait for: its threads must be ready by then.
+const START_ALONE_US: u64 = 50_000;
 
 /// Connections that ask for everything once before anything is measured.
 const PRIMERS: &str = "4";
@@ -214,10 +220,19 @@ impl Bench {
     ) -> Result<Measured, String> {
         let words = words(trial);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let before = observer.map(|observer| (observer, observer.look()));
         let window = Duration::from_secs_f64(trial.window_s);
-        let (outcome, text) = self.load(server, &words, &trial.workload.load, window)?;
-        let seen = before.map(|(observer, before)| observer.since(&before));
+        let more = &trial.workload.load;
+        let (outcome, text, seen) = match observer {
+            None => {
+                let (outcome, text) = self.load(server, &words, more, window)?;
+                (outcome, text, None)
+            }
+            Some(observer) => {
+                let (outcome, text, seen) =
+                    self.load_observed(server, &words, more, window, observer)?;
+                (outcome, text, Some(seen))
+            }
+        };
         let (mut observed, not_available) = match seen {
             Some(seen) => (seen.figures(), seen.not_available),
             None => (BTreeMap::new(), vec![NOT_OURS.to_owned()]),
@@ -248,10 +263,58 @@ impl Bench {
         more: &[String],
         window: Duration,
     ) -> Result<(Outcome, String), String> {
+        let are_told = self.seats.len() > 1;
+        let mut generators = self.generators(server, words, more, are_told)?;
+        if are_told {
+            start_together(&mut generators)?;
+        }
+        finish(generators, window)
+    }
+
+    /// The same, observed: where the servers' CPUs are known, how busy they are is a matter of the
+    /// window alone, and so the generator is told when it begins.
+    fn load_observed(
+        &self,
+        server: Target<'_>,
+        words: &[&str],
+        more: &[String],
+        window: Duration,
+        observer: &Observer<'_>,
+    ) -> Result<(Outcome, String, Observed), String> {
+        let before = observer.look();
+        if !observer.knows_cpus() {
+            let (outcome, text) = self.load(server, words, more, window)?;
+            return Ok((outcome, text, observer.since(&before)));
+        }
+        let mut generators = self.generators(server, words, more, true)?;
+        let from_us = start_together(&mut generators)? + warm_up_us(more);
+        let to_us = from_us + window.as_micros() as u64;
+        let (loaded, in_window) = thread::scope(|scope| {
+            let (running, ended) = channel();
+            let watching = scope.spawn(move || WindowUse::watch(from_us, to_us, &ended));
+            let loaded = finish(generators, window);
+            drop(running);
+            (loaded, watching.join().ok().flatten())
+        });
+        let (outcome, text) = loaded?;
+        let mut seen = observer.since(&before);
+        let of_outcome = (outcome.started_unix_us, outcome.window_us);
+        observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
+        Ok((outcome, text, seen))
+    }
+
+    /// Starts the generators, each with the file to which it writes; whether they are told when to
+    /// begin.
+    fn generators(
+        &self,
+        server: Target<'_>,
+        words: &[&str],
+        more: &[String],
+        are_told: bool,
+    ) -> Result<Vec<(Client, PathBuf)>, String> {
         let common: Vec<String> =
             words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
-        let mut generators = Vec::new();
-        for (index, seat) in self.seats.iter().enumerate() {
+        let start = |(index, seat): (usize, &Seat)| {
             let mut command = self.seat_command(seat, server);
             command.extend(common.iter().cloned());
             if self.seats.len() > 1 {
@@ -259,23 +322,15 @@ impl Bench {
                 command.extend(["--host".to_owned(), server.address.to_string()]);
                 let share = format!("{}/{}", index + 1, self.seats.len());
                 command.extend(["--share".to_owned(), share]);
+            }
+            if are_told {
                 command.extend(["--start-at", "-"].map(str::to_owned));
             }
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
-            generators.push((Client::start_waiting(&seat.prefix, &seat.cpus, &command)?, path));
-        }
-        if self.seats.len() > 1 {
-            start_together(&mut generators)?;
-        }
-        let outcomes = generators
-            .into_iter()
-            .map(|(client, path)| read_outcome(&path, &client.finish(window + PATIENCE)?));
-        let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
-        if outcomes.len() == 1 {
-            return Ok(outcomes.remove(0));
-        }
-        merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())
+            Ok((Client::start_waiting(&seat.prefix, &seat.cpus, &command)?, path))
+        };
+        self.seats.iter().enumerate().map(start).collect()
     }
 
     fn seat_command(&self, seat: &Seat, server: Target<'_>) -> Vec<String> {
@@ -291,14 +346,41 @@ impl Bench {
     }
 }
 
-/// Has generators begin at one instant, as soon as all of them have said that they are ready.
-fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<(), String> {
+/// Has generators begin at one instant, as soon as all of them have said that they are ready; and
+/// says when, in microseconds since 1970.
+fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, String> {
     for (client, _) in &mut *generators {
         client.await_ready(PATIENCE)?;
     }
-    let start_us = crate::unix_us() + START_TOGETHER_US;
+    let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
+    let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    generators.iter_mut().try_for_each(|(client, _)| client.tell(&line))
+    generators.iter_mut().try_for_each(|(client, _)| client.tell(&line))?;
+    Ok(start_us)
+}
+
+/// Waits for all generators, and puts together what they wrote.
+fn finish(
+    generators: Vec<(Client, PathBuf)>,
+    window: Duration,
+) -> Result<(Outcome, String), String> {
+    let outcomes = generators
+        .into_iter()
+        .map(|(client, path)| read_outcome(&path, &client.finish(window + PATIENCE)?));
+    let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
+    if outcomes.len() == 1 {
+        return Ok(outcomes.remove(0));
+    }
+    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())
+}
+
+/// For how long a workload is asked for before its window: 0 if it does not say.
+fn warm_up_us(load: &[String]) -> u64 {
+    let named = load.iter().position(|word| word == "--warm-up").and_then(|at| load.get(at + 1));
+    let joined = || load.iter().find_map(|word| word.strip_prefix("--warm-up="));
+    let typed = named.map(String::as_str).or_else(joined);
+    // What makes no sense the generator refuses.
+    typed.and_then(|typed| parse_duration(typed).ok()).unwrap_or(0)
 }
 
 fn outcome_path(scratch: &Path) -> PathBuf {
@@ -396,6 +478,17 @@ mod tests {
         assert_eq!(words(&trial).join(" "), typed);
         let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
         assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));
+    }
+
+    #[test]
+    fn a_window_begins_after_the_warming_up_of_its_workload() {
+        let check = |load: &[&str], expected: u64| {
+            assert_eq!(warm_up_us(&workload(load).load), expected, "{load:?}");
+        };
+        check(&["--connection", "keep"], 0);
+        check(&["--warm-up", "500ms", "--connection", "keep"], 500_000);
+        check(&["--warm-up=2s"], 2_000_000);
+        check(&["--warm-up"], 0);
     }
 
     #[test]

@@ -1,5 +1,8 @@
-//! The least a static server can do, as the yardstick of the benchmarks: one thread, an
-//! edge-triggered epoll loop, answers prepared at the start.
+//! The least a static server can do, as the yardstick of the benchmarks: an edge-triggered epoll
+//! loop, answers prepared at the start.
+//!
+//! It is one thread, unless it is told to be several: then each has a listener, a loop and
+//! connections of its own, and they share the answers, which never change.
 //!
 //! It parses nothing: whatever ends in an empty line is a request, and its path, or the digits
 //! after the path's last slash, say which answer it gets. It is not a web server: it believes its
@@ -18,13 +21,18 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
 
 const HELP: &str =
     "floor --listen ADDRESS --root FOLDER --paths FILE --head FILE [--connection close]
+      [--threads N]
 
   --paths FILE    the paths to serve, one a line; where they are numbered, a request for .../7.txt
                   gets the 7th from 0 without a look at the rest
   --head FILE     the head of every answer; its Content-Length is corrected
+  --threads N     loops, among which the kernel deals connections out [default: 1]
 ";
 
 /// Descriptors are indices here, so this is also the most connections there can be.
@@ -39,13 +47,16 @@ const REQUEST_BYTES_MAX: usize = 4096;
 /// Bytes given to one `sendfile`, as in Ropewalk.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// More than any machine has CPUs; each has a table of connections.
+const THREADS_MAX: usize = 1024;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--version") {
         println!("floor {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
-    match Floor::open(&arguments).and_then(Floor::serve) {
+    match open(&arguments).and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("floor: {why}\n\n{HELP}");
@@ -57,7 +68,7 @@ fn main() -> ExitCode {
 struct Floor {
     epoll: Epoll,
     listener: OwnedFd,
-    answers: Answers,
+    answers: Arc<Answers>,
     connections: Vec<Option<Connection>>,
     /// One for all connections, so that no request pays for clearing it.
     buffer: Box<[u8]>,
@@ -77,35 +88,73 @@ enum Fate {
     Closed,
 }
 
-impl Floor {
-    fn open(arguments: &[String]) -> io::Result<Self> {
-        let options: HashMap<&str, &str> = arguments
-            .chunks_exact(2)
-            .filter_map(|pair| Some((pair[0].strip_prefix("--")?, pair[1].as_str())))
-            .collect();
-        let option = |name: &str| {
-            options
-                .get(name)
-                .copied()
-                .ok_or_else(|| io::Error::other(format!("--{name} is missing")))
-        };
-        let address: SocketAddr = option("listen")?.parse().map_err(io::Error::other)?;
-        let answers = Answers::prepare(option("root")?, option("paths")?, option("head")?)?;
-        os::limits::raise_descriptor_limit()?;
+/// As many as there shall be threads, all at one address.
+fn open(arguments: &[String]) -> io::Result<Vec<Floor>> {
+    let options: HashMap<&str, &str> = arguments
+        .chunks_exact(2)
+        .filter_map(|pair| Some((pair[0].strip_prefix("--")?, pair[1].as_str())))
+        .collect();
+    let option = |name: &str| {
+        options.get(name).copied().ok_or_else(|| io::Error::other(format!("--{name} is missing")))
+    };
+    let mut address: SocketAddr = option("listen")?.parse().map_err(io::Error::other)?;
+    let answers = Answers::prepare(option("root")?, option("paths")?, option("head")?)?;
+    let answers = Arc::new(answers);
+    let keep_alive = option("connection").is_ok_and(|connection| connection != "close");
+    let threads = threads(options.get("threads").copied())?;
+    os::limits::raise_descriptor_limit()?;
+    let mut floors = Vec::new();
+    for _ in 0..threads {
+        let listener = socket::listen(address, &listening(threads))?;
+        // Where the kernel has chosen the port it is the others' as well.
+        address = socket::local_addr(listener.as_fd())?;
+        floors.push(Floor::new(listener, Arc::clone(&answers), keep_alive)?);
+    }
+    Ok(floors)
+}
+
+fn threads(typed: Option<&str>) -> io::Result<usize> {
+    let count = typed.map_or(Ok(1), str::parse).ok();
+    count
+        .filter(|count| (1..=THREADS_MAX).contains(count))
+        .ok_or_else(|| io::Error::other(format!("--threads is a number from 1 to {THREADS_MAX}")))
+}
+
+fn listening(threads: usize) -> ListenOptions {
+    ListenOptions {
+        reuse_port: threads > 1,
         // A connection is worth accepting once its request is there.
-        let options = ListenOptions {
-            defer_accept_s: 1,
-            // What waits for long in the kernel is cold when it leaves.
-            unsent_bytes_max: 128 << 10,
-            ..ListenOptions::default()
-        };
+        defer_accept_s: 1,
+        // What waits for long in the kernel is cold when it leaves.
+        unsent_bytes_max: 128 << 10,
+        ..ListenOptions::default()
+    }
+}
+
+/// Serves, with a thread for each if they are several; returns when one of them cannot go on: a
+/// server that is not whole would be no yardstick.
+fn serve(mut floors: Vec<Floor>) -> io::Result<()> {
+    if floors.len() == 1 {
+        return floors.remove(0).serve();
+    }
+    let (ended, end) = channel();
+    for floor in floors {
+        let ended = ended.clone();
+        // Whoever hears it first does not hear the others.
+        thread::Builder::new().spawn(move || drop(ended.send(floor.serve())))?;
+    }
+    end.recv().map_err(io::Error::other)?
+}
+
+impl Floor {
+    fn new(listener: OwnedFd, answers: Arc<Answers>, keep_alive: bool) -> io::Result<Self> {
         Ok(Self {
             epoll: Epoll::new()?,
-            listener: socket::listen(address, &options)?,
+            listener,
             answers,
             connections: (0..DESCRIPTORS_MAX).map(|_| None).collect(),
             buffer: vec![0; REQUEST_BYTES_MAX].into(),
-            keep_alive: option("connection").is_ok_and(|connection| connection != "close"),
+            keep_alive,
         })
     }
 
@@ -207,5 +256,72 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    /// A floor with one file, at a port that is free.
+    fn opened(name: &str, threads: &str) -> io::Result<(Vec<Floor>, SocketAddr)> {
+        let folder = std::env::temp_dir().join(format!("floor-{name}-{}", std::process::id()));
+        let file = |name: &str, text: &str| {
+            fs::write(folder.join(name), text).expect("there is room");
+            folder.join(name).display().to_string()
+        };
+        fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+        file("0.txt", "x");
+        let head = file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let (paths, root) = (file("paths", "/0.txt\n"), folder.display().to_string());
+        let words = ["--listen", "127.0.0.1:0", "--root", &root, "--paths", &paths];
+        let more = ["--head", &head, "--connection", "keep-alive", "--threads", threads];
+        let floors =
+            open(&[words, more].concat().iter().map(|word| (*word).into()).collect::<Vec<_>>());
+        fs::remove_dir_all(&folder).expect("it was just made");
+        let floors = floors?;
+        let address = socket::local_addr(floors[0].listener.as_fd())?;
+        Ok((floors, address))
+    }
+
+    /// Each thread has a listener, all at one address, and whichever gets a connection answers.
+    #[test]
+    fn several_threads_serve_at_one_address() {
+        let (floors, address) = opened("several", "3").expect("all of it is there");
+        assert_eq!(floors.len(), 3);
+        for floor in &floors {
+            assert_eq!(socket::local_addr(floor.listener.as_fd()).ok(), Some(address));
+        }
+        thread::spawn(|| serve(floors));
+        for _ in 0..50 {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.write_all(b"GET /0.txt HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut said = [0; 39];
+            stream.read_exact(&mut said).expect("it answers");
+            assert!(said.ends_with(b"\r\n\r\nx"), "{}", String::from_utf8_lossy(&said));
+        }
+    }
+
+    /// One thread has its address to itself, as any server has.
+    #[test]
+    fn one_thread_shares_no_address() {
+        let (floors, address) = opened("one", "1").expect("all of it is there");
+        assert_eq!(floors.len(), 1);
+        assert!(socket::listen(address, &listening(2)).is_err());
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let check = |typed: Option<&str>, expected: Option<usize>| {
+            assert_eq!(threads(typed).ok(), expected, "{typed:?}");
+        };
+        check(None, Some(1));
+        check(Some("4"), Some(4));
+        check(Some("0"), None);
+        check(Some("1025"), None);
+        check(Some("many"), None);
     }
 }

@@ -6,6 +6,7 @@
 //! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
 
 use super::{Device, names};
+use crate::group;
 use crate::guard::Guard;
 use os::control_groups::{self, Hierarchy};
 use std::fs;
@@ -125,13 +126,7 @@ impl Enclosure {
     /// A folder in the hierarchy of a controller of version 1.
     fn folder_of(&mut self, controller: &str) -> Result<PathBuf, String> {
         let Some(found) = control_groups::of_controller(controller) else {
-            let mended = match control_groups::unified() {
-                Some(Hierarchy { mount, .. }) => {
-                    format!("echo +{controller} > {}/cgroup.subtree_control", mount.display())
-                }
-                None => "mount a hierarchy of control groups".into(),
-            };
-            return Err(format!("there is no {controller} controller ({mended})"));
+            return Err(no_controller(controller, control_groups::unified().as_ref()));
         };
         self.make(&found.mount)
     }
@@ -155,6 +150,19 @@ impl Drop for Enclosure {
     }
 }
 
+/// That a controller is not there, and the command that mends it.
+pub(crate) fn no_controller(controller: &str, unified: Option<&Hierarchy>) -> String {
+    // The unified hierarchy has a name of its own for one of them.
+    let there = if controller == "blkio" { "io" } else { controller };
+    let mended = match unified {
+        Some(Hierarchy { mount, .. }) => {
+            format!("echo +{there} > {}/cgroup.subtree_control", mount.display())
+        }
+        None => "mount a hierarchy of control groups".into(),
+    };
+    format!("there is no {controller} controller ({mended})")
+}
+
 /// Kills what is in a folder and in those below, and removes them.
 fn remove(folder: &Path) {
     for below in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -166,7 +174,9 @@ fn remove(folder: &Path) {
     // of the last one a moment after it is gone.
     for _ in 0..200 {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-        let alive: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        // Those of other containers show as 0, which to kill(2) is our own process group.
+        let alive = text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0);
+        let alive: Vec<u32> = alive.collect();
         os::signals::send("KILL", &alive);
         if fs::remove_dir(folder).is_ok() || !folder.exists() {
             return;
@@ -180,11 +190,15 @@ fn remove_leftovers() {
     let is_used = |one: &Hierarchy| one.is_unified() || one.has("memory") || one.has("blkio");
     for Hierarchy { mount, .. } in control_groups::hierarchies().into_iter().filter(is_used) {
         for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(names::is_left_over) {
+            let name = entry.file_name();
+            let is_enclosure = |name: &&str| !names::is_of_server(name);
+            if name.to_str().filter(is_enclosure).is_some_and(names::is_left_over) {
                 remove(&entry.path());
             }
         }
     }
+    // By now nothing is in those that were inside.
+    group::remove_leftovers();
 }
 
 fn guard(folder: &Path) -> std::io::Result<Guard> {
@@ -228,6 +242,20 @@ mod tests {
         drop(enclosure);
         assert!(!folder.exists());
         assert!(!child.wait().expect("it is our child").success());
+    }
+
+    /// The kernel answers EINVAL to the name that version 1 has for the disk's controller.
+    #[test]
+    fn what_mends_a_controller_that_is_not_there_is_a_command_that_works() {
+        let unified = control_groups::unified();
+        let check = |controller: &str, expected: &str| {
+            let said = no_controller(controller, unified.as_ref());
+            assert!(unified.is_none() || said.contains(expected), "{said}");
+            assert!(said.starts_with(&format!("there is no {controller} controller (")), "{said}");
+        };
+        check("blkio", "(echo +io > /");
+        check("memory", "(echo +memory > /");
+        assert!(no_controller("memory", None).contains("mount a hierarchy"));
     }
 
     #[test]

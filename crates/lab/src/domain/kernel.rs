@@ -35,7 +35,7 @@ enum Value {
 pub struct Settings {
     /// Files and what stood in them.
     before: Vec<(PathBuf, String)>,
-    /// Puts them back if we are killed.
+    /// Puts them back if we are killed, and holds the lock until it has.
     _guard: Guard,
     /// Held so that nobody else changes settings meanwhile.
     _lock: File,
@@ -60,6 +60,11 @@ impl KernelSettings {
             }
         }
         Ok(())
+    }
+
+    /// The names of all.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
     }
 
     /// Sets them: in the namespaces where there are any, else for the machine.
@@ -123,7 +128,7 @@ impl Settings {
             let old = fs::read_to_string(&file).map_err(|why| format!("kernel: {name}: {why}"))?;
             before.push((file, old.trim().to_owned()));
         }
-        let guard = guard(&before).map_err(|why| format!("sh: {why}"))?;
+        let guard = guard(&lock, &before).map_err(|why| format!("sh: {why}"))?;
         // From here on leaving puts everything back.
         let set = Self { before, _guard: guard, _lock: lock };
         for ((name, value), (file, _)) in settings.iter().zip(&set.before) {
@@ -174,17 +179,23 @@ fn take(path: &Path) -> Result<File, String> {
     }
 }
 
-fn guard(before: &[(PathBuf, String)]) -> io::Result<Guard> {
+fn guard(lock: &File, before: &[(PathBuf, String)]) -> io::Result<Guard> {
     const RESTORE: &str = r#"
         while [ $# -gt 1 ]; do printf %s "$2" > "$1"; shift 2; done"#;
     let pairs = before.iter().rev();
-    Guard::new(RESTORE, pairs.flat_map(|(file, value)| [file.clone(), PathBuf::from(value)]))
+    Guard::with_lock(
+        lock,
+        RESTORE,
+        pairs.flat_map(|(file, value)| [file.clone(), PathBuf::from(value)]),
+    )
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::domain::accessed::Removed;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     /// A folder that stands for `/proc/sys`, with two settings in it.
     pub(in crate::domain) fn example(name: &str) -> Removed {
@@ -228,6 +239,60 @@ pub(super) mod tests {
         let why = Settings::set(root, &lock, &wanted).expect_err("one is not there");
         assert!(why.starts_with("kernel: vm.gone: "), "{why}");
         assert_eq!(said(root, "vm.dirty_ratio"), "20");
+    }
+
+    /// The variable that makes the next test do something: the folder in which it sets something.
+    const VICTIM: &str = "ROPEWALK_LAB_SETTING";
+
+    /// Not a test by itself: it changes a setting, says who guards it, and waits to be killed.
+    #[test]
+    fn setting_victim() {
+        let Some(root) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
+        let wanted = [("vm.dirty_ratio", "5".to_owned())];
+        let set = Settings::set(&root, &root.join("lock"), &wanted).expect("it is there");
+        eprintln!("{}", set._guard.pid());
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+
+    /// Who comes when the owner has been killed and the guard has not acted yet would take the
+    /// changed value for the old one.
+    #[test]
+    fn nobody_changes_settings_that_are_not_put_back_yet() {
+        let folder = example("guarded");
+        let (root, lock) = (&folder.0, folder.0.join("lock"));
+        let mut victim = Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "--nocapture", "domain::kernel::tests::setting_victim"])
+            .env(VICTIM, root)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the test's own program");
+        let stderr = victim.stderr.take().expect("it is piped");
+        let mut said_pid = String::new();
+        BufReader::new(stderr).read_line(&mut said_pid).expect("it says something");
+        let guard: u32 = said_pid.trim().parse().expect("a number");
+        let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
+        os::signals::send("STOP", &[guard]);
+        assert!(comes(|| state().contains("State:\tT")), "{}", state());
+        // As long as its owner lives nothing sets the guard going again.
+        assert!(take(&lock).is_err());
+        victim.kill().expect("it is our child");
+        victim.wait().expect("it is our child");
+        // The kernel may have let it go on: whoever has the lock finds the old value.
+        let locked = take(&lock);
+        assert!(locked.is_err() || said(root, "vm.dirty_ratio") == "20", "{locked:?}");
+        drop(locked);
+        os::signals::send("CONT", &[guard]);
+        assert!(comes(|| take(&lock).is_ok()));
+        assert_eq!(said(root, "vm.dirty_ratio"), "20");
+    }
+
+    /// Waits for what must come about.
+    fn comes(is_so: impl Fn() -> bool) -> bool {
+        (0..4000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            is_so()
+        })
     }
 
     #[track_caller]

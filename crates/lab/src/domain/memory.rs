@@ -91,6 +91,14 @@ pub struct Settled {
 
 const SERVER_BYTES: u64 = 8 << 20;
 
+/// The part of the files that may stay in memory though they were to leave it: a page that somebody
+/// reads at that moment, not a file.
+const KEPT_SHARE_MAX: f64 = 0.01;
+
+/// How far what is in memory may be from what should be, as a part of all files: a quarter of
+/// what lies between the levels.
+const OFF_SHARE_MAX: f64 = 0.1;
+
 impl Memory {
     /// Whether it can be meant.
     ///
@@ -127,6 +135,49 @@ impl Memory {
         let is_bounded = self.disk_io != Some(DiskIo::None);
         let limit_bytes = is_bounded.then_some(cache_bytes + server_bytes);
         Plan { limit_bytes, cache_bytes, accessed_bytes }
+    }
+}
+
+impl Settled {
+    /// Whether the page cache is what the plan says.
+    ///
+    /// # Errors
+    /// Why a run from here would be void: it would have been measured under no pressure, or under
+    /// another.
+    pub fn judge(&self, plan: &Plan) -> Result<(), String> {
+        // Where nothing is bounded, what is read from the disk tells more.
+        if plan.limit_bytes.is_none() {
+            return Ok(());
+        }
+        let all = plan.accessed_bytes;
+        let part = |bytes: u64| bytes as f64 / all.max(1) as f64;
+        // What shall all be in memory need not have left it.
+        if plan.cache_bytes < all && part(self.kept_bytes) > KEPT_SHARE_MAX {
+            return Err(format!(
+                "{} of {all} bytes of files could not be evicted: somebody has mapped them, or \
+                 they lie on a file system in memory",
+                self.kept_bytes
+            ));
+        }
+        if part(self.resident_bytes.abs_diff(self.wanted_bytes)) > OFF_SHARE_MAX {
+            return Err(format!(
+                "{} of {all} bytes of files are in memory, and {} should be",
+                self.resident_bytes, self.wanted_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// As numbers by name, with what they are parts of.
+    pub(crate) fn figures(&self, plan: &Plan) -> impl Iterator<Item = (String, f64)> {
+        let figures = [
+            ("files_accessed_bytes", Some(plan.accessed_bytes)),
+            ("files_kept_bytes", Some(self.kept_bytes)),
+            ("files_wanted_bytes", Some(self.wanted_bytes)),
+            ("files_resident_bytes", Some(self.resident_bytes)),
+            ("memory_limit_bytes", plan.limit_bytes),
+        ];
+        figures.into_iter().filter_map(|(name, bytes)| Some((name.to_owned(), bytes? as f64)))
     }
 }
 
@@ -167,6 +218,8 @@ fn read_within(enclosure: &Enclosure, list: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     const MIB: u64 = 1 << 20;
 
@@ -211,6 +264,59 @@ mod tests {
         for bytes in [None, Some(0), Some(1)] {
             assert_eq!(DiskIo::Moderate.judge(bytes), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_page_cache_that_is_not_as_it_should_be_is_told() {
+        let plan = of(DiskIo::Moderate).plan(100 * MIB);
+        let settled = |kept, resident| Settled {
+            kept_bytes: kept * MIB,
+            resident_bytes: resident * MIB,
+            wanted_bytes: 80 * MIB,
+        };
+        let check = |settled: Settled, plan: &Plan, expected: Option<&str>| {
+            let why = settled.judge(plan).err();
+            assert_eq!(why.is_some(), expected.is_some(), "{settled:?}: {why:?}");
+            let told = why.unwrap_or_default();
+            assert!(told.contains(expected.unwrap_or_default()), "{told}");
+        };
+        check(settled(0, 80), &plan, None);
+        check(settled(1, 75), &plan, None);
+        check(settled(2, 80), &plan, Some("2097152 of 104857600 bytes of files could not be"));
+        check(settled(100, 100), &plan, Some("could not be evicted"));
+        check(settled(0, 60), &plan, Some("62914560 of 104857600 bytes of files are in memory"));
+        check(settled(0, 95), &plan, Some("and 83886080 should be"));
+        // What is all in memory on purpose stays there.
+        check(settled(100, 100), &of(DiskIo::None).plan(100 * MIB), None);
+        let roomy = Memory { limit_bytes: Some(200 * MIB), ..Memory::default() }.plan(80 * MIB);
+        check(settled(80, 80), &roomy, None);
+        check(settled(0, 60), &roomy, Some("are in memory, and"));
+        let figures: Vec<(String, f64)> = settled(1, 75).figures(&plan).collect();
+        assert_eq!(figures.len(), 5);
+        assert!(figures.contains(&("files_kept_bytes".to_owned(), MIB as f64)), "{figures:?}");
+    }
+
+    /// Files that a process has mapped, and those that lie in memory anyway, cannot be evicted.
+    #[test]
+    fn files_that_cannot_be_evicted_make_runs_void() {
+        let judged = |files: &Accessed| {
+            let plan = of(DiskIo::Moderate).plan(files.bytes());
+            let mut enclosure = Enclosure::create();
+            enclosure.bound_memory(plan.limit_bytes).expect("root may bound memory");
+            plan.settle(files, &enclosure).expect("the files are there").judge(&plan)
+        };
+        let (files, _folder) = Accessed::example("held", 20, 64 << 10);
+        let held = files.hold().expect("it is little");
+        let why = judged(&files).expect_err("they are mapped");
+        assert!(why.contains("could not be evicted"), "{why}");
+        drop(held);
+        assert_eq!(judged(&files), Ok(()));
+        let folder = Path::new("/dev/shm").join(format!("ropewalk-settle-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("there is a file system in memory");
+        fs::write(folder.join("0"), vec![7; 1 << 20]).expect("there is room");
+        let why = judged(&Accessed::of_folder(&folder).expect("it is there"));
+        fs::remove_dir_all(&folder).expect("it is ours");
+        assert!(why.expect_err("they are in memory").contains("file system in memory"));
     }
 
     /// Most of the set is evicted, and the most popular files are what comes back.

@@ -10,13 +10,14 @@ mod disk;
 mod enclosure;
 mod kernel;
 mod memory;
-mod names;
+pub(crate) mod names;
 mod network;
 mod topology;
 
 pub use accessed::Accessed;
 pub(crate) use disk::Done;
 pub use disk::{Device, Throttle};
+pub(crate) use enclosure::no_controller;
 pub use enclosure::{Enclosing, Enclosure};
 pub use kernel::{KernelSettings, Settings};
 pub use memory::{DiskIo, Memory, Plan, Settled};
@@ -139,7 +140,9 @@ pub struct Entered {
     pub plan: Option<Plan>,
     /// The disk of the files, if there is one.
     pub device: Option<Device>,
-    _subnets: Option<Subnets>,
+    /// The settings of the kernel that it names.
+    pub kernel: Vec<String>,
+    subnets: Option<Subnets>,
     _settings: Vec<Settings>,
 }
 
@@ -209,8 +212,8 @@ impl Domain {
         let servers = self.servers(&cpus, &enclosure, subnets.as_ref());
         let clients = clients(&cpus, &servers, subnets.as_ref());
         let device = device.and_then(Result::ok);
-        let (_subnets, _settings) = (subnets, settings);
-        Ok(Entered { servers, clients, cpus, enclosure, plan, device, _subnets, _settings })
+        let (kernel, _settings) = (self.kernel.names(), settings);
+        Ok(Entered { servers, clients, cpus, enclosure, plan, device, kernel, subnets, _settings })
     }
 
     /// How many CPUs the servers get together on this machine; if it has not so many, how many are
@@ -323,6 +326,11 @@ impl Entered {
     /// When the files cannot be read.
     pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
         self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    }
+
+    /// The network namespace of the servers; ours if none.
+    pub fn server_namespace(&self) -> Option<PathBuf> {
+        self.subnets.as_ref().map(Subnets::server_namespace)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "ropewalk";
+const OF_SERVER: &str = "-server-group";
 
 /// A name that no other process, and nobody else in this one, has: `ropewalk-PID-START-NUMBER`.
 pub(crate) fn unique() -> String {
@@ -15,6 +16,17 @@ pub(crate) fn unique() -> String {
     let pid = std::process::id();
     let start = process::start_ticks(pid).unwrap_or(0);
     format!("{PREFIX}-{pid}-{start}-{number}")
+}
+
+/// The same for the control group of a server, of which a guard takes care and, if that is killed
+/// too, whoever comes next: but not of what is in it.
+pub(crate) fn unique_of_server() -> String {
+    unique() + OF_SERVER
+}
+
+/// Whether a name was made by [`unique_of_server`].
+pub(crate) fn is_of_server(name: &str) -> bool {
+    name.ends_with(OF_SERVER)
 }
 
 /// Whether a name (with anything behind it, after another dash) is one of ours whose owner is gone.
@@ -35,6 +47,9 @@ mod tests {
         let (one, other) = (unique(), unique());
         assert_ne!(one, other);
         assert!(!is_left_over(&one) && !is_left_over(&format!("{one}-client-1")));
+        let of_server = unique_of_server();
+        assert!(is_of_server(&of_server) && !is_of_server(&one) && !is_left_over(&of_server));
+        assert!(is_left_over("ropewalk-4194305-1-0-server-group"));
         let pid = std::process::id();
         assert!(is_left_over(&format!("ropewalk-{pid}-1-0")), "the number is used again");
         assert!(is_left_over("ropewalk-4194305-1-0"), "no process has such a number");

@@ -47,6 +47,11 @@ const EVENTS: [(Event, &str); 7] = [
     (Event::BusCycles, "bus cycles"),
 ];
 
+/// What no kernel describes alike, so that it is counted nowhere.
+const BETWEEN_SOCKETS: &str = "bytes between sockets";
+const NOT_COUNTED: &str =
+    "not available here: the units that count them differ from one processor model to the next";
+
 /// Open counters: for each event one for each CPU, or none at all.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -83,6 +88,7 @@ impl Counters {
             Ok(traffic) => counters.traffic = traffic,
             Err(why) => absent.push(("bytes between memory and processors", reason(&why))),
         }
+        absent.push((BETWEEN_SOCKETS, NOT_COUNTED.into()));
         missing.extend(gathered(&absent));
         if system_calls {
             match of_system_calls(cpus, unified) {
@@ -223,5 +229,6 @@ mod tests {
             assert_ne!(opened.is_empty(), !missing.contains(name), "{name}: {missing}");
         }
         assert_eq!(counters.system_calls.is_empty(), missing.contains("system calls"));
+        assert!(missing.contains("bytes between sockets: not available here"), "{missing}");
     }
 }

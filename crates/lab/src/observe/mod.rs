@@ -14,6 +14,7 @@ mod hardware;
 mod pressure;
 mod threads;
 mod traffic;
+mod window;
 
 use crate::domain::{Device, Enclosure};
 use crate::group::Group;
@@ -28,6 +29,7 @@ use threads::Threads;
 pub use cpu::CoreUse;
 pub use hardware::Hardware;
 pub use pressure::Pressure;
+pub(crate) use window::WindowUse;
 
 /// Whom to observe.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +86,8 @@ pub struct Observed {
     /// Time in soft interrupts (the network, mostly) on the servers' CPUs, in steps of 10 ms. It is
     /// charged to whom it interrupts, or to nobody.
     pub softirq_us: Option<u64>,
-    /// The share of time that the servers' CPUs were busy with anything, 0 to 1.
+    /// The share of time that the servers' CPUs were busy with anything, 0 to 1; of the window,
+    /// where that is known, and so with each CPU.
     pub cpus_busy_share: Option<f64>,
     /// How each CPU that we may use spent its time.
     pub cores: Vec<CoreUse>,
@@ -190,6 +193,31 @@ impl<'a> Observer<'a> {
         observed
     }
 
+    /// Whether it is known which CPUs are the servers'.
+    pub(crate) fn knows_cpus(&self) -> bool {
+        !self.watched.cpus.is_empty()
+    }
+
+    /// Puts how busy the CPUs were within the window in the place of how busy they were between
+    /// the looks, where that was seen.
+    pub(crate) fn narrow(
+        &self,
+        observed: &mut Observed,
+        seen: Option<&WindowUse>,
+        (began_unix_us, window_us): (u64, u64),
+    ) {
+        match seen.and_then(|seen| seen.cores(began_unix_us, window_us)) {
+            Some(cores) => {
+                observed.cpus_busy_share = busy_share(&cores, &self.watched.cpus);
+                observed.cores = cores;
+            }
+            None => observed.not_available.push(
+                "how busy CPUs were within the window alone: its beginning or its end was missed"
+                    .into(),
+            ),
+        }
+    }
+
     fn processes(&self) -> Vec<u32> {
         self.watched.groups.iter().flat_map(|group| group.processes()).collect()
     }
@@ -249,9 +277,7 @@ pub(crate) fn page_cache_bytes(folder: &Path) -> Option<u64> {
 fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
     let cores = cpu::between(&first.cores, &last.cores);
     let of_servers = cores.iter().filter(|core| watched.cpus.contains(&core.cpu));
-    let of_servers: Vec<&CoreUse> = of_servers.collect();
-    let softirq = of_servers.iter().map(|core| core.softirq_us).reduce(|a, b| a + b);
-    let busy = of_servers.iter().map(|core| core.busy_share()).reduce(|a, b| a + b);
+    let softirq = of_servers.map(|core| core.softirq_us).reduce(|a, b| a + b);
     let split = first.split_us.zip(last.split_us);
     let split = split.map(|(a, b)| (b.0.saturating_sub(a.0), b.1.saturating_sub(a.1)));
     let blocks = Blocks::between(&first.blocks, &last.blocks);
@@ -264,7 +290,7 @@ fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
         cpu_user_us: split.map(|(user, _)| user),
         cpu_system_us: split.map(|(_, system)| system),
         softirq_us: softirq,
-        cpus_busy_share: busy.map(|sum| sum / of_servers.len() as f64),
+        cpus_busy_share: busy_share(&cores, &watched.cpus),
         cores,
         block_read_bytes: blocks.read_bytes,
         block_reads: blocks.reads,
@@ -282,6 +308,13 @@ fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {
         system_calls: hardware::system_calls_between(&first.hardware, &last.hardware),
         ..Observed::default()
     }
+}
+
+/// How busy these CPUs were in the mean; none if none is named.
+fn busy_share(cores: &[CoreUse], cpus: &[usize]) -> Option<f64> {
+    let shares = cores.iter().filter(|core| cpus.contains(&core.cpu)).map(CoreUse::busy_share);
+    let (count, sum) = shares.fold((0, 0.0), |(count, sum), share| (count + 1, sum + share));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// Load average of a minute, and threads that run or are ready, from `/proc/loadavg`.

@@ -73,8 +73,14 @@ pub(crate) enum Measure {
     CacheHits,
     /// Misses of the last-level cache, a request.
     CacheMisses,
+    /// Cycles of the bus, a request.
+    BusCycles,
     /// Bytes a second between memory and processors, of the whole machine.
     MemoryTraffic,
+    /// Part of the files that was in memory before the server was started.
+    FilesInMemory,
+    /// Part of the files that stayed in memory though they were to leave it.
+    FilesKept,
     /// How late the generator was at the 99th percentile, microseconds.
     Lag,
 }
@@ -98,7 +104,7 @@ impl Measure {
     ];
 
     /// What was observed beside the clients, in the order of a table.
-    pub(crate) const OBSERVED: [Self; 20] = [
+    pub(crate) const OBSERVED: [Self; 23] = [
         Self::UserTime,
         Self::SystemTime,
         Self::SoftirqTime,
@@ -117,7 +123,10 @@ impl Measure {
         Self::StalledForData,
         Self::CacheHits,
         Self::CacheMisses,
+        Self::BusCycles,
         Self::MemoryTraffic,
+        Self::FilesInMemory,
+        Self::FilesKept,
         Self::Lag,
     ];
 
@@ -160,7 +169,10 @@ impl Measure {
             Self::StalledForData => "stalled_backend_share",
             Self::CacheHits => "cache_hit_share",
             Self::CacheMisses => "cache_misses_per_request",
+            Self::BusCycles => "bus_cycles_per_request",
             Self::MemoryTraffic => "memory_bytes_per_s",
+            Self::FilesInMemory => "files_resident_share",
+            Self::FilesKept => "files_kept_share",
             Self::Lag => "generator_lag_p99_us",
         }
     }
@@ -199,7 +211,10 @@ impl Measure {
             Self::StalledForData => "Cycles stalled for data or units",
             Self::CacheHits => "Last-level cache hits",
             Self::CacheMisses => "Last-level misses/request",
+            Self::BusCycles => "Bus cycles/request",
             Self::MemoryTraffic => "Memory traffic, MB/s",
+            Self::FilesInMemory => "Files in memory before",
+            Self::FilesKept => "Files not evicted",
             Self::Lag => "Generator's lag p99, ms",
         }
     }
@@ -216,7 +231,9 @@ impl Measure {
             | Self::WaitedForMemory
             | Self::StalledForInstructions
             | Self::StalledForData
-            | Self::CacheHits => number::percent(value),
+            | Self::CacheHits
+            | Self::FilesInMemory
+            | Self::FilesKept => number::percent(value),
             Self::Memory | Self::PageCache => number::memory(value),
             Self::MeanTime | Self::P50 | Self::P99 | Self::P999 | Self::Lag => {
                 number::figure(value / 1e3)
@@ -278,6 +295,9 @@ impl Measure {
             Self::StalledForData => of("stalled_backend_cycles", "cycles"),
             Self::CacheHits => Some(1.0 - of("cache_misses", "cache_references")?),
             Self::CacheMisses => each("cache_misses"),
+            Self::BusCycles => each("bus_cycles"),
+            Self::FilesInMemory => of("files_resident_bytes", "files_accessed_bytes"),
+            Self::FilesKept => of("files_kept_bytes", "files_accessed_bytes"),
             Self::MemoryTraffic => {
                 Some(a_second("memory_read_bytes")? + a_second("memory_written_bytes")?)
             }
@@ -331,6 +351,10 @@ mod tests {
             ("stalled_backend_cycles", 40.0),
             ("cache_references", 10.0),
             ("cache_misses", 1.0),
+            ("bus_cycles", 600.0),
+            ("files_accessed_bytes", 200.0),
+            ("files_resident_bytes", 80.0),
+            ("files_kept_bytes", 0.0),
         ];
         let observed = observed.map(|(name, value)| (name.to_owned(), value));
         let figures = Some(Figures { lag_p99_us: 7.0, ..Figures::default() });
@@ -341,6 +365,8 @@ mod tests {
         assert_eq!(of(Measure::WaitedForDisk), Some(0.25));
         assert_eq!(of(Measure::StalledForData), Some(0.4));
         assert_eq!(of(Measure::CacheHits), Some(0.9));
+        assert_eq!(of(Measure::BusCycles), Some(2.0));
+        assert_eq!((of(Measure::FilesInMemory), of(Measure::FilesKept)), (Some(0.4), Some(0.0)));
         assert_eq!((of(Measure::CyclesPerInstruction), of(Measure::Lag)), (None, Some(7.0)));
     }
 
@@ -357,6 +383,6 @@ mod tests {
     fn columns_have_names_of_their_own() {
         let keys: BTreeSet<&str> = Measure::every().map(Measure::key).collect();
         let heads: BTreeSet<&str> = Measure::every().map(Measure::head).collect();
-        assert_eq!((keys.len(), heads.len()), (33, 33));
+        assert_eq!((keys.len(), heads.len()), (36, 36));
     }
 }

@@ -1,59 +1,178 @@
 //! The ceiling of the path between clients and servers, which no server can be above: how many
-//! bytes a second, and how many requests, a server gets through that does the least any can.
+//! bytes a second, and how many requests, a server gets through that does the least any can, on all
+//! the CPUs of the domain.
+//!
+//! It is of the path, not of files: the domain's bounds on memory and on the disk do not hold for
+//! it, because the floor answers from memory.
 
+use super::definition::Definition;
 use super::stage::{Cell, Entrant, Stage};
-use crate::domain::Accessed;
-use crate::record::{Ceiling, Offered};
+use crate::domain::{Accessed, Domain};
+use crate::record::{Ceiling, Figures, Offered};
+use crate::warm_up::run_s;
 use crate::workload::WorkloadSpec;
 use statistics::median;
 
 /// Windows of each kind, of which the median counts.
 const WINDOWS: u64 = 3;
 
-/// As many clients as other runs have at their limit.
-const CLIENTS: Offered = Offered::Connections(64);
+/// Seconds of a window at least and at most; in between it is the study's own. In less a long
+/// transfer is not seen, and more than this shows nothing new.
+const WINDOW_S: (f64, f64) = (0.5, 2.0);
+
+/// As many clients for small requests as other runs have at their limit; and for each CPU of the
+/// server, so that none of its threads, to which the kernel deals them, has much fewer than another.
+const CLIENTS: (u64, u64) = (64, 32);
+
+/// The same for long transfers. What is under way when a window ends counts for nothing, so there
+/// are fewer.
+const BULK_CLIENTS: (u64, u64) = (8, 4);
+
+/// Bodies of long transfers, longest first. A fast path needs long ones, or requests are measured;
+/// of a slow one long ones measure nothing, because few end within a window.
+const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
+
+/// So many bodies for each client make what is under way when a window ends, half a body of each in
+/// the mean, one part in a hundred.
+const BODIES_MIN: f64 = 50.0;
 
 /// Measures the ceiling of a domain with the floor.
 ///
 /// # Errors
 /// Why it is not known.
 pub fn ceiling(stage: &Stage<'_>, floor: &Entrant, domain: usize) -> Result<Ceiling, String> {
-    let workloads = [one_file("1 byte", 1), one_file("10 MB", 10_000_000)]
-        .map(|spec| stage.bench.tools.prepare(&spec))
-        .into_iter()
-        .collect::<Result<Vec<_>, String>>()?;
+    let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
+    let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
+    let workloads = workloads.collect::<Result<Vec<_>, String>>()?;
     let accessed = workloads.iter().map(|workload| Accessed::of_folder(&workload.root));
     let accessed = accessed.collect::<Result<Vec<_>, String>>()?;
+    let window_s = window_s(stage.definition);
+    let definition = Definition { window_s, ..stage.definition.clone() };
     let path = Stage {
-        definition: stage.definition,
+        definition: &definition,
         bench: stage.bench,
         surroundings: stage.surroundings,
         entrants: vec![floor.clone()],
         workloads,
-        domains: stage.domains.clone(),
+        domains: vec![without_bounds(&stage.domains[domain])],
         accessed,
         machine: stage.machine.clone(),
     };
-    let of = |workload, figure: fn(&crate::record::Figures) -> f64| {
-        let cell = Cell { entrant: 0, workload, domain };
-        let runs: Vec<_> = (0..WINDOWS).map(|seed| path.run(cell, CLIENTS, seed).0).collect();
+    let cpus = path.domains[0].server_cpus(&path.machine) as u64;
+    let of = |workload, clients, figure: fn(&Figures) -> f64| {
+        let cell = Cell { entrant: 0, workload, domain: 0 };
+        let offered = Offered::Connections(clients);
+        let runs: Vec<_> = (0..WINDOWS).map(|seed| path.run(cell, offered, seed).0).collect();
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
         let why = || runs.iter().flat_map(|run| &run.void).next().cloned().unwrap_or_default();
         median(&figures).ok_or_else(why)
     };
+    let seats = path.domains[0].network.map_or(1, |network| network.subnets as u64);
+    let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(seats);
+    let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {
-        requests_per_s: of(0, |figures| figures.throughput_per_s)?,
-        bytes_per_s: of(1, |figures| figures.body_bytes_per_s)?,
+        requests_per_s: of(0, clients(CLIENTS), |figures| figures.throughput_per_s)?,
+        bytes_per_s: bytes_per_s(bulk as f64 / window_s, |index| {
+            of(1 + index, bulk, |figures| figures.body_bytes_per_s)
+        })?,
     })
 }
 
-fn one_file(name: &str, bytes: u64) -> WorkloadSpec {
+/// Seconds that measuring the ceiling of a domain is reckoned to take, where so many come before
+/// each window.
+pub(super) fn reckoned_s(definition: &Definition, staging_s: f64, warm_ups: u32) -> f64 {
+    // Requests, and bodies of one length: most paths are no slower.
+    (2 * WINDOWS) as f64 * (staging_s + run_s(window_s(definition), warm_ups))
+}
+
+fn window_s(definition: &Definition) -> f64 {
+    definition.window_s.clamp(WINDOW_S.0, WINDOW_S.1)
+}
+
+fn without_bounds(domain: &Domain) -> Domain {
+    Domain { memory: None, disk: None, ..domain.clone() }
+}
+
+/// The most that `measure` finds for the lengths of bodies, of which it is told the index. Each
+/// falls short of the path by what was under way when its window ended, so the highest is nearest.
+/// Shorter ones are tried until of every client (`clients_per_s`: clients by seconds of a window)
+/// enough have come whole.
+fn bytes_per_s(
+    clients_per_s: f64,
+    mut measure: impl FnMut(usize) -> Result<f64, String>,
+) -> Result<f64, String> {
+    let mut most = 0.0_f64;
+    for (index, bytes) in BULK_BYTES.into_iter().enumerate() {
+        let found = measure(index)?;
+        most = most.max(found);
+        if found >= BODIES_MIN * clients_per_s * bytes as f64 {
+            break;
+        }
+    }
+    if most > 0.0 {
+        return Ok(most);
+    }
+    let least = BULK_BYTES[BULK_BYTES.len() - 1];
+    Err(format!("the path is so slow that not even {least} bytes came whole within a window"))
+}
+
+fn one_file(bytes: u64) -> WorkloadSpec {
     WorkloadSpec {
-        name: name.into(),
+        name: format!("{bytes} bytes"),
         files: Some(format!("--single {bytes}")),
         log: Some(format!("--single {bytes} --lengths 1 --requests 100")),
         load: "--connection keep".into(),
         ..WorkloadSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{DiskIo, Memory, Network, Throttle};
+
+    /// What a window of half a second shows of a path with so many bytes a second: each client's
+    /// bodies that came whole.
+    #[track_caller]
+    fn check(path_bytes_per_s: f64, tried: usize, expected: Result<(f64, f64), &str>) {
+        let (window_s, clients) = (0.5, 8.0);
+        let mut lengths = 0;
+        let found = bytes_per_s(clients / window_s, |index| {
+            lengths += 1;
+            let bytes = BULK_BYTES[index] as f64;
+            Ok((path_bytes_per_s * window_s / clients / bytes).floor() * clients * bytes / window_s)
+        });
+        assert_eq!(lengths, tried, "{found:?}");
+        match (found, expected) {
+            (Ok(found), Ok((from, to))) => assert!((from..=to).contains(&found), "{found}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_on_fast_and_on_slow_paths() {
+        check(2e9, 1, Ok((1.96e9, 2e9)));
+        check(1.25e8, 2, Ok((1.22e8, 1.25e8)));
+        check(1.25e7, 3, Ok((1.22e7, 1.25e7)));
+        check(1e6, 3, Ok((9e5, 1e6)));
+        check(1e5, 3, Err("not even 10000 bytes came whole"));
+    }
+
+    /// Under a bound on memory every run would be void: the floor reads nothing from the disk.
+    #[test]
+    fn the_path_has_neither_memory_nor_disk() {
+        let memory = Memory { disk_io: Some(DiskIo::Heavy), ..Memory::default() };
+        let network = Network { subnets: 2, sources: None, link: Default::default() };
+        let bounded = Domain {
+            cpus: Some(2),
+            memory: Some(memory),
+            disk: Some(Throttle { reads_per_s: Some(1), ..Throttle::default() }),
+            network: Some(network),
+            ..Domain::default()
+        };
+        let expected = Domain { cpus: Some(2), network: Some(network), ..Domain::default() };
+        assert_eq!(without_bounds(&bounded), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! A study from its first run to its last: sweeps of rates, searches for the limit, runs at a given
 //! utilisation. What has been measured is on disk before the next run begins.
 
+use super::ceiling;
 use super::definition::{Definition, OfferedPlan};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Stage};
@@ -17,9 +18,6 @@ const WARM_UPS_RECKONED: u32 = 3;
 /// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
 /// and undone, the page cache filled, and replies are awaited that come late.
 const STAGING_S: f64 = 1.5;
-
-/// Runs that find the ceiling of a domain.
-const CEILING_RUNS: f64 = 6.0;
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.05;
@@ -367,8 +365,9 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
         OfferedPlan::Mat => repetitions * (6.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let ceilings = CEILING_RUNS * definition.domains.len() as f64;
-    let all = (runs * cells as f64 + ceilings) * reckoned_run_s(definition);
+    let of_ceiling = ceiling::reckoned_s(definition, STAGING_S, WARM_UPS_RECKONED);
+    let ceilings = of_ceiling * definition.domains.len() as f64;
+    let all = runs * cells as f64 * reckoned_run_s(definition) + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 

@@ -136,6 +136,9 @@ impl Stage<'_> {
         let entered = domain.enter(&self.machine, files)?;
         // Before any server runs: one that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files)?;
+        if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
+            settled.judge(plan)?;
+        }
         let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
         let servers = self.start(cell, &entered)?;
@@ -168,6 +171,8 @@ impl Stage<'_> {
         if !warm_up.is_steady {
             measured.observed.insert("still_warming_up".into(), 1.0);
         }
+        let in_memory = settled.as_ref().zip(entered.plan.as_ref());
+        measured.observed.extend(in_memory.into_iter().flat_map(|(it, plan)| it.figures(plan)));
         // Without it they may stay in memory as well; if not, the run is void.
         measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
         measured.not_available.extend(unbound);

@@ -1,0 +1,72 @@
+//! How busy CPUs were within a window, when it is known beforehand when that begins and ends: the
+//! looks of an [`Observer`](super::Observer) have the generator's start and end between them too,
+//! and where the generator shares the CPUs it is busy then.
+
+use super::cpu::{self, CoreTicks, CoreUse};
+use std::convert::Infallible;
+use std::fs;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// How much earlier or later than it was told to a window may have begun, in microseconds: less
+/// than the steps in which the kernel counts.
+const OFF_US_MAX: u64 = 5000;
+
+/// What CPUs had done when a window began, and when it ended.
+#[derive(Debug)]
+pub(crate) struct WindowUse {
+    from_us: u64,
+    to_us: u64,
+    first: Vec<CoreTicks>,
+    last: Vec<CoreTicks>,
+}
+
+impl WindowUse {
+    /// Waits for the window, in microseconds since 1970, and for its end. None if `running` is
+    /// closed before.
+    pub(crate) fn watch(from_us: u64, to_us: u64, running: &Receiver<Infallible>) -> Option<Self> {
+        let first = at(from_us, running)?;
+        let last = at(to_us, running)?;
+        Some(Self { from_us, to_us, first, last })
+    }
+
+    /// What they did in it, if it was this one.
+    pub(super) fn cores(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<CoreUse>> {
+        let is_near = |a: u64, b: u64| a.abs_diff(b) <= OFF_US_MAX;
+        let is_it =
+            is_near(self.from_us, began_unix_us) && is_near(self.to_us - self.from_us, window_us);
+        is_it.then(|| cpu::between(&self.first, &self.last))
+    }
+}
+
+/// What CPUs have done at that time.
+fn at(unix_us: u64, running: &Receiver<Infallible>) -> Option<Vec<CoreTicks>> {
+    let wait = Duration::from_micros(unix_us.saturating_sub(crate::unix_us()));
+    match running.recv_timeout(wait) {
+        Err(RecvTimeoutError::Timeout) => {}
+        Err(RecvTimeoutError::Disconnected) => return None,
+    }
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    Some(cpu::cores(&stat, &os::affinity::allowed_cpus()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_window_is_watched_from_its_beginning_to_its_end() {
+        let (running, ended) = channel();
+        let from_us = crate::unix_us() + 30_000;
+        let seen = WindowUse::watch(from_us, from_us + 200_000, &ended).expect("it takes place");
+        assert!(crate::unix_us() >= from_us + 200_000);
+        let cores = seen.cores(from_us + 1000, 200_000).expect("it is that one");
+        let total_us = cores.iter().map(CoreUse::total_us).max().expect("there is a CPU");
+        assert!((150_000..=400_000).contains(&total_us), "{total_us}");
+        assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
+        assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
+        drop(running);
+        assert!(WindowUse::watch(from_us, u64::MAX, &ended).is_none(), "nobody runs any more");
+    }
+}
