@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 /// Facts that the plan rests on.
 #[derive(Debug, Clone, Default)]
@@ -10,7 +11,8 @@ pub struct Facts {
     pub cpus: Vec<usize>,
     /// Bytes of the largest cache that the first of them has, shared or not.
     pub cache_bytes: Option<u64>,
-    /// Bytes of memory that could be had without pushing anything out.
+    /// Bytes of memory that could be had without pushing anything out, or being pushed out: of the
+    /// machine, or of a control group around us that leaves less.
     pub free_bytes: u64,
     /// The processor's name.
     pub processor: String,
@@ -31,7 +33,7 @@ impl Facts {
         Self {
             cpus,
             cache_bytes,
-            free_bytes: free_bytes(&text("/proc/meminfo")),
+            free_bytes: free_bytes(&text("/proc/meminfo"), left_by_groups()),
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.into()),
             huge_pages: in_brackets(&huge_pages).unwrap_or("not told").into(),
         }
@@ -69,10 +71,33 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok().map(|number| number << shift)
 }
 
-fn free_bytes(meminfo: &str) -> u64 {
+/// The least of what the machine has left and what each group has.
+fn free_bytes(meminfo: &str, left: impl IntoIterator<Item = u64>) -> u64 {
     let value = field(meminfo, "MemAvailable");
     let kibibytes = value.and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok());
-    kibibytes.unwrap_or(0) << 10
+    left.into_iter().fold(kibibytes.unwrap_or(0) << 10, u64::min)
+}
+
+/// What the control groups around us leave of their limits, where they have any.
+fn left_by_groups() -> Vec<u64> {
+    let folders = os::control_groups::folders();
+    let file = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).ok();
+    folders.iter().filter_map(|folder| left_by(|name| file(folder, name))).collect()
+}
+
+/// What one leaves, from its files of either version. The pages of files that count in it give way
+/// to what we take, as those of the machine do.
+fn left_by(read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let number = |name: &&str| read(name)?.trim().parse::<u64>().ok();
+    let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+    let limit = limits.iter().filter_map(number).min()?;
+    let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(number).unwrap_or(0);
+    let stat = read("memory.stat").unwrap_or_default();
+    let files = stat.lines().find_map(|line| {
+        let (name, bytes) = line.split_once(' ')?;
+        ["file", "total_cache"].contains(&name).then(|| bytes.parse::<u64>().ok())?
+    });
+    Some(limit.saturating_sub(used.saturating_sub(files.unwrap_or(0))))
 }
 
 /// The value of the first line `name : value`.
@@ -106,9 +131,33 @@ mod tests {
         assert_eq!(size("32768K"), Some(32 << 20));
         assert_eq!(size("4M"), Some(4 << 20));
         assert_eq!(size(""), None);
-        assert_eq!(free_bytes("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), 2 << 20);
+        let meminfo = "MemTotal: 9 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(free_bytes(meminfo, []), 2 << 20);
+        assert_eq!(free_bytes(meminfo, [3 << 20, 1 << 20]), 1 << 20, "a group has less");
         assert_eq!(field("model name\t: A CPU\n", "model name").as_deref(), Some("A CPU"));
         assert_eq!(in_brackets("always [madvise] never"), Some("madvise"));
+    }
+
+    #[test]
+    fn a_group_leaves_what_others_in_it_have_not_taken() {
+        let check = |files: &[(&str, &str)], expected| {
+            let read = |name: &str| {
+                let (_, text) = files.iter().find(|(file, _)| *file == name)?;
+                Some((*text).to_owned())
+            };
+            assert_eq!(left_by(read), expected, "{files:?}");
+        };
+        let (max, current) = (("memory.max", "1000\n"), ("memory.current", "700\n"));
+        let stat = ("memory.stat", "anon 500\nfile 150\nfile_mapped 9\n");
+        check(&[max], Some(1000));
+        check(&[max, current], Some(300));
+        check(&[max, current, stat], Some(450));
+        check(&[max, ("memory.high", "800\n"), current, stat], Some(250));
+        check(&[("memory.max", "500\n"), current], Some(0));
+        check(&[("memory.max", "max\n"), ("memory.high", "max\n"), current, stat], None);
+        let first = [("memory.limit_in_bytes", "1000\n"), ("memory.usage_in_bytes", "700\n")];
+        check(&[&first[..], &[("memory.stat", "cache 1\ntotal_cache 150\n")]].concat(), Some(450));
+        check(&[], None);
     }
 
     #[test]

@@ -180,21 +180,19 @@ fn counts(all: usize) -> Vec<usize> {
 fn area_bytes(typed: Option<u64>, facts: &Facts) -> Result<u64, String> {
     let cores = facts.cpus.len().max(1) as u64;
     let room = facts.free_bytes / PART_OF_MEMORY / cores;
-    match typed {
-        Some(bytes) if bytes < AREA_BYTES_LEAST => {
+    let wanted = (facts.cache_bytes.unwrap_or(0) * TIMES_CACHE).max(AREA_BYTES_MIN);
+    let by_itself = wanted.min(room).max(AREA_BYTES_LEAST).next_multiple_of(1 << 20);
+    match typed.unwrap_or(by_itself) {
+        bytes if bytes < AREA_BYTES_LEAST => {
             Err(format!("--area: at least {} MiB", AREA_BYTES_LEAST >> 20))
         }
-        Some(bytes) if bytes.saturating_mul(cores) > facts.free_bytes => Err(format!(
+        // Even the least may be too much for a small control group, which would kill us.
+        bytes if bytes.saturating_mul(cores) > facts.free_bytes => Err(format!(
             "--area: {cores} cores want {} MiB, and {} MiB are free",
             bytes.saturating_mul(cores) >> 20,
             facts.free_bytes >> 20
         )),
-        Some(bytes) => Ok(bytes),
-        None => {
-            let wanted = (facts.cache_bytes.unwrap_or(0) * TIMES_CACHE).max(AREA_BYTES_MIN);
-            let bytes = wanted.min(room).max(AREA_BYTES_LEAST);
-            Ok(bytes.next_multiple_of(1 << 20))
-        }
+        bytes => Ok(bytes),
     }
 }
 
@@ -261,6 +259,7 @@ mod tests {
         assert_eq!(of(Some(16 << 20), &facts(2, None, 1 << 34)), Ok(16));
         assert!(of(Some(1000), &facts(2, None, 1 << 34)).is_err());
         assert!(of(Some(1 << 33), &facts(4, None, 1 << 34)).is_err());
+        assert!(of(None, &facts(64, None, 100 << 20)).is_err(), "the least for 64 is 128 MiB");
     }
 
     #[test]

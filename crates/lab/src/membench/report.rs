@@ -140,7 +140,7 @@ impl Outcome {
 fn table_heading(row: &Row) -> String {
     let how = if row.is_streaming { ", streaming (past the caches)" } else { "" };
     format!(
-        "\n{}{how}\n  {:<8} {:>6} {:>6}  {:>8} {:>17}  {:>11}  {:>8}\n",
+        "\n{}{how}\n  {:<8} {:>6} {:>6}  {:>8} {:>17}  {:>11} {:>17}  {:>8}\n",
         row.access.name(),
         "",
         "bytes",
@@ -148,6 +148,7 @@ fn table_heading(row: &Row) -> String {
         "GB/s",
         "",
         "bytes/cycle",
+        "",
         "speed-up",
     )
 }
@@ -155,16 +156,18 @@ fn table_heading(row: &Row) -> String {
 fn line(text: &mut String, row: &Row) {
     let interval = |spread: Spread| format!("[{:.2}; {:.2}]", spread.low, spread.high);
     let rate = row.gigabytes_per_second;
-    let per_cycle = row.bytes_per_cycle.map(|spread| format!("{:.2}", spread.median));
+    let (per_cycle, of_per_cycle) = match row.bytes_per_cycle {
+        Some(spread) => (format!("{:.2}", spread.median), interval(spread)),
+        None => ("-".into(), String::new()),
+    };
     writeln!(
         text,
-        "  {:<8} {:>6} {:>6}  {:>8.2} {:>17}  {:>11}  {:>8.2} {:>15}",
+        "  {:<8} {:>6} {:>6}  {:>8.2} {:>17}  {per_cycle:>11} {of_per_cycle:>17}  {:>8.2} {:>15}",
         row.instructions,
         row.access_bytes,
         row.cores,
         rate.median,
         interval(rate),
-        per_cycle.as_deref().unwrap_or("-"),
         row.speed_up.median,
         interval(row.speed_up),
     )
@@ -216,13 +219,16 @@ A CPU: 2 CPUs, last cache 32 MiB, huge pages never
 cycles are reference cycles (TSC) of 2.45 GHz
 
 read
-            bytes  cores      GB/s                    bytes/cycle  speed-up
-  AVX2         32      1     10.00     [9.50; 10.50]         5.00      0.75    [0.25; 1.25]
-  AVX2         32      2     15.00    [14.50; 15.50]            -      1.50    [1.00; 2.00]
+            bytes  cores      GB/s                    bytes/cycle                    speed-up
+  AVX2         32      1     10.00     [9.50; 10.50]         5.00      [4.50; 5.50]      \
+    0.75    [0.25; 1.25]
+  AVX2         32      2     15.00    [14.50; 15.50]            -                        \
+    1.50    [1.00; 2.00]
 
 write, streaming (past the caches)
-            bytes  cores      GB/s                    bytes/cycle  speed-up
-  AVX2         32      2      8.00      [7.50; 8.50]            -      1.50    [1.00; 2.00]
+            bytes  cores      GB/s                    bytes/cycle                    speed-up
+  AVX2         32      2      8.00      [7.50; 8.50]            -                        \
+    1.50    [1.00; 2.00]
 
 ceiling of all 2 CPUs, read: 15.0 GB/s (AVX2), 1.50 times one core
 ceiling of all 2 CPUs, write: 8.0 GB/s (AVX2, streaming), 1.50 times one core
