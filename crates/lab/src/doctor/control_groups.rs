@@ -1,17 +1,23 @@
-//! What our control groups, and those around them, keep from us: processor time, memory, threads;
-//! and whether a group of our own can be had to bound a server. Both versions.
+//! What our control groups, and those around them, keep from us: processors and their time, memory,
+//! the disk, threads; and whether a group of our own can be had to bound a server. Both versions.
+
+use std::collections::BTreeMap;
 
 use super::finding::Section::{Measuring, Serving};
-use super::machine::Machine;
+use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
+use crate::domain::cpu_list;
 
 const OWN: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mounts";
 const MEMORY: &str = "/proc/meminfo";
-const CONTROLLERS: &str = "/sys/fs/cgroup/cgroup.controllers";
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+const NODES: &str = "/sys/devices/system/node/has_memory";
 
 /// As for the other limits on threads.
 const THREADS_ENOUGH: u64 = 65_536;
+
+const MEBIBYTE: f64 = (1 << 20) as f64;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -26,15 +32,37 @@ pub(super) const CHECKS: &[Check] = &[
         rule: Rule::Of(&[OWN], cpu_quota),
     },
     Check {
+        section: Measuring,
+        subject: "CPU set",
+        source: "kernel: admin-guide/cgroup-v2 (cpuset.cpus, cpuset.mems); Genevès 2012, III-D",
+        good: "all CPUs and memory nodes of the machine",
+        cost: "servers scale no further than these, whatever the machine has, and who runs on the \
+               others shares caches and memory with them",
+        mend: "start it without one: no docker run --cpuset-cpus or --cpuset-mems, no AllowedCPUs= \
+               or AllowedMemoryNodes= (systemctl set-property UNIT AllowedCPUs=)",
+        rule: Rule::Of(&[OWN, ONLINE, NODES], cpu_set),
+    },
+    Check {
         section: Serving,
         subject: "memory limit",
-        source: "kernel: admin-guide/cgroup-v2 (memory.max); Radhakrishnan 2019, 3.1",
+        source: "kernel: admin-guide/cgroup-v2 (memory.max, memory.high); Radhakrishnan 2019, 3.1",
         good: "none below the machine's memory",
         cost: "pages of the files served count as well: what does not fit is read from the disk \
                again, and `cache.bytes_max` must stay well below it",
-        mend: "start it without one, or with more: docker run --memory, MemoryMax= (systemctl \
-               set-property UNIT MemoryMax=)",
+        mend: "start it without one, or with more: docker run --memory, MemoryMax= and MemoryHigh= \
+               (systemctl set-property UNIT MemoryMax= MemoryHigh=)",
         rule: Rule::Of(&[OWN, MEMORY], memory_limit),
+    },
+    Check {
+        section: Serving,
+        subject: "disk limit",
+        source: "kernel: admin-guide/cgroup-v2 (io.max), admin-guide/cgroup-v1/blkio-controller",
+        good: "none",
+        cost: "however fast the disk is, what is not in memory comes no faster than this, and logs \
+               are written no faster",
+        mend: "start it without one: no docker run --device-read-bps and its like, no \
+               IOReadBandwidthMax= and its like (systemctl set-property UNIT IOReadBandwidthMax=)",
+        rule: Rule::Of(&[OWN], disk_limit),
     },
     Check {
         section: Serving,
@@ -50,11 +78,11 @@ pub(super) const CHECKS: &[Check] = &[
         section: Measuring,
         subject: "memory controller",
         source: "Radhakrishnan 2019, 3.1 (memory set by the experiment)",
-        good: "there, version 1 or 2",
+        good: "there, version 1 or 2, and for groups of our own",
         cost: "no memory pressure can be set: experiments with disk input are left out",
         mend: "boot with cgroup_enable=memory; in a container: docker run --privileged \
                --cgroupns=host",
-        rule: Rule::Of(&[MOUNTS, CONTROLLERS], memory_controller),
+        rule: Rule::Of(&[MOUNTS, STATUS], memory_controller),
     },
 ];
 
@@ -82,6 +110,33 @@ fn cpu_quota(machine: &Machine) -> Look {
     }
 }
 
+fn cpu_set(machine: &Machine) -> Look {
+    if machine.text(OWN).is_none() {
+        return Look::unreadable(OWN);
+    }
+    if machine.text(ONLINE).is_none() {
+        return Look::unreadable(ONLINE);
+    }
+    let cpus = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+    let nodes = ["cpuset.mems.effective", "cpuset.effective_mems"];
+    let parts = [part(machine, cpus, "CPUs", ONLINE), part(machine, nodes, "memory nodes", NODES)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => Look::fine("none"),
+        false => Look::wrong(parts.join("; ")),
+    }
+}
+
+/// What part of all that is in the file `all` the narrowest of the groups has; none if it is all.
+fn part(machine: &Machine, files: [&str; 2], what: &str, all: &str) -> Option<String> {
+    let all = machine.text(all)?;
+    let sets = files.iter().flat_map(|file| machine.of_groups(file));
+    let sets = sets.map(|(_, set)| set).filter(|set| !set.is_empty());
+    let narrowest = sets.min_by_key(|set| cpu_list(set).len())?;
+    let is_part = cpu_list(narrowest).len() < cpu_list(all).len();
+    is_part.then(|| format!("{what} {narrowest} of {all}"))
+}
+
 fn memory_limit(machine: &Machine) -> Look {
     if machine.text(OWN).is_none() {
         return Look::unreadable(OWN);
@@ -91,16 +146,70 @@ fn memory_limit(machine: &Machine) -> Look {
         Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
     });
     let Some(total) = total else { return Look::unreadable(MEMORY) };
-    let names = ["memory.max", "memory.limit_in_bytes"];
-    let limits = names.into_iter().flat_map(|name| machine.of_groups(name));
-    match lowest(limits.map(|(_, text)| text.parse::<f64>().ok())) {
-        Some(limit) if limit < total => {
-            let mebibytes = |bytes: f64| bytes / f64::from(1 << 20);
-            let (limit, total) = (mebibytes(limit), mebibytes(total));
-            Look::wrong(format!("{limit:.0} MiB of the machine's {total:.0}"))
+    let lowest_of = |names: &[&str]| {
+        let limits = names.iter().flat_map(|name| machine.of_groups(name));
+        lowest(limits.map(|(_, text)| text.parse::<f64>().ok())).filter(|limit| *limit < total)
+    };
+    let mebibytes = |bytes: f64| bytes / MEBIBYTE;
+    let shown =
+        |limit| format!("{:.0} MiB of the machine's {:.0}", mebibytes(limit), mebibytes(total));
+    let max = lowest_of(&["memory.max", "memory.limit_in_bytes"]);
+    let high = lowest_of(&["memory.high"]).filter(|high| max.is_none_or(|max| *high < max));
+    match high.or(max) {
+        None => Look::fine("none"),
+        Some(limit) if high.is_some() => {
+            Look::wrong(format!("{}; who takes more is slowed down (memory.high)", shown(limit)))
         }
-        _ => Look::fine("none"),
+        Some(limit) => Look::wrong(shown(limit)),
     }
+}
+
+/// What may be bounded of a disk: how `io.max` calls it, the file of version 1, and what it is.
+const DISK_BOUNDS: [(&str, &str, &str); 4] = [
+    ("rbps", "blkio.throttle.read_bps_device", "MiB read"),
+    ("riops", "blkio.throttle.read_iops_device", "reads"),
+    ("wbps", "blkio.throttle.write_bps_device", "MiB written"),
+    ("wiops", "blkio.throttle.write_iops_device", "writes"),
+];
+
+fn disk_limit(machine: &Machine) -> Look {
+    if machine.text(OWN).is_none() {
+        return Look::unreadable(OWN);
+    }
+    let mut lowest = BTreeMap::new();
+    for (disk, what, bound) in disk_bounds(machine) {
+        let kept = lowest.entry((disk, what)).or_insert(bound);
+        *kept = bound.min(*kept);
+    }
+    let shown = |((disk, what), bound): ((&str, &str), u64)| match what.starts_with("MiB") {
+        true => format!("disk {disk}: {:.1} {what} a second", bound as f64 / MEBIBYTE),
+        false => format!("disk {disk}: {bound} {what} a second"),
+    };
+    match lowest.is_empty() {
+        true => Look::fine("none"),
+        false => Look::wrong(lowest.into_iter().map(shown).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+/// All bounds that are in force: the disk's numbers, what is bounded, and by how much.
+fn disk_bounds(machine: &Machine) -> Vec<(&str, &str, u64)> {
+    let mut bounds = Vec::new();
+    for (key, file, what) in DISK_BOUNDS {
+        let unified = machine.of_groups("io.max").flat_map(|(_, text)| text.lines());
+        bounds.extend(unified.filter_map(|line| {
+            let mut words = line.split(' ');
+            let disk = words.next()?;
+            let value = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
+            Some((disk, what, value.parse().ok()?))
+        }));
+        // Version 1 treats groups within one another as if they stood side by side: ours counts.
+        let own = machine.of_groups(file).max_by_key(|(folder, _)| folder.len());
+        bounds.extend(own.into_iter().flat_map(|(_, text)| text.lines()).filter_map(|line| {
+            let (disk, value) = line.split_once(' ')?;
+            Some((disk, what, value.parse().ok()?))
+        }));
+    }
+    bounds
 }
 
 fn thread_limit(machine: &Machine) -> Look {
@@ -114,19 +223,72 @@ fn thread_limit(machine: &Machine) -> Look {
     }
 }
 
+/// As `domain/enclosure.rs` makes groups: at the top of a hierarchy, whose mount must let it, and
+/// which must hand the controller on.
 fn memory_controller(machine: &Machine) -> Look {
     let Some(mounts) = machine.text(MOUNTS) else { return Look::unreadable(MOUNTS) };
-    let is_separate = mounts.lines().any(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        matches!(fields[..], [_, _, "cgroup", options, ..]
-            if options.split(',').any(|option| option == "memory"))
-    });
-    let controllers = machine.text(CONTROLLERS).unwrap_or_default();
-    match (is_separate, controllers.split(' ').any(|name| name == "memory")) {
-        (true, _) => Look::fine("version 1"),
-        (false, true) => Look::fine("version 2"),
-        (false, false) => Look::wrong("none"),
+    let has_memory = |text: &str| text.split([',', ' ']).any(|name| name == "memory");
+    let is_in =
+        |mount: &str, file: &str| machine.text(&format!("{mount}/{file}")).is_some_and(has_memory);
+    let unified = hierarchies(mounts, "cgroup2")
+        .next()
+        .filter(|mount| is_in(mount.point, "cgroup.controllers"));
+    let separate = hierarchies(mounts, "cgroup").find(|mount| has_memory(mount.options));
+    match (separate, unified) {
+        (Some(mount), _) => can_be_had(machine, 1, &mount),
+        (None, Some(mount)) if mount.is_read_only() => can_be_had(machine, 2, &mount),
+        (None, Some(mount)) => match is_in(mount.point, "cgroup.subtree_control") {
+            true => can_be_had(machine, 2, &mount),
+            false => kept_back(mount.point),
+        },
+        (None, None) => Look::wrong("none"),
     }
+}
+
+/// Version 2 gives a controller to those groups only that it is handed on to.
+fn kept_back(point: &str) -> Look {
+    let found = format!("version 2, but {point} hands it on to no group (cgroup.subtree_control)");
+    let mend = format!(
+        "echo +memory > {point}/cgroup.subtree_control (in a container: docker run --privileged \
+         --cgroupns=host)"
+    );
+    Look { mend: Some(mend), ..Look::wrong(found) }
+}
+
+/// Whether groups can be made where the controller is.
+fn can_be_had(machine: &Machine, version: u8, mount: &Mount<'_>) -> Look {
+    let point = mount.point;
+    match (mount.is_read_only(), machine.is_root()) {
+        (true, _) => Look {
+            mend: Some(format!(
+                "mount -o remount,rw {point}; in a container: docker run --privileged \
+                 --cgroupns=host"
+            )),
+            ..Look::wrong(format!("version {version}, but {point} is mounted read-only"))
+        },
+        (false, true) => Look::fine(format!("version {version}")),
+        (false, false) => Look::fine(format!("version {version}, for root only")),
+    }
+}
+
+struct Mount<'m> {
+    point: &'m str,
+    options: &'m str,
+}
+
+impl Mount<'_> {
+    fn is_read_only(&self) -> bool {
+        self.options.split(',').any(|option| option == "ro")
+    }
+}
+
+/// The hierarchies of a kind: `cgroup` is version 1, `cgroup2` version 2.
+fn hierarchies<'m>(mounts: &'m str, kind: &str) -> impl Iterator<Item = Mount<'m>> {
+    mounts.lines().filter_map(move |line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, point, is, options, ..] = fields[..] else { return None };
+        (is == kind).then_some(Mount { point, options })
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +332,71 @@ mod tests {
     }
 
     #[test]
+    fn memory_may_be_held_back_before_it_is_refused() {
+        let memory = (MEMORY, "MemTotal:       8388608 kB\n");
+        let of = |max, high, verdict| {
+            let files = [UNIFIED, memory, ("/g/a/memory.max", max), ("/g/memory.high", high)];
+            check("memory limit", &files, verdict).found
+        };
+        let slowed = "1024 MiB of the machine's 8192; who takes more is slowed down (memory.high)";
+        of("max\n", "max\n", Fine);
+        of("max\n", "17179869184\n", Fine);
+        assert_eq!(of("max\n", "1073741824\n", Wrong), slowed);
+        assert_eq!(of("2147483648\n", "1073741824\n", Wrong), slowed);
+        assert_eq!(of("1073741824\n", "2147483648\n", Wrong), "1024 MiB of the machine's 8192");
+    }
+
+    #[test]
+    fn cpus_and_memory_nodes_may_be_a_part_of_all() {
+        let (cpus, nodes) = ((ONLINE, "0-15\n"), (NODES, "0-1\n"));
+        let of = |file, set, verdict| {
+            let files = [UNIFIED, cpus, nodes, ("/g/cpuset.cpus.effective", "0-15\n"), (file, set)];
+            check("CPU set", &files, verdict).found
+        };
+        assert_eq!(of("/g/a/cpuset.cpus.effective", "0-15\n", Fine), "none");
+        assert_eq!(of("/g/a/cpuset.cpus.effective", "\n", Fine), "none");
+        assert_eq!(of("/g/a/cpuset.cpus.effective", "0-3,8\n", Wrong), "CPUs 0-3,8 of 0-15");
+        assert_eq!(of("/g/a/cpuset.effective_cpus", "4\n", Wrong), "CPUs 4 of 0-15");
+        assert_eq!(of("/g/a/cpuset.mems.effective", "1\n", Wrong), "memory nodes 1 of 0-1");
+        assert_eq!(of("/g/a/cpuset.effective_mems", "0\n", Wrong), "memory nodes 0 of 0-1");
+        check("CPU set", &[SEPARATE, cpus], Fine);
+        check("CPU set", &[UNIFIED], Unreadable);
+        check("CPU set", &[cpus], Unreadable);
+    }
+
+    #[test]
+    fn disks_are_bounded_by_all_groups_of_version_2() {
+        let of = |text, verdict| {
+            let outer = ("/g/io.max", "8:0 rbps=max wbps=max riops=50 wiops=max\n");
+            check("disk limit", &[UNIFIED, outer, ("/g/a/io.max", text)], verdict).found
+        };
+        assert_eq!(of("", Wrong), "disk 8:0: 50 reads a second");
+        let two = "8:0 rbps=1572864 wbps=max riops=100 wiops=7\n8:16 rbps=max wbps=1048576\n";
+        assert_eq!(
+            of(two, Wrong),
+            "disk 8:0: 1.5 MiB read a second; disk 8:0: 50 reads a second; disk 8:0: 7 writes a \
+             second; disk 8:16: 1.0 MiB written a second"
+        );
+        check("disk limit", &[UNIFIED, ("/g/io.max", "8:0 rbps=max wbps=max\n")], Fine);
+        check("disk limit", &[UNIFIED], Fine);
+        check("disk limit", &[], Unreadable);
+    }
+
+    #[test]
+    fn disks_are_bounded_by_our_own_group_of_version_1() {
+        let reads = ("/g/a/blkio.throttle.read_bps_device", "8:0 1048576\n");
+        let look = check("disk limit", &[SEPARATE, reads], Wrong);
+        assert_eq!(look.found, "disk 8:0: 1.0 MiB read a second");
+        let own = ("/g/a/b/blkio.throttle.read_bps_device", "");
+        check("disk limit", &[SEPARATE, reads, own], Fine);
+        let writes = ("/g/a/blkio.throttle.write_iops_device", "8:0 9\n");
+        assert_eq!(
+            check("disk limit", &[SEPARATE, writes], Wrong).found,
+            "disk 8:0: 9 writes a second"
+        );
+    }
+
+    #[test]
     fn threads_are_limited_by_groups_too() {
         check("thread limit", &[UNIFIED, ("/g/a/pids.max", "max\n")], Fine);
         check("thread limit", &[UNIFIED, ("/g/a/pids.max", "100000\n")], Fine);
@@ -180,10 +407,58 @@ mod tests {
     #[test]
     fn memory_controllers_of_both_versions() {
         let separate = "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n";
-        check("memory controller", &[(MOUNTS, separate)], Fine);
+        let look = check("memory controller", &[(MOUNTS, separate)], Fine);
+        assert_eq!(look.found, "version 1, for root only");
+        let root = (STATUS, "Uid:\t0\t0\t0\t0\n");
+        let look = check("memory controller", &[(MOUNTS, separate), root], Fine);
+        assert_eq!(look.found, "version 1");
         let unified = (MOUNTS, "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
-        check("memory controller", &[unified, (CONTROLLERS, "cpu io memory pids\n")], Fine);
-        check("memory controller", &[unified, (CONTROLLERS, "cpu io pids\n")], Wrong);
+        let of = |all, handed_on, verdict| {
+            let files = [(CONTROLLERS, all), (HANDED_ON, handed_on)];
+            check("memory controller", &[&[unified, root][..], &files].concat(), verdict)
+        };
+        assert_eq!(of("cpu io memory pids\n", "cpu memory\n", Fine).found, "version 2");
+        assert_eq!(of("cpu io pids\n", "cpu\n", Wrong), Look::wrong("none"));
+        let look = of("cpu io memory pids\n", "cpu pids\n", Wrong);
+        let mend = "echo +memory > /sys/fs/cgroup/cgroup.subtree_control ";
+        assert!(look.mend.is_some_and(|told| told.starts_with(mend)), "as enclosure.rs has it");
         check("memory controller", &[], Unreadable);
+    }
+
+    const CONTROLLERS: &str = "/sys/fs/cgroup/cgroup.controllers";
+    const HANDED_ON: &str = "/sys/fs/cgroup/cgroup.subtree_control";
+
+    /// As most containers have it.
+    #[test]
+    fn no_group_can_be_made_where_nothing_can_be_written() {
+        let check = |mount: &str, expected: &str| {
+            let mount = mount.replace("rw", "ro,nosuid");
+            let files = [(MOUNTS, &*mount), (CONTROLLERS, "cpu memory\n"), (HANDED_ON, "memory\n")];
+            let look = check("memory controller", &files, Wrong);
+            assert_eq!(look.found, expected);
+            assert!(look.mend.is_some_and(|mend| mend.starts_with("mount -o remount,rw /sys/fs/")));
+        };
+        check(
+            "cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n",
+            "version 2, but /sys/fs/cgroup is mounted read-only",
+        );
+        check(
+            "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+            "version 1, but /sys/fs/cgroup/memory is mounted read-only",
+        );
+    }
+
+    /// Both may be mounted; the controller is bound to one of them.
+    #[test]
+    fn a_hybrid_has_the_controller_in_one_of_both() {
+        let both = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+            cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n";
+        let found = check("memory controller", &[(MOUNTS, both)], Fine).found;
+        assert_eq!(found, "version 1, for root only");
+        let unified = ("/sys/fs/cgroup/unified/cgroup.controllers", "memory\n");
+        let on = ("/sys/fs/cgroup/unified/cgroup.subtree_control", "memory\n");
+        let only = (MOUNTS, "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n");
+        let found = check("memory controller", &[only, unified, on], Fine).found;
+        assert_eq!(found, "version 2, for root only");
     }
 }

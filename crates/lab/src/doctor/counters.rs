@@ -1,12 +1,11 @@
 //! Hardware counters: whether the machine has them, and whether we may read them, which is tried.
 
 use super::finding::Section::Measuring;
-use super::machine::Machine;
+use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const UNITS: &str = "/sys/bus/event_source/devices/*/type";
-const USER: &str = "/proc/self/status";
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -27,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
         cost: "counters tell of our own programs in user mode at best; most of a static server's \
                time is the kernel's",
         mend: "sysctl -w kernel.perf_event_paranoid=0",
-        rule: Rule::Of(&[PARANOID, USER], paranoid),
+        rule: Rule::Of(&[PARANOID, STATUS], paranoid),
     },
 ];
 
@@ -51,11 +50,7 @@ fn units(machine: &Machine) -> Look {
 fn paranoid(machine: &Machine) -> Look {
     let level = machine.text(PARANOID).and_then(|text| text.parse::<i32>().ok());
     let Some(level) = level else { return Look::unreadable(PARANOID) };
-    let status = machine.text(USER).unwrap_or_default();
-    let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    // Real, effective, saved, file system.
-    let is_root = user.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"));
-    match is_root {
+    match machine.is_root() {
         true => Look::fine(format!("{level}, and this is root")),
         false => Look::fine_if(level <= 0, level.to_string()),
     }
@@ -81,10 +76,10 @@ mod tests {
 
     #[test]
     fn root_may_count_everything() {
-        let user = (USER, "Name: x\nUid:\t1000\t1000\t1000\t1000\n");
+        let user = (STATUS, "Name: x\nUid:\t1000\t1000\t1000\t1000\n");
         check("perf_event_paranoid", &[(PARANOID, "-1"), user], Fine);
         check("perf_event_paranoid", &[(PARANOID, "2"), user], Wrong);
-        check("perf_event_paranoid", &[(PARANOID, "4"), (USER, "Uid:\t0\t0\t0\t0\n")], Fine);
+        check("perf_event_paranoid", &[(PARANOID, "4"), (STATUS, "Uid:\t0\t0\t0\t0\n")], Fine);
         check("perf_event_paranoid", &[user], Unreadable);
     }
 }

@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 struct Mount<'m> {
-    point: &'m str,
+    point: String,
     options: &'m str,
     kind: &'m str,
 }
@@ -53,11 +53,40 @@ fn mount_of<'m>(mounts: &'m str, directory: &Path) -> Option<Mount<'m>> {
     let mounts = mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(4);
-        let (point, options) = (fields.next()?, fields.next()?);
+        let (point, options) = (unescaped(fields.next()?), fields.next()?);
         Some(Mount { point, options, kind: after.split(' ').next()? })
     });
-    let above = mounts.filter(|mount| directory.starts_with(mount.point));
-    above.max_by_key(|mount| Path::new(mount.point).components().count())
+    let above = mounts.filter(|mount| directory.starts_with(&mount.point));
+    above.max_by_key(|mount| Path::new(&mount.point).components().count())
+}
+
+/// A name as it is: the kernel writes what would end a field in octal, a space as `\040`.
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(u8::is_ascii) {
+            Some(code) => {
+                name.push(char::from(code));
+                name += &part[3..];
+            }
+            None => {
+                name.push('\\');
+                name += part;
+            }
+        }
+    }
+    name
+}
+
+/// A name as a shell takes it for one word.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
 }
 
 fn file_system(machine: &Machine) -> Look {
@@ -83,7 +112,7 @@ fn access_times(machine: &Machine) -> Look {
     match options.find(|option| ["relatime", "noatime", "ro"].contains(option)) {
         Some(option) => Look::fine(option),
         None => Look {
-            mend: Some(format!("mount -o remount,noatime {}", mount.point)),
+            mend: Some(format!("mount -o remount,noatime {}", quoted(&mount.point))),
             ..Look::wrong("strictatime")
         },
     }
@@ -108,7 +137,9 @@ mod tests {
         27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
         30 27 0:27 / /srv rw,noatime shared:1 - overlay overlay rw\n\
         31 30 0:28 / /srv/memory rw - tmpfs tmpfs rw\n\
-        32 30 0:29 / /srv/media ro - nfs4 host:/media rw\n";
+        32 30 0:29 / /srv/media ro - nfs4 host:/media rw\n\
+        33 30 0:30 / /srv/our\\040own rw - xfs /dev/vdb rw\n\
+        34 30 0:31 / /srv/back\\134slash rw,relatime - btrfs /dev/vdc rw\n";
 
     fn at(directory: &str) -> Machine {
         Machine { directory: directory.into(), ..Machine::of(&[(MOUNTS, TABLE)]) }
@@ -130,12 +161,25 @@ mod tests {
     }
 
     #[test]
+    fn names_are_in_octal_where_they_would_end_a_field() {
+        file_system_at("/srv/our own/site", Fine, "xfs, mounted at /srv/our own");
+        file_system_at("/srv/our", Wrong, "overlay, mounted at /srv");
+        file_system_at(r"/srv/back\slash", Fine, r"btrfs, mounted at /srv/back\slash");
+        let check = |field, expected| assert_eq!(unescaped(field), expected);
+        check(r"/a\040b\011c\012d\043", "/a b\tc\nd#");
+        check(r"/no\04", r"/no\04");
+        check(r"/é\040ü", "/é ü");
+    }
+
+    #[test]
     fn times_of_access() {
         check_machine("access times", &at("/var/www"), Fine);
         check_machine("access times", &at("/srv/www"), Fine);
         check_machine("access times", &at("/srv/media"), Fine);
         let look = check_machine("access times", &at("/srv/memory"), Wrong);
         assert_eq!(look.mend.as_deref(), Some("mount -o remount,noatime /srv/memory"));
+        let look = check_machine("access times", &at("/srv/our own"), Wrong);
+        assert_eq!(look.mend.as_deref(), Some("mount -o remount,noatime '/srv/our own'"));
         check("access times", &[], Unreadable);
     }
 

@@ -26,7 +26,8 @@ pub(super) const CHECKS: &[Check] = &[
                neither reuseport-cpu nor addresses for each partition gain anything (Hashemian: \
                spreading interrupts, affinity and workers together gave up to 69 % more)",
         mend: "ethtool -L IFACE combined N; where there is one queue: echo MASK > \
-               /sys/class/net/IFACE/queues/rx-0/rps_cpus",
+               /sys/class/net/IFACE/queues/rx-0/rps_cpus; where several end at one CPU: echo CPU > \
+               /proc/irq/N/smp_affinity_list, another CPU for each",
         rule: Rule::Of(&[PRESENT], interrupts),
     },
     Check {
@@ -91,14 +92,9 @@ fn interrupts(machine: &Machine) -> Look {
     match (devices.first(), single.first()) {
         (None, _) => Look::fine("no interface with a device; on loopback whoever sends receives"),
         (Some(_), None) => Look::fine(describe(&devices)),
-        (Some(_), Some(first)) => Look {
-            mend: Some(format!(
-                "ethtool -L {name} combined N; where there is one queue: \
-                 echo f > /sys/class/net/{name}/queues/rx-0/rps_cpus (a bit for each CPU)",
-                name = first.name
-            )),
-            ..Look::wrong(describe(&devices))
-        },
+        (Some(_), Some(first)) => {
+            Look { mend: Some(first.mend()), ..Look::wrong(describe(&devices)) }
+        }
     }
 }
 
@@ -170,23 +166,48 @@ fn arp_filter_of_each(machine: &Machine) -> Look {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Verdict::{Fine, Obsolete, Unreadable, Wrong};
+    use super::super::interrupts::Interrupt;
     use super::super::rule::tests::{check, check_machine, check_setting};
     use super::*;
 
-    fn interface(name: &str, queues: usize, is_device: bool) -> Interface {
-        let interrupts = vec!["0".into(); queues];
+    /// An interface with a queue for each CPU.
+    fn interface(name: &str, cpus: &[usize], is_device: bool) -> Interface {
+        let interrupt = |(number, cpu): (u32, &usize)| Interrupt {
+            number,
+            cpus: cpu.to_string(),
+            receives: true,
+        };
+        let interrupts = (30..).zip(cpus).map(interrupt).collect();
+        let queues = cpus.len();
         Interface { name: name.into(), queues, is_device, interrupts, is_spread: false }
     }
 
     #[test]
     fn an_interface_with_one_queue_is_found() {
         let of = |cpus, interfaces| Machine { interfaces, ..Machine::of(&[(PRESENT, cpus)]) };
-        let single = || vec![interface("eth0", 1, true), interface("lo", 1, false)];
+        let single = || vec![interface("eth0", &[0], true), interface("lo", &[0], false)];
         let look = check_machine("interrupts", &of("0-3", single()), Wrong);
         assert!(look.mend.is_some_and(|mend| mend.contains("ethtool -L eth0 ")));
         check_machine("interrupts", &of("0", single()), Fine);
-        check_machine("interrupts", &of("0-3", vec![interface("eth0", 4, true)]), Fine);
-        check_machine("interrupts", &of("0-3", vec![interface("lo", 1, false)]), Fine);
+        let of = |cpus, interface| of(cpus, vec![interface]);
+        check_machine("interrupts", &of("0-3", interface("eth0", &[0, 1, 2, 3], true)), Fine);
+        check_machine("interrupts", &of("0-3", interface("lo", &[0], false)), Fine);
+    }
+
+    #[test]
+    fn an_interface_whose_queues_end_at_one_cpu_is_found() {
+        let of = |cpus| {
+            let good = interface("eth0", &[0, 1], true);
+            let narrow = interface("eth1", &[2, 2, 2], true);
+            Machine { interfaces: vec![good, narrow], ..Machine::of(&[(PRESENT, cpus)]) }
+        };
+        let look = check_machine("interrupts", &of("0-3"), Wrong);
+        assert!(
+            look.found.ends_with("; eth1: 3 receive queues, 3 interrupts on CPUs 2"),
+            "{look:?}"
+        );
+        assert!(look.mend.is_some_and(|mend| mend.contains("for n in 30 31 32; do ")));
+        check_machine("interrupts", &of("0"), Fine);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Which CPUs take the interrupts of which network interface, as `/sys` and `/proc` tell it: what
 //! `partitions.listen` and `reuseport-cpu` should follow. It changes nothing.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use crate::domain::cpu_list;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +14,19 @@ pub(super) struct Interface {
     pub(super) queues: usize,
     /// Whether there is a device behind it, as opposed to one that the kernel makes up.
     pub(super) is_device: bool,
-    /// Where each of its interrupts may be taken: CPU lists as the kernel writes them.
-    pub(super) interrupts: Vec<String>,
+    pub(super) interrupts: Vec<Interrupt>,
     /// Whether the kernel spreads received packets over other CPUs (RPS).
     pub(super) is_spread: bool,
+}
+
+/// An interrupt of a network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interrupt {
+    pub(super) number: u32,
+    /// Where it is taken, or may be where that is all that is told: as the kernel writes lists.
+    pub(super) cpus: String,
+    /// Whether its name says that it is for packets received.
+    pub(super) receives: bool,
 }
 
 impl Interface {
@@ -33,20 +43,61 @@ impl Interface {
             1 => "1 receive queue".into(),
             queues => format!("{queues} receive queues"),
         };
-        let cpus: BTreeSet<&str> = self.interrupts.iter().map(String::as_str).collect();
-        let cpus: Vec<&str> = cpus.into_iter().collect();
+        let mut cpus: Vec<&str> = self.interrupts.iter().map(|one| &*one.cpus).collect();
+        cpus.sort_by_key(|list| cpu_list(list));
+        cpus.dedup();
         let interrupts = match self.interrupts.len() {
             0 => "interrupts not told".into(),
             1 => format!("1 interrupt on CPUs {}", cpus.join(" | ")),
             count => format!("{count} interrupts on CPUs {}", cpus.join(" | ")),
         };
+        let sole = match self.sole_cpu().filter(|_| cpus.len() > 1) {
+            Some(cpu) => format!(", those of packets received all on CPU {cpu}"),
+            None => String::new(),
+        };
         let spread = if self.is_spread { ", spread further by the kernel (RPS)" } else { "" };
-        format!("{name}: {queues}, {interrupts}{spread}")
+        format!("{name}: {queues}, {interrupts}{sole}{spread}")
     }
 
     /// Whether all its packets are received by one CPU, or nobody says by which.
     pub(super) fn is_single(&self) -> bool {
-        self.is_device && self.queues <= 1 && !self.is_spread
+        let is_narrow = self.queues <= 1 || self.sole_cpu().is_some();
+        self.is_device && is_narrow && !self.is_spread
+    }
+
+    /// What spreads its interrupts, or its packets, over the CPUs.
+    pub(super) fn mend(&self) -> String {
+        let name = &self.name;
+        if self.queues <= 1 {
+            return format!(
+                "ethtool -L {name} combined N; where there is one queue: \
+                 echo f > /sys/class/net/{name}/queues/rx-0/rps_cpus (a bit for each CPU)"
+            );
+        }
+        let numbers = self.of_packets().into_iter().map(|one| one.number.to_string());
+        format!(
+            "cpu=0; for n in {}; do echo $cpu > /proc/irq/$n/smp_affinity_list; \
+             cpu=$(((cpu + 1) % $(nproc))); done",
+            numbers.collect::<Vec<_>>().join(" ")
+        )
+    }
+
+    /// The CPU that takes the interrupts of all its queues, if there are several and one does.
+    fn sole_cpu(&self) -> Option<usize> {
+        let interrupts = self.of_packets();
+        let cpu = interrupts.first()?.cpus.parse().ok()?;
+        let is_there = |one: &&Interrupt| one.cpus == interrupts[0].cpus;
+        (self.queues > 1 && interrupts.iter().all(is_there)).then_some(cpu)
+    }
+
+    /// The interrupts of packets received. Where no name says which those are it is all of them,
+    /// unless there are too few to have one for each queue: then nobody knows.
+    fn of_packets(&self) -> Vec<&Interrupt> {
+        let named: Vec<&Interrupt> = self.interrupts.iter().filter(|one| one.receives).collect();
+        match named.is_empty() && self.interrupts.len() >= self.queues {
+            true => self.interrupts.iter().collect(),
+            false => named,
+        }
     }
 }
 
@@ -67,14 +118,33 @@ fn interface(net: &Path, proc: &Path, name: &str) -> Interface {
     let mask = |queue: &String| text(&net.join(name).join("queues").join(queue).join("rps_cpus"));
     let is_set = |mask: String| mask.chars().any(|c| c != '0' && c != ',');
     let numbers = os::interfaces::interrupts(net, proc, name);
-    let affinity = |number: u32| text(&proc.join(format!("irq/{number}/smp_affinity_list")));
+    let table = text(&proc.join("interrupts")).unwrap_or_default();
     Interface {
         name: name.into(),
         queues: queues.len(),
         is_device: os::interfaces::device(net, name).is_some(),
-        interrupts: numbers.into_iter().filter_map(affinity).collect(),
+        interrupts: numbers.into_iter().filter_map(|n| interrupt(proc, &table, n)).collect(),
         is_spread: queues.iter().filter_map(mask).any(is_set),
     }
+}
+
+/// One of the table `/proc/interrupts`. The kernel picks one CPU of those allowed and keeps to it:
+/// where it says which, that counts.
+fn interrupt(proc: &Path, table: &str, number: u32) -> Option<Interrupt> {
+    let cpus = ["effective_affinity_list", "smp_affinity_list"].into_iter().find_map(|file| {
+        let list = text(&proc.join(format!("irq/{number}/{file}")))?;
+        (!list.is_empty()).then_some(list)
+    });
+    let start = format!("{number}:");
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(&start));
+    Some(Interrupt { number, cpus: cpus?, receives: line.is_some_and(receives) })
+}
+
+/// Whether an interrupt's line says that it is for packets received: `eth0-TxRx-0` and `eth0-rx-0`
+/// of most drivers, `virtio1-input.0`, `mlx5_comp0`.
+fn receives(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["rx", "input", "comp"].iter().any(|word| line.contains(word))
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -111,6 +181,9 @@ LOC:    7981561   11501740   Local timer interrupts
         for (number, cpus) in [(30, "0-1"), (31, "0-1"), (40, "0"), (50, "0"), (51, "1")] {
             root.file(&format!("proc/irq/{number}/smp_affinity_list"), format!("{cpus}\n"));
         }
+        for (number, cpu) in [(30, ""), (31, "1"), (50, "0")] {
+            root.file(&format!("proc/irq/{number}/effective_affinity_list"), format!("{cpu}\n"));
+        }
         root.file("net/lo/queues/rx-0/rps_cpus", "0\n");
         root.file("net/ifb0/queues/rx-0/rps_cpus", "0\n");
         root.file("net/eth0/queues/rx-0/rps_cpus", "00000000,00000000\n");
@@ -133,7 +206,7 @@ LOC:    7981561   11501740   Local timer interrupts
         assert_eq!(
             lines,
             [
-                "eth0: 1 receive queue, 2 interrupts on CPUs 0-1",
+                "eth0: 1 receive queue, 2 interrupts on CPUs 0-1 | 1",
                 "eth1: 2 receive queues, 2 interrupts on CPUs 0 | 1, spread further by the \
                  kernel (RPS)",
                 "ifb0: no device, no interrupts",
@@ -142,6 +215,64 @@ LOC:    7981561   11501740   Local timer interrupts
         );
         let single: Vec<bool> = all.iter().map(Interface::is_single).collect();
         assert_eq!(single, [true, false, false, false]);
+    }
+
+    /// An interface with so many queues, whose interrupts are taken there.
+    fn several(queues: usize, interrupts: &[(&str, &str)]) -> Interface {
+        let interrupt = |(number, (line, cpus)): (u32, &(&str, &str))| Interrupt {
+            number,
+            cpus: (*cpus).into(),
+            receives: receives(line),
+        };
+        Interface {
+            name: "eth0".into(),
+            queues,
+            is_device: true,
+            interrupts: (30..).zip(interrupts).map(interrupt).collect(),
+            is_spread: false,
+        }
+    }
+
+    #[test]
+    fn several_queues_may_all_end_at_one_cpu() {
+        let check = |queues, interrupts: &[_], expected: bool| {
+            let interface = several(queues, interrupts);
+            assert_eq!(interface.is_single(), expected, "{interrupts:?}");
+            let spread = Interface { is_spread: true, ..interface };
+            assert!(!spread.is_single(), "{interrupts:?}");
+        };
+        check(2, &[("eth0-TxRx-0", "0"), ("eth0-TxRx-1", "0")], true);
+        check(2, &[("eth0-TxRx-0", "0"), ("eth0-TxRx-1", "1")], false);
+        // Wherever the kernel may choose and does not say what it chose.
+        check(2, &[("eth0-TxRx-0", "0-3"), ("eth0-TxRx-1", "0-3")], false);
+        // Packets sent, and the card's own affairs, are beside the point.
+        let virtio = [("virtio1-config", "2"), ("virtio1-input.0", "1"), ("virtio1-output.0", "3")];
+        check(2, &[&virtio[..], &[("virtio1-input.1", "1")]].concat(), true);
+        check(2, &[&virtio[..], &[("virtio1-input.1", "0")]].concat(), false);
+        check(2, &[("mlx5_async0", "1"), ("mlx5_comp0", "0"), ("mlx5_comp1", "0")], true);
+        // Names that say nothing are judged together, if there are enough of them.
+        check(2, &[("gve-ntfy-blk0", "0"), ("gve-ntfy-blk1", "0")], true);
+        check(2, &[("gve-ntfy-blk0", "0"), ("gve-ntfy-blk1", "1")], false);
+        check(4, &[("eth0", "0")], false);
+        check(4, &[], false);
+    }
+
+    #[test]
+    fn where_several_queues_end_and_what_spreads_them() {
+        let names = ["eth0", "eth0-rx-0", "eth0-rx-1", "eth0-tx-0"];
+        let cpus = ["10", "0", "0", "9"];
+        let interface = several(2, &std::array::from_fn::<_, 4, _>(|n| (names[n], cpus[n])));
+        assert_eq!(
+            interface.describe(),
+            "eth0: 2 receive queues, 4 interrupts on CPUs 0 | 9 | 10, those of packets received \
+             all on CPU 0"
+        );
+        let mend = interface.mend();
+        assert!(
+            mend.contains(" n in 31 32; do echo $cpu > /proc/irq/$n/smp_affinity_list"),
+            "{mend}"
+        );
+        assert!(several(1, &[]).mend().starts_with("ethtool -L eth0 "));
     }
 
     #[test]

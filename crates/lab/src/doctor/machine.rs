@@ -9,6 +9,9 @@ use os::counters::{Counter, Event};
 use super::checks;
 use super::interrupts::{self, Interface};
 
+/// What the kernel says of this process: who runs it, and on which CPUs it may.
+pub(super) const STATUS: &str = "/proc/self/status";
+
 /// What a machine says of itself.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
@@ -53,6 +56,18 @@ impl Machine {
         self.text(path)?.parse().ok()
     }
 
+    /// What [`STATUS`] says under this name.
+    pub(super) fn status(&self, name: &str) -> Option<&str> {
+        let mut lines = self.text(STATUS)?.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    }
+
+    /// Whether root is who runs this, as far as the machine tells.
+    pub(super) fn is_root(&self) -> bool {
+        // Real, effective, saved, file system.
+        self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
+    }
+
     /// The path and contents of all files that fit, in order.
     pub(super) fn all<'m>(&'m self, pattern: &'m str) -> impl Iterator<Item = (&'m str, &'m str)> {
         let files = self.files.iter().filter(move |(path, _)| fits(pattern, path));
@@ -78,13 +93,25 @@ fn count_cycles() -> io::Result<()> {
     Counter::of_cpu(Event::Cycles, cpu)?.read().map(drop)
 }
 
-/// The limits of control groups, of both versions.
+/// The limits of control groups, and what groups made in one would have; of both versions.
 const GROUP_FILES: &[&str] = &[
+    "cgroup.controllers",
+    "cgroup.subtree_control",
     "cpu.max",
     "cpu.cfs_quota_us",
     "cpu.cfs_period_us",
+    "cpuset.cpus.effective",
+    "cpuset.effective_cpus",
+    "cpuset.mems.effective",
+    "cpuset.effective_mems",
     "memory.max",
+    "memory.high",
     "memory.limit_in_bytes",
+    "io.max",
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.write_iops_device",
     "pids.max",
 ];
 
@@ -155,6 +182,16 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, ["cpu0", "cpu1"].map(|cpu| format!("{root}/{cpu}/governor")));
         assert!(expand("/no/such/*/file").is_empty());
+    }
+
+    #[test]
+    fn the_status_is_found_by_its_whole_name() {
+        let status = "Name:\tx\nUid:\t1000\t0\t1000\t1000\nCpus_allowed:\t3\n";
+        let machine = Machine::of(&[(STATUS, status)]);
+        assert_eq!(machine.status("Cpus_allowed"), Some("3"));
+        assert_eq!(machine.status("Cpus"), None);
+        assert!(machine.is_root(), "the effective one counts");
+        assert!(!Machine::of(&[]).is_root());
     }
 
     #[test]

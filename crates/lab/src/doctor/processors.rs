@@ -2,14 +2,22 @@
 //! time, other programs. Not how many processors we may use: see `control_groups.rs`.
 
 use super::finding::Section::Measuring;
-use super::machine::Machine;
+use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
+use crate::domain::cpu_list;
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
 const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 const SMT: &str = "/sys/devices/system/cpu/smt/active";
+const SIBLINGS: &str = "/sys/devices/system/cpu/cpu*/topology/thread_siblings_list";
 const CPU_INFO: &str = "/proc/cpuinfo";
+const HYPERVISOR: &str = "/sys/hypervisor/type";
+const MAKER: &str = "/sys/class/dmi/id/sys_vendor";
+const PRODUCT: &str = "/sys/class/dmi/id/product_name";
+const TREE_HYPERVISOR: &str = "/proc/device-tree/hypervisor/compatible";
+const TREE_MACHINE: &str = "/proc/device-tree/compatible";
+const TREE_MODEL: &str = "/proc/device-tree/model";
 const STAT: &str = "/proc/stat";
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const LOAD: &str = "/proc/loadavg";
@@ -43,8 +51,9 @@ pub(super) const CHECKS: &[Check] = &[
         good: "off, or one CPU of each core used",
         cost: "two CPUs share a core: the second adds a part of what the first can do, and \
                the generator slows the server down",
-        mend: "echo off > /sys/devices/system/cpu/smt/control",
-        rule: Rule::Of(&[SMT], smt),
+        mend: "echo off > /sys/devices/system/cpu/smt/control, or start it on one CPU of each core \
+               (taskset -c)",
+        rule: Rule::Of(&[SMT, STATUS, SIBLINGS], smt),
     },
     Check {
         section: Measuring,
@@ -54,7 +63,10 @@ pub(super) const CHECKS: &[Check] = &[
         cost: "other guests share caches, memory bandwidth and time, and system calls and \
                interrupts cost more: numbers hold for this guest at this hour",
         mend: "measure on a machine of your own; else repeat, interleave and look at the intervals",
-        rule: Rule::Of(&[CPU_INFO], virtualisation),
+        rule: Rule::Of(
+            &[CPU_INFO, HYPERVISOR, MAKER, PRODUCT, TREE_HYPERVISOR, TREE_MACHINE, TREE_MODEL],
+            virtualisation,
+        ),
     },
     Check {
         section: Measuring,
@@ -114,20 +126,90 @@ fn smt(machine: &Machine) -> Look {
     match machine.number(SMT) {
         None => Look::unreadable(SMT),
         Some(0) => Look::fine("off"),
-        Some(_) => Look::wrong("on: two CPUs or more are one core"),
+        Some(_) => match alone_on_their_cores(machine) {
+            Some(cpus) => {
+                Look::fine(format!("on, but we may use only one CPU of each core: {cpus}"))
+            }
+            None => Look::wrong("on: two CPUs or more are one core"),
+        },
     }
 }
 
+/// The CPUs that this process may use, if no two of them are of one core.
+fn alone_on_their_cores(machine: &Machine) -> Option<&str> {
+    let list = machine.status("Cpus_allowed_list")?;
+    let allowed = cpu_list(list);
+    let is_alone = |cpu: &usize| {
+        let siblings = machine.text(&SIBLINGS.replace('*', &cpu.to_string()));
+        siblings.is_some_and(|core| {
+            cpu_list(core).iter().all(|other| other == cpu || !allowed.contains(other))
+        })
+    };
+    allowed.iter().all(is_alone).then_some(list)
+}
+
+/// How the makers and products of hypervisors begin, as `systemd-detect-virt` has them.
+const GUESTS: [&str; 16] = [
+    "Apple Virtualization",
+    "BHYVE",
+    "Bochs",
+    "Droplet",
+    "HVM domU",
+    "KVM",
+    "KubeVirt",
+    "OpenStack",
+    "Parallels",
+    "QEMU",
+    "VMware",
+    "VirtualBox",
+    "Virtual Machine",
+    "Xen",
+    "innotek GmbH",
+    "vServer",
+];
+
+/// Those who rent guests and bare machines: only what `metal` is in the name of is surely bare.
+const CLOUDS: [&str; 3] = ["Alibaba Cloud", "Amazon EC2", "Google Compute Engine"];
+
 fn virtualisation(machine: &Machine) -> Look {
-    let Some(info) = machine.text(CPU_INFO) else { return Look::unreadable(CPU_INFO) };
-    let flags = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
-    match flags {
-        None => Look::unreadable("the flags in /proc/cpuinfo"),
-        Some(flags) if flags.split_whitespace().any(|flag| flag == "hypervisor") => {
-            Look::wrong("a virtual machine")
+    // Of x86 only: the processors of others have no flag for it.
+    let flags = machine.text(CPU_INFO).and_then(|info| {
+        let flags = info.lines().find(|line| line.starts_with("flags"))?;
+        Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
+    });
+    let name = [MAKER, PRODUCT, TREE_MODEL].into_iter().filter_map(|file| name(machine, file));
+    let name = name.collect::<Vec<_>>().join(" ");
+    match (hypervisor(machine), flags) {
+        (Some(hypervisor), _) => Look::wrong(format!("a virtual machine: {hypervisor}")),
+        (None, Some(true)) => Look::wrong("a virtual machine"),
+        (None, Some(false)) => Look::fine("no hypervisor is shown"),
+        (None, None) if begins(machine, &CLOUDS) && !name.contains("metal") => {
+            Look::wrong(format!("a virtual machine: {name}"))
         }
-        Some(_) => Look::fine("no hypervisor is shown"),
+        (None, None) if !name.is_empty() => Look::fine(format!("no hypervisor is shown: {name}")),
+        (None, None) => Look::unreadable("neither the processor nor the firmware tells"),
     }
+}
+
+/// What the machine itself says of its hypervisor, apart from the processor's flags.
+fn hypervisor(machine: &Machine) -> Option<&str> {
+    let virtual_tree = name(machine, TREE_MACHINE).filter(|name| *name == "linux,dummy-virt");
+    let named = [HYPERVISOR, TREE_HYPERVISOR].into_iter().find_map(|file| name(machine, file));
+    named.or(virtual_tree).or_else(|| {
+        let is_guest = begins(machine, &GUESTS);
+        is_guest.then(|| name(machine, MAKER).or_else(|| name(machine, PRODUCT)))?
+    })
+}
+
+/// Whether the machine's maker or product is one of these.
+fn begins(machine: &Machine, names: &[&str]) -> bool {
+    let mut told = [MAKER, PRODUCT].into_iter().filter_map(|file| name(machine, file));
+    told.any(|told| names.iter().any(|name| told.starts_with(name)))
+}
+
+/// The first name in a file. Those of the device tree end with NUL.
+fn name<'m>(machine: &'m Machine, file: &str) -> Option<&'m str> {
+    machine.text(file)?.split('\0').next()
 }
 
 fn steal(machine: &Machine) -> Look {
@@ -208,10 +290,68 @@ mod tests {
     }
 
     #[test]
+    fn one_cpu_of_each_core_is_as_good_as_none_that_share() {
+        let path = |cpu: usize| SIBLINGS.replace('*', &cpu.to_string());
+        let paths = [0, 1, 2, 3].map(path);
+        let of = |allowed: &str, verdict| {
+            let status = format!("Cpus_allowed:\tf\nCpus_allowed_list:\t{allowed}\n");
+            let files = [
+                (SMT, "1\n"),
+                (STATUS, &*status),
+                (&*paths[0], "0,2\n"),
+                (&*paths[1], "1,3\n"),
+                (&*paths[2], "0,2\n"),
+                (&*paths[3], "1,3\n"),
+            ];
+            check("SMT", &files, verdict).found
+        };
+        assert_eq!(of("0-1", Fine), "on, but we may use only one CPU of each core: 0-1");
+        of("2", Fine);
+        of("0,3", Fine);
+        of("0-3", Wrong);
+        of("0,2", Wrong);
+        of("0-1,7", Wrong);
+    }
+
+    #[test]
     fn a_guest_shows_in_the_flags() {
         check("virtualisation", &[(CPU_INFO, "flags\t\t: fpu sse2\n")], Fine);
         check("virtualisation", &[(CPU_INFO, "flags\t\t: fpu hypervisor sse2\n")], Wrong);
         check("virtualisation", &[(CPU_INFO, "model name: x\n")], Unreadable);
+        check("virtualisation", &[], Unreadable);
+    }
+
+    #[test]
+    fn a_guest_without_such_a_flag_shows_in_its_names() {
+        let arm = (CPU_INFO, "processor\t: 0\nFeatures\t: fp asimd\n");
+        let of = |maker, product, verdict| {
+            check("virtualisation", &[arm, (MAKER, maker), (PRODUCT, product)], verdict).found
+        };
+        assert_eq!(of("QEMU", "KVM Virtual Machine", Wrong), "a virtual machine: QEMU");
+        of("Microsoft Corporation", "Virtual Machine", Wrong);
+        of("Google", "Google Compute Engine", Wrong);
+        assert_eq!(of("Amazon EC2", "m7g.large", Wrong), "a virtual machine: Amazon EC2 m7g.large");
+        of("Amazon EC2", "m7g.metal", Fine);
+        assert_eq!(of("HPE", "RL300", Fine), "no hypervisor is shown: HPE RL300");
+        let file = |path, text, verdict| check("virtualisation", &[arm, (path, text)], verdict);
+        file(HYPERVISOR, "xen\n", Wrong);
+        assert_eq!(
+            file(TREE_HYPERVISOR, "linux,kvm\0", Wrong).found,
+            "a virtual machine: linux,kvm"
+        );
+        file(TREE_MACHINE, "linux,dummy-virt\0", Wrong);
+        let board = "Raspberry Pi 4 Model B";
+        assert!(file(TREE_MODEL, &format!("{board}\0"), Fine).found.ends_with(board));
+        check("virtualisation", &[arm], Unreadable);
+    }
+
+    /// Machines that are rented are bare where the processor, which knows, says so.
+    #[test]
+    fn the_flags_know_better_than_names() {
+        let bare = (CPU_INFO, "flags\t\t: fpu sse2\n");
+        let rented = (PRODUCT, "Google Compute Engine\n");
+        check("virtualisation", &[bare, rented], Fine);
+        check("virtualisation", &[bare, (MAKER, "QEMU\n")], Wrong);
     }
 
     #[test]

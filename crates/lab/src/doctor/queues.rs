@@ -18,6 +18,11 @@ const FIN_TIMEOUT: &str = "/proc/sys/net/ipv4/tcp_fin_timeout";
 /// A burst that no server of the literature takes in at once.
 const BACKLOG_ENOUGH: u64 = 4096;
 
+/// What is left to lengthen where the kernel's bound is long enough.
+const SERVERS_BACKLOG: &str = "a longer backlog for the server that listens (Ropewalk: \
+    socket.backlog; nginx: listen … backlog=), or more CPUs for it; the counters stay until the \
+    next start";
+
 pub(super) const CHECKS: &[Check] = &[
     Check {
         section: Serving,
@@ -53,10 +58,12 @@ pub(super) const CHECKS: &[Check] = &[
         section: Serving,
         subject: "listen queues",
         source: "kernel: networking/snmp_counter (ListenOverflows)",
-        good: "no overflow while measuring: look before and after",
-        cost: "nothing by itself: the counter tells of the past",
-        mend: "a longer backlog: somaxconn, and that of the server",
-        rule: Rule::Of(&[NETSTAT], overflows),
+        good: "no overflow and no drop since the start; while measuring look before and after",
+        cost: "each was a connection turned away, whose client tries again after a second or more: \
+               it looks like a slow server",
+        mend: "sysctl -w net.core.somaxconn=4096, and as long a backlog for the server (Ropewalk: \
+               socket.backlog); the counters stay until the next start",
+        rule: Rule::Of(&[NETSTAT, SOMAXCONN], overflows),
     },
     Check {
         section: Measuring,
@@ -139,11 +146,16 @@ fn syn_cookies(machine: &Machine) -> Look {
 
 fn overflows(machine: &Machine) -> Look {
     let count = |name| machine.text(NETSTAT).and_then(|table| counter(table, "TcpExt:", name));
-    match (count("ListenOverflows"), count("ListenDrops")) {
-        (Some(overflows), Some(drops)) => Look::fine(format!(
-            "{overflows} overflows and {drops} connections dropped since the start"
-        )),
-        _ => Look::unreadable(NETSTAT),
+    let (Some(overflows), Some(drops)) = (count("ListenOverflows"), count("ListenDrops")) else {
+        return Look::unreadable(NETSTAT);
+    };
+    let found = format!("{overflows} overflows and {drops} connections dropped since the start");
+    let is_long = machine.number(SOMAXCONN).is_some_and(|most| most >= BACKLOG_ENOUGH);
+    match (overflows + drops, is_long) {
+        (0, _) => Look::fine(found),
+        (_, false) => Look::wrong(found),
+        // The kernel allows enough: who asked for less is the server, or it was too slow.
+        (_, true) => Look { mend: Some(SERVERS_BACKLOG.into()), ..Look::wrong(found) },
     }
 }
 
@@ -228,9 +240,23 @@ mod tests {
     fn overflows_are_found_by_name() {
         let table = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 22 33\n\
             IpExt: InNoRoutes\nIpExt: 4\n";
-        let look = check("listen queues", &[(NETSTAT, table)], Fine);
+        let look = check("listen queues", &[(NETSTAT, table)], Wrong);
         assert_eq!(look.found, "22 overflows and 33 connections dropped since the start");
         check("listen queues", &[(NETSTAT, "IpExt: A\nIpExt: 1\n")], Unreadable);
+    }
+
+    #[test]
+    fn connections_turned_away_are_mended_where_the_queue_is_short() {
+        let of = |overflows: u64, drops: u64| {
+            format!("TcpExt: ListenOverflows ListenDrops\nTcpExt: {overflows} {drops}\n")
+        };
+        check("listen queues", &[(NETSTAT, &of(0, 0)), (SOMAXCONN, "128")], Fine);
+        check("listen queues", &[(NETSTAT, &of(0, 1)), (SOMAXCONN, "128")], Wrong);
+        let mend = |most: &str| {
+            check("listen queues", &[(NETSTAT, &of(1, 1)), (SOMAXCONN, most)], Wrong).mend
+        };
+        assert_eq!(mend("128"), None, "that of the table: the kernel's bound first");
+        assert_eq!(mend("4096").as_deref(), Some(SERVERS_BACKLOG));
     }
 
     #[test]
