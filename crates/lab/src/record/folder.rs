@@ -226,20 +226,20 @@ fn read_lines<T: DeserializeOwned>(
     path: &Path,
     damage: &mut Vec<String>,
 ) -> Result<Vec<T>, String> {
-    let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    if whole < text.len() {
+    let bytes = read_if_there(path)?;
+    let whole = whole_lines(&bytes);
+    if whole.len() < bytes.len() {
         damage.push(format!("{}: the last line is not whole and is left out", path.display()));
     }
     let explain = |line: usize, why| format!("{}: line {}: {why}", path.display(), line + 1);
-    let lines = text[..whole].lines().enumerate();
-    lines.map(|(n, line)| serde_json::from_str(line).map_err(|why| explain(n, why))).collect()
+    let lines = whole.split_inclusive(|&byte| byte == b'\n').enumerate();
+    lines.map(|(n, line)| serde_json::from_slice(line).map_err(|why| explain(n, why))).collect()
 }
 
 fn cut_half_line(path: &Path) -> Result<(), String> {
-    let Ok(text) = fs::read(path) else { return Ok(()) };
-    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    if whole == text.len() {
+    let bytes = read_if_there(path)?;
+    let whole = whole_lines(&bytes).len();
+    if whole == bytes.len() {
         return Ok(());
     }
     File::options()
@@ -247,6 +247,20 @@ fn cut_half_line(path: &Path) -> Result<(), String> {
         .open(path)
         .and_then(|file| file.set_len(whole as u64))
         .map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// What a file holds; nothing if there is none. One that is there and cannot be read is not empty:
+/// whoever took it for that would write its runs anew over those that it has.
+fn read_if_there(path: &Path) -> Result<Vec<u8>, String> {
+    match fs::read(path) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(|why| format!("{}: {why}", path.display())),
+    }
+}
+
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    &bytes[..end]
 }
 
 #[cfg(test)]
@@ -322,6 +336,32 @@ mod tests {
         fs::write(scratch.0.join(RUNS), "{\"number\": 1\n{}\n").expect("writable");
         let why = Folder::read(folder.path()).expect_err("line 1 is no JSON");
         assert!(why.contains("runs.jsonl: line 1: "), "{why}");
+    }
+
+    /// Its runs must not be taken for none: the next would be number 1, in the place of another.
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_an_empty_one() {
+        let scratch = Scratch::new("unread");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        folder.add_run(&run(1), None).expect("it is written");
+        folder.add_run(&run(2), None).expect("it is written");
+        drop(folder);
+        let runs = scratch.0.join(RUNS);
+        let mut bytes = fs::read(&runs).expect("it is there");
+        let at = bytes.iter().rposition(|&byte| byte == b'x').expect("nginx");
+        bytes[at] = 0xff;
+        fs::write(&runs, bytes).expect("writable");
+        let check = |expected: &str| {
+            let read = Folder::read(&scratch.0).expect_err("it is damaged");
+            let resumed = Folder::resume(&scratch.0).map(drop).expect_err("it is damaged");
+            for why in [read, resumed] {
+                assert!(why.contains(expected) && !why.contains('\n'), "{why}");
+            }
+        };
+        check("runs.jsonl: line 2: ");
+        fs::remove_file(&runs).expect("it is ours");
+        fs::create_dir(&runs).expect("a folder cannot be read");
+        check("runs.jsonl: Is a directory");
     }
 
     #[test]
