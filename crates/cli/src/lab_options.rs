@@ -52,7 +52,7 @@ pub(crate) struct Lab {
     pub(crate) bench: Bench,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) surroundings: Surroundings,
-    peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
 }
 
 impl LabOptions {

@@ -160,6 +160,7 @@ fn skip_domains(
 
 /// The servers that can run here, and those that cannot.
 fn entrants(lab: &Lab, definition: &Definition) -> Result<(Vec<Entrant>, Vec<Skipped>), Failure> {
+    definition.check_servers(&lab.peers).map_err(Failure::Usage)?;
     let (mut entrants, mut skipped) = (Vec::new(), Vec::new());
     for spec in &definition.servers {
         let mut found = lab.look(spec)?;
