@@ -78,6 +78,15 @@ impl LabOptions {
 
     /// The first of these options that was typed, for commands that can do nothing with any.
     pub(crate) fn first_typed(&self) -> Option<&'static str> {
+        self.typed().next()
+    }
+
+    /// The first that chooses CPUs, for commands whose CPUs are chosen otherwise.
+    pub(crate) fn cpus_typed(&self) -> Option<&'static str> {
+        self.typed().find(|option| option.ends_with("-cpus"))
+    }
+
+    fn typed(&self) -> impl Iterator<Item = &'static str> {
         let typed = [
             (self.scratch.is_some(), "--scratch"),
             (self.peers.is_some(), "--peers"),
@@ -85,7 +94,7 @@ impl LabOptions {
             (self.client_cpus.is_some(), "--client-cpus"),
             (self.lag_bound.is_some(), "--lag-bound"),
         ];
-        typed.into_iter().find_map(|(is_typed, option)| is_typed.then_some(option))
+        typed.into_iter().filter_map(|(is_typed, option)| is_typed.then_some(option))
     }
 
     fn cpus(&self) -> Result<(Vec<usize>, Vec<usize>), Failure> {

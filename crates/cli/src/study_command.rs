@@ -73,6 +73,13 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
 }
 
 fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
+    if let Some(option) = arguments.lab.cpus_typed() {
+        return Err(Failure::Usage(format!(
+            "{option}: a study's domains say who gets which CPUs: put `cpus` and `client_cpus` \
+             under [[domains]] in {}; `taskset` bounds what they are taken from",
+            arguments.experiment.display()
+        )));
+    }
     arguments.change(&mut definition)?;
     let mut lab = arguments.lab.open()?;
     match &lab.bench.lag_bound {

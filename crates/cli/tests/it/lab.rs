@@ -65,7 +65,8 @@ impl Lab {
     /// An experiment's file.
     fn study(&self, from: &str, to: &str) -> PathBuf {
         let path = self.path("experiment.toml");
-        fs::write(&path, STUDY.replace(from, to)).unwrap();
+        let text = if from.is_empty() { STUDY.into() } else { STUDY.replace(from, to) };
+        fs::write(&path, text).unwrap();
         path
     }
 }
@@ -161,6 +162,29 @@ fn what_is_wrong_is_said_in_a_line() {
         assert_eq!(status, *expected_status, "{arguments:?}: {out}{err}");
         assert!(err.contains(expected), "{arguments:?}: {err}");
         assert_eq!(err.trim_end().lines().count(), 1, "{err}");
+    }
+}
+
+/// What would be measured otherwise than it was meant, or never to the end.
+#[test]
+fn a_study_says_in_a_line_what_it_cannot_do() {
+    let lab = Lab::new();
+    let domain_cpus = "a study's domains say who gets which CPUs: put `cpus` and `client_cpus` ";
+    let engines = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
+    let twice = "ropewalk:threads/default is ropewalk:threads over again: leave one of them out";
+    let cases: &[(&str, &str, &[&str], &str)] = &[
+        ("", "", &["--server-cpus=0"], &format!("--server-cpus: {domain_cpus}")),
+        ("", "", &["--client-cpus=0"], &format!("--client-cpus: {domain_cpus}")),
+        (engines, r#""ropewalk:threads", "ropewalk:threads/default""#, &[], twice),
+        ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 stands there twice"),
+        ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
+        ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: of the perce"),
+    ];
+    for (from, to, options, expected) in cases {
+        let experiment = lab.study(from, to);
+        let (status, out, err) = lab.run(&[&["study", text(&experiment)], *options].concat());
+        assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{to}: {out}{err}");
+        assert!(err.contains(expected), "{to}{options:?}: {err}");
     }
 }
 
