@@ -113,8 +113,9 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     let (folder, opened) = open_records(&path, &header(&lab, &stage, skipped), arguments.resume)?;
     folder.add_environment(&environment(&stage)).map_err(Failure::Operation)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
-    measure_ceilings(&lab, &stage, &folder, &opened.ceilings, &mut watch)?;
-    let mut study = Study::new(&stage, &folder, opened, watch);
+    let began_us = os::clock::now();
+    measure_ceilings(&lab, &stage, &folder, &opened.ceilings, began_us, &mut watch)?;
+    let mut study = Study::new(&stage, &folder, opened, began_us, watch);
     let end = study.run().map_err(Failure::Operation)?;
     conclude(end, &path)
 }
@@ -307,7 +308,8 @@ fn environment(stage: &Stage<'_>) -> Environment {
 }
 
 /// The ceiling of each domain of which it is not known yet, where the floor is there to find it.
-/// Whoever interrupts it is asked again by the study itself.
+/// Whoever interrupts it is asked again by the study itself, which also says when the budget that
+/// began then is spent.
 fn measure_ceilings(
     lab: &Lab,
     stage: &Stage<'_>,
@@ -319,8 +321,11 @@ fn measure_ceilings(
     if missing.is_empty() {
         return Ok(());
     }
+    began_us: u64,
     let floor: ServerSpec = "floor".parse().map_err(Failure::Operation)?;
     let Found { installed, skipped } = lab.look(&floor)?;
+    let budget_us = stage.definition.budget_s.map(|seconds| (seconds * 1e6) as u64);
+    let is_spent = || budget_us.is_some_and(|budget| os::clock::now() - began_us > budget);
     for one in &skipped {
         print(&format!("The path's ceiling is not known: {}; {}\n", one.reason, one.command))?;
     }
@@ -328,7 +333,7 @@ fn measure_ceilings(
         let setting = floor.setting(&installed.peer).map_err(Failure::Operation)?;
         let floor = Entrant { installed, setting };
         for &index in &missing {
-            if watch.is_interrupted() {
+            if watch.is_interrupted() || is_spent() {
                 return Ok(());
             }
             let name = &stage.domains[index].name;

@@ -137,6 +137,32 @@ pub struct Described {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The server's name.
+/// A server that is to be measured with a workload in a domain, named as in [`Point`]. How much is
+/// offered there, the definition says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Planned {
+    /// The server's name.
+    pub server: String,
+    /// Its setting.
+    pub setting: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The domain's name.
+    pub domain: String,
+}
+
+impl From<Point> for Planned {
+    fn from(point: Point) -> Self {
+        let Point { server, setting, workload, domain, .. } = point;
+        Self { server, setting, workload, domain }
+    }
+}
+
+/// Rates are the same if they differ by less than this part: their text may have been rounded when
+/// it was read.
+const ROUNDING: f64 = 1e-9;
+
     pub server: String,
     /// The name of the choice of its knobs.
     pub setting: String,
@@ -155,6 +181,16 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
+impl Point {
+    /// Whether it is the same, though one of them may have been read from a file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.offered.is_near(other.offered)
+            && (&self.server, &self.setting, &self.knobs)
+                == (&other.server, &other.setting, &other.knobs)
+            && (&self.workload, &self.domain) == (&other.workload, &other.domain)
+    }
+}
+
     /// Open or partly open: so many requests a second, in the mean over sessions.
     RequestsPerS(f64),
     /// Closed: so many clients, each of which waits for its reply.
@@ -173,6 +209,13 @@ impl Offered {
 
 impl Default for Offered {
     fn default() -> Self {
+
+    fn is_near(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::RequestsPerS(a), Self::RequestsPerS(b)) => (a - b).abs() <= ROUNDING * b.abs(),
+            _ => self == other,
+        }
+    }
         Self::Connections(1)
     }
 }

@@ -74,7 +74,7 @@ impl Schedule {
             return;
         }
         // Of points that are equal the one that is behind: no run would ever be the second's else.
-        let same = (0..self.points.len()).filter(|&index| self.points[index] == run.point);
+        let same = (0..self.points.len()).filter(|&index| self.points[index].is_same(&run.point));
         let Some(index) = same.min_by_key(|&index| self.known[index].block()) else { return };
         let known = &mut self.known[index];
         if run.void.is_empty() {
