@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Affinity, Place};
-use lab::record::{Folder, Header, Opened};
+use lab::record::{Folder, Header, Opened, Participants};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
@@ -202,6 +202,9 @@ pub(crate) fn open_records(
         return Err(Failure::Usage(format!(
             "{path}: it was begun as something else: see `definition` in {path}/study.json"
         )));
+    }
+    if !header.servers.is_empty() {
+        folder.add_participants(&Participants::of(header)).map_err(Failure::Operation)?;
     }
     let made = opened.runs.len() + opened.cache.len();
     print(&format!("Going on after {made} runs.\n"))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
-use lab::record::{Ceiling, Described, Folder, Header, Kind, Server, Skipped};
+use lab::record::{Ceiling, Described, Folder, Header, Kind, Offered, Planned, Server, Skipped};
 use lab::study::{
     Definition, End, Entrant, Experiment, Stage, Study, Watch, ceiling, estimate_s, minutes,
 };
@@ -246,6 +246,7 @@ fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         skipped,
         workloads: stage.workloads.iter().map(|workload| workload.described.clone()).collect(),
         domains: stage.domains.iter().map(|domain| described(domain, stage)).collect(),
+        planned: planned(stage),
         repetitions: definition.repetitions,
         confidence: definition.confidence,
         estimated_s: estimate_s(definition, stage.cells().len()),
@@ -255,6 +256,11 @@ fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         started_unix_us: lab::unix_us(),
         ..Header::default()
     }
+}
+
+fn planned(stage: &Stage<'_>) -> Vec<Planned> {
+    let point = |cell| stage.point(cell, Offered::default());
+    stage.cells().into_iter().map(|cell| point(cell).into()).collect()
 }
 
 /// Who takes part, with the configuration of each setting in each domain in which it differs.
@@ -315,17 +321,17 @@ fn measure_ceilings(
     stage: &Stage<'_>,
     folder: &Folder,
     known: &[(String, Ceiling)],
+    began_us: u64,
     watch: &mut Terminal,
 ) -> Result<(), Failure> {
+    let budget_us = stage.definition.budget_s.map(|seconds| (seconds * 1e6) as u64);
+    let is_spent = || budget_us.is_some_and(|budget| os::clock::now() - began_us > budget);
     let missing = without_ceiling(&stage.domains, known);
     if missing.is_empty() {
         return Ok(());
     }
-    began_us: u64,
     let floor: ServerSpec = "floor".parse().map_err(Failure::Operation)?;
     let Found { installed, skipped } = lab.look(&floor)?;
-    let budget_us = stage.definition.budget_s.map(|seconds| (seconds * 1e6) as u64);
-    let is_spent = || budget_us.is_some_and(|budget| os::clock::now() - began_us > budget);
     for one in &skipped {
         print(&format!("The path's ceiling is not known: {}; {}\n", one.reason, one.command))?;
     }

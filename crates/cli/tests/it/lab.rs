@@ -31,30 +31,30 @@ load = "--connection keep --lag-bound 60s"
 "#;
 
 /// A folder for all that a command makes, and the command with its options.
-struct Lab(Temporary);
+pub(crate) struct Lab(Temporary);
 
 impl Lab {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Temporary::new())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Runs a command, with a scratch folder and a folder for records of its own.
-    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let (scratch, records) = (self.path("scratch"), self.path("records"));
         let places = ["--scratch", text(&scratch), "-o", text(&records)];
         run(&[arguments, &places].concat())
     }
 
-    fn records(&self) -> Opened {
+    pub(crate) fn records(&self) -> Opened {
         Folder::read(&self.path("records")).unwrap()
     }
 
     /// A folder with a description of a server called `own`, which is started so.
-    fn peer(&self, start: &str) -> PathBuf {
+    pub(crate) fn peer(&self, start: &str) -> PathBuf {
         let peers = self.path("peers");
         fs::create_dir(&peers).unwrap();
         let described = format!("{PEER}{start}\n").replace("PROGRAM", ROPEWALK);
@@ -71,7 +71,7 @@ impl Lab {
     }
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -274,7 +274,7 @@ fn a_study_that_is_killed_goes_on() {
 }
 
 /// The servers of a study that was killed end by themselves.
-fn await_no_server(scratch: &Path) {
+pub(crate) fn await_no_server(scratch: &Path) {
     let is_alive = || {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| {

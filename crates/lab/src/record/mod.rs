@@ -5,8 +5,10 @@
 //! quantities end in their units.
 
 mod folder;
+mod participants;
 
 pub use folder::{Folder, Opened};
+pub use participants::Participants;
 
 use crate::template::Values;
 use load::outcome::{Outcome, file_kind_name};
@@ -50,6 +52,8 @@ pub struct Header {
     pub workloads: Vec<Described>,
     /// Where servers run: processors, memory, network.
     pub domains: Vec<Described>,
+    /// What is to be measured, of a study of servers: whatever has no valid run is missing.
+    pub planned: Vec<Planned>,
     /// How often each point is to be measured.
     pub repetitions: u32,
     /// Of intervals: 0.95.
@@ -133,10 +137,6 @@ pub struct Described {
     pub numbers: BTreeMap<String, f64>,
 }
 
-/// What one run is asked to measure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// The server's name.
 /// A server that is to be measured with a workload in a domain, named as in [`Point`]. How much is
 /// offered there, the definition says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -163,6 +163,10 @@ impl From<Point> for Planned {
 /// it was read.
 const ROUNDING: f64 = 1e-9;
 
+/// What one run is asked to measure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The server's name.
     pub server: String,
     /// The name of the choice of its knobs.
     pub setting: String,
@@ -177,10 +181,6 @@ const ROUNDING: f64 = 1e-9;
     pub offered: Offered,
 }
 
-/// How much is asked of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Offered {
 impl Point {
     /// Whether it is the same, though one of them may have been read from a file.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -191,6 +191,10 @@ impl Point {
     }
 }
 
+/// How much is asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offered {
     /// Open or partly open: so many requests a second, in the mean over sessions.
     RequestsPerS(f64),
     /// Closed: so many clients, each of which waits for its reply.
@@ -205,10 +209,6 @@ impl Offered {
             Self::Connections(_) => None,
         }
     }
-}
-
-impl Default for Offered {
-    fn default() -> Self {
 
     fn is_near(self, other: Self) -> bool {
         match (self, other) {
@@ -216,6 +216,10 @@ impl Default for Offered {
             _ => self == other,
         }
     }
+}
+
+impl Default for Offered {
+    fn default() -> Self {
         Self::Connections(1)
     }
 }
