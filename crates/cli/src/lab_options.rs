@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Affinity, Place};
-use lab::record::{Folder, Header, Opened};
+use lab::record::{Folder, Header, Opened, Participants};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
@@ -52,7 +52,7 @@ pub(crate) struct Lab {
     pub(crate) bench: Bench,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) surroundings: Surroundings,
-    peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
 }
 
 impl LabOptions {
@@ -78,6 +78,15 @@ impl LabOptions {
 
     /// The first of these options that was typed, for commands that can do nothing with any.
     pub(crate) fn first_typed(&self) -> Option<&'static str> {
+        self.typed().next()
+    }
+
+    /// The first that chooses CPUs, for commands whose CPUs are chosen otherwise.
+    pub(crate) fn cpus_typed(&self) -> Option<&'static str> {
+        self.typed().find(|option| option.ends_with("-cpus"))
+    }
+
+    fn typed(&self) -> impl Iterator<Item = &'static str> {
         let typed = [
             (self.scratch.is_some(), "--scratch"),
             (self.peers.is_some(), "--peers"),
@@ -85,7 +94,7 @@ impl LabOptions {
             (self.client_cpus.is_some(), "--client-cpus"),
             (self.lag_bound.is_some(), "--lag-bound"),
         ];
-        typed.into_iter().find_map(|(is_typed, option)| is_typed.then_some(option))
+        typed.into_iter().filter_map(|(is_typed, option)| is_typed.then_some(option))
     }
 
     fn cpus(&self) -> Result<(Vec<usize>, Vec<usize>), Failure> {
@@ -193,6 +202,9 @@ pub(crate) fn open_records(
         return Err(Failure::Usage(format!(
             "{path}: it was begun as something else: see `definition` in {path}/study.json"
         )));
+    }
+    if !header.servers.is_empty() {
+        folder.add_participants(&Participants::of(header)).map_err(Failure::Operation)?;
     }
     let made = opened.runs.len() + opened.cache.len();
     print(&format!("Going on after {made} runs.\n"))?;

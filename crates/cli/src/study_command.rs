@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
-use lab::record::{Ceiling, Described, Folder, Header, Kind, Server, Skipped};
+use lab::record::{Ceiling, Described, Folder, Header, Kind, Offered, Planned, Server, Skipped};
 use lab::study::{
     Definition, End, Entrant, Experiment, Stage, Study, Watch, ceiling, estimate_s, minutes,
 };
@@ -73,6 +73,13 @@ pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
 }
 
 fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
+    if let Some(option) = arguments.lab.cpus_typed() {
+        return Err(Failure::Usage(format!(
+            "{option}: a study's domains say who gets which CPUs: put `cpus` and `client_cpus` \
+             under [[domains]] in {}; `taskset` bounds what they are taken from",
+            arguments.experiment.display()
+        )));
+    }
     arguments.change(&mut definition)?;
     let mut lab = arguments.lab.open()?;
     match &lab.bench.lag_bound {
@@ -110,8 +117,9 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     let environment = environment(&stage).with_domains(inside);
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let mut watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
-    measure_ceilings(&lab, &stage, &folder, &opened.ceilings, &mut watch)?;
-    let mut study = Study::new(&stage, &folder, opened, watch);
+    let began_us = os::clock::now();
+    measure_ceilings(&lab, &stage, &folder, &opened.ceilings, began_us, &mut watch)?;
+    let mut study = Study::new(&stage, &folder, opened, began_us, watch);
     let end = study.run().map_err(Failure::Operation)?;
     conclude(end, &path)
 }
@@ -164,6 +172,7 @@ fn skip_domains(
 
 /// The servers that can run here, and those that cannot.
 fn entrants(lab: &Lab, definition: &Definition) -> Result<(Vec<Entrant>, Vec<Skipped>), Failure> {
+    definition.check_servers(&lab.peers).map_err(Failure::Usage)?;
     let (mut entrants, mut skipped) = (Vec::new(), Vec::new());
     for spec in &definition.servers {
         let mut found = lab.look(spec)?;
@@ -241,6 +250,7 @@ fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         skipped,
         workloads: stage.workloads.iter().map(|workload| workload.described.clone()).collect(),
         domains: stage.domains.iter().map(|domain| described(domain, stage)).collect(),
+        planned: planned(stage),
         repetitions: definition.repetitions,
         confidence: definition.confidence,
         estimated_s: estimate_s(definition, stage.cells().len()),
@@ -250,6 +260,11 @@ fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
         started_unix_us: lab::unix_us(),
         ..Header::default()
     }
+}
+
+fn planned(stage: &Stage<'_>) -> Vec<Planned> {
+    let point = |cell| stage.point(cell, Offered::default());
+    stage.cells().into_iter().map(|cell| point(cell).into()).collect()
 }
 
 /// Who takes part, with the configuration of each setting in each domain in which it differs.
@@ -303,14 +318,18 @@ fn environment(stage: &Stage<'_>) -> Environment {
 }
 
 /// The ceiling of each domain of which it is not known yet, where the floor is there to find it.
-/// Whoever interrupts it is asked again by the study itself.
+/// Whoever interrupts it is asked again by the study itself, which also says when the budget that
+/// began then is spent.
 fn measure_ceilings(
     lab: &Lab,
     stage: &Stage<'_>,
     folder: &Folder,
     known: &[(String, Ceiling)],
+    began_us: u64,
     watch: &mut Terminal,
 ) -> Result<(), Failure> {
+    let budget_us = stage.definition.budget_s.map(|seconds| (seconds * 1e6) as u64);
+    let is_spent = || budget_us.is_some_and(|budget| os::clock::now() - began_us > budget);
     let missing = without_ceiling(&stage.domains, known);
     if missing.is_empty() {
         return Ok(());
@@ -324,7 +343,7 @@ fn measure_ceilings(
         let setting = floor.setting(&installed.peer).map_err(Failure::Operation)?;
         let floor = Entrant { installed, setting };
         for &index in &missing {
-            if watch.is_interrupted() {
+            if watch.is_interrupted() || is_spent() {
                 return Ok(());
             }
             let name = &stage.domains[index].name;

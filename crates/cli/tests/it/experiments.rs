@@ -57,6 +57,7 @@ fn wrong_in(definition: &Definition, peers: &[Peer]) -> Vec<String> {
             Some(peer) => wrong.extend(spec.setting(peer).err()),
         }
     }
+    wrong.extend(definition.check_servers(peers).err());
     let Definition { source, question, expected, .. } = definition;
     wrong.extend(unsaid(source, question, expected));
     // Both are added for each run: arrivals by the load that is offered.

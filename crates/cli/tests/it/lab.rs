@@ -31,30 +31,30 @@ load = "--connection keep --lag-bound 60s"
 "#;
 
 /// A folder for all that a command makes, and the command with its options.
-struct Lab(Temporary);
+pub(crate) struct Lab(Temporary);
 
 impl Lab {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Temporary::new())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Runs a command, with a scratch folder and a folder for records of its own.
-    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let (scratch, records) = (self.path("scratch"), self.path("records"));
         let places = ["--scratch", text(&scratch), "-o", text(&records)];
         run(&[arguments, &places].concat())
     }
 
-    fn records(&self) -> Opened {
+    pub(crate) fn records(&self) -> Opened {
         Folder::read(&self.path("records")).unwrap()
     }
 
     /// A folder with a description of a server called `own`, which is started so.
-    fn peer(&self, start: &str) -> PathBuf {
+    pub(crate) fn peer(&self, start: &str) -> PathBuf {
         let peers = self.path("peers");
         fs::create_dir(&peers).unwrap();
         let described = format!("{PEER}{start}\n").replace("PROGRAM", ROPEWALK);
@@ -65,12 +65,13 @@ impl Lab {
     /// An experiment's file.
     fn study(&self, from: &str, to: &str) -> PathBuf {
         let path = self.path("experiment.toml");
-        fs::write(&path, STUDY.replace(from, to)).unwrap();
+        let text = if from.is_empty() { STUDY.into() } else { STUDY.replace(from, to) };
+        fs::write(&path, text).unwrap();
         path
     }
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -196,6 +197,29 @@ fn what_is_wrong_is_said_in_a_line() {
     }
 }
 
+/// What would be measured otherwise than it was meant, or never to the end.
+#[test]
+fn a_study_says_in_a_line_what_it_cannot_do() {
+    let lab = Lab::new();
+    let domain_cpus = "a study's domains say who gets which CPUs: put `cpus` and `client_cpus` ";
+    let engines = r#""ropewalk:event-loop", "ropewalk:threads", "no-such-thing""#;
+    let twice = "ropewalk:threads/default is ropewalk:threads over again: leave one of them out";
+    let cases: &[(&str, &str, &[&str], &str)] = &[
+        ("", "", &["--server-cpus=0"], &format!("--server-cpus: {domain_cpus}")),
+        ("", "", &["--client-cpus=0"], &format!("--client-cpus: {domain_cpus}")),
+        (engines, r#""ropewalk:threads", "ropewalk:threads/default""#, &[], twice),
+        ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 stands there twice"),
+        ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
+        ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: of the perce"),
+    ];
+    for (from, to, options, expected) in cases {
+        let experiment = lab.study(from, to);
+        let (status, out, err) = lab.run(&[&["study", text(&experiment)], *options].concat());
+        assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{to}: {out}{err}");
+        assert!(err.contains(expected), "{to}{options:?}: {err}");
+    }
+}
+
 #[test]
 fn a_study_from_its_file_to_its_records() {
     let lab = Lab::new();
@@ -282,7 +306,7 @@ fn a_study_that_is_killed_goes_on() {
 }
 
 /// The servers of a study that was killed end by themselves.
-fn await_no_server(scratch: &Path) {
+pub(crate) fn await_no_server(scratch: &Path) {
     let is_alive = || {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| {

@@ -22,6 +22,7 @@ mod server_process;
 mod serving;
 mod shared_cpus;
 mod simulate;
+mod study;
 mod trace;
 mod trace_record;
 mod tune;

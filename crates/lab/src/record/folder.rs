@@ -3,6 +3,7 @@
 //! ```text
 //! study.json          what was asked for (Header), written once
 //! environments.jsonl  the machine, a line each time the study was begun or resumed
+//! participants.jsonl  who takes part and who does not, a line each time it was resumed
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
 //! ceiling.jsonl       the path's own ceiling, a line for each domain: {"domain": …, "ceiling": …}
@@ -13,7 +14,7 @@
 //! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
 //! folder is opened the next time.
 
-use super::{CacheRun, Ceiling, FORMAT, Header, Run, Search, VERSION};
+use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, VERSION};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 const HEADER: &str = "study.json";
 const ENVIRONMENTS: &str = "environments.jsonl";
+const PARTICIPANTS: &str = "participants.jsonl";
 const RUNS: &str = "runs.jsonl";
 const SEARCHES: &str = "searches.jsonl";
 const CEILINGS: &str = "ceiling.jsonl";
@@ -40,7 +42,7 @@ pub struct Folder {
 /// All that a folder holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opened {
-    /// What was asked for.
+    /// What was asked for, with all who took part each time the study was begun or resumed.
     pub header: Header,
     /// The machine, each time the study was begun or resumed.
     pub environments: Vec<Value>,
@@ -91,7 +93,7 @@ impl Folder {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
-        for name in [ENVIRONMENTS, RUNS, SEARCHES, CEILINGS, CACHE] {
+        for name in [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, CEILINGS, CACHE] {
             cut_half_line(&path.join(name))?;
         }
         Ok((Self { path: path.to_owned(), _lock: lock }, Self::read(path)?))
@@ -103,7 +105,9 @@ impl Folder {
     /// When there is no study in it, or of a later version, or a line in its middle is damaged.
     pub fn read(path: &Path) -> Result<Opened, String> {
         let mut damage = Vec::new();
-        let header = read_header(&path.join(HEADER))?;
+        let mut header = read_header(&path.join(HEADER))?;
+        let later: Vec<Participants> = read_lines(&path.join(PARTICIPANTS), &mut damage)?;
+        later.into_iter().for_each(|participants| participants.join(&mut header));
         let ceilings: Vec<CeilingLine> = read_lines(&path.join(CEILINGS), &mut damage)?;
         Ok(Opened {
             header,
@@ -127,6 +131,12 @@ impl Folder {
     /// When it cannot be written; so with all below.
     pub fn add_environment<T: Serialize>(&self, environment: &T) -> Result<(), String> {
         self.append(ENVIRONMENTS, environment)
+    }
+
+    /// Writes who takes part when a study is resumed; at first the header says it.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_participants(&self, participants: &Participants) -> Result<(), String> {
+        self.append(PARTICIPANTS, participants)
     }
 
     /// Writes down a run, and its outcome as `ropewalk load` wrote it. The outcome comes first, so
@@ -226,20 +236,20 @@ fn read_lines<T: DeserializeOwned>(
     path: &Path,
     damage: &mut Vec<String>,
 ) -> Result<Vec<T>, String> {
-    let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    if whole < text.len() {
+    let bytes = read_if_there(path)?;
+    let whole = whole_lines(&bytes);
+    if whole.len() < bytes.len() {
         damage.push(format!("{}: the last line is not whole and is left out", path.display()));
     }
     let explain = |line: usize, why| format!("{}: line {}: {why}", path.display(), line + 1);
-    let lines = text[..whole].lines().enumerate();
-    lines.map(|(n, line)| serde_json::from_str(line).map_err(|why| explain(n, why))).collect()
+    let lines = whole.split_inclusive(|&byte| byte == b'\n').enumerate();
+    lines.map(|(n, line)| serde_json::from_slice(line).map_err(|why| explain(n, why))).collect()
 }
 
 fn cut_half_line(path: &Path) -> Result<(), String> {
-    let Ok(text) = fs::read(path) else { return Ok(()) };
-    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    if whole == text.len() {
+    let bytes = read_if_there(path)?;
+    let whole = whole_lines(&bytes).len();
+    if whole == bytes.len() {
         return Ok(());
     }
     File::options()
@@ -249,9 +259,23 @@ fn cut_half_line(path: &Path) -> Result<(), String> {
         .map_err(|why| format!("{}: {why}", path.display()))
 }
 
+/// What a file holds; nothing if there is none. One that is there and cannot be read is not empty:
+/// whoever took it for that would write its runs anew over those that it has.
+fn read_if_there(path: &Path) -> Result<Vec<u8>, String> {
+    match fs::read(path) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(|why| format!("{}: {why}", path.display())),
+    }
+}
+
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    &bytes[..end]
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Offered, Point};
+    use super::super::{Offered, Point, Server};
     use super::*;
 
     struct Scratch(PathBuf);
@@ -285,12 +309,16 @@ mod tests {
         folder.add_ceiling("one", Ceiling { bytes_per_s: 1e9, requests_per_s: 1e5 }).expect("so");
         folder.add_search(&Search { held_per_s: 5.0, ..Search::default() }).expect("so");
         folder.add_environment(&serde_json::json!({"kernel": "6"})).expect("so");
+        let servers = vec![Server { name: "h2o".into(), ..Server::default() }];
+        let later = Participants { servers, ..Participants::default() };
+        folder.add_participants(&later).expect("so");
         folder.add_cache(&CacheRun { block: 2, ..CacheRun::default() }).expect("so");
         let opened = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(opened.runs, std::slice::from_ref(&written));
         assert_eq!(written.outcome_file, "outcomes/1.json");
         assert_eq!(fs::read_to_string(scratch.0.join("outcomes/1.json")).expect("it is"), "{}");
         assert_eq!((opened.header.repetitions, opened.header.version), (3, VERSION));
+        assert_eq!(opened.header.servers, later.servers);
         assert_eq!(opened.ceilings[0].1.requests_per_s, 1e5);
         assert_eq!((opened.searches.len(), opened.environments.len()), (1, 1));
         assert_eq!(opened.cache, [CacheRun { block: 2, ..CacheRun::default() }]);
@@ -322,6 +350,32 @@ mod tests {
         fs::write(scratch.0.join(RUNS), "{\"number\": 1\n{}\n").expect("writable");
         let why = Folder::read(folder.path()).expect_err("line 1 is no JSON");
         assert!(why.contains("runs.jsonl: line 1: "), "{why}");
+    }
+
+    /// Its runs must not be taken for none: the next would be number 1, in the place of another.
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_an_empty_one() {
+        let scratch = Scratch::new("unread");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        folder.add_run(&run(1), None).expect("it is written");
+        folder.add_run(&run(2), None).expect("it is written");
+        drop(folder);
+        let runs = scratch.0.join(RUNS);
+        let mut bytes = fs::read(&runs).expect("it is there");
+        let at = bytes.iter().rposition(|&byte| byte == b'x').expect("nginx");
+        bytes[at] = 0xff;
+        fs::write(&runs, bytes).expect("writable");
+        let check = |expected: &str| {
+            let read = Folder::read(&scratch.0).expect_err("it is damaged");
+            let resumed = Folder::resume(&scratch.0).map(drop).expect_err("it is damaged");
+            for why in [read, resumed] {
+                assert!(why.contains(expected) && !why.contains('\n'), "{why}");
+            }
+        };
+        check("runs.jsonl: line 2: ");
+        fs::remove_file(&runs).expect("it is ours");
+        fs::create_dir(&runs).expect("a folder cannot be read");
+        check("runs.jsonl: Is a directory");
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! quantities end in their units.
 
 mod folder;
+mod participants;
 
 pub use folder::{Folder, Opened};
+pub use participants::Participants;
 
 use crate::template::Values;
 use load::outcome::{Outcome, file_kind_name};
@@ -50,6 +52,8 @@ pub struct Header {
     pub workloads: Vec<Described>,
     /// Where servers run: processors, memory, network.
     pub domains: Vec<Described>,
+    /// What is to be measured, of a study of servers: whatever has no valid run is missing.
+    pub planned: Vec<Planned>,
     /// How often each point is to be measured.
     pub repetitions: u32,
     /// Of intervals: 0.95.
@@ -133,6 +137,32 @@ pub struct Described {
     pub numbers: BTreeMap<String, f64>,
 }
 
+/// A server that is to be measured with a workload in a domain, named as in [`Point`]. How much is
+/// offered there, the definition says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Planned {
+    /// The server's name.
+    pub server: String,
+    /// Its setting.
+    pub setting: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The domain's name.
+    pub domain: String,
+}
+
+impl From<Point> for Planned {
+    fn from(point: Point) -> Self {
+        let Point { server, setting, workload, domain, .. } = point;
+        Self { server, setting, workload, domain }
+    }
+}
+
+/// Rates are the same if they differ by less than this part: their text may have been rounded when
+/// it was read.
+const ROUNDING: f64 = 1e-9;
+
 /// What one run is asked to measure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -151,6 +181,16 @@ pub struct Point {
     pub offered: Offered,
 }
 
+impl Point {
+    /// Whether it is the same, though one of them may have been read from a file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.offered.is_near(other.offered)
+            && (&self.server, &self.setting, &self.knobs)
+                == (&other.server, &other.setting, &other.knobs)
+            && (&self.workload, &self.domain) == (&other.workload, &other.domain)
+    }
+}
+
 /// How much is asked of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -167,6 +207,13 @@ impl Offered {
         match self {
             Self::RequestsPerS(rate) => Some(rate),
             Self::Connections(_) => None,
+        }
+    }
+
+    fn is_near(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::RequestsPerS(a), Self::RequestsPerS(b)) => (a - b).abs() <= ROUNDING * b.abs(),
+            _ => self == other,
         }
     }
 }

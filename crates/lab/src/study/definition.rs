@@ -4,6 +4,8 @@
 
 use super::sizes::sized;
 use crate::domain::Domain;
+use crate::peer::Peer;
+use crate::search::check_conditions;
 use crate::server_spec::ServerSpec;
 use crate::toml_error;
 use crate::workload::WorkloadSpec;
@@ -13,6 +15,9 @@ use serde::Deserialize;
 
 /// Points of a range are apart by equal factors; so many are enough for any figure.
 const STEPS_MAX: u32 = 100;
+
+/// Rates that differ by less than their sixth decimal are one rate to any clock.
+const DIGITS_MAX: i32 = 6;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -142,6 +147,27 @@ impl Definition {
         Ok(definition)
     }
 
+    /// Whether these peers can be set as it says, and no two servers are the same one.
+    ///
+    /// # Errors
+    /// Which cannot, or are, in a line.
+    pub fn check_servers(&self, peers: &[Peer]) -> Result<(), String> {
+        let mut known: Vec<(&str, String, &ServerSpec)> = Vec::new();
+        for spec in &self.servers {
+            let named = |peer: &&Peer| Some(peer.name.as_str()) == spec.peer_name();
+            let Some(peer) = peers.iter().find(named) else { continue };
+            let setting = spec.setting(peer)?.name;
+            let same = known.iter().find(|(name, of, _)| *name == peer.name && *of == setting);
+            if let Some((_, _, first)) = same {
+                return Err(format!(
+                    "servers: {spec} is {first} over again: leave one of them out"
+                ));
+            }
+            known.push((&peer.name, setting, spec));
+        }
+        Ok(())
+    }
+
     /// Searches the most that each server bears, in place of what the file offers.
     pub fn search_limits(&mut self) {
         self.offered = OfferedPlan::Mat;
@@ -228,7 +254,21 @@ impl Definition {
         unique("workload", self.workloads.iter().map(|workload| workload.name.as_str()))?;
         unique("domain", self.domains.iter().map(|domain| domain.name.as_str()))?;
         let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
-        unique("server", servers.iter().map(String::as_str))
+        unique("server", servers.iter().map(String::as_str))?;
+        self.check_floor()?;
+        check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
+    }
+
+    fn check_floor(&self) -> Result<(), String> {
+        let Some(floor) = &self.floor else { return Ok(()) };
+        let names: Vec<&str> = self.servers.iter().filter_map(ServerSpec::peer_name).collect();
+        match names.contains(&floor.as_str()) {
+            true => Ok(()),
+            false => Err(format!(
+                "floor: {floor:?} is none of the servers: name one of {}",
+                names.join(", ")
+            )),
+        }
     }
 }
 
@@ -238,26 +278,20 @@ impl WrittenOffered {
         let range = (self.from, self.to, self.steps);
         match (self.rates, range, self.connections, self.mat, self.utilisations) {
             (Some(rates), (None, None, None), None, None, None) => {
-                positive("rates", &rates)?;
+                distinct("rates", &rates)?;
                 Ok(OfferedPlan::Rates(rates))
             }
             (None, (Some(from), Some(to), Some(steps)), None, None, None) => {
-                positive("from", &[from])?;
-                if to <= from || !(2..=STEPS_MAX).contains(&steps) {
-                    return Err(format!("offered: from < to, in 2 to {STEPS_MAX} steps"));
-                }
-                let factor = (to / from).powf(1.0 / f64::from(steps - 1));
-                let rates = (0..steps).map(|step| (from * factor.powi(step as i32)).round());
-                Ok(OfferedPlan::Rates(rates.collect()))
+                Ok(OfferedPlan::Rates(range_of(from, to, steps)?))
             }
             (None, (None, None, None), Some(connections), None, None) => {
-                let rates: Vec<f64> = connections.iter().map(|&count| count as f64).collect();
-                positive("connections", &rates)?;
+                let counts: Vec<f64> = connections.iter().map(|&count| count as f64).collect();
+                distinct("connections", &counts)?;
                 Ok(OfferedPlan::Connections(connections))
             }
             (None, (None, None, None), None, Some(true), None) => Ok(OfferedPlan::Mat),
             (None, (None, None, None), None, None, Some(shares)) => {
-                positive("utilisations", &shares)?;
+                distinct("utilisations", &shares)?;
                 if shares.iter().any(|&share| share > 0.95) {
                     return Err("offered: utilisations up to 0.95; above is no rest".into());
                 }
@@ -268,9 +302,35 @@ impl WrittenOffered {
     }
 }
 
+/// Rates that are apart by equal factors, as round as they can be and still differ.
+fn range_of(from: f64, to: f64, steps: u32) -> Result<Vec<f64>, String> {
+    positive("from", &[from])?;
+    positive("to", &[to])?;
+    if to <= from || !(2..=STEPS_MAX).contains(&steps) {
+        return Err(format!("offered: from < to, in 2 to {STEPS_MAX} steps"));
+    }
+    let factor = (to / from).powf(1.0 / f64::from(steps - 1));
+    let exact: Vec<f64> = (0..steps).map(|step| from * factor.powi(step as i32)).collect();
+    let rounded = |digits| -> Vec<f64> {
+        let scale = 10_f64.powi(digits);
+        exact.iter().map(|rate| (rate * scale).round() / scale).collect()
+    };
+    let found = (0..=DIGITS_MAX).map(rounded).find(|rates| distinct("from", rates).is_ok());
+    found.ok_or(format!("offered: from and to are too close for {steps} steps"))
+}
+
+/// As a point is told by what it is offered, what stands there twice would be one point.
+fn distinct(what: &str, values: &[f64]) -> Result<(), String> {
+    positive(what, values)?;
+    let twice = (1..values.len()).find(|&at| values[..at].contains(&values[at]));
+    twice.map_or(Ok(()), |at| {
+        Err(format!("offered: {what}: {} stands there twice; once is enough", values[at]))
+    })
+}
+
 fn positive(what: &str, values: &[f64]) -> Result<(), String> {
     match values.iter().find(|&&value| !(value > 0.0 && value.is_finite())) {
-        Some(value) => Err(format!("offered: {what}: {value} is not above 0")),
+        Some(value) => Err(format!("offered: {what}: {value} is not above 0 and finite")),
         None if values.is_empty() => Err(format!("offered: {what}: it is empty")),
         None => Ok(()),
     }
@@ -315,6 +375,9 @@ workloads = ["zipf"]
 connections = [64, 1000]
 "#;
 
+    /// What it offers.
+    const RANGE: &str = "from = 1000\nto = 8000\nsteps = 4";
+
     fn parse(text: &str, size: Option<&str>) -> Result<Definition, String> {
         Definition::parse("x", text, size)
     }
@@ -329,6 +392,41 @@ connections = [64, 1000]
     }
 
     #[test]
+    fn the_rates_of_a_range_differ_and_are_round_if_they_can_be() {
+        let check = |range: &str, expected: &[f64]| {
+            let definition = parse(&TEXT.replace(RANGE, range), None).expect(range);
+            assert_eq!(definition.offered, OfferedPlan::Rates(expected.to_vec()), "{range}");
+        };
+        check("from = 100\nto = 1000\nsteps = 4", &[100.0, 215.0, 464.0, 1000.0]);
+        check("from = 1\nto = 4\nsteps = 5", &[1.0, 1.4, 2.0, 2.8, 4.0]);
+        check("from = 0.4\nto = 40\nsteps = 3", &[0.4, 4.0, 40.0]);
+        check("from = 0.01\nto = 0.02\nsteps = 2", &[0.01, 0.02]);
+    }
+
+    /// Equal points would be one point, of which the second is never measured.
+    #[test]
+    fn servers_that_are_the_same_under_two_names_are_refused() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let peers = ["nginx", "floor"]
+            .map(|name| Peer::read(&folder.join(format!("{name}.toml"))).expect("it is shipped"));
+        let check = |servers: &str, expected: Result<(), &str>| {
+            let text = TEXT.replace("\"nginx\", \"floor\"", servers);
+            let found = parse(&text, None).expect("it can be read").check_servers(&peers);
+            assert_eq!(found, expected.map_err(str::to_owned), "{servers}");
+        };
+        let twice = "servers: nginx/sendfile is nginx over again: leave one of them out";
+        check(r#""nginx", "nginx/sendfile""#, Err(twice));
+        let twice = "servers: nginx,sendfile=off is nginx/sendfile,sendfile=off over again: leave \
+                     one of them out";
+        check(r#""nginx/sendfile,sendfile=off", "floor", "nginx,sendfile=off""#, Err(twice));
+        check(r#""nginx", "nginx/buffers", "nginx,sendfile=off", "floor""#, Ok(()));
+        let none = "nginx has no setting fast; it has sendfile, ";
+        let text = TEXT.replace("\"nginx\"", "\"nginx/fast\"");
+        let why = parse(&text, None).expect("readable").check_servers(&peers).expect_err("none");
+        assert!(why.starts_with(none), "{why}");
+    }
+
+    #[test]
     fn a_size_replaces_what_it_names() {
         let definition = parse(TEXT, Some("paper")).expect("it is right");
         assert_eq!(definition.offered, OfferedPlan::Connections(vec![64, 1000]));
@@ -339,6 +437,22 @@ connections = [64, 1000]
         // What was run can be read again from what the folder keeps.
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!(again.offered, definition.offered);
+    }
+
+    /// A size cannot say that there is no floor, but it can leave it out.
+    #[test]
+    fn a_floor_goes_with_the_servers_that_a_size_replaces() {
+        let text = TEXT.replace("repetitions = 3", "repetitions = 3\nfloor = \"floor\"");
+        let check = |of_size: &str, expected: Result<Option<&str>, &str>| {
+            let text = text.replace("[sizes.paper]", &format!("[sizes.paper]\n{of_size}"));
+            let found = parse(&text, Some("paper")).map(|definition| definition.floor);
+            assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected);
+        };
+        check("", Ok(Some("floor")));
+        check("servers = [\"floor\", \"h2o\"]", Ok(Some("floor")));
+        check("servers = [\"h2o\"]", Ok(None));
+        let none = "floor: \"nginx\" is none of the servers: name one of h2o";
+        check("servers = [\"h2o\"]\nfloor = \"nginx\"", Err(none));
     }
 
     #[test]
@@ -364,9 +478,20 @@ connections = [64, 1000]
             ("steps = 4", "steps = 1", "from < to, in 2 to 100 steps"),
             ("steps = 4", "rates = [1]", "say one of rates, from / to / steps"),
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),
+            ("to = 8000", "to = inf", "offered: to: inf is not above 0 and finite"),
+            ("to = 8000", "to = 1000.0000001", "offered: from and to are too close for 4 steps"),
+            (RANGE, "rates = [100, 50, 100.0]", "offered: rates: 100 stands there twice; once is"),
+            (RANGE, "connections = [64, 64]", "offered: connections: 64 stands there twice"),
+            (RANGE, "utilisations = [0.5, 0.5]", "offered: utilisations: 0.5 stands there twice"),
             ("\"nginx\", \"floor\"", "\"nginx\", \"nginx\"", "two servers called \"nginx\""),
             ("\"nginx\", \"floor\"", "", "servers: name at least one"),
             ("conditions = \"p99=50ms\"", "conditions = \"p99\"", "conditions: "),
+            ("p99=50ms", "p99.99=50ms", "conditions: p99.99: of the percentiles a run keeps p50"),
+            (
+                "repetitions = 3",
+                "repetitions = 3\nfloor = \"flor\"",
+                "floor: \"flor\" is none of the servers: name one of nginx, floor",
+            ),
             ("root = \"/r\"", "", "workload w: say `files` or `root`"),
             ("cpus = 1", "cpus = 0", "domain one: "),
             ("title = \"t\"", "title = ", "line 2: "),

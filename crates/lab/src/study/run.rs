@@ -10,6 +10,7 @@ use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
 use crate::warm_up::run_s;
 use load::find_limit::Rules;
+use statistics::Generator;
 
 /// Warming up is reckoned to take so many windows: most servers are steady after the second, which
 /// the third shows.
@@ -48,28 +49,54 @@ pub enum End {
 /// A study under way.
 pub struct Study<'a, W> {
     stage: &'a Stage<'a>,
+    make: Box<Make<'a>>,
     folder: &'a Folder,
     watch: W,
     runs: Vec<Run>,
     searches: Vec<Search>,
+    /// Since then the budget is spent.
     began_us: u64,
+    /// Since then runs are made.
+    runs_began_us: u64,
     /// Runs of this process, to reckon what remains.
     made: u32,
     /// Searches of this process, for the same.
     found: u32,
 }
 
+/// Makes a run with a seed; what it was, and its outcome.
+type Make<'a> = dyn FnMut(Cell, Offered, u64) -> (Run, Option<String>) + 'a;
+
+/// One run that is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'p> {
+    cell: Cell,
+    offered: Offered,
+    block: u32,
+    attempt: u32,
+    purpose: &'p str,
+    seed: u64,
+}
+
 impl<'a, W: Watch> Study<'a, W> {
-    /// Begins, or goes on with what the folder holds.
-    pub fn new(stage: &'a Stage<'a>, folder: &'a Folder, opened: Opened, watch: W) -> Self {
-        let began_us = os::clock::now();
+    /// Begins, or goes on with what the folder holds. What was done since `began_us` counts against
+    /// the budget.
+    pub fn new(
+        stage: &'a Stage<'a>,
+        folder: &'a Folder,
+        opened: Opened,
+        began_us: u64,
+        watch: W,
+    ) -> Self {
         Self {
             stage,
+            make: Box::new(|cell, offered, seed| stage.run(cell, offered, seed)),
             folder,
             watch,
             runs: opened.runs,
             searches: opened.searches,
             began_us,
+            runs_began_us: os::clock::now(),
             made: 0,
             found: 0,
         }
@@ -108,7 +135,9 @@ impl<'a, W: Watch> Study<'a, W> {
                 return Ok(end);
             }
             let (cell, offered) = loads[next.point];
-            let run = self.one(cell, offered, &next, "")?;
+            let Next { block, attempt, .. } = next;
+            let seed = self.seed(block, attempt);
+            let run = self.one(&Wanted { cell, offered, block, attempt, purpose: "", seed })?;
             schedule.learn(&run);
             let left = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, left);
@@ -161,7 +190,8 @@ impl<'a, W: Watch> Study<'a, W> {
             conditions: definition.conditions.clone(),
             purpose,
             block,
-            seed: definition.seed.wrapping_add(u64::from(block)),
+            // Those of its trials lie around it: they must not be those of another block.
+            seed: Generator::new(self.seed(block, 0)).next_u64(),
         };
         let candidate = Candidate { name: point.setting.clone(), knobs: point.knobs.clone() };
         let mut measure = Probe { study: self, cell };
@@ -189,7 +219,7 @@ impl<'a, W: Watch> Study<'a, W> {
         self.found += 1;
         let all = self.stage.cells().len() * self.stage.definition.repetitions as usize;
         let left = all.saturating_sub(self.searches.len());
-        let left_s = left as f64 * self.spent_s() / f64::from(self.found);
+        let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
         self.watch.tell(&format!(
             "{} bears {held:.0} requests/s; about {} remain",
             of_cell(point),
@@ -237,22 +267,23 @@ impl<'a, W: Watch> Study<'a, W> {
                 Step::Reached(rate) => return Ok(Ok(rate)),
                 Step::NotReached(why) => return Ok(Err(why)),
             };
+            // No two of them meet the same arrivals.
+            let seed = self.seed(0, runs.len() as u32);
             if self.end().is_some() {
                 return Err(Stop::Interrupted);
             }
-            let next = Next { point: 0, block: 0, attempt };
-            self.one(cell, offered, &next, &purpose).map_err(Stop::Failed)?;
+            let (offered, purpose) = (rounded(offered), purpose.as_str());
+            let wanted = Wanted { cell, offered, block: 0, attempt, purpose, seed };
+            self.one(&wanted).map_err(Stop::Failed)?;
         }
     }
 
     /// What 64 clients get at most; none if all attempts were void.
     fn saturated(&mut self, cell: Cell, block: u32, purpose: &str) -> Result<Option<f64>, Stop> {
         for attempt in 0..ATTEMPTS_MAX {
-            if self.end().is_some() {
-                return Err(Stop::Interrupted);
-            }
-            let next = Next { point: 0, block, attempt };
-            let run = self.one(cell, SATURATING, &next, purpose).map_err(Stop::Failed)?;
+            let seed = self.seed(block, attempt);
+            let wanted = Wanted { cell, offered: SATURATING, block, attempt, purpose, seed };
+            let run = self.ask(&wanted)?;
             if let (Some(figures), true) = (&run.figures, run.void.is_empty()) {
                 return Ok(Some(figures.throughput_per_s));
             }
@@ -260,22 +291,42 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(None)
     }
 
+    /// Answers a search: with the run that is on record, if it asked before it was broken off.
+    /// What it asks is a function of its answers, so that it comes to where it was.
+    fn ask(&mut self, wanted: &Wanted<'_>) -> Result<Run, Stop> {
+        if let Some(run) = self.made_before(wanted) {
+            return Ok(run.clone());
+        }
+        if self.end().is_some() {
+            return Err(Stop::Interrupted);
+        }
+        self.one(wanted).map_err(Stop::Failed)
+    }
+
+    fn made_before(&self, wanted: &Wanted<'_>) -> Option<&Run> {
+        let point = self.stage.point(wanted.cell, wanted.offered);
+        self.runs.iter().find(|run| {
+            (run.purpose.as_str(), run.block) == (wanted.purpose, wanted.block)
+                && (run.attempt, run.seed) == (wanted.attempt, wanted.seed)
+                && run.point.is_same(&point)
+        })
+    }
+
+    /// All points of a block meet the same arrivals, so that they are pairs; what was void is made
+    /// again with others.
+    fn seed(&self, block: u32, attempt: u32) -> u64 {
+        let further = u64::from(block).wrapping_add(u64::from(attempt) << 32);
+        self.stage.definition.seed.wrapping_add(further)
+    }
+
     /// Makes one run and writes it down.
-    fn one(
-        &mut self,
-        cell: Cell,
-        offered: Offered,
-        next: &Next,
-        purpose: &str,
-    ) -> Result<Run, String> {
-        let definition = self.stage.definition;
-        let seed = definition.seed.wrapping_add(u64::from(next.block));
-        let (run, outcome) = self.stage.run(cell, offered, seed);
+    fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
+        let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
+        let (run, outcome) = (self.make)(cell, offered, seed);
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
         let purpose = purpose.to_owned();
-        let (block, attempt) = (next.block, next.attempt);
         let run = Run { number, block, attempt, purpose, ..run };
-        let run = self.folder.add_run(&run, outcome.as_deref())?;
+        let run = as_read_again(self.folder.add_run(&run, outcome.as_deref())?)?;
         self.runs.push(run.clone());
         self.made += 1;
         Ok(run)
@@ -299,7 +350,7 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     fn spent_s(&self) -> f64 {
-        (os::clock::now() - self.began_us) as f64 / 1e6
+        seconds_since(self.began_us)
     }
 
     /// What a run takes: as those of this process did, or as reckoned before there are any.
@@ -307,7 +358,7 @@ impl<'a, W: Watch> Study<'a, W> {
         if self.made == 0 {
             reckoned_run_s(self.stage.definition)
         } else {
-            self.spent_s() / f64::from(self.made)
+            seconds_since(self.runs_began_us) / f64::from(self.made)
         }
     }
 
@@ -330,13 +381,14 @@ struct Probe<'s, 'a, W> {
 
 impl<W: Watch> Measure for Probe<'_, '_, W> {
     fn measure(&mut self, _candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
-        if self.study.end().is_some() {
-            return Err(Stop::Interrupted);
-        }
-        let next = Next { point: 0, block: asked.block, attempt: asked.attempt };
-        let offered = Offered::RequestsPerS(asked.rate);
-        let run =
-            self.study.one(self.cell, offered, &next, &asked.purpose).map_err(Stop::Failed)?;
+        let run = self.study.ask(&Wanted {
+            cell: self.cell,
+            offered: Offered::RequestsPerS(asked.rate),
+            block: asked.block,
+            attempt: asked.attempt,
+            purpose: &asked.purpose,
+            seed: asked.seed,
+        })?;
         Ok(Seen { figures: run.figures, void: run.void, took_s: run.took_s })
     }
 }
@@ -373,6 +425,27 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
 
 fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
+}
+
+fn seconds_since(began_us: u64) -> f64 {
+    (os::clock::now() - began_us) as f64 / 1e6
+}
+
+/// A rate whose text is read as it was written, to the last digit.
+fn rounded(offered: Offered) -> Offered {
+    match offered {
+        Offered::RequestsPerS(rate) => {
+            Offered::RequestsPerS((rate * 1000.0).round().max(1.0) / 1000.0)
+        }
+        clients @ Offered::Connections(_) => clients,
+    }
+}
+
+/// What is decided upon is what will be read when the study is resumed, to the last digit.
+fn as_read_again(run: Run) -> Result<Run, String> {
+    let text = serde_json::to_string(&run).expect("it was just written");
+    let read: Run = serde_json::from_str(&text).map_err(|why| why.to_string())?;
+    Ok(Run { point: run.point, ..read })
 }
 
 /// What the runs of a search in a block are for.
@@ -428,36 +501,4 @@ pub fn minutes(seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn search(server: &str, block: u32, held_per_s: f64) -> Search {
-        let (purpose, server) = (purpose_of(block), server.to_owned());
-        Search { purpose, server, held_per_s, ..Search::default() }
-    }
-
-    /// After two blocks of all, a budget goes to the server whose limits differ most.
-    #[test]
-    fn limits_are_searched_where_the_interval_is_widest() {
-        let points = ["calm", "noisy", "even"];
-        let points = points.map(|server| Point { server: server.into(), ..Point::default() });
-        for (by_width, of_noisy) in [(true, 5), (false, 2)] {
-            let mut schedule = Schedule::new(points.to_vec(), 9, by_width, 1, 0.95);
-            let mut made: Vec<usize> = Vec::new();
-            while made.len() < 11 {
-                let next = schedule.next().expect("there are more");
-                let differing = if next.point == 1 { 600.0 } else { 1.0 };
-                let held = 1000.0 + differing * f64::from(next.block % 2);
-                let found = search(&points[next.point].server, next.block, held);
-                // Those of another purpose, and of servers that are not here, are not limits.
-                let other = Search { purpose: "MAT".into(), ..found.clone() };
-                learn_limits(&mut schedule, &[other, search("gone", 0, 1.0), found]);
-                made.push(next.point);
-            }
-            made[..6].sort_unstable();
-            assert_eq!(made[..6], [0, 0, 1, 1, 2, 2], "two blocks of all");
-            let count = made[6..].iter().filter(|&&point| point == 1).count();
-            assert!(count == of_noisy || !by_width && count < of_noisy, "{made:?}");
-        }
-    }
-}
+mod tests;

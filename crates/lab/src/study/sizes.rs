@@ -1,6 +1,7 @@
 //! The sizes of an experiment: `[sizes.NAME]` holds what differs from the file itself, and lists in
 //! it replace those above.
 
+use crate::server_spec::ServerSpec;
 use crate::toml_error::one_line;
 
 /// The text of an experiment as a table, in one of its sizes.
@@ -14,9 +15,22 @@ pub(crate) fn sized(text: &str, size: Option<&str>) -> Result<toml::Table, Strin
         let of_size = sizes.as_ref().and_then(|sizes| sizes.get(size)?.as_table());
         let names = names(sizes.as_ref());
         let changes = of_size.ok_or(format!("no size {size}; it has {names}"))?;
+        let has_floor = is_floor_there(&table);
         merge(&mut table, changes);
+        // One that was never there is a mistake, and stays, to be told as one.
+        if has_floor && !is_floor_there(&table) && !changes.contains_key("floor") {
+            table.remove("floor");
+        }
     }
     Ok(table)
+}
+
+/// Whether the floor is one of the servers, which a size may replace by others.
+fn is_floor_there(table: &toml::Table) -> bool {
+    let Some(floor) = table.get("floor").and_then(toml::Value::as_str) else { return false };
+    let servers = table.get("servers").and_then(toml::Value::as_array).into_iter().flatten();
+    let mut specs = servers.filter_map(|server| server.as_str()?.parse::<ServerSpec>().ok());
+    specs.any(|spec| spec.peer_name() == Some(floor))
 }
 
 /// Puts `changes` in the place of what they name, table by table.

@@ -1,0 +1,175 @@
+//! Studies that search, that run out of their budget, and whose servers are installed meanwhile; from
+//! the outside, with one engine and windows that say nothing of speed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use lab::record::{Offered, Run};
+
+use crate::lab::{Lab, await_no_server, text};
+use crate::server_process::ROPEWALK;
+use crate::{ropewalk, run};
+
+const STUDY: &str = r#"
+title = "one engine"
+servers = ["ropewalk:event-loop"]
+repetitions = 1
+window = "100ms"
+confidence = 0.7
+[offered]
+rates = [400]
+[[workloads]]
+name = "one file"
+files = "--single 1000"
+log = "--single 1000 --lengths 1 --requests 100"
+load = "--connection keep --lag-bound 60s --timeout 1s"
+"#;
+
+fn experiment(lab: &Lab, from: &str, to: &str) -> PathBuf {
+    let path = lab.path("experiment.toml");
+    assert!(STUDY.contains(from), "{from}");
+    fs::write(&path, STUDY.replacen(from, to, 1)).unwrap();
+    path
+}
+
+/// A folder of servers, of which none can be had, the floor among them: so that no time goes to the
+/// path's ceiling.
+fn without_floor(lab: &Lab) -> PathBuf {
+    let peers =
+        lab.peer(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
+    let own = fs::read_to_string(peers.join("own.toml")).unwrap();
+    let own = own.replace(ROPEWALK, text(&lab.path("program")));
+    fs::write(peers.join("floor.toml"), own.replace("\"own\"", "\"floor\"")).unwrap();
+    fs::write(peers.join("own.toml"), own).unwrap();
+    peers
+}
+
+/// Kills a study as soon as it has made so many runs; they.
+fn kill_after(lab: &Lab, runs: usize, options: &[&str]) -> Vec<Run> {
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let places = ["--scratch", text(&scratch), "-o", text(&records)];
+    let mut command = ropewalk(&[&["study"], options, &places[..]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let made = || fs::read_to_string(records.join("runs.jsonl")).unwrap_or_default();
+    while made().lines().count() < runs {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    await_no_server(&scratch);
+    lab.records().runs
+}
+
+/// No search asks again what it was answered before it was killed.
+#[test]
+fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "", "");
+    let peers = without_floor(&lab);
+    let options = [text(&path), "--mat", "--peers", text(&peers)];
+    let before = kill_after(&lab, 3, &options);
+    assert!(lab.records().searches.is_empty(), "it is under way: {before:?}");
+    let (status, out, err) = lab.run(&[&["study"], &options[..], &["--resume"]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    let opened = lab.records();
+    assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
+    let asked: BTreeSet<_> = opened.runs.iter().map(|run| (run.attempt, run.seed)).collect();
+    assert_eq!(asked.len(), opened.runs.len(), "nothing is asked twice: {:?}", opened.runs);
+    let purposes: Vec<&str> = opened.searches.iter().map(|search| &*search.purpose).collect();
+    assert_eq!(purposes, ["limit, block 1"]);
+    assert!(opened.runs.iter().all(|run| run.purpose == purposes[0]), "{:?}", opened.runs);
+    let again = lab.run(&[&["study"], &options[..], &["--resume"]].concat());
+    let after = lab.records();
+    assert_eq!((again.0, after.runs.len(), after.searches.len()), (0, opened.runs.len(), 1));
+    assert!(page(&lab).contains("one file"));
+}
+
+/// The rate is searched once, and the repetitions are made there, if there is one.
+#[test]
+fn a_study_at_a_utilisation() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "rates = [400]", "utilisations = [0.5]");
+    let peers = without_floor(&lab);
+    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    let runs = lab.records().runs;
+    let (looking, repetitions): (Vec<&Run>, Vec<&Run>) =
+        runs.iter().partition(|run| run.purpose == "rate for utilisation 0.5");
+    assert!(matches!(looking[0].point.offered, Offered::Connections(64)), "{looking:?}");
+    assert!(looking.len() > 1, "{looking:?}");
+    let seeds: BTreeSet<u64> = looking.iter().map(|run| run.seed).collect();
+    assert_eq!(seeds.len(), looking.len(), "no two meet the same arrivals");
+    if err.contains("no rate was found that takes 50 % CPU") {
+        assert!(repetitions.is_empty(), "{repetitions:?}");
+    } else {
+        assert!(!repetitions.is_empty(), "{err}");
+        let found = looking.last().unwrap().point.offered;
+        assert!(repetitions.iter().all(|run| run.point.offered == found), "{repetitions:?}");
+    }
+    let (status, _, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
+    assert_eq!((status, lab.records().runs.len()), (0, runs.len()), "{err}");
+}
+
+/// The runs that find the ceiling take longer than this budget leaves: they are part of it. What
+/// they have found need not be found again.
+#[test]
+fn the_budget_of_a_study_counts_all_its_runs() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "repetitions = 1", "repetitions = 2");
+    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "4500ms"]);
+    assert_eq!(status, 4, "{out}{err}");
+    assert!(out.contains("The budget is spent"), "{out}");
+    let opened = lab.records();
+    assert_eq!((opened.ceilings.len(), opened.runs.len()), (1, 0), "{out}{err}");
+    let planned: Vec<_> = opened.header.planned.iter().map(|one| &*one.server).collect();
+    assert_eq!(planned, ["ropewalk:event-loop"], "what is missing can be told");
+    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "4500ms", "--resume"]);
+    assert!(status == 4 || status == 0, "{out}{err}");
+    assert!(!lab.records().runs.is_empty(), "{out}{err}");
+    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "1h", "--resume"]);
+    assert_eq!(status, 0, "{out}{err}");
+    let opened = lab.records();
+    assert_eq!(opened.ceilings.len(), 1);
+    let good = opened.runs.iter().filter(|run| run.void.is_empty());
+    assert_eq!(good.map(|run| run.block).collect::<Vec<_>>(), [0, 1]);
+}
+
+/// Whoever follows the advice to install a server has it in the report.
+#[test]
+fn a_server_that_is_installed_later_takes_part() {
+    let lab = Lab::new();
+    let peers = without_floor(&lab);
+    let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
+    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("skipped own: "), "{out}");
+    assert!(page(&lab).contains("own took no part: "));
+    symlink(Path::new(ROPEWALK), lab.path("program")).unwrap();
+    let (status, out, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    let opened = lab.records();
+    assert_eq!(opened.runs.iter().filter(|run| run.point.server == "own").count(), 1, "{out}{err}");
+    let header = opened.header;
+    assert!(header.skipped.is_empty(), "{:?}", header.skipped);
+    let names: Vec<&str> = header.servers.iter().map(|server| &*server.name).collect();
+    assert_eq!(names, ["ropewalk:event-loop", "own"]);
+    assert_eq!(header.servers[0].configurations.len(), 1, "{:?}", header.servers[0]);
+    let own = &header.servers[1];
+    assert!(own.configurations["usual"].contains(" serve ") && !own.version.is_empty(), "{own:?}");
+    assert!(!page(&lab).contains("own took no part: "));
+}
+
+fn page(lab: &Lab) -> String {
+    let (status, page, err) =
+        run(&["report", text(&lab.path("records")), "--format=markdown", "-o-"]);
+    assert_eq!(status, 0, "{err}");
+    page
+}

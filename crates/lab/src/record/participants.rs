@@ -1,0 +1,169 @@
+//! Who takes part in a study, each time it is begun or resumed: what was not there at first may
+//! have been installed since, and the other way round.
+
+use super::{Described, Header, Planned, Server, Skipped};
+use crate::server_spec::ServerSpec;
+use serde::{Deserialize, Serialize};
+
+/// Between two versions of a server.
+const THEN: &str = ", then ";
+
+/// The part of a [`Header`] that can differ when a study is resumed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Participants {
+    /// As in [`Header`]; so are the others.
+    pub servers: Vec<Server>,
+    /// Servers and domains that are not there now.
+    pub skipped: Vec<Skipped>,
+    /// Where servers run now.
+    pub domains: Vec<Described>,
+    /// What is to be measured now.
+    pub planned: Vec<Planned>,
+}
+
+impl Participants {
+    /// Those of a header.
+    pub fn of(header: &Header) -> Self {
+        Self {
+            servers: header.servers.clone(),
+            skipped: header.skipped.clone(),
+            domains: header.domains.clone(),
+            planned: header.planned.clone(),
+        }
+    }
+
+    /// Makes `header` say of all who took part at any time, and of those who do not now.
+    pub(super) fn join(self, header: &mut Header) {
+        let skipped = self.skipped.into_iter().map(|one| explained(header, one));
+        header.skipped = skipped.collect();
+        for server in self.servers {
+            match header.servers.iter_mut().find(|known| known.name == server.name) {
+                Some(known) => learn(known, server),
+                None => header.servers.push(server),
+            }
+        }
+        for domain in self.domains {
+            if header.domains.iter().all(|known| known.name != domain.name) {
+                header.domains.push(domain);
+            }
+        }
+        for planned in self.planned {
+            if !header.planned.contains(&planned) {
+                header.planned.push(planned);
+            }
+        }
+    }
+}
+
+/// Why it is skipped, if it was not always.
+fn explained(header: &Header, mut skipped: Skipped) -> Skipped {
+    if took_part(header, &skipped.server) {
+        let reason = skipped.reason;
+        skipped.reason = format!("it did at first, but not when this was last resumed: {reason}");
+    }
+    skipped
+}
+
+/// Whether it took part before: a server as it was typed, or `domain NAME`.
+fn took_part(header: &Header, what: &str) -> bool {
+    if let Some(domain) = what.strip_prefix("domain ") {
+        return header.domains.iter().any(|known| known.name == domain);
+    }
+    let spec = what.parse::<ServerSpec>().ok();
+    let name = spec.as_ref().and_then(ServerSpec::peer_name);
+    header.servers.iter().any(|known| Some(known.name.as_str()) == name)
+}
+
+/// A server may have been upgraded, or be set otherwise.
+fn learn(known: &mut Server, now: Server) {
+    if !known.version.split(THEN).any(|version| version == now.version) {
+        known.version += THEN;
+        known.version += &now.version;
+    }
+    for (setting, text) in now.configurations {
+        if known.configurations.values().any(|known| *known == text) {
+            continue;
+        }
+        let is_new = !known.configurations.contains_key(&setting);
+        let key = if is_new { setting } else { format!("{setting} (when resumed)") };
+        known.configurations.insert(key, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str, version: &str, text: &str) -> Server {
+        Server {
+            name: name.into(),
+            version: version.into(),
+            configurations: [("default".to_owned(), text.to_owned())].into(),
+            ..Server::default()
+        }
+    }
+
+    fn skipped(server: &str) -> Skipped {
+        let (reason, command) = ("not there".to_owned(), String::new());
+        Skipped { server: server.into(), reason, command }
+    }
+
+    fn domain(name: &str) -> Described {
+        Described { name: name.into(), ..Described::default() }
+    }
+
+    fn header() -> Header {
+        Header {
+            servers: vec![server("nginx", "1.22", "a"), server("caddy", "2", "c")],
+            skipped: vec![skipped("h2o/fast"), skipped("yaws"), skipped("domain big")],
+            domains: vec![domain("small"), domain("net")],
+            planned: vec![Planned { server: "nginx".into(), ..Planned::default() }],
+            ..Header::default()
+        }
+    }
+
+    fn reasons(header: &Header) -> Vec<(&str, bool)> {
+        let at_first = |one: &Skipped| one.reason.starts_with("it did at first, but not ");
+        header.skipped.iter().map(|one| (one.server.as_str(), at_first(one))).collect()
+    }
+
+    #[test]
+    fn who_took_part_the_same_way_changes_nothing() {
+        let mut joined = header();
+        Participants::of(&header()).join(&mut joined);
+        assert_eq!(joined, header());
+    }
+
+    #[test]
+    fn what_was_installed_since_takes_part_and_what_is_gone_is_said() {
+        let now = Participants {
+            servers: vec![server("h2o", "2.2", "h"), server("nginx", "1.24", "b")],
+            skipped: ["yaws", "caddy/x", "domain net", "h2o in domain big"].map(skipped).to_vec(),
+            domains: vec![domain("small"), domain("big")],
+            planned: vec![Planned { server: "h2o".into(), ..Planned::default() }],
+        };
+        let mut joined = header();
+        now.clone().join(&mut joined);
+        let gone = [("yaws", false), ("caddy/x", true), ("domain net", true)];
+        assert_eq!(reasons(&joined), [&gone[..], &[("h2o in domain big", false)]].concat());
+        let versions: Vec<&str> = joined.servers.iter().map(|one| &*one.version).collect();
+        assert_eq!(versions, ["1.22, then 1.24", "2", "2.2"]);
+        let texts: Vec<_> = joined.servers[0].configurations.iter().collect();
+        let key = |key: &str| key.to_owned();
+        assert_eq!(
+            texts,
+            [(&key("default"), &key("a")), (&key("default (when resumed)"), &key("b"))]
+        );
+        let domains: Vec<&str> = joined.domains.iter().map(|one| &*one.name).collect();
+        assert_eq!(domains, ["small", "net", "big"]);
+        assert_eq!(joined.planned.len(), 2);
+        let once = joined.clone();
+        now.join(&mut joined);
+        assert_eq!(
+            (joined.servers, joined.planned),
+            (once.servers, once.planned),
+            "as it is known"
+        );
+    }
+}

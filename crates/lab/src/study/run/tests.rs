@@ -1,0 +1,221 @@
+//! Studies of servers that are formulas, and which limit is worth its time.
+
+use super::*;
+use crate::domain::{Domain, Topology};
+use crate::install::{Installed, Surroundings};
+use crate::peer::Peer;
+use crate::record::{Described, Header};
+use crate::study::Entrant;
+use crate::template::Values;
+use crate::trial::Bench;
+use crate::workload::{Tools, Workload};
+use std::cell::Cell as Counter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EXPERIMENT: &str = r#"
+title = "t"
+servers = ["nginx", "floor"]
+repetitions = 2
+window = "100ms"
+confidence = 0.8
+workloads = ["1KB"]
+[offered]
+mat = true
+"#;
+
+/// What each server bears, a little more or less by the seed of a run.
+const CAPACITIES: [f64; 2] = [1000.0, 3000.0];
+
+/// As patient as there are runs left.
+struct Patience<'a>(&'a Counter<usize>);
+
+impl Watch for Patience<'_> {
+    fn tell(&mut self, _line: &str) {}
+
+    fn is_interrupted(&mut self) -> bool {
+        self.0.get() == 0
+    }
+}
+
+/// A folder of records, and the runs that were void in each study of it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("study-run-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        drop(Folder::create(&path, &Header::default()).expect("a new folder"));
+        Self(path)
+    }
+
+    /// Goes on until so many runs are made; every `void_each`th is void.
+    fn go_on(&self, text: &str, runs: usize, void_each: u64) -> (End, Opened) {
+        let definition = Definition::parse("x", text, None).expect("it is right");
+        let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
+        let bench = Bench { tools, seats: Vec::new(), lag_bound: None };
+        let surroundings = Surroundings::find(false);
+        let stage = stage(&definition, &bench, &surroundings);
+        let (folder, opened) = Folder::resume(&self.0).expect("it is whole");
+        let left = Counter::new(runs);
+        let mut study = Study::new(&stage, &folder, opened, 0, Patience(&left));
+        study.make = Box::new(|cell, offered, seed| {
+            left.set(left.get() - 1);
+            let run = pretended(cell, offered, seed, void_each);
+            (Run { point: stage.point(cell, offered), ..run }, None)
+        });
+        let end = study.run().expect("it is written");
+        (end, Folder::read(&self.0).expect("it is whole"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn stage<'a>(
+    definition: &'a Definition,
+    bench: &'a Bench,
+    surroundings: &'a Surroundings,
+) -> Stage<'a> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+    let entrants = ["nginx", "floor"].map(|name| {
+        let peer = Peer::read(&folder.join(format!("{name}.toml"))).expect("it is shipped");
+        let setting = peer.settings[0].clone();
+        Entrant { installed: Installed { peer, version: "1".into() }, setting }
+    });
+    let workload = Workload {
+        described: Described::default(),
+        root: PathBuf::new(),
+        log: PathBuf::new(),
+        requests: Arc::default(),
+        prime: PathBuf::new(),
+        ready_path: String::new(),
+        load: Vec::new(),
+        values: Values::new(),
+    };
+    Stage {
+        definition,
+        bench,
+        surroundings,
+        entrants: entrants.to_vec(),
+        workloads: vec![workload],
+        domains: vec![Domain::default()],
+        accessed: Vec::new(),
+        machine: Topology::here(),
+    }
+}
+
+/// A function of what is asked and the seed, as if arrivals were all that differs.
+fn pretended(cell: Cell, offered: Offered, seed: u64, void_each: u64) -> Run {
+    let drawn = Generator::new(seed).next_u64();
+    let noise = 0.98 + 0.04 * (drawn as f64 / u64::MAX as f64);
+    let capacity = CAPACITIES[cell.entrant] * noise;
+    let asked = offered.requests_per_s().unwrap_or(f64::INFINITY);
+    let figures = Figures {
+        throughput_per_s: asked.min(capacity),
+        served_share: (capacity / asked).min(1.0),
+        kept_up_share: 1.0,
+        ..Figures::default()
+    };
+    let is_void = drawn.is_multiple_of(void_each);
+    let void = if is_void { vec!["late".into()] } else { Vec::new() };
+    Run { figures: Some(figures), void, seed, ..Run::default() }
+}
+
+/// What was asked, without the counter that says in which process.
+fn asked(runs: &[Run]) -> Vec<String> {
+    let asked = runs.iter().map(|run| {
+        let Run { point, purpose, block, attempt, seed, .. } = run;
+        format!("{} {:?} {purpose} {block} {attempt} {seed}", point.server, point.offered)
+    });
+    asked.collect()
+}
+
+/// Wherever its searches are broken off, however often.
+#[test]
+fn limits_are_the_same_however_often_it_is_resumed() {
+    let whole = Scratch::new("whole");
+    let (end, expected) = whole.go_on(EXPERIMENT, usize::MAX, 10);
+    assert_eq!((end, expected.searches.len()), (End::Complete, 4));
+    assert!(expected.runs.iter().any(|run| !run.void.is_empty()), "some are void");
+    for runs in [1, 5, expected.runs.len() - 1] {
+        let scratch = Scratch::new("parts");
+        let mut times = 0;
+        let opened = loop {
+            let (end, opened) = scratch.go_on(EXPERIMENT, runs, 10);
+            times += 1;
+            assert!(opened.runs.len() <= times * runs, "{runs} at once");
+            match end {
+                End::Complete => break opened,
+                _ => assert_eq!(opened.runs.len(), times * runs, "each start goes on"),
+            }
+        };
+        assert_eq!(asked(&opened.runs), asked(&expected.runs), "{runs} at once");
+        assert_eq!(opened.searches, expected.searches, "{runs} at once");
+    }
+}
+
+/// A rule that stops when enough trials agree takes each for a trial of its own.
+#[test]
+fn no_two_trials_of_a_server_meet_the_same_arrivals() {
+    let scratch = Scratch::new("trials");
+    let (_, opened) = scratch.go_on(EXPERIMENT, usize::MAX, 5);
+    for server in ["nginx", "floor"] {
+        let trials = opened.runs.iter().filter(|run| run.point.server == server);
+        let mut seeds: Vec<u64> = trials.map(|run| run.seed).collect();
+        let made = seeds.len();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), made, "{server}");
+    }
+}
+
+/// What was void by its arrivals would be void again.
+#[test]
+fn a_run_is_made_again_with_other_arrivals_and_pairs_share_theirs() {
+    let text = EXPERIMENT.replace("mat = true", "rates = [100]");
+    let scratch = Scratch::new("void");
+    let (_, opened) = scratch.go_on(&text, usize::MAX, 1);
+    let mut seeds: Vec<_> =
+        opened.runs.iter().map(|run| (run.block, run.attempt, run.seed)).collect();
+    assert_eq!(seeds.len(), 12, "two servers, two blocks, three attempts");
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), 6, "the same for both servers");
+    seeds.sort_unstable_by_key(|(_, _, seed)| *seed);
+    seeds.dedup_by_key(|(_, _, seed)| *seed);
+    assert_eq!(seeds.len(), 6, "{seeds:?}");
+}
+
+fn search(server: &str, block: u32, held_per_s: f64) -> Search {
+    let (purpose, server) = (purpose_of(block), server.to_owned());
+    Search { purpose, server, held_per_s, ..Search::default() }
+}
+
+/// After two blocks of all, a budget goes to the server whose limits differ most.
+#[test]
+fn limits_are_searched_where_the_interval_is_widest() {
+    let points = ["calm", "noisy", "even"];
+    let points = points.map(|server| Point { server: server.into(), ..Point::default() });
+    for (by_width, of_noisy) in [(true, 5), (false, 2)] {
+        let mut schedule = Schedule::new(points.to_vec(), 9, by_width, 1, 0.95);
+        let mut made: Vec<usize> = Vec::new();
+        while made.len() < 11 {
+            let next = schedule.next().expect("there are more");
+            let differing = if next.point == 1 { 600.0 } else { 1.0 };
+            let held = 1000.0 + differing * f64::from(next.block % 2);
+            let found = search(&points[next.point].server, next.block, held);
+            // Those of another purpose, and of servers that are not here, are not limits.
+            let other = Search { purpose: "MAT".into(), ..found.clone() };
+            learn_limits(&mut schedule, &[other, search("gone", 0, 1.0), found]);
+            made.push(next.point);
+        }
+        made[..6].sort_unstable();
+        assert_eq!(made[..6], [0, 0, 1, 1, 2, 2], "two blocks of all");
+        let count = made[6..].iter().filter(|&&point| point == 1).count();
+        assert!(count == of_noisy || !by_width && count < of_noisy, "{made:?}");
+    }
+}
