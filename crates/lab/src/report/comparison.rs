@@ -94,19 +94,6 @@ impl Comparison {
         })
     }
 
-    /// The same where a difference of no more than `margin` is none.
-    pub(crate) fn within(mut self, margin: f64) -> Self {
-        if self.is_within(margin) {
-            self.verdict = Verdict::Tie;
-        }
-        self
-    }
-
-    /// Whether there are pairs enough to say that they differ by no more than `margin`.
-    pub(crate) fn is_within(&self, margin: f64) -> bool {
-        self.pairs.is_some_and(|pairs| pairs >= PAIRS_MIN) && self.ratio.interval.is_within(margin)
-    }
-
     /// What two searches found in the same blocks; none if they have less than two in common.
     fn of_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
         let pairs =

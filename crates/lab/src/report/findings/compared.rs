@@ -1,10 +1,11 @@
 //! The verdict on two servers or two settings that were measured in pairs.
 
-use super::super::comparison::{Comparison, Verdict};
+use super::super::comparison::Comparison;
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{KEPT_UP_SHARE, Measured, Panel, Series, Summary};
 use super::{Findings, Head, listed};
+use crate::compare::{Told, told};
 use crate::record::Opened;
 
 /// What is compared, and what it is called. Of all but the first, less is better.
@@ -43,8 +44,7 @@ fn verdict(
     let at = format!("{} {}", number::plain(own.offered), panel.unit());
     let served_all = !panel.closed && [own, others].into_iter().all(kept_up);
     let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
-    let (mut ties, mut weak) = (Vec::new(), Vec::new());
-    let mut open = Vec::new();
+    let (mut ties, mut weak, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for (measure, name) in COMPARED {
         // What is served of what is offered by those who keep up is what was offered.
         if measure == Measure::Throughput && served_all {
@@ -52,17 +52,18 @@ fn verdict(
         }
         let points = ((&*first.name, own), (&*second.name, others));
         let pair = Comparison::of_points(points.0, points.1, measure, confidence);
-        let Some(pair) = pair.map(|pair| pair.within(margin)) else { continue };
+        let Some(pair) = pair else { continue };
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         let text = format!("{name} ({} times)", pair.shown());
-        match pair.verdict {
-            Verdict::Differ => better[usize::from(!first_is_better)].push(text),
-            Verdict::Indicated => {
+        let interval = pair.ratio.interval;
+        match told(interval, margin, pair.pairs.unwrap_or(0)) {
+            Told::Higher | Told::Lower => better[usize::from(!first_is_better)].push(text),
+            Told::TooFew if !interval.contains(1.0) => {
                 let who = if first_is_better { &first.name } else { &second.name };
                 weak.push(format!("{who} in {text}"));
             }
-            Verdict::Tie if pair.is_within(margin) => ties.push(text),
-            Verdict::Tie | Verdict::NotReached => open.push(text),
+            Told::Tie => ties.push(text),
+            Told::Open | Told::TooFew => open.push(text),
         }
     }
     let mut text = format!("{title}, at {at}:");

@@ -100,6 +100,17 @@ fn points_that_only_others_have_are_missing() {
     assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
 }
 
+/// As on the terminal: what reaches beyond the margin is no tie.
+#[test]
+fn an_open_comparison_is_no_tie() {
+    let header = Header { kind: Kind::Compare, margin: 0.02, ..Header::default() };
+    let one = runs("one", 200.0, &[100.0, 130.0, 80.0, 125.0, 85.0, 120.0]);
+    let said = said(header, &[one, runs("other", 200.0, &[100.0; 6])]);
+    let verdict = said.iter().find(|finding| finding.head == Head::Verdict).expect("there is one");
+    assert!(verdict.text.contains("More pairs would tell: throughput (1."), "{said:#?}");
+    assert!(!verdict.text.contains("tie"), "{said:#?}");
+}
+
 /// The second setting at a rate is not the first.
 #[test]
 fn a_setting_of_which_no_run_counts_is_named() {
