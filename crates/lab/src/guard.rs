@@ -66,6 +66,14 @@ impl Guard {
     }
 }
 
+/// Whether a guard has come so far that nothing but SIGKILL ends it.
+#[cfg(test)]
+pub(crate) fn is_deaf(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
+    ignored.and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & 1 == 1)
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         // Killed before its pipe is closed, so the script does not run. Neither call can fail
@@ -146,13 +154,7 @@ mod tests {
         assert!(folder.exists());
         // Its first command makes it deaf; whether it did is seen below.
         let status = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
-        let is_deaf = |line: &str| {
-            let ignored = line.strip_prefix("SigIgn:\t");
-            ignored
-                .and_then(|set| u64::from_str_radix(set, 16).ok())
-                .is_some_and(|set| set & 1 == 1)
-        };
-        comes(|| status().lines().any(is_deaf));
+        assert!(comes(|| is_deaf(guard)));
         os::signals::send("STOP", &[guard]);
         assert!(comes(|| status().contains("State:\tT")), "{}", status());
         victim.kill().expect("it is our child");

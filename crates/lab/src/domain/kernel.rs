@@ -194,6 +194,7 @@ fn guard(lock: &File, before: &[(PathBuf, String)]) -> io::Result<Guard> {
 pub(super) mod tests {
     use super::*;
     use crate::domain::accessed::Removed;
+    use crate::guard::is_deaf;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
@@ -272,6 +273,7 @@ pub(super) mod tests {
         BufReader::new(stderr).read_line(&mut said_pid).expect("it says something");
         let guard: u32 = said_pid.trim().parse().expect("a number");
         let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
+        assert!(comes(|| is_deaf(guard)));
         os::signals::send("STOP", &[guard]);
         assert!(comes(|| state().contains("State:\tT")), "{}", state());
         // As long as its owner lives nothing sets the guard going again.

@@ -20,8 +20,8 @@ const WINDOWS: u64 = 3;
 /// transfer is not seen, and more than this shows nothing new.
 const WINDOW_S: (f64, f64) = (0.5, 2.0);
 
-/// As many clients for small requests as other runs have at their limit; and for each CPU of the
-/// server, so that none of its threads, to which the kernel deals them, has much fewer than another.
+/// As many clients for small requests as other runs have at their limit; and so many for each CPU
+/// of the server, lest one of its threads, to which the kernel deals them, has too few.
 const CLIENTS: (u64, u64) = (64, 32);
 
 /// The same for long transfers. What is under way when a window ends counts for nothing, so there
