@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const START_TOGETHER_US: u64 = 200_000;
 
 /// The same for one that has nobody to wait for: its threads must be ready by then.
-const START_ALONE_US: u64 = 50_000;
+const START_ALONE_US: u64 = 100_000;
 
 /// Connections that ask for everything once before anything is measured.
 const PRIMERS: &str = "4";
