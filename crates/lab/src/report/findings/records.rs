@@ -6,7 +6,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
-use crate::record::{CLIENT_BUSY_MAX, Header, Kind, Offered, Opened, Point, Run, Server};
+use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Planned, Point, Run};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::PAIRS_MIN;
 
@@ -39,42 +39,18 @@ fn points(summary: &Summary) -> impl Iterator<Item = &Measured> {
 /// Servers of which nothing is known where they were to be measured: the study was interrupted, its
 /// budget spent, or each of their runs void.
 fn unmeasured(findings: &mut Findings, opened: &Opened) {
-    let header = &opened.header;
-    if header.kind != Kind::Study {
-        return;
-    }
-    let is_known = |server: &str, workload: &str, domain: &str| {
-        let of = |point: &Point| {
-            (&*point.server, &*point.workload, &*point.domain) == (server, workload, domain)
-        };
-        opened.runs.iter().any(|run| run.void.is_empty() && of(&run.point))
-    };
-    let took_no_part = |server: &str, domain: &str| {
-        let pair = format!("{server} in domain {domain}");
-        header.skipped.iter().any(|skipped| skipped.server == pair)
-    };
-    let mut unknown = Vec::new();
-    for Server { name: server, .. } in &header.servers {
-        for (workload, domain) in places(header) {
-            if !is_known(server, workload, domain) && !took_no_part(server, domain) {
-                unknown.push(format!("{server} ({workload}, {domain})"));
-            }
-        }
-    }
-    if !unknown.is_empty() {
-        let text = format!("Nothing was measured of {}.", listed_at_most(&unknown, LISTED_MAX));
+    let valid = opened.runs.iter().filter(|run| run.void.is_empty());
+    let known: Vec<Planned> = valid.map(|run| run.point.clone().into()).collect();
+    let unknown = opened.header.planned.iter().filter(|planned| !known.contains(planned));
+    let named = unknown.map(|planned| {
+        let Planned { server, setting, workload, domain } = planned;
+        format!("{server}/{setting} ({workload}, {domain})")
+    });
+    let named: Vec<String> = named.collect();
+    if !named.is_empty() {
+        let text = format!("Nothing was measured of {}.", listed_at_most(&named, LISTED_MAX));
         findings.add(Head::NotSeen, text);
     }
-}
-
-/// Each workload in each domain.
-fn places(header: &Header) -> Vec<(&str, &str)> {
-    let domains = || header.domains.iter().map(|domain| &*domain.name);
-    let mut places = Vec::new();
-    for workload in &header.workloads {
-        places.extend(domains().map(|domain| (&*workload.name, domain)));
-    }
-    places
 }
 
 /// Points that one server of a panel has and another has not.

@@ -1,9 +1,7 @@
 //! What is said of a handful of runs.
 
 use super::*;
-use crate::record::{
-    Ceiling, Described, Figures, Header, Offered, Point, Run, Search, Server, Skipped,
-};
+use crate::record::{Ceiling, Described, Figures, Header, Offered, Planned, Point, Run, Search};
 
 /// Throughputs of a server at what was offered, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
@@ -75,19 +73,18 @@ fn a_server_that_fails_requests_does_not_keep_up() {
 
 #[test]
 fn servers_of_which_nothing_is_known_are_named() {
-    let named = |name: &str| Described { name: name.into(), ..Described::default() };
-    let server = |name: &str| Server { name: name.into(), ..Server::default() };
-    let skipped = |server: &str| Skipped { server: server.into(), ..Skipped::default() };
-    let header = Header {
-        servers: vec![server("one"), server("two"), server("three")],
-        workloads: vec![named("w")],
-        domains: vec![named("d"), named("e")],
-        skipped: vec![skipped("three in domain d"), skipped("three in domain e")],
-        repetitions: 1,
-        ..Header::default()
+    let planned = |server: &str, domain: &str| Planned {
+        server: server.into(),
+        workload: "w".into(),
+        domain: domain.into(),
+        ..Planned::default()
     };
-    let said = said(header, &[runs("one", 100.0, &[90.0]), runs("one", 200.0, &[90.0])]);
-    let part = "Nothing was measured of one (w, e), two (w, d) and two (w, e).";
+    let planned = vec![planned("one", "d"), planned("one", "e"), planned("two", "d")];
+    let header = Header { planned, repetitions: 1, ..Header::default() };
+    let mut void = runs("two", 100.0, &[90.0]);
+    void[0].void = vec!["late".into()];
+    let said = said(header, &[runs("one", 100.0, &[90.0]), void]);
+    let part = "Nothing was measured of one/ (w, e) and two/ (w, d).";
     assert!(said.iter().any(|finding| finding.text == part), "{said:#?}");
 }
 
