@@ -26,9 +26,22 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     for line in &opened.damage {
         findings.add(Head::NotSeen, format!("The records are damaged: {line}."));
     }
-    if opened.ceilings.is_empty() && !opened.runs.is_empty() {
-        let text = "The path's own limit was not measured: a figure may tell of the path.";
-        findings.add(Head::NotSeen, text);
+    without_limit(findings, opened);
+}
+
+/// Domains of which the path's own limit is not known; all of them, if nobody looked for it.
+fn without_limit(findings: &mut Findings, opened: &Opened) {
+    let is_known = |domain: &str| opened.ceilings.iter().any(|(known, _)| known == domain);
+    let unknown = opened.header.domains.iter().map(|domain| &domain.name);
+    let unknown: Vec<String> = unknown.filter(|name| !is_known(name)).cloned().collect();
+    let of_which = match opened.ceilings.is_empty() {
+        true => String::new(),
+        false if unknown.is_empty() => return,
+        false => format!(" in {}", listed_at_most(&unknown, LISTED_MAX)),
+    };
+    if !opened.runs.is_empty() {
+        let text = "The path's own limit was not measured";
+        findings.add(Head::NotSeen, format!("{text}{of_which}: a figure may tell of the path."));
     }
 }
 

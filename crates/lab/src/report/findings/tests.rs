@@ -89,6 +89,18 @@ fn servers_of_which_nothing_is_known_are_named() {
 }
 
 #[test]
+fn domains_without_a_ceiling_are_named() {
+    let named = |name: &str| Described { name: name.into(), ..Described::default() };
+    let part = "The path's own limit was not measured in e: a figure may tell of the path.";
+    let told = |names: &[&str]| {
+        let domains = names.iter().map(|name| named(name)).collect();
+        let said = said(Header { domains, ..Header::default() }, &[runs("one", 100.0, &[90.0])]);
+        said.iter().any(|finding| finding.text == part)
+    };
+    assert!(told(&["d", "e"]) && !told(&["d"]));
+}
+
+#[test]
 fn points_that_only_others_have_are_missing() {
     let header = Header { repetitions: 1, ..Header::default() };
     let both = [runs("one", 100.0, &[90.0]), runs("one", 200.0, &[90.0])];
