@@ -94,19 +94,19 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
 #[test]
 fn a_study_at_a_utilisation() {
     let lab = Lab::new();
-    let path = experiment(&lab, "rates = [400]", "utilisations = [0.5]");
+    let path = experiment(&lab, "rates = [400]", "utilisations = [0.25]");
     let peers = without_floor(&lab);
     let arguments = ["study", text(&path), "--peers", text(&peers)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
     let runs = lab.records().runs;
     let (looking, repetitions): (Vec<&Run>, Vec<&Run>) =
-        runs.iter().partition(|run| run.purpose == "rate for utilisation 0.5");
+        runs.iter().partition(|run| run.purpose == "rate for utilisation 0.25");
     assert!(matches!(looking[0].point.offered, Offered::Connections(64)), "{looking:?}");
     assert!(looking.len() > 1, "{looking:?}");
     let seeds: BTreeSet<u64> = looking.iter().map(|run| run.seed).collect();
     assert_eq!(seeds.len(), looking.len(), "no two meet the same arrivals");
-    if err.contains("no rate was found that takes 50 % CPU") {
+    if err.contains("no rate was found that takes 25 % CPU") {
         assert!(repetitions.is_empty(), "{repetitions:?}");
     } else {
         assert!(!repetitions.is_empty(), "{err}");
