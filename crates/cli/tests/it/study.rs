@@ -1,5 +1,5 @@
-//! Studies that search, that run out of their budget, and whose servers are installed meanwhile; from
-//! the outside, with one engine and windows that say nothing of speed.
+//! Studies that search, that run out of their budget, and whose servers are installed meanwhile;
+//! from the outside, with one engine and windows that say nothing of speed.
 
 use std::collections::BTreeSet;
 use std::fs;
