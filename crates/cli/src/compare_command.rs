@@ -195,7 +195,10 @@ enum Entrant {
 impl Entrant {
     fn find(lab: &Lab, spec: &ServerSpec) -> Result<Self, Failure> {
         match spec {
-            ServerSpec::Running { address } => Ok(Self::Running(*address)),
+            ServerSpec::Running { address } => match lab::http::connect(*address) {
+                Ok(_) => Ok(Self::Running(*address)),
+                Err(why) => Err(Failure::Operation(format!("{spec} does not answer: {why}"))),
+            },
             ServerSpec::Peer { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
         }
     }
@@ -213,7 +216,7 @@ fn side(
     };
     let launch = lab.launch(workload);
     let server = RunningServer::start(&installed, &setting, &launch)
-        .map_err(|why| Failure::Operation(format!("{spec}: {why}")))?;
+        .map_err(|why| Failure::Operation(format!("{spec}: {}", in_one_line(&why))))?;
     let configuration = lab::configuration_text(&installed, &setting, &launch);
     Ok(Side {
         server: installed.peer.name.clone(),
@@ -223,6 +226,11 @@ fn side(
         configuration,
         instance: Instance::Started(Box::new(server)),
     })
+}
+
+/// What a server has printed may be several lines.
+fn in_one_line(why: &str) -> String {
+    why.lines().collect::<Vec<_>>().join("; ")
 }
 
 fn running(spec: &ServerSpec, address: SocketAddr) -> Side {

@@ -175,7 +175,11 @@ impl TuneArguments {
         if !(0.0..100.0).contains(&self.margin) {
             return Err(explain("--margin", "from 0, and below 100".into()));
         }
-        Ok(Typed { conditions, window_s, budget_s: seconds("--budget", &self.budget)? })
+        let (budget_s, run_s) = (seconds("--budget", &self.budget)?, run_s(window_s, WARM_UPS));
+        if budget_s < run_s {
+            return Err(explain("--budget", format!("a run alone takes about {run_s:.1} s")));
+        }
+        Ok(Typed { conditions, window_s, budget_s })
     }
 
     fn plan(&self, typed: &Typed, installed: &Installed, base: &Setting) -> Result<Plan, Failure> {
@@ -193,6 +197,9 @@ impl TuneArguments {
         });
         let wanted = wanted.collect();
         let grid = Grid::new(candidate, dimensions);
+        if grid.size() < 2 {
+            return Err(self.nothing_to_vary(installed));
+        }
         let method = match self.method {
             TypedMethod::Grid => Method::Grid,
             TypedMethod::Halving => Method::Halving,
@@ -248,7 +255,11 @@ impl TuneArguments {
                 Some(values) => values.split(',').map(|value| value.trim().to_owned()).collect(),
             };
             if let Some(wrong) = values.iter().find(|value| !knob.allows(value)) {
-                return Err(explain(&format!("it cannot be {wrong:?}")));
+                return Err(explain(&format!("it cannot be {wrong:?}: {}", knob.allowed())));
+            }
+            let is_twice = |(at, value): &(usize, &String)| values[..*at].contains(value);
+            if let Some((_, twice)) = values.iter().enumerate().find(is_twice) {
+                return Err(explain(&format!("{twice:?} is named twice")));
             }
             dimensions.push(dimension(name, values));
         }
@@ -258,7 +269,7 @@ impl TuneArguments {
     fn nothing_to_vary(&self, installed: &Installed) -> Failure {
         let name = &installed.peer.name;
         Failure::Usage(format!(
-            "{name} has no knob with several values; name some: --knob NAME=V1,V2"
+            "{name}: there is nothing to choose from; name several values: --knob NAME=V1,V2"
         ))
     }
 

@@ -80,7 +80,7 @@ impl Knob {
     }
 
     /// Says what it may be, for an error.
-    pub(crate) fn allowed(&self) -> String {
+    pub fn allowed(&self) -> String {
         match self.range() {
             Ok(Some(Range { from, to, .. })) => format!("{from} to {to}"),
             _ => self.values.join(", "),

@@ -119,9 +119,9 @@ impl From<EngineKnob> for Knob {
 }
 
 /// The configuration file that says the same as the command of a peer made here and the file it
-/// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and `--set
-/// SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set and is
-/// none of the `knobs` is named in a comment.
+/// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and
+/// `--set SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set
+/// and is none of the `knobs` is named in a comment.
 ///
 /// # Errors
 /// One line: `more` is no TOML, or has a value where there should be a section.

@@ -109,6 +109,9 @@ impl FromStr for ServerSpec {
             let address = address.ok_or_else(|| explain("no such address"))?;
             return Ok(Self::Running { address });
         }
+        if text.contains("://") {
+            return Err(explain("only http is spoken here"));
+        }
         let mut parts = text.split(',');
         let server = parts.next().unwrap_or_default();
         let (name, setting) = match server.split_once('/') {
@@ -121,7 +124,9 @@ impl FromStr for ServerSpec {
         let mut knobs = Values::new();
         for part in parts {
             let (knob, value) = part.split_once('=').ok_or_else(|| explain("a knob has no ="))?;
-            knobs.insert(knob.to_owned(), value.to_owned());
+            if knobs.insert(knob.to_owned(), value.to_owned()).is_some() {
+                return Err(explain(&format!("{knob} is turned twice")));
+            }
         }
         Ok(Self::Peer { name: name.to_owned(), setting, knobs })
     }
@@ -149,7 +154,9 @@ mod tests {
         }
         let here = SocketAddr::from(([127, 0, 0, 1], 80));
         assert_eq!(parse("http://127.0.0.1/"), ServerSpec::Running { address: here });
-        for text in ["", "nginx/", "/x", "nginx,a", "http://no such host/"] {
+        for text in
+            ["", "nginx/", "/x", "nginx,a", "nginx,a=1,a=2", "http://no such host/", "https://a"]
+        {
             let why = text.parse::<ServerSpec>().expect_err(text);
             assert!(why.contains("is no server: "), "{why}");
         }

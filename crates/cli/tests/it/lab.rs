@@ -177,10 +177,18 @@ fn what_is_wrong_is_said_in_a_line() {
     let lab = Lab::new();
     let started = "ropewalk is started here: say with --root DIR which directory it shall serve";
     let running = "http://127.0.0.1:9";
+    let (log, empty) = (lab.path("access.log"), lab.path("empty"));
+    fs::write(&log, "::1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n").unwrap();
+    fs::create_dir(&empty).unwrap();
+    let empty = ["compare", "ropewalk", "ropewalk", "--log", text(&log), "--root", text(&empty)];
     let cases: &[(&[&str], i32, &str)] = &[
         (&["compare", "nothing", "ropewalk"], 2, "there is no server \"nothing\""),
         (&["compare", "ropewalk/fast", "ropewalk"], 2, "ropewalk has no setting fast"),
         (&["compare", "ropewalk,x=1", "ropewalk"], 2, "ropewalk has no knob x"),
+        (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
+        (&["compare", "https://127.0.0.1", "ropewalk"], 2, "is no server: only http is spoken"),
+        (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
+        (&empty, 1, "ropewalk: it does not serve (404"),
         (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
         (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
         (&["compare", running, "ropewalk", "--log", "/x"], 2, started),

@@ -193,8 +193,18 @@ fn what_is_wrong_is_said_in_a_line() {
     };
     check(&["--knob=speed"], "--knob speed: there is no such knob; there are ");
     check(&["--knob=cache.policy"], "--knob cache.policy: it was named before");
-    check(&["--knob=socket.listeners=none"], "socket.listeners=none: it cannot be \"none\"");
+    check(&["--knob=socket.listeners=none"], "=none: it cannot be \"none\": auto, shared, ");
+    check(&["--knob=socket.listeners=auto,auto"], "=auto,auto: \"auto\" is named twice");
     check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
     check(&["--confidence=100"], "--confidence: from 50, and below 100");
+    let scratch = Temporary::new();
+    let scratch = format!("--scratch={}", scratch.path().display());
+    let check_alone = |option: &str, expected: &str| {
+        let (status, out, err) = run(&["tune", "ropewalk:event-loop", option, &scratch]);
+        assert_eq!(status, 2, "{option}: {out}{err}");
+        assert!(err.contains(expected) && err.trim_end().lines().count() == 1, "{err}");
+    };
+    check_alone("--budget=1s", "--budget: a run alone takes about ");
+    check_alone("--knob=cache.policy=s3-fifo", ": there is nothing to choose from; name several");
 }
