@@ -122,6 +122,9 @@ impl From<EngineKnob> for Knob {
 /// reads, whose content is `more`: `serve DIRECTORY`, `--listen ADDRESS`, `--engine NAME` and
 /// `--set SECTION.KEY=VALUE` go before what the file says, as they do for the server. What is set
 /// and is none of the `knobs` is named in a comment.
+///
+/// # Errors
+/// One line: `more` is no TOML, or has a value where there should be a section.
 pub fn configuration_file(
     command: &[String],
     knobs: &Values,
