@@ -164,7 +164,9 @@ impl RunningServer {
                     self.first_byte_us = elapsed_us;
                     return Ok(());
                 }
-                Ok(response) => return Err(self.complaint(&format!("{}", response.status))),
+                Ok(response) => {
+                    return Err(self.complaint(&format!("{} at {path}", response.status)));
+                }
                 Err(why) if elapsed_us > within_ms * 1000 => {
                     return Err(self.complaint(&why.to_string()));
                 }

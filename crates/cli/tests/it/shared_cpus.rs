@@ -69,7 +69,8 @@ fn check(engine: &str, cpus: &[usize]) {
     let directory = Temporary::new();
     directory.file("index.html", BODY);
     let server = ServerProcess::of(directory.path(), &["--engine", engine]);
-    assert!(bound(&server) > 0, "{engine}: its workers stay where they are");
+    // Where others keep the CPUs busy by now they may be away, and come back.
+    assert!(comes_true(|| bound(&server) > 0), "{engine}: its workers stay where they are");
     let is_over = AtomicBool::new(false);
     let is_on = || !is_over.load(Ordering::Relaxed);
     let have_left = thread::scope(|scope| {
