@@ -12,9 +12,8 @@ use load::outcome::file_class_name;
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::figures::{Styles, shown};
-use super::measure::Measure;
 use super::number;
-use super::summary::{KEPT_UP_SHARE, Measured, Panel, Series};
+use super::summary::{Measured, Panel, Series};
 
 /// Points of a curve: enough for the eye.
 const POINTS: usize = 160;
@@ -124,13 +123,10 @@ fn common(panel: &Panel) -> Option<f64> {
         with_points.iter().flat_map(|series| series.points.iter().map(|p| p.offered)).collect();
     offered.sort_by(f64::total_cmp);
     offered.dedup();
-    let kept_up = |point: &Measured| {
-        point.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
-    };
     let by_all = |rate: &&f64| {
         with_points
             .iter()
-            .all(|series| series.at(**rate).is_some_and(|p| panel.closed || kept_up(p)))
+            .all(|series| series.at(**rate).is_some_and(|p| panel.closed || p.kept_up()))
     };
     let measured = |rate: f64| with_points.iter().filter(|s| s.at(rate).is_some()).count();
     let most = offered.iter().map(|rate| measured(*rate)).max()?;

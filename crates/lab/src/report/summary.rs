@@ -11,7 +11,7 @@ use crate::study::utilisation::{Gauge, share_looked_for};
 use crate::template::Values;
 
 /// With this part of the requests a server has kept up with what was asked.
-pub(crate) const KEPT_UP_SHARE: f64 = 0.99;
+const KEPT_UP_SHARE: f64 = 0.99;
 
 /// All that figures, tables and words are made of.
 #[derive(Debug, Default)]
@@ -322,14 +322,13 @@ impl Series {
         let best = self.best()?;
         let throughput = best.estimates.get(&Measure::Throughput)?;
         let is_last = self.points.last().is_some_and(|last| last.offered == best.offered);
-        let kept_up = best.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE);
         Some(Peak {
             per_s: throughput.median,
             low: throughput.interval.low,
             high: throughput.interval.high,
             offered: best.offered,
             // Clients that wait for replies ask for no more than they get: that is no sign of ease.
-            found: match is_last && kept_up && !self.is_closed {
+            found: match is_last && best.kept_up() && !self.is_closed {
                 true => Found::NotReached,
                 false => Found::Swept,
             },
@@ -345,6 +344,11 @@ impl Series {
 impl Measured {
     pub(crate) fn median(&self, measure: Measure) -> Option<f64> {
         Some(self.estimates.get(&measure)?.median)
+    }
+
+    /// Whether the server kept up with what was offered.
+    pub(crate) fn kept_up(&self) -> bool {
+        self.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
     }
 
     /// The median of the ratios, block by block, of this to `other`, and how many pairs there are.

@@ -3,7 +3,7 @@
 use super::super::comparison::Comparison;
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{KEPT_UP_SHARE, Measured, Panel, Series, Summary};
+use super::super::summary::{Measured, Panel, Series, Summary};
 use super::{Findings, Head, listed};
 use crate::compare::{Told, told};
 use crate::record::Opened;
@@ -42,7 +42,7 @@ fn verdict(
         return;
     };
     let at = format!("{} {}", number::plain(own.offered), panel.unit());
-    let served_all = !panel.closed && [own, others].into_iter().all(kept_up);
+    let served_all = !panel.closed && [own, others].into_iter().all(Measured::kept_up);
     let mut better: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     let (mut ties, mut weak, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for (measure, name) in COMPARED {
@@ -94,10 +94,6 @@ fn verdict(
             ),
         );
     }
-}
-
-fn kept_up(point: &Measured) -> bool {
-    point.median(Measure::KeptUpShare).is_some_and(|part| part >= KEPT_UP_SHARE)
 }
 
 /// The highest point that both have.
