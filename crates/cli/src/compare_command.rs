@@ -89,12 +89,13 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let [one, other] = entrants;
     let mut sides = [side(&lab, &first, one, &workload)?, side(&lab, &second, other, &workload)?];
     Side::tell_apart(&mut sides);
+    print(&introduction(&plan, &workload, &lab))?;
+    plan.make_ready(&lab.bench, &workload, &sides, &mut tell).map_err(Failure::Operation)?;
     let folder =
         Folder::create(&place.path, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
     let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
     let environment = Environment::record(versions.collect());
     folder.add_environment(&environment).map_err(Failure::Operation)?;
-    print(&introduction(&plan, &workload, &lab))?;
     let comparison =
         plan.run(&lab.bench, &workload, &sides, &folder, &mut tell).map_err(Failure::Operation)?;
     tell("");

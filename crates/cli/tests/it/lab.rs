@@ -171,6 +171,7 @@ fn servers_that_run_are_compared_by_a_log_alone() {
     let (status, _, err) = run(&[&what[..], &places].concat());
     assert_eq!(status, 1, "{err}");
     assert!(err.contains("not everything can be had from it"), "{err}");
+    assert!(!others.exists(), "what comes to nothing leaves nothing");
 }
 
 #[test]

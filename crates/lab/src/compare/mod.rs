@@ -156,10 +156,38 @@ impl Plan {
         }
     }
 
-    /// Compares the two and writes everything down. `tell` hears how it goes on.
+    /// Asks each for everything once and loads it until it is steady. `tell` hears of it.
     ///
     /// # Errors
-    /// When a server does not serve what it should, or the load cannot be run.
+    /// When a server does not serve what it should.
+    pub fn make_ready(
+        &self,
+        bench: &Bench,
+        workload: &Workload,
+        sides: &[Side; 2],
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), String> {
+        for side in sides {
+            let explain = |why| format!("{}: {why}", side.label());
+            tell(&format!("{}: asking for everything once", side.label()));
+            let trial = self.trial(workload, Offered::Connections(self.connections), 0);
+            let target = side.target();
+            let readying = Readying {
+                primed: &[(target, 0)],
+                reads_nothing: false,
+                windows_max: UNTIL_STEADY,
+            };
+            let warm_up = bench.make_ready(target, &trial, &readying).map_err(explain)?;
+            let state = if warm_up.is_steady { "steady" } else { "still improving" };
+            tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
+        }
+        Ok(())
+    }
+
+    /// Compares the two, which are ready, and writes everything down. `tell` hears how it goes on.
+    ///
+    /// # Errors
+    /// When a server has ended, or the load cannot be run.
     pub fn run(
         &self,
         bench: &Bench,
@@ -178,7 +206,6 @@ impl Plan {
             number: 0,
             void: Vec::new(),
         };
-        contest.warm_up(tell)?;
         let saturated = contest.phase(SATURATION, Offered::Connections(self.connections), tell)?;
         let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
         let common = contest.phase(COMMON_RATE, Offered::RequestsPerS(rate_per_s), tell)?;
@@ -188,6 +215,17 @@ impl Plan {
         });
         let caveats = caveats(sides, &saturated, &common);
         Ok(Comparison { figures: figures.into(), rate_per_s, void: contest.void, caveats })
+    }
+
+    fn trial<'w>(&self, workload: &'w Workload, offered: Offered, seed: u64) -> Trial<'w> {
+        Trial {
+            workload,
+            offered,
+            window_s: self.window_s,
+            seed,
+            latency_target_us: None,
+            verify_bytes: self.verify_bytes,
+        }
     }
 }
 
@@ -206,25 +244,6 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    fn warm_up(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
-        let sides = self.sides;
-        for side in sides {
-            let explain = |why| format!("{}: {why}", side.label());
-            tell(&format!("{}: asking for everything once", side.label()));
-            let trial = self.trial(Offered::Connections(self.plan.connections), 0);
-            let target = side.target();
-            let readying = Readying {
-                primed: &[(target, 0)],
-                reads_nothing: false,
-                windows_max: UNTIL_STEADY,
-            };
-            let warm_up = self.bench.make_ready(target, &trial, &readying).map_err(explain)?;
-            let state = if warm_up.is_steady { "steady" } else { "still improving" };
-            tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
-        }
-        Ok(())
-    }
-
     fn phase(
         &mut self,
         purpose: &str,
@@ -255,7 +274,7 @@ impl Contest<'_> {
         let bench = self.bench;
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.plan.seed.wrapping_add(u64::from(block));
-            let trial = self.trial(offered, seed);
+            let trial = self.plan.trial(self.workload, offered, seed);
             let measured = bench
                 .run(side.target(), &trial)
                 .map_err(|why| format!("{}: {why}", side.label()))?;
@@ -278,17 +297,6 @@ impl Contest<'_> {
             self.void.push(format!("{}, {purpose}, pair {}: {why}", side.label(), block + 1));
         }
         Ok(None)
-    }
-
-    fn trial(&self, offered: Offered, seed: u64) -> Trial<'_> {
-        Trial {
-            workload: self.workload,
-            offered,
-            window_s: self.plan.window_s,
-            seed,
-            latency_target_us: None,
-            verify_bytes: self.plan.verify_bytes,
-        }
     }
 
     fn point(&self, side: &Side, offered: Offered) -> Point {

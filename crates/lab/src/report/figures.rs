@@ -165,8 +165,9 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
         share * 100.0
     );
     let mut y = if kind.log { Axis::log(kind.y) } else { Axis::linear(kind.y) };
-    if kind.with_limit {
-        about.push_str(&with_limit(panel, &mut curves, &mut y));
+    match kind.with_limit {
+        true => about.push_str(&with_limit(panel, &mut curves, &mut y)),
+        false => about.push_str(&limit_across(panel, &mut curves, kind.log)),
     }
     if kind.measure == Measure::ErrorShare && is_nothing {
         about.push_str(" Nothing failed.");
@@ -255,6 +256,26 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     }
 }
 
+/// Draws the path's own limit where it is among the rates, or near: beyond it nothing is the
+/// servers' doing. What is not drawn `tell_limit` tells.
+fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
+    let dots = || curves.iter().flat_map(|curve| &curve.dots);
+    let right = dots().map(|dot| dot.x).fold(0.0, f64::max);
+    let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
+    let above = |value: &f64| !log || *value > 0.0;
+    let foot = dots().map(|dot| dot.low).filter(above).fold(top, f64::min);
+    let limit = panel.limit_per_s.filter(|limit| !panel.closed && *limit <= 1.25 * right);
+    let Some(limit) = limit else { return String::new() };
+    curves.push(Curve {
+        label: format!("network limit {}/s", number::figure(limit)),
+        form: Form::Reference,
+        // A curve has one value at a place: the line leans by the least that a number can.
+        dots: vec![Dot::exact(limit, foot), Dot::exact(limit.next_up(), top)],
+        ..Curve::default()
+    });
+    format!(" {LIMIT_IS_DRAWN}")
+}
+
 fn table(panel: &Panel, kind: &Kind) -> Table {
     let mut offered: Vec<f64> =
         panel.series.iter().flat_map(Series::curve).map(|point| point.offered).collect();
@@ -297,6 +318,26 @@ pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Over rates it is a line across all curves; far beyond them, and over clients, it is none.
+    #[test]
+    fn the_limit_is_drawn_across_where_the_rates_come_near_it() {
+        let check = |limit: Option<f64>, closed: bool, log: bool, expected: Option<[f64; 2]>| {
+            let panel = Panel { limit_per_s: limit, closed, ..Panel::default() };
+            let dots = [(1000.0, 0.0), (4000.0, 3.0), (8000.0, 7.0)];
+            let dots = dots.map(|(x, y)| Dot::exact(x, y)).to_vec();
+            let mut curves = vec![Curve { dots, ..Curve::default() }];
+            let told = limit_across(&panel, &mut curves, log);
+            assert_eq!(told.contains(LIMIT_AT), expected.is_some());
+            let ends = curves.get(1).map(|line| [line.dots[0].y, line.dots[1].y]);
+            assert_eq!(ends, expected, "{limit:?} {closed} {log}");
+        };
+        check(Some(5000.0), false, false, Some([0.0, 7.0]));
+        check(Some(10_000.0), false, true, Some([3.0, 7.0]));
+        check(Some(10_001.0), false, false, None);
+        check(Some(5000.0), true, false, None);
+        check(None, false, false, None);
+    }
 
     #[test]
     fn the_limit_is_told_once_in_every_figure() {

@@ -60,10 +60,12 @@ fn bears(tuned: &Tuned) -> String {
             "bears about {mean:.0} requests/s (the budget was spent before a last look)"
         );
     };
-    let held = found.held_per_s.unwrap_or(0.0);
     let runs = found.throughputs_per_s.len();
-    let bears =
-        format!("bears {held:.0} requests/s (held in {runs} runs) under {}", found.conditions);
+    let bears = match found.held_per_s {
+        Some(held) => format!("bears {held:.0} requests/s (held in {runs} runs)"),
+        None => "held no rate when it was looked at for the last time,".to_owned(),
+    };
+    let bears = format!("{bears} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
         (_, true) => format!("{bears}; beyond it the generator, not the server, gave out"),
         (Some(broke), _) => format!("{bears}; at {broke:.0} it broke {}", found.broken.join(", ")),
@@ -219,6 +221,17 @@ however often one looked;
 out: buffers=a,b: it does not start
 ";
         assert_eq!(render(&tuned(), 0.95, 0.02), expected);
+    }
+
+    #[test]
+    fn a_winner_that_held_nothing_at_last_bears_no_zero() {
+        let broken = vec!["errors=0.1%: 3%".into()];
+        let conditions = "errors=0.1%".to_owned();
+        let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
+        let told = bears(&Tuned { confirmed: Some(found), ..tuned() });
+        let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
+                        at 900 it broke errors=0.1%: 3%";
+        assert_eq!(told, expected);
     }
 
     #[test]
