@@ -262,6 +262,7 @@ fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
     let dots = || curves.iter().flat_map(|curve| &curve.dots);
     let right = dots().map(|dot| dot.x).fold(0.0, f64::max);
     let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
+    let top = if top > 0.0 { top } else { 1.0 };
     let above = |value: &f64| !log || *value > 0.0;
     let foot = dots().map(|dot| dot.low).filter(above).fold(top, f64::min);
     let limit = panel.limit_per_s.filter(|limit| !panel.closed && *limit <= 1.25 * right);
@@ -322,21 +323,23 @@ mod tests {
     /// Over rates it is a line across all curves; far beyond them, and over clients, it is none.
     #[test]
     fn the_limit_is_drawn_across_where_the_rates_come_near_it() {
-        let check = |limit: Option<f64>, closed: bool, log: bool, expected: Option<[f64; 2]>| {
-            let panel = Panel { limit_per_s: limit, closed, ..Panel::default() };
-            let dots = [(1000.0, 0.0), (4000.0, 3.0), (8000.0, 7.0)];
-            let dots = dots.map(|(x, y)| Dot::exact(x, y)).to_vec();
+        let rising = [0.0, 3.0, 7.0];
+        let check = |limit_per_s, closed, heights: [f64; 3], log, expected: Option<[f64; 2]>| {
+            let panel = Panel { limit_per_s, closed, ..Panel::default() };
+            let places = [1000.0, 4000.0, 8000.0].into_iter().zip(heights);
+            let dots = places.map(|(x, y)| Dot::exact(x, y)).collect();
             let mut curves = vec![Curve { dots, ..Curve::default() }];
             let told = limit_across(&panel, &mut curves, log);
             assert_eq!(told.contains(LIMIT_AT), expected.is_some());
             let ends = curves.get(1).map(|line| [line.dots[0].y, line.dots[1].y]);
-            assert_eq!(ends, expected, "{limit:?} {closed} {log}");
+            assert_eq!(ends, expected, "{limit_per_s:?} {closed} {log}");
         };
-        check(Some(5000.0), false, false, Some([0.0, 7.0]));
-        check(Some(10_000.0), false, true, Some([3.0, 7.0]));
-        check(Some(10_001.0), false, false, None);
-        check(Some(5000.0), true, false, None);
-        check(None, false, false, None);
+        check(Some(5000.0), false, rising, false, Some([0.0, 7.0]));
+        check(Some(5000.0), false, [0.0; 3], false, Some([0.0, 1.0])); // where nothing failed
+        check(Some(10_000.0), false, rising, true, Some([3.0, 7.0]));
+        check(Some(10_001.0), false, rising, false, None);
+        check(Some(5000.0), true, rising, false, None);
+        check(None, false, rising, false, None);
     }
 
     #[test]
