@@ -118,13 +118,14 @@ fn indicated(findings: &mut Findings, title: &str, against: &[&Comparison]) {
 
 /// Why so many pairs are no proof; none where each server was searched once.
 fn too_few(pairs: Option<usize>) -> String {
-    let Some(pairs) = pairs else { return "one search of each is too few".into() };
-    format!(
-        "{} {} too few: as many agree by chance once in {} times",
-        counted(pairs, "pair"),
-        if pairs == 1 { "is" } else { "are" },
-        1_u64 << pairs.saturating_sub(1).min(30)
-    )
+    match pairs {
+        None => "one search of each is too few".into(),
+        Some(0 | 1) => "one run of each is too few: one of them is always ahead".into(),
+        Some(pairs) => format!(
+            "{pairs} pairs are too few: as many agree by chance once in {} times",
+            1_u64 << (pairs - 1).min(30)
+        ),
+    }
 }
 
 /// How many pairs differ, and which tie.

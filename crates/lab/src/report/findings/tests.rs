@@ -51,6 +51,8 @@ fn few_blocks_that_agree_only_seem_to() {
     let slow = runs("slow", 200.0, &[100.0, 101.0, 99.0]);
     let part = "3 pairs are too few: as many agree by chance once in 4 times";
     check(&[fast, slow], Head::NotSupported, part);
+    let single = [runs("fast", 200.0, &[110.0]), runs("slow", 200.0, &[100.0])];
+    check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
 
 #[test]
