@@ -61,7 +61,7 @@ const STEPS: &[Step] = &[
     step(
         "advisories",
         When::Always,
-        "cargo deny check --disable-fetch advisories",
+        "cargo deny --offline check advisories",
         &[CARGO_DENY, ADVISORY_DATABASE],
     ),
     step("test", When::Always, "cargo test --workspace", &[]),
