@@ -1,6 +1,8 @@
-//! The rate at which a server uses a given part of its processors, by correcting a guess: between
-//! two rates the utilisation is nearly on a line. Pure: what comes next is a function of the runs
-//! so far, so that a study that is resumed comes to the same rate, and keeps it.
+//! The rate at which a server uses a given part of its processors, by correcting a guess. The busier
+//! a server, the more requests share a waking: utilisation grows as a power of the rate below 1, so
+//! that between two rates it is nearly on a line where both are logarithms. Pure: what comes next is
+//! a function of the runs so far, so that a study that is resumed comes to the same rate, and keeps
+//! it.
 
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
@@ -9,7 +11,17 @@ use crate::record::{Offered, Run};
 pub(crate) const NEAR: f64 = 0.02;
 
 /// So many rates are tried, void runs included.
-const GUESSES_MAX: usize = 6;
+const GUESSES_MAX: usize = 9;
+
+/// A rate at which so many runs in a row were void, because the generator was late, is too high.
+const VOID_MAX: u32 = 2;
+
+/// The power of the rate that utilisation is, as long as only one rate was tried.
+const POWER: f64 = 0.7;
+
+/// The powers that are believed of two rates beyond which the wanted one lies: where hardly anything
+/// changes from one to the other that is noise, or an end that both are beyond.
+const POWERS: (f64, f64) = (0.4, 1.2);
 
 /// A rate is not changed by more than this factor at once.
 const CORRECTION_MAX: f64 = 4.0;
@@ -92,37 +104,60 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
             false => Step::NotReached("every run that was to tell where to begin was void".into()),
         };
     };
-    let mut tried: Vec<(f64, f64)> = Vec::new();
-    let mut attempt = 0;
-    for run in &guesses {
-        let offered = run.point.offered.requests_per_s();
-        let busy = gauge.read(run).filter(|_| run.void.is_empty());
-        let (Some(offered), Some(busy)) = (offered, busy) else {
-            attempt += 1;
-            continue;
-        };
-        if (busy - share).abs() <= NEAR {
-            return Step::Reached(offered);
-        }
-        tried.push((offered, busy));
-        attempt = 0;
+    let Tries { tried, known, attempt } = Tries::of(&guesses, gauge);
+    if let Some((rate, _)) = tried.iter().find(|(_, busy)| (busy - share).abs() <= NEAR) {
+        return Step::Reached(*rate);
     }
     if guesses.len() < GUESSES_MAX {
-        let rate = match tried.last() {
+        let rate = match known.last() {
             Some((last, _)) => {
-                corrected(&tried, share).clamp(last / CORRECTION_MAX, last * CORRECTION_MAX)
+                corrected(&known, share).clamp(last / CORRECTION_MAX, last * CORRECTION_MAX)
             }
-            None => most.throughput_per_s * share,
+            None => most.throughput_per_s * share.powf(1.0 / POWER),
         };
         return Step::Try(Offered::RequestsPerS(rate), attempt);
     }
     Step::NotReached(match nearest(tried, share) {
         Some((rate, busy)) => format!(
-            "the nearest of {GUESSES_MAX} that were tried, {rate:.0} requests/s, takes {:.0} %",
+            "the nearest of those that were tried in {GUESSES_MAX} runs, {rate:.0} requests/s, \
+             takes {:.0} %",
             100.0 * busy
         ),
         None => format!("all {GUESSES_MAX} runs were void"),
     })
+}
+
+/// Rates with their utilisations, in the order of their runs.
+#[derive(Default)]
+struct Tries {
+    /// As they were measured.
+    tried: Vec<(f64, f64)>,
+    /// With those at which the processors were at their end.
+    known: Vec<(f64, f64)>,
+    /// How many runs at the last rate were void, so far.
+    attempt: u32,
+}
+
+impl Tries {
+    fn of(guesses: &[&Run], gauge: Gauge) -> Self {
+        let mut tries = Self::default();
+        for run in guesses {
+            let Some(rate) = run.point.offered.requests_per_s() else { continue };
+            match gauge.read(run).filter(|_| run.void.is_empty()) {
+                Some(busy) => {
+                    tries.tried.push((rate, busy));
+                    tries.known.push((rate, busy));
+                    tries.attempt = 0;
+                }
+                None if tries.attempt + 1 == VOID_MAX => {
+                    tries.known.push((rate, 1.0));
+                    tries.attempt = 0;
+                }
+                None => tries.attempt += 1,
+            }
+        }
+        tries
+    }
 }
 
 /// Of rates with their utilisations the one that comes nearest to `share`.
@@ -134,24 +169,32 @@ pub(crate) fn nearest(
     tried.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-/// The rate for a utilisation by those that were `tried`, with theirs: where the line through the
-/// two that enclose it comes to it, or through the two busiest where none was busy enough. Nothing
-/// is used at rate 0.
-fn corrected(tried: &[(f64, f64)], share: f64) -> f64 {
-    let by_busy = |a: &(f64, f64), b: &(f64, f64)| a.1.total_cmp(&b.1);
-    let (mut below, mut above): (Vec<_>, Vec<_>) =
-        tried.iter().copied().partition(|(_, busy)| *busy < share);
-    below.push((0.0, 0.0));
-    below.sort_by(by_busy);
-    above.sort_by(by_busy);
-    let low = below.pop().unwrap_or_default();
-    let other = above.first().copied().or_else(|| below.pop());
-    let slope = other.map_or(0.0, |other| (other.1 - low.1) / (other.0 - low.0));
-    match slope > 0.0 {
-        true => low.0 + (share - low.1) / slope,
+/// The rate for a utilisation by those that are `known`, with theirs: between the two that enclose
+/// it, or beyond the two nearest.
+fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
+    // Where nothing was seen to be used something was.
+    let mut known: Vec<(f64, f64)> =
+        known.iter().map(|&(rate, busy)| (rate, busy.max(0.01))).collect();
+    let last = known.last().copied().unwrap_or((1.0, share));
+    known.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let above = known.partition_point(|(_, busy)| *busy < share);
+    let is_enclosed = 0 < above && above < known.len();
+    // The two, the nearer one first where both lie on one side.
+    let two = match known[..] {
+        [] | [_] => None,
+        _ if is_enclosed => Some((known[above - 1], known[above])),
+        [first, second, ..] if above == 0 => Some((first, second)),
+        [.., second, first] => Some((first, second)),
+    };
+    let Some((near, far)) = two else { return last.0 * (share / last.1).powf(1.0 / POWER) };
+    let power = (far.1 / near.1).ln() / (far.0 / near.0).ln();
+    let power = match power {
         // They contradict each other: more was less.
-        false => tried.last().map_or(0.0, |(rate, busy)| rate * share / busy.max(0.01)),
-    }
+        power if !(power > 0.0 && power.is_finite()) => POWER,
+        power if is_enclosed => power,
+        power => power.clamp(POWERS.0, POWERS.1),
+    };
+    near.0 * (share / near.1).powf(1.0 / power)
 }
 
 #[cfg(test)]
@@ -215,17 +258,66 @@ mod tests {
         assert!((busy(rate) - 0.8).abs() <= NEAR && runs.len() <= 6, "{rate} after {}", runs.len());
     }
 
+    /// As it was measured where servers and clients share processors, in thousands of requests/s;
+    /// beyond the last the generator is late, and what it bore with clients that wait.
+    #[test]
+    fn rates_are_found_on_shared_processors() {
+        let check = |most: f64, curve: &[(f64, f64)], share: f64| {
+            let busy = |rate: f64| {
+                let beyond = curve.iter().position(|(known, _)| *known >= rate)?;
+                let (to, from) =
+                    (curve[beyond], beyond.checked_sub(1).map_or((0.0, 0.0), |n| curve[n]));
+                Some(from.1 + (to.1 - from.1) * (rate - from.0) / (to.0 - from.0))
+            };
+            let mut runs = vec![run(MOST, most, 0.0)];
+            let rate = loop {
+                match next(&runs.iter().collect::<Vec<_>>(), share, Gauge::Shared, MOST) {
+                    Step::Reached(rate) => break rate,
+                    Step::NotReached(why) => panic!("{most} {share}: {why}"),
+                    Step::Try(offered, _) => {
+                        let mut tried = run(offered, 0.0, 0.0);
+                        match busy(offered.requests_per_s().expect("a rate")) {
+                            Some(busy) => tried.observed.insert("cpus_busy_share".into(), busy),
+                            None => {
+                                tried.void.push("late".into());
+                                None
+                            }
+                        };
+                        runs.push(tried);
+                    }
+                }
+            };
+            assert!(busy(rate).is_some_and(|busy| (busy - share).abs() <= NEAR));
+        };
+        let one = [(7.9, 0.49), (10.3, 0.57), (18.6, 0.9), (21.0, 0.92), (25.6, 0.97), (31.8, 1.0)];
+        let two =
+            [(10.0, 0.51), (13.5, 0.63), (21.7, 0.84), (26.4, 0.89), (30.9, 0.94), (38.1, 0.98)];
+        let three =
+            [(19.7, 0.49), (28.5, 0.64), (37.8, 0.84), (47.9, 0.92), (53.0, 0.93), (60.0, 0.99)];
+        let four = [(19.6, 0.48), (30.7, 0.72), (34.3, 0.73), (38.0, 0.85)];
+        let five =
+            [(30.8, 0.5), (44.5, 0.64), (69.8, 0.78), (83.3, 0.83), (100.7, 0.87), (115.7, 0.92)];
+        for share in [0.5, 0.8] {
+            check(39.8, &one, share);
+            check(47.6, &two, share);
+            check(107.6, &three, share);
+            check(38.3, &four, share);
+            check(144.6, &five, share);
+        }
+    }
+
     #[test]
     fn rates_that_contradict_each_other_are_put_up_with() {
-        let check = |tried: &[(f64, f64)], expected: f64| {
-            let rate = corrected(tried, 0.8);
-            assert!((rate - expected).abs() < 1e-6, "{tried:?}: {rate}");
+        let check = |known: &[(f64, f64)], expected: f64| {
+            let rate = corrected(known, 0.8);
+            assert!((rate / expected - 1.0).abs() < 0.01, "{known:?}: {rate}");
         };
-        check(&[(100.0, 0.4)], 200.0); // on a line from 0
-        check(&[(100.0, 0.4), (200.0, 0.6)], 300.0);
-        check(&[(300.0, 0.9), (100.0, 0.4), (200.0, 0.7)], 250.0);
-        check(&[(200.0, 0.6), (100.0, 0.9)], 100.0 * 0.8 / 0.9);
-        check(&[(100.0, 0.0)], 8000.0);
+        check(&[(100.0, 0.4)], 269.0); // a power of 0.7
+        check(&[(100.0, 0.4), (200.0, 0.6)], 327.0); // 0.585
+        check(&[(300.0, 0.9), (100.0, 0.4), (200.0, 0.7)], 249.0);
+        check(&[(100.0, 0.75), (101.0, 0.751)], 118.0); // hardly a change: 0.4
+        check(&[(200.0, 0.6), (100.0, 0.9)], 301.0); // more was less
+        check(&[(100.0, 0.0)], 100.0 * 80.0_f64.powf(1.0 / 0.7));
     }
 
     #[test]
@@ -265,8 +357,12 @@ mod tests {
         assert!(matches!(step(&vec![void(MOST); 3]), Step::NotReached(_)));
         let guess = Offered::RequestsPerS(8000.0);
         let begun = [run(MOST, 10_000.0, 200.0), void(guess)];
-        assert_eq!(step(&begun), Step::Try(guess, 1), "the same again");
+        let Step::Try(again, 1) = step(&begun) else { panic!("the same again") };
+        assert!(again.requests_per_s().is_some_and(|rate| rate < 8000.0), "{again:?}");
+        let late = [run(MOST, 10_000.0, 200.0), void(guess), void(guess)];
+        let Step::Try(lower, 0) = step(&late) else { panic!("a lower rate") };
+        assert!(lower.requests_per_s().is_some_and(|rate| rate < 6000.0), "{lower:?}");
         let all = [vec![run(MOST, 10_000.0, 200.0)], vec![void(guess); GUESSES_MAX]].concat();
-        assert_eq!(step(&all), Step::NotReached("all 6 runs were void".into()));
+        assert_eq!(step(&all), Step::NotReached("all 9 runs were void".into()));
     }
 }
