@@ -1,8 +1,8 @@
-//! The rate at which a server uses a given part of its processors, by correcting a guess. The busier
-//! a server, the more requests share a waking: utilisation grows as a power of the rate below 1, so
-//! that between two rates it is nearly on a line where both are logarithms. Pure: what comes next is
-//! a function of the runs so far, so that a study that is resumed comes to the same rate, and keeps
-//! it.
+//! The rate at which a server uses a given part of its processors, by correcting a guess. The
+//! busier a server, the more requests share a waking: utilisation grows as a power of the rate
+//! below 1, so that between two rates it is nearly on a line where both are logarithms. Pure: what
+//! comes next is a function of the runs so far, so that a study that is resumed comes to the same
+//! rate, and keeps it.
 
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
@@ -19,8 +19,8 @@ const VOID_MAX: u32 = 2;
 /// The power of the rate that utilisation is, as long as only one rate was tried.
 const POWER: f64 = 0.7;
 
-/// The powers that are believed of two rates beyond which the wanted one lies: where hardly anything
-/// changes from one to the other that is noise, or an end that both are beyond.
+/// The powers that are believed of two rates beyond which the wanted one lies: where hardly
+/// anything changes from one to the other that is noise, or an end that both are beyond.
 const POWERS: (f64, f64) = (0.4, 1.2);
 
 /// A rate is not changed by more than this factor at once.
@@ -186,11 +186,11 @@ fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
         [first, second, ..] if above == 0 => Some((first, second)),
         [.., second, first] => Some((first, second)),
     };
-    let Some((near, far)) = two else { return last.0 * (share / last.1).powf(1.0 / POWER) };
-    let power = (far.1 / near.1).ln() / (far.0 / near.0).ln();
-    let power = match power {
-        // They contradict each other: more was less.
-        power if !(power > 0.0 && power.is_finite()) => POWER,
+    let by_last = last.0 * (share / last.1).powf(1.0 / POWER);
+    let Some((near, far)) = two else { return by_last };
+    let power = match (far.1 / near.1).ln() / (far.0 / near.0).ln() {
+        // They contradict each other: more was less. The same again would tell as little.
+        power if !(power > 0.0 && power.is_finite()) => return by_last,
         power if is_enclosed => power,
         power => power.clamp(POWERS.0, POWERS.1),
     };
@@ -316,7 +316,8 @@ mod tests {
         check(&[(100.0, 0.4), (200.0, 0.6)], 327.0); // 0.585
         check(&[(300.0, 0.9), (100.0, 0.4), (200.0, 0.7)], 249.0);
         check(&[(100.0, 0.75), (101.0, 0.751)], 118.0); // hardly a change: 0.4
-        check(&[(200.0, 0.6), (100.0, 0.9)], 301.0); // more was less
+        check(&[(200.0, 0.6), (100.0, 0.9)], 84.5); // more was less: by the last alone
+        check(&[(100.0, 0.83), (95.0, 0.89)], 81.5);
         check(&[(100.0, 0.0)], 100.0 * 80.0_f64.powf(1.0 / 0.7));
     }
 
