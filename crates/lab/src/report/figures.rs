@@ -226,12 +226,6 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
     let (left, right) = dots()
         .fold((f64::INFINITY, 0.0_f64), |(left, right), dot| (left.min(dot.x), right.max(dot.x)));
-    let reference = |label: String, dots: Vec<Dot>| Curve {
-        label,
-        form: Form::Reference,
-        dots,
-        ..Curve::default()
-    };
     y.range = Some((0.0, top * 1.08));
     let ideal = reference(
         "all that is offered".into(),
@@ -241,7 +235,7 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
         curves.extend((!panel.closed).then_some(ideal));
         return format!(" {LIMIT_UNKNOWN}");
     };
-    let told = format!("network limit {}/s", number::figure(limit));
+    let told = limit_label(limit);
     let is_drawn = limit <= 2.0 * top;
     if is_drawn {
         y.range = Some((0.0, f64::max(limit, top) * 1.08));
@@ -261,20 +255,24 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
 fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
     let dots = || curves.iter().flat_map(|curve| &curve.dots);
     let right = dots().map(|dot| dot.x).fold(0.0, f64::max);
+    let limit = panel.limit_per_s.filter(|limit| !panel.closed && *limit <= 1.25 * right);
+    let Some(limit) = limit else { return String::new() };
     let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { 1.0 };
     let above = |value: &f64| !log || *value > 0.0;
     let foot = dots().map(|dot| dot.low).filter(above).fold(top, f64::min);
-    let limit = panel.limit_per_s.filter(|limit| !panel.closed && *limit <= 1.25 * right);
-    let Some(limit) = limit else { return String::new() };
-    curves.push(Curve {
-        label: format!("network limit {}/s", number::figure(limit)),
-        form: Form::Reference,
-        // A curve has one value at a place: the line leans by the least that a number can.
-        dots: vec![Dot::exact(limit, foot), Dot::exact(limit.next_up(), top)],
-        ..Curve::default()
-    });
+    // A curve has one value at a place: the line leans by the least that a number can.
+    let line = vec![Dot::exact(limit, foot), Dot::exact(limit.next_up(), top)];
+    curves.push(reference(limit_label(limit), line));
     format!(" {LIMIT_IS_DRAWN}")
+}
+
+fn limit_label(limit: f64) -> String {
+    format!("network limit {}/s", number::figure(limit))
+}
+
+fn reference(label: String, dots: Vec<Dot>) -> Curve {
+    Curve { label, form: Form::Reference, dots, ..Curve::default() }
 }
 
 fn table(panel: &Panel, kind: &Kind) -> Table {
