@@ -32,9 +32,6 @@ Examples:
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
 
-/// Among the records of every kind.
-const HEADER: &str = "study.json";
-
 /// The page, among the records.
 const PAGE: &str = "report.html";
 
@@ -150,7 +147,7 @@ impl Place {
     /// What was typed, or else a new folder in the scratch directory.
     fn make(typed: Option<&Path>, scratch: &Path) -> Result<Self, Failure> {
         let Some(path) = typed else { return Self::new_in(scratch) };
-        if path.join(HEADER).exists() {
+        if Folder::is_at(path) {
             let path = path.display();
             return Err(Failure::Operation(format!(
                 "{path}: there are records in it already: choose another folder (-o)"

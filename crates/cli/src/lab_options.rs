@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Affinity, Place};
-use lab::record::{Folder, Header, Opened, Participants};
+use lab::record::{Described, Folder, Header, Opened, Participants};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
+use load::units::parse_duration;
 
 use crate::{Failure, print};
 
@@ -63,6 +64,10 @@ impl LabOptions {
         lab::workload::make_folder(&scratch).map_err(Failure::Operation)?;
         let peers = lab::catalogue(&program, self.peers.as_deref()).map_err(Failure::Usage)?;
         let (server_cpus, client_cpus) = self.cpus()?;
+        if let Some(bound) = &self.lag_bound {
+            let explain = |why| Failure::Usage(format!("--lag-bound {bound}: {why}"));
+            parse_duration(bound).map_err(explain)?;
+        }
         let tools = Tools { program, scratch };
         Ok(Lab {
             bench: Bench {
@@ -204,11 +209,36 @@ pub(crate) fn open_records(
         )));
     }
     if !header.servers.is_empty() {
+        if let Some(change) = changed(&opened.header.workloads, &header.workloads) {
+            return Err(Failure::Operation(format!(
+                "{}: {change}: runs would be of two workloads; bring back what there was, or \
+                 begin anew with another -o",
+                path.display()
+            )));
+        }
         folder.add_participants(&Participants::of(header)).map_err(Failure::Operation)?;
     }
     let made = opened.runs.len() + opened.cache.len();
     print(&format!("Going on after {made} runs.\n"))?;
     Ok((folder, opened))
+}
+
+/// Which of the workloads is another than it was, though it has the same name: its log has grown,
+/// or its files are others.
+fn changed(before: &[Described], now: &[Described]) -> Option<String> {
+    let pairs = now.iter().flat_map(|now| {
+        let before = before.iter().filter(|before| before.name == now.name);
+        before.map(move |before| (before, now))
+    });
+    pairs.into_iter().find_map(|(before, now)| {
+        let (number, was) = before.numbers.iter().find(|(number, was)| {
+            let is = now.numbers.get(*number).unwrap_or(was);
+            // They were written down and read again.
+            (*was - is).abs() > 1e-9 * was.abs()
+        })?;
+        let name = number.replace('_', " ");
+        Some(format!("workload {}: {name}: {was} then, {} now", now.name, now.numbers[number]))
+    })
 }
 
 /// CPUs as they are shown: 0,1,3.
@@ -254,5 +284,22 @@ mod tests {
         assert_eq!(divide(&all, None, Some(vec![0])), (vec![1, 2, 3], vec![0]));
         assert_eq!(divide(&[5], None, None), (vec![5], vec![5]), "they share it");
         assert_eq!(divide(&[0, 1, 2], None, None), (vec![0, 1], vec![2]));
+    }
+
+    #[test]
+    fn a_workload_that_is_another_than_it_was_is_noticed() {
+        let workload = |name: &str, requests: f64| Described {
+            name: name.into(),
+            numbers: [("requests".into(), requests), ("mean_body_bytes".into(), 30.0)].into(),
+            ..Described::default()
+        };
+        let before = [workload("a", 5.0), workload("b", 0.3)];
+        // As a number may come back from text.
+        assert_eq!(changed(&before, &[workload("b", 0.1 + 0.2), workload("a", 5.0)]), None);
+        assert_eq!(
+            changed(&before, &[workload("a", 7.0)]).as_deref(),
+            Some("workload a: requests: 5 then, 7 now")
+        );
+        assert_eq!(changed(&[], &before), None);
     }
 }

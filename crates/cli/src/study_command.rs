@@ -7,16 +7,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Parser};
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Ceiling, Described, Folder, Header, Kind, Offered, Planned, Server, Skipped};
 use lab::study::{
-    Definition, End, Entrant, Experiment, Stage, Study, Watch, ceiling, estimate_s, minutes,
+    Definition, End, Entrant, Experiment, Stage, Study, Tally, Watch, ceiling, estimate_s, minutes,
+    reckoned_run_s,
 };
+use lab::workload::Workload;
 use lab::{Environment, Found, Launch, ServerSpec, SettingsInside};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
+use crate::arguments::{Command, CommandLine};
 use crate::lab_options::{Lab, LabOptions, open_records};
 use crate::{Failure, print};
 
@@ -26,8 +29,8 @@ offered, how often; or what is varied of the cache by itself (docs/study.md). It
 folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
 it. `ropewalk report FOLDER` shows them.
 
-Exit status: 0 all was measured, 1 it could not be done, 2 wrong usage, 4 the budget is spent or the
-study was interrupted, and it can be resumed.
+Exit status: 0 all that can be was measured, 1 nothing could be, 2 wrong usage, 4 the budget is
+spent or the study was interrupted, and it can be resumed.
 
 Examples:
   ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml
@@ -81,6 +84,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
         )));
     }
     arguments.change(&mut definition)?;
+    check_budget(&definition)?;
     let mut lab = arguments.lab.open()?;
     match &lab.bench.lag_bound {
         Some(typed) => definition.bound_lag(typed),
@@ -121,7 +125,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     measure_ceilings(&lab, &stage, &folder, &opened.ceilings, began_us, &mut watch)?;
     let mut study = Study::new(&stage, &folder, opened, began_us, watch);
     let end = study.run().map_err(Failure::Operation)?;
-    conclude(end, &path)
+    conclude(end, study.tally(), &path)
 }
 
 impl StudyArguments {
@@ -146,6 +150,20 @@ impl StudyArguments {
 
     fn folder(&self, name: &str) -> PathBuf {
         self.output.clone().unwrap_or_else(|| PathBuf::from(name))
+    }
+}
+
+/// A budget in which not one run fits would be spent at once, however often it is given.
+fn check_budget(definition: &Definition) -> Result<(), Failure> {
+    let run_s = reckoned_run_s(definition);
+    match definition.budget_s {
+        Some(budget_s) if budget_s < run_s => Err(Failure::Usage(format!(
+            "a budget of {}: a run of this study alone is reckoned to take {}: give more \
+             (--budget), or shorten `window`",
+            minutes(budget_s),
+            minutes(run_s)
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -221,6 +239,7 @@ fn stage<'a>(
     let mut accessed = Vec::new();
     for spec in &definition.workloads {
         let workload = tools.prepare(spec).map_err(Failure::Operation)?;
+        check_load(&workload, definition, lab.bench.lag_bound.is_some())?;
         accessed.push(Accessed::of_requests(&workload.root, workload.requested_paths()));
         workloads.push(workload);
     }
@@ -234,6 +253,38 @@ fn stage<'a>(
         accessed,
         machine: Topology::here(),
     })
+}
+
+/// Whether a workload's `load` is options of `ropewalk load`, of those that runs do not give
+/// themselves: else every run would be void.
+fn check_load(
+    workload: &Workload,
+    definition: &Definition,
+    bounds_lag: bool,
+) -> Result<(), Failure> {
+    let explain = |why: &str| {
+        let name = &workload.described.name;
+        Failure::Usage(format!("workload {name}: `load`: {why}"))
+    };
+    let log = workload.log.display().to_string();
+    let mut words = "ropewalk load http://127.0.0.1:1 -q --json - --duration 1s --seed 1"
+        .split(' ')
+        .chain(["--request-rate", "1", "--arrivals", "poisson", "--log", &log])
+        .collect::<Vec<_>>();
+    if definition.latency_target_us.is_some() {
+        words.extend(["--latency-target", "1s"]);
+    }
+    if bounds_lag {
+        words.extend(["--lag-bound", "1s"]);
+    }
+    let all = words.into_iter().chain(workload.load.iter().map(String::as_str));
+    let line = CommandLine::try_parse_from(all).map_err(|error| {
+        let text = error.to_string();
+        explain(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+    })?;
+    let Command::Load(arguments) = line.command else { return Err(explain("no options")) };
+    let (options, ..) = arguments.into_options();
+    options.resolve().map(drop).map_err(|why| explain(&why))
 }
 
 fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
@@ -347,8 +398,9 @@ fn measure_ceilings(
                 return Ok(());
             }
             let name = &stage.domains[index].name;
-            match ceiling(stage, &floor, index) {
+            match ceiling(stage, &floor, index, &mut || watch.is_interrupted()) {
                 Ok(found) => folder.add_ceiling(name, found).map_err(Failure::Operation)?,
+                Err(_) if watch.is_interrupted() => return Ok(()),
                 Err(why) => print(&format!("{name}: its ceiling is not known: {why}\n"))?,
             }
         }
@@ -388,9 +440,20 @@ fn told_of(skipped: &Skipped) -> String {
     }
 }
 
-fn conclude(end: End, path: &Path) -> Result<(), Failure> {
+fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {
     let path = path.display();
+    let Tally { wanted, unknown } = tally;
     let (line, status) = match end {
+        End::Complete if unknown > 0 && unknown == wanted => {
+            (format!("Nothing could be measured: ropewalk report {path} says why"), 1)
+        }
+        End::Complete if unknown > 0 => (
+            format!(
+                "{} of {wanted} are measured, the others could not be: ropewalk report {path}",
+                wanted - unknown
+            ),
+            0,
+        ),
         End::Complete => (format!("All is measured: ropewalk report {path}"), 0),
         End::BudgetSpent => {
             (format!("The budget is spent. ropewalk report {path} shows what there is"), UNFINISHED)

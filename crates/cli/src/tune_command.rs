@@ -15,7 +15,7 @@ use lab::search::{
 use lab::study::minutes;
 use lab::warm_up::{run_s, warm_up_s};
 use lab::workload::Workload;
-use lab::{Environment, Installed, Launch, ServerSpec, Setting};
+use lab::{Environment, Installed, Launch, ServerSpec, Setting, Values};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
@@ -153,6 +153,25 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     }
 }
 
+/// A configuration as in a named setting in what is varied, and as in the base in all else; none
+/// if it was typed which values of a knob are tried, and the setting has another.
+fn wanted(
+    base: &Values,
+    setting: Values,
+    dimensions: &[Dimension],
+    has_values: impl Fn(&str) -> bool,
+) -> Option<Values> {
+    let mut knobs = base.clone();
+    for (name, value) in setting {
+        let Some(varied) = dimensions.iter().find(|one| one.name == name) else { continue };
+        if has_values(&name) && !varied.values.contains(&value) {
+            return None;
+        }
+        knobs.insert(name, value);
+    }
+    Some(knobs)
+}
+
 impl TuneArguments {
     fn typed(&self) -> Result<Typed, Failure> {
         let explain = |option: &str, why: String| Failure::Usage(format!("{option}: {why}"));
@@ -186,14 +205,9 @@ impl TuneArguments {
         let peer = &installed.peer;
         let dimensions = self.dimensions(installed)?;
         let candidate = Candidate { name: base.name.clone(), knobs: peer.knob_values(base) };
-        let wanted = peer.settings.iter().map(|setting| {
-            let mut knobs = candidate.knobs.clone();
-            for (name, value) in peer.knob_values(setting) {
-                if dimensions.iter().any(|dimension| dimension.name == name) {
-                    knobs.insert(name, value);
-                }
-            }
-            knobs
+        let wanted = peer.settings.iter().filter_map(|setting| {
+            let setting = peer.knob_values(setting);
+            wanted(&candidate.knobs, setting, &dimensions, |knob| self.has_values(knob))
         });
         let wanted = wanted.collect();
         let grid = Grid::new(candidate, dimensions);
@@ -222,6 +236,12 @@ impl TuneArguments {
             first_per_s: FIRST_PER_S,
             seed: self.seed,
         })
+    }
+
+    /// Whether it was typed which values of a knob are tried: no others are.
+    fn has_values(&self, knob: &str) -> bool {
+        let typed = self.knob.iter().filter_map(|text| text.split_once('='));
+        typed.into_iter().any(|(name, _)| name == knob)
     }
 
     /// The knobs that are varied: those that were typed, or all that have several values.
@@ -491,4 +511,33 @@ fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(of: &[(&str, &str)]) -> Values {
+        of.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// The values that were typed are all that are tried; where none were, named settings may have
+    /// others than the grid.
+    #[test]
+    fn settings_with_values_that_were_not_typed_are_left_out() {
+        let base = values(&[("sendfile", "on"), ("workers", "1"), ("nodelay", "off")]);
+        let varied = |name: &str, values: &[&str]| Dimension {
+            name: name.into(),
+            values: values.iter().map(|&value| value.to_owned()).collect(),
+        };
+        let varied = [varied("sendfile", &["on"]), varied("workers", &["1", "2"])];
+        let has_values = |knob: &str| knob == "sendfile";
+        let check = |setting: &[(&str, &str)], expected: Option<&[(&str, &str)]>| {
+            let found = wanted(&base, values(setting), &varied, has_values);
+            assert_eq!(found, expected.map(values), "{setting:?}");
+        };
+        check(&[("sendfile", "off"), ("workers", "2")], None);
+        let mine = [("sendfile", "on"), ("workers", "8"), ("nodelay", "off")];
+        check(&[("sendfile", "on"), ("workers", "8"), ("nodelay", "on")], Some(&mine));
+    }
 }

@@ -312,6 +312,7 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
+    use testkit::{Victim, comes_true};
 
     #[test]
     fn the_unified_usage_is_in_microseconds() {
@@ -384,32 +385,21 @@ mod tests {
     /// not while something is in them.
     #[test]
     fn groups_of_the_dead_are_removed_when_they_are_empty() {
-        let mut victim = Command::new(std::env::current_exe().expect("it runs"))
-            .args(["--exact", "--nocapture", "group::tests::grouped_victim"])
-            .env(VICTIM, "")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the test's own program");
-        let stderr = victim.stderr.take().expect("it is piped");
-        let mut said = String::new();
-        BufReader::new(stderr).read_line(&mut said).expect("it says something");
-        let mut words = said.split_whitespace();
+        let mut victim = Victim::start("group::tests::grouped_victim", VICTIM, "");
+        let mut words = victim.said();
         let pid: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
-        let folders: Vec<&Path> = words.map(Path::new).collect();
+        let folders: Vec<PathBuf> = words.map(PathBuf::from).collect();
         assert!(!folders.is_empty(), "root may make a group");
         remove_leftovers();
-        assert!(folders.iter().all(|folder| folder.exists()), "its owner lives: {said}");
-        victim.kill().expect("it is our child");
-        victim.wait().expect("it is our child");
+        assert!(folders.iter().all(|folder| folder.exists()), "its owner lives: {folders:?}");
+        victim.kill();
         remove_leftovers();
-        assert!(folders.iter().all(|folder| folder.exists()), "something is in it: {said}");
+        assert!(folders.iter().all(|folder| folder.exists()), "something is in it: {folders:?}");
         os::signals::send("KILL", &[pid]);
-        let gone = (0..400).any(|_| {
-            thread::sleep(Duration::from_millis(5));
+        let gone = comes_true(|| {
             remove_leftovers();
             folders.iter().all(|folder| !folder.exists())
         });
-        assert!(gone, "{said}");
+        assert!(gone, "{folders:?}");
     }
 }

@@ -87,10 +87,10 @@ impl Drop for Guard {
 mod tests {
     use super::*;
     use std::fs;
-    use std::io::{BufRead, BufReader};
     use std::path::PathBuf;
     use std::thread;
     use std::time::Duration;
+    use testkit::{Victim, comes_true};
 
     /// A folder that the guard's script would remove.
     fn folder(name: &str) -> (PathBuf, Guard) {
@@ -109,20 +109,12 @@ mod tests {
         fs::remove_dir(folder).expect("it is there");
     }
 
-    /// Waits for what must come about.
-    fn comes(is_so: impl Fn() -> bool) -> bool {
-        (0..4000).any(|_| {
-            thread::sleep(Duration::from_millis(5));
-            is_so()
-        })
-    }
-
     #[test]
     fn a_guard_acts_when_its_pipe_ends() {
         let (folder, mut guard) = folder("alone");
         drop(guard.0.stdin.take());
         guard.0.wait().expect("it is our child");
-        assert!(comes(|| !folder.exists()));
+        assert!(comes_true(|| !folder.exists()));
     }
 
     /// The variable that makes the next test do something.
@@ -142,25 +134,19 @@ mod tests {
     /// Somebody stops us with all that we have started, and ends us.
     #[test]
     fn a_guard_acts_though_it_was_stopped_when_we_ended() {
-        let mut command = Command::new(std::env::current_exe().expect("it runs"));
-        command.args(["--exact", "--nocapture", "guard::tests::guarded_victim"]);
-        command.env(VICTIM, "").stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut victim = command.spawn().expect("the test's own program");
-        let mut said = String::new();
-        let stderr = victim.stderr.take().expect("it is piped");
-        BufReader::new(stderr).read_line(&mut said).expect("it says something");
-        let (guard, folder) = said.trim().split_once(' ').expect("two words");
-        let (guard, folder) = (guard.parse::<u32>().expect("a number"), PathBuf::from(folder));
+        let mut victim = Victim::start("guard::tests::guarded_victim", VICTIM, "");
+        let mut words = victim.said();
+        let guard: u32 = words.next().and_then(|word| word.parse().ok()).expect("a number");
+        let folder = words.next().map(PathBuf::from).expect("two words");
         assert!(folder.exists());
         // Its first command makes it deaf; whether it did is seen below.
         let status = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
-        assert!(comes(|| is_deaf(guard)));
+        assert!(comes_true(|| is_deaf(guard)));
         os::signals::send("STOP", &[guard]);
-        assert!(comes(|| status().contains("State:\tT")), "{}", status());
-        victim.kill().expect("it is our child");
-        victim.wait().expect("it is our child");
+        assert!(comes_true(|| status().contains("State:\tT")), "{}", status());
+        victim.kill();
         // Where the kernel has done so already this changes nothing.
         os::signals::send("CONT", &[guard]);
-        assert!(comes(|| !folder.exists()));
+        assert!(comes_true(|| !folder.exists()));
     }
 }

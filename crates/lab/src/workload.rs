@@ -8,8 +8,9 @@ use crate::http::{self, Connection};
 use crate::process;
 use crate::record::Described;
 use crate::template::Values;
-use ::workload::describe::{Description, describe};
+use ::workload::describe::{Description, bytes_by, describe};
 use ::workload::request_log::{Request, RequestLog, Template, wsesslog};
+use load::expected::file_of;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -228,14 +229,18 @@ impl Tools {
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
         let mut load: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
+        let mut description = describe(&log, None);
         if let Some(root) = &spec.root {
             load.extend(["--files".to_owned(), root.display().to_string()]);
+            // What will be sent: the log's lengths may be of replies that were compressed.
+            let length = |uri: &[u8]| Some(fs::metadata(file_of(uri, root)?).ok()?.len());
+            description.bytes = bytes_by(&log, length);
         }
         Ok(Workload {
             described: Described {
                 name: spec.name.clone(),
                 about: spec.about.clone(),
-                numbers: numbers(&describe(&log, None)),
+                numbers: numbers(&description),
             },
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
@@ -250,13 +255,13 @@ impl Tools {
     /// The floor prepares its answers: it must know the paths, the head of an answer like that of
     /// others, and whether connections stay open.
     fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, String> {
-        let closes = spec.load.contains("--connection request");
-        let connection = if closes { Connection::Close } else { Connection::KeepAlive };
+        let connection = connection_of(&spec.load);
         let paths: Vec<Cow<'_, str>> =
             log.templates().iter().map(|asked| String::from_utf8_lossy(&asked.uri)).collect();
-        let place =
-            |extension| self.scratch.join("logs").join(digest(path)).with_extension(extension);
-        let (list, head) = (place("paths"), place("head"));
+        let place = |end: String| self.scratch.join("logs").join(digest(path) + &end);
+        let list = place(".paths".into());
+        // Another workload may use the same log and other connections.
+        let head = place(format!(".{}.head", connection.token()));
         write(&list, paths.join("\n").as_bytes())?;
         write(&head, &http::usual_head("floor", connection))?;
         Ok([
@@ -311,6 +316,15 @@ impl Tools {
             self.run(&words)?;
         }
         Ok(path)
+    }
+}
+
+/// What is said of connections in answers to clients with these options.
+fn connection_of(load: &str) -> Connection {
+    let words: Vec<&str> = load.split([' ', '=']).filter(|word| !word.is_empty()).collect();
+    match words.windows(2).any(|pair| pair == ["--connection", "request"]) {
+        true => Connection::Close,
+        false => Connection::KeepAlive,
     }
 }
 
@@ -416,6 +430,8 @@ mod tests {
         let folder = scratch("replay");
         let log = folder.join("sessions");
         fs::write(&log, "# a log\n/a\n/b think=1\n\n/a\n/c\n").expect("writable");
+        fs::write(folder.join("a"), [0; 40]).expect("writable");
+        fs::write(folder.join("b"), [0; 10]).expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let spec = WorkloadSpec::replay(Some(folder.clone()), log);
         let workload = tools.prepare(&spec).expect("nothing need be made");
@@ -423,10 +439,35 @@ mod tests {
         assert_eq!(workload.requested_paths(), ["/a", "/b", "/a", "/c"]);
         assert_eq!(workload.described.numbers["requests"], 4.0);
         assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
+        // By the files that are there: /a twice, /b once.
+        assert_eq!(workload.described.numbers["mean_body_bytes"], 30.0);
         let prime = fs::read_to_string(&workload.prime).expect("it was written");
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
         assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
         assert_eq!(workload.load.last(), Some(&folder.display().to_string()));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    /// Two workloads may have one log.
+    #[test]
+    fn the_head_of_answers_is_that_of_the_workload() {
+        let folder = scratch("heads");
+        let log = folder.join("sessions");
+        fs::write(&log, "/a\n").expect("writable");
+        let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
+        let spec = WorkloadSpec::replay(Some(folder.clone()), log);
+        let loads = ["--connection keep", "--connection  request", "--connection=request"];
+        let made = loads.map(|load| {
+            let spec = WorkloadSpec { load: load.into(), ..spec.clone() };
+            tools.prepare(&spec).expect("nothing need be made").values
+        });
+        let closes = made.map(|values| {
+            let head = fs::read_to_string(&values["head_file"]).expect("it was written");
+            let told = head.to_lowercase().contains("connection: close");
+            assert_eq!(values["connection"] == "close", told, "{head}");
+            told
+        });
+        assert_eq!(closes, [false, true, true]);
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

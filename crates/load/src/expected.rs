@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use workload::fileset::File;
@@ -61,6 +61,20 @@ fn of_template(
     Ok(Expected { bytes, body, kind })
 }
 
+/// The file under `root` that a URI asks for, `index.html` where it ends with a slash; none if it
+/// is no plain path.
+pub fn file_of(uri: &[u8], root: &Path) -> Option<PathBuf> {
+    let relative = decode(path_of(uri))?;
+    if relative.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let mut file = root.join(relative.trim_start_matches('/'));
+    if relative.ends_with('/') {
+        file.push("index.html");
+    }
+    Some(file)
+}
+
 /// The path of a URI, without its query.
 fn path_of(uri: &[u8]) -> &[u8] {
     uri.split(|byte| *byte == b'?').next().unwrap_or(uri)
@@ -80,13 +94,9 @@ impl Copies<'_> {
         if let Some(copy) = self.read.get(path) {
             return Ok(Some(Arc::clone(copy)));
         }
-        let relative = decode(path).filter(|relative| !relative.split('/').any(|s| s == ".."));
         let shown = String::from_utf8_lossy(path);
-        let relative = relative.ok_or_else(|| format!("--files: {shown} is no plain path"))?;
-        let mut file = root.join(relative.trim_start_matches('/'));
-        if relative.ends_with('/') {
-            file.push("index.html");
-        }
+        let file =
+            file_of(path, root).ok_or_else(|| format!("--files: {shown} is no plain path"))?;
         let copy = fs::read(&file)
             .map_err(|why| format!("--files: no copy of {shown}: {}: {why}", file.display()))?;
         self.bytes += copy.len() as u64;

@@ -17,6 +17,9 @@ use crate::starts;
 /// Time for all threads to be ready before the first session.
 const GET_READY_US: u64 = 20_000;
 
+/// How the reason begins why a run is void in which the generator was late.
+pub const SATURATED: &str = "generator saturated: ";
+
 /// Looks on while a run goes on.
 pub trait Watch {
     /// An interval has ended in all threads; `seconds` of the run have passed.
@@ -252,8 +255,8 @@ fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
     let p99_us = lag.value_at_quantile(0.99);
     if !lag.is_empty() && p99_us > plan.lag_bound_us {
         reasons.push(format!(
-            "generator saturated: its own lag is {:.3} ms at the 99th percentile, \
-             more than the {:.3} ms allowed",
+            "{SATURATED}its own lag is {:.3} ms at the 99th percentile, more than the {:.3} ms \
+             allowed",
             p99_us as f64 / 1e3,
             plan.lag_bound_us as f64 / 1e3
         ));

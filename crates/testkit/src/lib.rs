@@ -35,6 +35,7 @@ mod skip;
 pub mod stalled_disk;
 pub mod template;
 mod temporary;
+mod victim;
 
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
@@ -47,3 +48,4 @@ pub use skip::{in_ci, skip};
 pub use stalled_disk::StalledDisk;
 pub use template::Prepared;
 pub use temporary::Temporary;
+pub use victim::Victim;

@@ -89,6 +89,14 @@ pub fn describe(log: &RequestLog, target: Option<&Mix>) -> Description {
     }
 }
 
+/// The bytes of the replies where `length` tells that of each URI's.
+#[must_use]
+pub fn bytes_by(log: &RequestLog, length: impl Fn(&[u8]) -> Option<u64>) -> Bytes {
+    let files = files(log, &popularity(log));
+    let known = files.iter().filter_map(|(uri, file)| Some((file.requests, length(uri)?)));
+    Bytes::of(files.len(), &known.collect::<Vec<_>>())
+}
+
 /// The SPECweb99 mix that `log` can be compared with if nobody says which: the classes' published
 /// shares, alpha 1, and as many directories as its names need. `None` if it has no such names.
 #[must_use]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::Environment;
 use lab::cache_study::{Definition, Study, clock_ns, estimate_s};
 use lab::record::{Described, Header, Kind};
-use lab::study::minutes;
+use lab::study::{Tally, minutes};
 use load::interrupt::Interrupt;
 
 use super::{StudyArguments, Terminal, conclude};
@@ -40,7 +40,7 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let mut study = Study::new(&definition, &folder, &opened.cache, watch);
-    conclude(study.run().map_err(Failure::Operation)?, &path)
+    conclude(study.run().map_err(Failure::Operation)?, Tally::default(), &path)
 }
 
 fn header(definition: &Definition, estimated_s: f64) -> Header {

@@ -21,13 +21,14 @@ title = "two engines at three rates"
 servers = ["ropewalk:event-loop", "ropewalk:threads", "no-such-thing"]
 repetitions = 2
 window = "100ms"
+lag_bound = "60s"
 [offered]
 rates = [200, 400, 800]
 [[workloads]]
 name = "one file"
 files = "--single 1000"
 log = "--single 1000 --lengths 1 --requests 100"
-load = "--connection keep --lag-bound 60s"
+load = "--connection keep"
 "#;
 
 /// A folder for all that a command makes, and the command with its options.
@@ -220,12 +221,34 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
         ("[200, 400, 800]", "[200, 400, 200]", &[], "rates: 200 stands there twice"),
         ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
         ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: of the perce"),
+        ("", "", &["--lag-bound=20"], "--lag-bound 20: "),
+        ("", "", &["--budget=1s"], "a budget of 1 s: a run of this study alone is reckoned to "),
     ];
     for (from, to, options, expected) in cases {
         let experiment = lab.study(from, to);
         let (status, out, err) = lab.run(&[&["study", text(&experiment)], *options].concat());
         assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{to}: {out}{err}");
         assert!(err.contains(expected), "{to}{options:?}: {err}");
+    }
+}
+
+/// Else every run would be void.
+#[test]
+fn options_of_the_load_are_checked_first() {
+    let lab = Lab::new();
+    let cases = [
+        ("--conection keep", "unexpected argument '--conection' found"),
+        ("--timeout 5", "--timeout 5: "),
+        ("--seed 5", "the argument '--seed <N>' cannot be used multiple times"),
+        ("--lag-bound 5s", "the argument '--lag-bound <TIME>' cannot be used multiple times"),
+    ];
+    for (load, expected) in cases {
+        let experiment = lab.study("--connection keep", load);
+        let definition = fs::read_to_string(&experiment).unwrap();
+        fs::write(&experiment, definition.replace(", \"no-such-thing\"", "")).unwrap();
+        let (status, _, err) = lab.run(&["study", text(&experiment)]);
+        assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{load}: {err}");
+        assert!(err.contains(&format!("workload one file: `load`: {expected}")), "{load}: {err}");
     }
 }
 
@@ -259,10 +282,11 @@ fn runs_whose_generator_was_late_are_void() {
     let experiment = lab.study(", \"ropewalk:threads\", \"no-such-thing\"", "");
     let definition = fs::read_to_string(&experiment).unwrap();
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
-    fs::write(&experiment, definition.replace(" --lag-bound 60s", "")).unwrap();
+    fs::write(&experiment, definition).unwrap();
     let (status, out, err) = lab.run(&["study", text(&experiment), "--lag-bound", "1us"]);
-    assert_eq!(status, 0, "{out}{err}");
+    assert_eq!(status, 1, "{out}{err}");
     assert!(err.contains("every run was void"), "{out}{err}");
+    assert!(out.contains("Nothing could be measured: ropewalk report "), "{out}");
     let runs = lab.records().runs;
     let attempts: Vec<u32> = runs.iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, [0, 1, 2], "it is made again");
@@ -400,7 +424,7 @@ fn a_run_of_which_a_copy_ends_is_void() {
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
     fs::write(&experiment, definition + domain).unwrap();
     let (status, out, err) = lab.run(&["study", text(&experiment), "--peers", text(&peers)]);
-    assert_eq!(status, 0, "{out}{err}");
+    assert_eq!(status, 1, "{out}{err}");
     let runs = lab.records().runs;
     let first = runs[0].void.join("; ");
     assert!(first.contains("copy 2 of 2 of the server has ended"), "{first}{out}{err}");

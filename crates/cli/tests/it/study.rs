@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -97,8 +97,8 @@ fn a_study_at_a_utilisation() {
     let path = experiment(&lab, "rates = [400]", "utilisations = [0.25]");
     let peers = without_floor(&lab);
     let arguments = ["study", text(&path), "--peers", text(&peers)];
-    let (status, out, err) = lab.run(&arguments);
-    assert_eq!(status, 0, "{out}{err}");
+    let (found, out, err) = lab.run(&arguments);
+    assert_eq!(found == 1, err.contains("no rate was found that takes 25 % CPU"), "{out}{err}");
     let runs = lab.records().runs;
     let (looking, repetitions): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.purpose == "rate for utilisation 0.25");
@@ -106,7 +106,7 @@ fn a_study_at_a_utilisation() {
     assert!(looking.len() > 1, "{looking:?}");
     let seeds: BTreeSet<u64> = looking.iter().map(|run| run.seed).collect();
     assert_eq!(seeds.len(), looking.len(), "no two meet the same arrivals");
-    if err.contains("no rate was found that takes 25 % CPU") {
+    if found == 1 {
         assert!(repetitions.is_empty(), "{repetitions:?}");
     } else {
         assert!(!repetitions.is_empty(), "{err}");
@@ -114,7 +114,46 @@ fn a_study_at_a_utilisation() {
         assert!(repetitions.iter().all(|run| run.point.offered == found), "{repetitions:?}");
     }
     let (status, _, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
-    assert_eq!((status, lab.records().runs.len()), (0, runs.len()), "{err}");
+    assert_eq!((status, lab.records().runs.len()), (found, runs.len()), "{err}");
+}
+
+/// What is known is told from what is not, also where a server never answers.
+#[test]
+fn a_study_says_how_much_could_not_be_measured() {
+    let lab = Lab::new();
+    let peers = without_floor(&lab);
+    let program = lab.path("program");
+    fs::write(&program, "#!/bin/sh\ncase $1 in --version) echo own 1;; *) exit 1;; esac\n")
+        .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
+    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("1 of 2 are measured, the others could not be: "), "{out}{err}");
+}
+
+/// Runs of two workloads are no repetitions of each other.
+#[test]
+fn a_study_whose_log_has_grown_does_not_go_on() {
+    let lab = Lab::new();
+    let (root, log) = (lab.path("root"), lab.path("log"));
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("a"), [0; 500]).unwrap();
+    fs::write(&log, "/a\n").unwrap();
+    let own = format!("root = {:?}\nlog_file = {:?}\n", text(&root), text(&log));
+    let path = experiment(&lab, "files = \"--single 1000\"\n", &own);
+    let made = "log = \"--single 1000 --lengths 1 --requests 100\"\n";
+    fs::write(&path, fs::read_to_string(&path).unwrap().replace(made, "")).unwrap();
+    let peers = without_floor(&lab);
+    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(lab.records().header.workloads[0].numbers["mean_body_bytes"] == 500.0);
+    fs::write(&log, "/a\n/a\n").unwrap();
+    let (status, out, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(err.contains(": workload one file: requests: 1 then, 2 now: "), "{err}");
 }
 
 /// The runs that find the ceiling take longer than this budget leaves: they are part of it. What

@@ -195,8 +195,7 @@ pub(super) mod tests {
     use super::*;
     use crate::domain::accessed::Removed;
     use crate::guard::is_deaf;
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use testkit::{Victim, comes_true};
 
     /// A folder that stands for `/proc/sys`, with two settings in it.
     pub(in crate::domain) fn example(name: &str) -> Removed {
@@ -261,40 +260,22 @@ pub(super) mod tests {
     fn nobody_changes_settings_that_are_not_put_back_yet() {
         let folder = example("guarded");
         let (root, lock) = (&folder.0, folder.0.join("lock"));
-        let mut victim = Command::new(std::env::current_exe().expect("it runs"))
-            .args(["--exact", "--nocapture", "domain::kernel::tests::setting_victim"])
-            .env(VICTIM, root)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the test's own program");
-        let stderr = victim.stderr.take().expect("it is piped");
-        let mut said_pid = String::new();
-        BufReader::new(stderr).read_line(&mut said_pid).expect("it says something");
-        let guard: u32 = said_pid.trim().parse().expect("a number");
+        let mut victim = Victim::start("domain::kernel::tests::setting_victim", VICTIM, root);
+        let guard = victim.said().next().and_then(|word| word.parse().ok()).expect("a number");
         let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
-        assert!(comes(|| is_deaf(guard)));
+        assert!(comes_true(|| is_deaf(guard)));
         os::signals::send("STOP", &[guard]);
-        assert!(comes(|| state().contains("State:\tT")), "{}", state());
+        assert!(comes_true(|| state().contains("State:\tT")), "{}", state());
         // As long as its owner lives nothing sets the guard going again.
         assert!(take(&lock).is_err());
-        victim.kill().expect("it is our child");
-        victim.wait().expect("it is our child");
+        victim.kill();
         // The kernel may have let it go on: whoever has the lock finds the old value.
         let locked = take(&lock);
         assert!(locked.is_err() || said(root, "vm.dirty_ratio") == "20", "{locked:?}");
         drop(locked);
         os::signals::send("CONT", &[guard]);
-        assert!(comes(|| take(&lock).is_ok()));
+        assert!(comes_true(|| take(&lock).is_ok()));
         assert_eq!(said(root, "vm.dirty_ratio"), "20");
-    }
-
-    /// Waits for what must come about.
-    fn comes(is_so: impl Fn() -> bool) -> bool {
-        (0..4000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            is_so()
-        })
     }
 
     #[track_caller]

@@ -73,7 +73,7 @@ impl Folder {
         let explain = |why| format!("{}: {why}", path.display());
         fs::create_dir_all(path.join(OUTCOMES)).map_err(explain)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
-        if path.join(HEADER).exists() {
+        if Self::is_at(path) {
             return Err(format!(
                 "{}: there is a study in it already; resume it (--resume) or choose another folder",
                 path.display()
@@ -84,12 +84,17 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Whether there are records in a folder.
+    pub fn is_at(path: &Path) -> bool {
+        path.join(HEADER).exists()
+    }
+
     /// Opens a folder to go on with it.
     ///
     /// # Errors
     /// When there is none, another process has it, or it is damaged.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
-        if !path.join(HEADER).exists() {
+        if !Self::is_at(path) {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;

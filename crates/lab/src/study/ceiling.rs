@@ -28,6 +28,9 @@ const CLIENTS: (u64, u64) = (64, 32);
 /// are fewer.
 const BULK_CLIENTS: (u64, u64) = (8, 4);
 
+/// Why it is not known if nobody waited for it.
+const LEFT: &str = "it was left before it was measured";
+
 /// Bodies of long transfers, longest first. A fast path needs long ones, or requests are measured;
 /// of a slow one long ones measure nothing, because few end within a window.
 const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
@@ -36,11 +39,17 @@ const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 /// the mean, one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
-/// Measures the ceiling of a domain with the floor.
+/// Measures the ceiling of a domain with the floor; `ends` is asked before each run whether it
+/// shall be left.
 ///
 /// # Errors
 /// Why it is not known.
-pub fn ceiling(stage: &Stage<'_>, floor: &Entrant, domain: usize) -> Result<Ceiling, String> {
+pub fn ceiling(
+    stage: &Stage<'_>,
+    floor: &Entrant,
+    domain: usize,
+    ends: &mut dyn FnMut() -> bool,
+) -> Result<Ceiling, String> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
     let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
     let workloads = workloads.collect::<Result<Vec<_>, String>>()?;
@@ -59,10 +68,16 @@ pub fn ceiling(stage: &Stage<'_>, floor: &Entrant, domain: usize) -> Result<Ceil
         machine: stage.machine.clone(),
     };
     let cpus = path.domains[0].server_cpus(&path.machine) as u64;
-    let of = |workload, clients, figure: fn(&Figures) -> f64| {
+    let mut of = |workload, clients, figure: fn(&Figures) -> f64| {
         let cell = Cell { entrant: 0, workload, domain: 0 };
         let offered = Offered::Connections(clients);
-        let runs: Vec<_> = (0..WINDOWS).map(|seed| path.run(cell, offered, seed).0).collect();
+        let mut runs = Vec::new();
+        for seed in 0..WINDOWS {
+            if ends() {
+                return Err(LEFT.into());
+            }
+            runs.push(path.run(cell, offered, seed).0);
+        }
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
         let why = || runs.iter().flat_map(|run| &run.void).next().cloned().unwrap_or_default();

@@ -62,6 +62,16 @@ pub struct Study<'a, W> {
     made: u32,
     /// Searches of this process, for the same.
     found: u32,
+    tally: Tally,
+}
+
+/// What came of what a study was to find out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Points, limits, or rates of a utilisation.
+    pub wanted: usize,
+    /// Those of which nothing is known, because every run was void or no rate was found.
+    pub unknown: usize,
 }
 
 /// Makes a run with a seed; what it was, and its outcome.
@@ -99,6 +109,7 @@ impl<'a, W: Watch> Study<'a, W> {
             runs_began_us: os::clock::now(),
             made: 0,
             found: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -117,6 +128,11 @@ impl<'a, W: Watch> Study<'a, W> {
             OfferedPlan::Mat => self.limits(),
             OfferedPlan::Utilisations(shares) => self.utilisations(&shares),
         }
+    }
+
+    /// What came of it, once it is at its end.
+    pub fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Every cell at every load.
@@ -142,7 +158,9 @@ impl<'a, W: Watch> Study<'a, W> {
             let left = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, left);
         }
+        self.tally.wanted += loads.len();
         for point in schedule.empty_points() {
+            self.tally.unknown += 1;
             self.watch.tell(&format!("{}: every run was void", describe(point)));
         }
         Ok(End::Complete)
@@ -177,6 +195,9 @@ impl<'a, W: Watch> Study<'a, W> {
                 Err(Stop::Failed(why)) => return Err(why),
             }
         }
+        let limits = self.searches.iter().filter(|search| is_limit(search));
+        self.tally.wanted = limits.clone().count();
+        self.tally.unknown = limits.filter(|search| search.held_per_s == 0.0).count();
         Ok(End::Complete)
     }
 
@@ -243,9 +264,13 @@ impl<'a, W: Watch> Study<'a, W> {
                         self.watch.tell(&line);
                         loads.push((cell, Offered::RequestsPerS(rate)));
                     }
-                    Ok(Err(why)) => self.watch.tell(&format!(
-                        "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
-                    )),
+                    Ok(Err(why)) => {
+                        self.tally.wanted += 1;
+                        self.tally.unknown += 1;
+                        self.watch.tell(&format!(
+                            "{what}: no rate was found that takes {percent:.0} % CPU: {why}"
+                        ));
+                    }
                     Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
                     Err(Stop::Failed(why)) => return Err(why),
                 }
@@ -423,7 +448,8 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 
-fn reckoned_run_s(definition: &Definition) -> f64 {
+/// Seconds that a run is reckoned to take with all that is around it.
+pub fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 
@@ -453,9 +479,13 @@ fn purpose_of(block: u32) -> String {
     format!("limit, block {}", block + 1)
 }
 
+fn is_limit(search: &Search) -> bool {
+    search.purpose.starts_with("limit, block ")
+}
+
 /// Tells the schedule which limits are known: to it they are the repetitions of a point.
 fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
-    for search in searches.iter().filter(|search| search.purpose.starts_with("limit, block ")) {
+    for search in searches.iter().filter(|search| is_limit(search)) {
         let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };

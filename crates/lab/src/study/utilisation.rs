@@ -4,6 +4,8 @@
 //! comes next is a function of the runs so far, so that a study that is resumed comes to the same
 //! rate, and keeps it.
 
+use load::run::SATURATED;
+
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
 
@@ -13,8 +15,8 @@ pub(crate) const NEAR: f64 = 0.02;
 /// So many runs look for a rate, void ones included.
 const GUESSES_MAX: usize = 9;
 
-/// A rate at which so many runs in a row were void, because the generator was late, is too high.
-const VOID_MAX: u32 = 2;
+/// A rate at which the generator was late in so many runs in a row is too high.
+const LATE_MAX: u32 = 2;
 
 /// The power of the rate that utilisation is, as long as only one rate was tried.
 const POWER: f64 = 0.7;
@@ -104,7 +106,7 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
             false => Step::NotReached("every run that was to tell where to begin was void".into()),
         };
     };
-    let Tries { tried, known, attempt } = Tries::of(&guesses, gauge);
+    let Tries { tried, known, attempt, .. } = Tries::of(&guesses, gauge);
     if let Some((rate, _)) = tried.iter().find(|(_, busy)| (busy - share).abs() <= NEAR) {
         return Step::Reached(*rate);
     }
@@ -136,6 +138,8 @@ struct Tries {
     known: Vec<(f64, f64)>,
     /// How many runs at the last rate were void, so far.
     attempt: u32,
+    /// In how many of them in a row the generator was late.
+    late: u32,
 }
 
 impl Tries {
@@ -143,20 +147,24 @@ impl Tries {
         let mut tries = Self::default();
         for run in guesses {
             let Some(rate) = run.point.offered.requests_per_s() else { continue };
+            let was_late = run.void.iter().any(|why| why.starts_with(SATURATED));
+            tries.late = if was_late { tries.late + 1 } else { 0 };
             match gauge.read(run).filter(|_| run.void.is_empty()) {
                 Some(busy) => {
                     tries.tried.push((rate, busy));
-                    tries.known.push((rate, busy));
-                    tries.attempt = 0;
+                    tries.learn(rate, busy);
                 }
-                None if tries.attempt + 1 == VOID_MAX => {
-                    tries.known.push((rate, 1.0));
-                    tries.attempt = 0;
-                }
+                None if tries.late == LATE_MAX => tries.learn(rate, 1.0),
                 None => tries.attempt += 1,
             }
         }
         tries
+    }
+
+    /// The next rate is another.
+    fn learn(&mut self, rate: f64, busy: f64) {
+        self.known.push((rate, busy));
+        (self.attempt, self.late) = (0, 0);
     }
 }
 
@@ -279,7 +287,7 @@ mod tests {
                         match busy(offered.requests_per_s().expect("a rate")) {
                             Some(busy) => tried.observed.insert("cpus_busy_share".into(), busy),
                             None => {
-                                tried.void.push("late".into());
+                                tried.void.push(format!("{SATURATED}late"));
                                 None
                             }
                         };
@@ -352,7 +360,9 @@ mod tests {
 
     #[test]
     fn void_runs_say_nothing_and_are_counted() {
-        let void = |offered| Run { void: vec!["late".into()], ..run(offered, 9.0, 9.0) };
+        let void_for =
+            |offered, why: &str| Run { void: vec![why.to_owned()], ..run(offered, 9.0, 9.0) };
+        let void = |offered| void_for(offered, &format!("{SATURATED}late"));
         let step = |runs: &[Run]| next(&runs.iter().collect::<Vec<_>>(), 0.8, SERVER, MOST);
         assert_eq!(step(&[void(MOST)]), Step::Try(MOST, 1));
         assert!(matches!(step(&vec![void(MOST); 3]), Step::NotReached(_)));
@@ -363,6 +373,11 @@ mod tests {
         let late = [most.clone(), void(guess), void(guess)];
         let Step::Try(lower, 0) = step(&late) else { panic!("another") };
         assert!(lower.requests_per_s() < guess.requests_per_s(), "{lower:?}");
+        // What has nothing to do with the rate is no reason to change it.
+        let read = void_for(guess, "4096 bytes were read from the disk");
+        for also in [void(guess), read.clone()] {
+            assert_eq!(step(&[most.clone(), also, read.clone()]), Step::Try(guess, 2));
+        }
         let all = [vec![most], vec![void(guess); GUESSES_MAX]].concat();
         assert_eq!(step(&all), Step::NotReached("all 9 runs were void".into()));
     }

@@ -1,0 +1,55 @@
+//! A test of the program that runs, in a process of its own, to be killed. For tests only.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::str::SplitWhitespace;
+
+/// It is killed when the value is dropped, if it still runs.
+#[derive(Debug)]
+pub struct Victim {
+    process: Child,
+    said: String,
+}
+
+impl Victim {
+    /// Starts `test`, the full name of a test of this program, which does something only where
+    /// `variable` is set, and waits for the line it prints on standard error.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Self {
+        let mut process = Command::new(std::env::current_exe().expect("Linux says"))
+            .args(["--exact", "--nocapture", test])
+            .env(variable, value)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the test's own program");
+        let stderr = process.stderr.take().expect("it is piped");
+        let mut said = String::new();
+        BufReader::new(stderr).read_line(&mut said).expect("it says something");
+        Self { process, said }
+    }
+
+    /// The words it said.
+    pub fn said(&self) -> SplitWhitespace<'_> {
+        self.said.split_whitespace()
+    }
+
+    /// Kills it, as nothing can prevent.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("it is our child");
+        self.process.wait().expect("it is our child");
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // Not if it was killed before.
+        if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.kill();
+        }
+    }
+}
