@@ -2,6 +2,7 @@
 //! figures by which a run is judged. How they are shown is `report`'s.
 
 use serde::{Deserialize, Serialize};
+use statistics::homogeneity_p_value;
 
 use crate::measures::{FILE_KINDS, FileRow, Measures, OTHER, SINGLE};
 
@@ -14,6 +15,9 @@ pub const EXIT_VOID: u8 = 3;
 
 /// A kind of file with fewer requests is left out of the spread: one timeout would be above 1 %.
 pub const SPREAD_REQUESTS_MIN: u64 = 100;
+
+/// Kinds that fare alike are taken for different once in so many runs.
+const SPREAD_BY_CHANCE: f64 = 0.01;
 
 /// A run of one generator, or of several merged.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +107,22 @@ pub struct Spread {
     pub kinds: usize,
     /// How many kinds were asked for, but fewer than [`SPREAD_REQUESTS_MIN`] times.
     pub left_out: usize,
+    /// Whether kinds that all fare alike may well lie as far apart, because some are rare.
+    pub is_chance: bool,
+}
+
+impl Spread {
+    /// The points that are held against a server: none where chance explains them.
+    #[must_use]
+    pub fn beyond_chance(&self) -> f64 {
+        if self.is_chance { 0.0 } else { self.points }
+    }
+}
+
+/// Whether groups that all fare alike may well differ as these do: of each the failures, and all.
+#[must_use]
+pub fn may_be_chance(groups: &[(u64, u64)]) -> bool {
+    homogeneity_p_value(groups).is_none_or(|p| p >= SPREAD_BY_CHANCE)
 }
 
 impl Outcome {
@@ -262,12 +282,13 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 fn spread<'m>(rows: impl Iterator<Item = (usize, &'m FileRow)>) -> Option<Spread> {
-    let (mut compared, mut left_out) = (Vec::new(), 0);
+    let (mut compared, mut counts, mut left_out) = (Vec::new(), Vec::new(), 0);
     for (kind, row) in rows {
         if row.requests < SPREAD_REQUESTS_MIN {
             left_out += 1;
         } else {
             compared.push((kind, row.timeout_percent()));
+            counts.push((row.timeouts, row.requests));
         }
     }
     // Of equals the first, so that the same numbers give the same words.
@@ -282,7 +303,8 @@ fn spread<'m>(rows: impl Iterator<Item = (usize, &'m FileRow)>) -> Option<Spread
         }
     }
     let points = largest.1 - smallest.1;
-    Some(Spread { points, largest, smallest, kinds: compared.len(), left_out })
+    let (kinds, is_chance) = (compared.len(), may_be_chance(&counts));
+    Some(Spread { points, largest, smallest, kinds, left_out, is_chance })
 }
 
 #[cfg(test)]
@@ -358,6 +380,18 @@ mod tests {
         let spread = outcome.fairness_spread().unwrap();
         assert_eq!((spread.points, spread.largest, spread.smallest), (3.5, (35, 3.5), (1, 0.0)));
         assert_eq!((spread.kinds, spread.left_out), (3, 1));
+    }
+
+    #[test]
+    fn rare_kinds_that_differ_by_chance_are_not_held_against_a_server() {
+        let beyond_chance = |rare_timeouts| {
+            let row = |requests, timeouts| FileRow { requests, timeouts, ..FileRow::default() };
+            let mut outcome = sample::empty();
+            outcome.measures.files[0] = row(10_000, 400);
+            outcome.measures.files[30] = row(100, rare_timeouts);
+            outcome.fairness_spread().unwrap().beyond_chance()
+        };
+        assert_eq!((beyond_chance(0), beyond_chance(8), beyond_chance(30)), (0.0, 0.0, 26.0));
     }
 
     #[test]

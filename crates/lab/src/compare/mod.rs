@@ -376,7 +376,7 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
                 100.0 * busiest
             ));
         }
-        let spread = runs().filter_map(|run| run.figures.spread_points).fold(0.0, f64::max);
+        let spread = runs().filter_map(|run| run.figures.unfair_points()).fold(0.0, f64::max);
         if spread > 2.0 {
             let label = side.label();
             caveats.push(format!(

@@ -11,7 +11,7 @@ pub use folder::{Folder, Opened};
 pub use participants::Participants;
 
 use crate::template::Values;
-use load::outcome::{Outcome, file_kind_name};
+use load::outcome::{Outcome, SPREAD_REQUESTS_MIN, file_kind_name, may_be_chance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -321,6 +321,22 @@ pub struct Figures {
     /// How busy the generator's threads were within the window, 0 to 1. One that is late is void;
     /// in a closed run nothing is ever late, and this alone tells who was the limit.
     pub client_busy_share: f64,
+}
+
+impl Figures {
+    /// How far apart the timeouts of kinds of file lie, in percentage points, as far as it is held
+    /// against a server: 0 where kinds that are all served alike may well lie as far apart.
+    pub fn unfair_points(&self) -> Option<f64> {
+        let is_known = !self.served_by_kind.is_empty();
+        self.spread_points.map(|points| if is_known && self.fares_alike() { 0.0 } else { points })
+    }
+
+    /// Whether all kinds of file that were asked for often are served alike, but for chance.
+    pub fn fares_alike(&self) -> bool {
+        let often = self.served_by_kind.values().filter(|kind| kind.0 >= SPREAD_REQUESTS_MIN);
+        let failed = often.map(|&(requests, replies)| (requests.saturating_sub(replies), requests));
+        may_be_chance(&failed.collect::<Vec<_>>())
+    }
 }
 
 /// A generator that is busier than this in a closed run was the limit, or nearly so. In an open

@@ -260,7 +260,7 @@ impl Measure {
             Self::P50 => time("p50"),
             Self::P99 => time("p99"),
             Self::P999 => time("p99.9"),
-            Self::Spread => figures.spread_points,
+            Self::Spread => figures.unfair_points(),
             Self::Lag => Some(figures.lag_p99_us),
             _ => self.observed(run),
         };

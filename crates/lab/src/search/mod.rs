@@ -28,7 +28,7 @@ use crate::template::Values;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
 
 /// A kind of file says something about fairness once it was asked for so often.
-const KIND_REQUESTS_MIN: u64 = 100;
+const KIND_REQUESTS_MIN: u64 = load::outcome::SPREAD_REQUESTS_MIN;
 
 /// The quantiles that [`Figures`] have, by name: others cannot be a condition here.
 const QUANTILES: [(f64, &str); 5] =
@@ -107,8 +107,11 @@ pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
 /// The conditions that a run broke, the worst first. Its spread is the larger of two: how far
 /// apart the timeouts of kinds of file lie, and how far behind the rest the worst served kind is.
 pub fn violations(conditions: &Conditions, figures: &Figures) -> Vec<Violation> {
-    let behind = least_served(&figures.served_by_kind).map(|(_, behind)| behind);
-    let timeouts = figures.spread_points.map(|points| points / 100.0);
+    let behind = match figures.fares_alike() {
+        true => Some(0.0),
+        false => least_served(&figures.served_by_kind).map(|(_, behind)| behind),
+    };
+    let timeouts = figures.unfair_points().map(|points| points / 100.0);
     conditions.broken(&Kept {
         served_share: figures.served_share.min(figures.kept_up_share),
         error_share: figures.error_share,

@@ -56,7 +56,7 @@ impl Conditions {
         self.broken(&Kept {
             served_share: outcome.served_share().min(outcome.kept_up_share()),
             error_share: outcome.error_share(),
-            spread: outcome.fairness_spread().map(|spread| spread.points / 100.0),
+            spread: outcome.fairness_spread().map(|spread| spread.beyond_chance() / 100.0),
             quantile_us: &|quantile| Some(times.value_at_quantile(quantile)),
         })
     }

@@ -43,11 +43,15 @@ pub fn spread_line(outcome: &Outcome) -> Option<String> {
         None if asked == 0 => None,
         None if asked == 1 => Some("not judged: the one kind of file is too rare".into()),
         None => Some(format!("not judged: each of the {asked} kinds of file is too rare")),
-        Some(Spread { points, largest: (kind, percent), left_out, .. }) => Some(format!(
-            "spread {points:.2} points of timeouts, worst {} {percent:.2} %; \
-             {left_out} of {asked} kinds too rare",
-            file_kind_name(kind)
-        )),
+        Some(Spread { points, largest: (kind, percent), left_out, is_chance, .. }) => {
+            let chance =
+                if is_chance && points > 0.0 { " (no more than chance gives)" } else { "" };
+            Some(format!(
+                "spread {points:.2} points of timeouts{chance}, worst {} {percent:.2} %; \
+                 {left_out} of {asked} kinds too rare",
+                file_kind_name(kind)
+            ))
+        }
     }
 }
 
