@@ -431,3 +431,28 @@ pub struct Ceiling {
     /// Requests of one byte, answered by a server that parses nothing, a second.
     pub requests_per_s: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a kind that is asked for rarely a few more or fewer fail by chance.
+    #[test]
+    fn chance_is_not_held_against_a_server() {
+        let unfair_points = |kinds: &[(&str, (u64, u64))]| {
+            let kinds = kinds.iter().map(|&(name, counts)| (name.to_owned(), counts));
+            let spread_points = Some(6.0);
+            let served_by_kind = kinds.collect();
+            Figures { spread_points, served_by_kind, ..Figures::default() }.unfair_points()
+        };
+        let often = ("class0_1", (10_000, 9600));
+        assert_eq!(unfair_points(&[often, ("class3_8", (110, 99))]), Some(0.0));
+        assert_eq!(unfair_points(&[often, ("class3_8", (110, 60))]), Some(6.0));
+        assert_eq!(
+            unfair_points(&[often, ("class3_8", (40, 0))]),
+            Some(0.0),
+            "asked for too rarely"
+        );
+        assert_eq!(unfair_points(&[]), Some(6.0), "nothing more is known");
+    }
+}
