@@ -37,6 +37,18 @@ const PRIMERS: &str = "4";
 /// What is said of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
 
+/// How the reason ends why a run is void in which a server has ended.
+const HAS_ENDED: &str = "the server has ended";
+
+/// How it begins where something was served that is not what it should be.
+const WRONG_REPLY: &str = "a wrong reply: ";
+
+/// Whether the reason why a run is void is what its server did under the load, and nothing that
+/// happened beside it.
+pub(crate) fn is_fault(reason: &str) -> bool {
+    reason.starts_with(WRONG_REPLY) || reason.ends_with(HAS_ENDED)
+}
+
 /// A server that runs, as far as a trial needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
@@ -72,8 +84,8 @@ impl<'a> Target<'a> {
     pub fn ended(&self) -> Vec<String> {
         let gone = self.copies.iter().enumerate().filter(|(_, copy)| copy.group().has_ended());
         let line = |(index, _)| match self.copies.len() {
-            1 => "the server has ended".to_owned(),
-            count => format!("copy {} of {count} of the server has ended", index + 1),
+            1 => HAS_ENDED.to_owned(),
+            count => format!("copy {} of {count} of {HAS_ENDED}", index + 1),
         };
         gone.map(line).collect()
     }
@@ -242,7 +254,7 @@ impl Bench {
             observed.insert("cpu_us_per_request".into(), cpu_us / replies as f64);
         }
         let mut void = outcome.void.clone();
-        void.extend(outcome.first_bad.iter().map(|bad| format!("a wrong reply: {bad}")));
+        void.extend(outcome.first_bad.iter().map(|bad| format!("{WRONG_REPLY}{bad}")));
         void.extend(server.ended());
         Ok(Measured {
             figures: Figures::of(&outcome),

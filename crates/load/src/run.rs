@@ -20,6 +20,15 @@ const GET_READY_US: u64 = 20_000;
 /// How the reason begins why a run is void in which the generator was late.
 pub const SATURATED: &str = "generator saturated: ";
 
+/// How it begins where the generator had no port or no descriptor left.
+const FAILED: &str = "the generator itself failed: ";
+
+/// Whether the reason why a run is void is that the generator gave out.
+#[must_use]
+pub fn is_of_generator(reason: &str) -> bool {
+    reason.starts_with(SATURATED) || reason.starts_with(FAILED)
+}
+
 /// Looks on while a run goes on.
 pub trait Watch {
     /// An interval has ended in all threads; `seconds` of the run have passed.
@@ -264,7 +273,7 @@ fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
     let own = |kind: &ErrorKind| kind.is_own() && measures.errors.get(*kind) > 0;
     for kind in ErrorKind::ALL.into_iter().filter(own) {
         let count = measures.errors.get(kind);
-        reasons.push(format!("the generator itself failed: {kind}, {count} times"));
+        reasons.push(format!("{FAILED}{kind}, {count} times"));
     }
     if measures.counts.requests == 0 && measures.errors.total() == 0 {
         reasons.push("no request was due within the measured window".into());

@@ -3,11 +3,13 @@
 //!
 //! Rates grow until one breaks; the gap is halved on the log scale until it is small; then both
 //! ends are tried until it is decided with confidence whether they hold. A void run is made again
-//! and counted; a rate that stays void ends the gap from above, and the generator is the limit.
+//! and counted; a rate that stays void ends the gap from above. Only where the generator was why is
+//! it said to be the limit.
 
 use super::{Asked, Candidate, Measure, Seen, Stop, judge};
 use crate::record::Figures;
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
+use load::run::is_of_generator;
 
 /// A climb that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
@@ -40,7 +42,8 @@ pub struct Found {
     pub conditions: String,
     /// The highest rate that held, requests a second.
     pub held_per_s: Option<f64>,
-    /// The lowest rate above it that did not.
+    /// The lowest rate above it that did not; none if all held, or if rates between could not be
+    /// judged and the generator was not why: then the limit may be anywhere above what held.
     pub broke_per_s: Option<f64>,
     /// The conditions that broke there.
     pub broken: Vec<String>,
@@ -71,6 +74,8 @@ struct Trial {
     judged: Judged,
     throughput_per_s: f64,
     violations: Vec<Violation>,
+    /// The generator could not keep up, or had nothing left to ask with.
+    generator_gave_out: bool,
 }
 
 /// A search for one limit, a run at a time, so that those of several candidates can alternate.
@@ -109,8 +114,9 @@ impl Climb {
         let (judged, violations) = judge(&self.hunt.conditions, seen);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = seen.figures.as_ref().map_or(0.0, throughput);
+        let generator_gave_out = seen.void.iter().any(|why| is_of_generator(why));
         self.bracket.add(rate, judged);
-        self.trials.push(Trial { rate, judged, throughput_per_s, violations });
+        self.trials.push(Trial { rate, judged, throughput_per_s, violations, generator_gave_out });
         if seen.figures.is_none() {
             self.failures.push(seen.void.join("; "));
         }
@@ -121,10 +127,19 @@ impl Climb {
         self.failures.len() as u32 >= STARTS_MAX && self.failures.len() == self.trials.len()
     }
 
+    /// Whether no higher rate could be judged because the generator gave out, each time.
+    fn is_generator_bound(&self) -> bool {
+        let Some(rate) = self.bracket.gave_out() else { return false };
+        let mut there = self.trials.iter().filter(|trial| trial.rate == rate);
+        there.all(|trial| trial.generator_gave_out)
+    }
+
     /// What is known so far.
     pub fn found(&self) -> Found {
         let held_per_s = self.bracket.highest_held();
-        let broke_per_s = self.bracket.lowest_broken();
+        let generator_bound = self.is_generator_bound();
+        let is_known = held_per_s.is_none() || generator_bound || self.bracket.gave_out().is_none();
+        let broke_per_s = self.bracket.lowest_broken().filter(|_| is_known);
         let at = |rate: Option<f64>, judged| {
             let same = move |trial: &&Trial| Some(trial.rate) == rate && trial.judged == judged;
             self.trials.iter().filter(same)
@@ -140,7 +155,7 @@ impl Climb {
             throughputs_per_s: at(held_per_s, Judged::Held)
                 .map(|trial| trial.throughput_per_s)
                 .collect(),
-            generator_bound: self.bracket.gave_out().is_some() && !self.has_failed(),
+            generator_bound,
             runs: self.trials.len() as u32,
             void_runs: self.trials.iter().filter(void).count() as u32,
             failed: self.failures.last().filter(|_| self.has_failed()).cloned(),
@@ -148,7 +163,7 @@ impl Climb {
     }
 }
 
-/// Each condition as it broke worst, the worst first, in words.
+/// Each condition as it broke worst, the worst first, in words; what is no condition says it all.
 fn worst<'v>(violations: impl Iterator<Item = &'v Violation>) -> Vec<String> {
     let mut all: Vec<&Violation> = violations.collect();
     all.sort_by(|a, b| b.excess.total_cmp(&a.excess));
@@ -158,7 +173,11 @@ fn worst<'v>(violations: impl Iterator<Item = &'v Violation>) -> Vec<String> {
         seen.push(&violation.condition);
         is_new
     });
-    all.iter().map(|broken| format!("{}: {}", broken.condition, broken.found)).collect()
+    let words = |broken: &&Violation| match broken.found.as_str() {
+        "" => broken.condition.clone(),
+        found => format!("{}: {found}", broken.condition),
+    };
+    all.iter().map(words).collect()
 }
 
 /// How far one outcome must be ahead, so that a rate which does the same in 4 of 5 runs is judged
@@ -192,6 +211,7 @@ pub fn mat(measure: &mut dyn Measure, candidate: &Candidate, hunt: &Hunt) -> Res
 mod tests {
     use super::super::simulated::{Simulated, World};
     use super::*;
+    use load::run::SATURATED;
 
     fn hunt(first: f64, seed: u64) -> Hunt {
         let rules = Rules {
@@ -237,6 +257,64 @@ mod tests {
         });
         let close = close.count();
         assert!(close >= 190, "{close} of 200");
+    }
+
+    /// It is no weakness of the generator, and the search goes on below that rate.
+    #[test]
+    fn a_server_that_ends_under_load_breaks() {
+        let world = World { ends_above: 700.0, ..World::quiet(vec![1000.0]) };
+        let mut server = Simulated::new(world, 1);
+        let found = mat(&mut server, &Candidate::default(), &hunt(100.0, 1)).expect("it ends");
+        let (held, broke) = (found.held_per_s.expect("so"), found.broke_per_s.expect("so"));
+        assert!(held <= 700.0 && 700.0 < broke && broke / held < 1.05 + 1e-6, "{found:?}");
+        assert!(!found.generator_bound && found.void_runs == 0, "{found:?}");
+        assert_eq!(found.broken, ["the server has ended"]);
+    }
+
+    /// Some rates are void whatever is asked: that they are is not the generator's doing.
+    #[test]
+    fn what_is_void_for_another_reason_is_no_limit_of_the_generator() {
+        let late = format!("{SATURATED}late");
+        let read = "4096 bytes were read from the disk".to_owned();
+        let wrong = "a wrong reply: /a at byte 3".to_owned();
+        let check = |reasons: [&String; 2], expected: (Judged, bool)| {
+            let mut climb = Climb::new(hunt(500.0, 1));
+            let figures = Figures { served_share: 1.0, kept_up_share: 1.0, ..Figures::default() };
+            let mut judged =
+                climb.learn(400.0, &Seen { figures: Some(figures), ..Seen::default() });
+            for why in reasons {
+                let figures = Some(Figures::default());
+                let void = vec![why.clone()];
+                judged = climb.learn(500.0, &Seen { figures, void, ..Seen::default() });
+            }
+            assert_eq!((judged, climb.found().generator_bound), expected, "{reasons:?}");
+        };
+        check([&late, &late], (Judged::Void, true));
+        check([&read, &read], (Judged::Void, false));
+        check([&late, &read], (Judged::Void, false));
+        check([&late, &wrong], (Judged::Broke, false));
+    }
+
+    /// The middle of what held and what broke says nothing where nearly all between was void.
+    #[test]
+    fn what_cannot_be_judged_leaves_a_lower_bound() {
+        let figures = |served_share| {
+            let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
+            Seen { figures: Some(figures), ..Seen::default() }
+        };
+        let void = |why: &str| Seen { void: vec![why.to_owned()], ..figures(1.0) };
+        let found = |why: &str| {
+            let mut climb = Climb::new(hunt(400.0, 1));
+            climb.learn(400.0, &figures(1.0));
+            climb.learn(800.0, &figures(0.5));
+            assert_eq!([0, 1].map(|_| climb.learn(560.0, &void(why))), [Judged::Void; 2]);
+            climb.found()
+        };
+        let read = found("4096 bytes were read from the disk");
+        assert_eq!((read.estimate_per_s(), read.broke_per_s), (Some(400.0), None));
+        assert!(!read.generator_bound && read.broken.is_empty(), "{read:?}");
+        let late = found(&format!("{SATURATED}late"));
+        assert!(late.generator_bound && late.broke_per_s == Some(800.0), "{late:?}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub use workbench::{WARM_UPS, Workbench, setting_of};
 
 use crate::record::Figures;
 use crate::template::Values;
+use crate::trial::is_fault;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
 
 /// A kind of file says something about fairness once it was asked for so often.
@@ -95,13 +96,29 @@ pub trait Measure {
     }
 }
 
-/// Whether a run held, and the conditions that it broke.
+/// Whether a run held, and the conditions that it broke. A server that ended, or served something
+/// wrong, has been asked for more than it bears; what else makes a run void says nothing about it.
 pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
+    let faults = faults(seen);
+    if !faults.is_empty() {
+        return (Judged::Broke, faults);
+    }
     let Some(figures) = seen.figures.as_ref().filter(|_| seen.void.is_empty()) else {
         return (Judged::Void, Vec::new());
     };
     let violations = violations(conditions, figures);
     (if violations.is_empty() { Judged::Held } else { Judged::Broke }, violations)
+}
+
+/// What a server did under the load of a run that breaks any conditions.
+fn faults(seen: &Seen) -> Vec<Violation> {
+    // Where there was no load it has failed, but not at this rate.
+    let reasons = seen.void.iter().filter(|why| seen.figures.is_some() && is_fault(why));
+    let fault = |why: &String| {
+        let (condition, found) = why.split_once(": ").unwrap_or((why, ""));
+        Violation { condition: condition.into(), found: found.into(), excess: f64::INFINITY }
+    };
+    reasons.map(fault).collect()
 }
 
 /// The conditions that a run broke, the worst first. Its spread is the larger of two: how far

@@ -206,8 +206,9 @@ mod tests {
 
     /// The noise of a simulated server depends on how many runs it has made, so those that were
     /// made before the break are made again, unseen.
-    fn noisy(skip: u32) -> Simulated {
-        let mut server = Simulated::new(World::noisy(vec![1000.0], 0.03), 9);
+    fn noisy(skip: u32, ends_above: f64) -> Simulated {
+        let world = World { ends_above, ..World::noisy(vec![1000.0], 0.03) };
+        let mut server = Simulated::new(world, 9);
         for _ in 0..skip {
             let asked = Asked { rate: 1.0, purpose: String::new(), block: 0, attempt: 0, seed: 0 };
             server.measure(&Candidate::default(), &asked).expect("it is a formula");
@@ -217,9 +218,20 @@ mod tests {
 
     #[test]
     fn wherever_it_is_broken_off_the_answer_is_the_same() {
+        resumed("resume", f64::INFINITY);
+    }
+
+    /// Why a run broke is read from its record.
+    #[test]
+    fn a_search_for_the_limit_of_a_server_that_ends_is_resumed() {
+        resumed("ended", 700.0);
+    }
+
+    fn resumed(name: &str, ends_above: f64) {
+        let noisy = |skip| noisy(skip, ends_above);
         let whole = mat(&mut noisy(0), &Candidate::default(), &hunt()).expect("it ends");
         for runs_max in [1, 4, whole.runs - 1] {
-            let path = scratch("resume");
+            let path = scratch(name);
             let folder = Folder::create(&path, &Header::default()).expect("a new folder");
             let mut server = noisy(0);
             server.runs_max = runs_max;
@@ -244,10 +256,12 @@ mod tests {
         let path = scratch("other");
         let folder = Folder::create(&path, &Header::default()).expect("a new folder");
         let context = Context::default();
-        let mut recorder = Recorder::new(&folder, &Opened::default(), context, noisy(0));
+        let mut recorder =
+            Recorder::new(&folder, &Opened::default(), context, noisy(0, f64::INFINITY));
         mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
         let opened = Folder::read(&path).expect("it is whole");
-        let mut recorder = Recorder::new(&folder, &opened, Context::default(), noisy(0));
+        let mut recorder =
+            Recorder::new(&folder, &opened, Context::default(), noisy(0, f64::INFINITY));
         let other = Candidate { name: "b".into(), ..Candidate::default() };
         let Err(Stop::Failed(why)) = mat(&mut recorder, &other, &hunt()) else { panic!("another") };
         assert!(why.contains("run 1 is of ``, where `b` would be measured now"), "{why}");

@@ -68,7 +68,9 @@ fn bears(tuned: &Tuned) -> String {
     let bears = format!("{bears} under {}", found.conditions);
     match (found.broke_per_s, found.generator_bound) {
         (_, true) => format!("{bears}; beyond it the generator, not the server, gave out"),
-        (Some(broke), _) => format!("{bears}; at {broke:.0} it broke {}", found.broken.join(", ")),
+        (Some(broke), _) => {
+            format!("{bears}; at {broke:.0} it broke ({})", found.broken.join(", "))
+        }
         (None, false) => bears,
     }
 }
@@ -211,7 +213,7 @@ mod tests {
     fn in_words() {
         let expected = "\
 Best: buffers=1 1m
-  bears 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke served=99%: 96%
+  bears 1150 requests/s (held in 3 runs) under served=99%; at 1200 it broke (served=99%: 96%)
   1.149 times (1.100 to 1.200) the rate of usual
   1.000 times (0.990 to 1.010) that of usual: a tie within 2 %
   (each interval holds with 97.5 % by itself, that of the gain with 95.0 %, \
@@ -230,7 +232,7 @@ out: buffers=a,b: it does not start
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
         let told = bears(&Tuned { confirmed: Some(found), ..tuned() });
         let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
-                        at 900 it broke errors=0.1%: 3%";
+                        at 900 it broke (errors=0.1%: 3%)";
         assert_eq!(told, expected);
     }
 

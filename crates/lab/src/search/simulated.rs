@@ -2,6 +2,7 @@
 
 use super::{Asked, Candidate, Measure, Seen, Stop};
 use crate::record::Figures;
+use load::run::SATURATED;
 use statistics::Generator;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ pub(crate) struct World {
     pub(crate) stalls: f64,
     /// The generator cannot keep up above this rate.
     pub(crate) generator: f64,
+    /// A server that is asked for more than this ends.
+    pub(crate) ends_above: f64,
     /// Candidates that bear twice as much by dropping a fifth of the large files.
     pub(crate) unfair: Vec<usize>,
     /// Candidates that do not start.
@@ -34,7 +37,14 @@ const DRIFT_RUNS: f64 = 300.0;
 impl World {
     /// Without any noise.
     pub(crate) fn quiet(capacities: Vec<f64>) -> Self {
-        Self { capacities, generator: f64::INFINITY, window_s: 5.0, run_s: 1.0, ..Self::default() }
+        Self {
+            capacities,
+            generator: f64::INFINITY,
+            ends_above: f64::INFINITY,
+            window_s: 5.0,
+            run_s: 1.0,
+            ..Self::default()
+        }
     }
 
     /// As on a virtual machine with neighbours.
@@ -109,8 +119,9 @@ impl Measure for Simulated {
             ]),
             ..Figures::default()
         };
-        let void = (asked.rate > self.world.generator).then(|| "the generator is late".to_owned());
-        let void = void.into_iter().collect();
+        let late = (asked.rate > self.world.generator).then(|| format!("{SATURATED}late"));
+        let ended = (asked.rate > self.world.ends_above).then(|| "the server has ended".to_owned());
+        let void = late.into_iter().chain(ended).collect();
         Ok(Seen { figures: Some(figures), void, took_s: self.world.run_s })
     }
 }
