@@ -23,7 +23,7 @@ Both run all the time, one of them is loaded at a time, in pairs whose order is 
 many clients as there are, then at one rate that both bear with ease. The verdict rests on what the
 same work costs: a difference, a tie, or that these pairs cannot tell.
 
-Exit status: 0 a verdict or a tie, 1 it could not be done, 2 wrong usage, 3 every window was void.
+Exit status: 0 a verdict or a tie, 1 it could not be done, 2 wrong usage, 3 no pair was good.
 
 Examples:
   ropewalk compare ropewalk nginx                            SPECweb99 files in memory

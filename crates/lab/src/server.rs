@@ -155,6 +155,11 @@ impl RunningServer {
         self.printed()
     }
 
+    /// The end of what it has printed so far, in one line; nothing if it has printed nothing.
+    pub(crate) fn last_words(&self) -> String {
+        process::last_lines(&self.printed()).lines().collect::<Vec<_>>().join("; ")
+    }
+
     fn wait_until_ready(&mut self, within_ms: u64, start: u64, path: &str) -> Result<(), String> {
         loop {
             let answer = self.ask(path);

@@ -5,6 +5,7 @@ mod accessibility;
 mod browser;
 mod cache_study;
 mod clients;
+mod compare;
 mod differential;
 mod experiments;
 mod fileset;

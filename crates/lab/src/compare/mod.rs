@@ -93,7 +93,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether nothing was measured at all.
+    /// Whether nothing was measured that can be compared.
     pub fn is_void(&self) -> bool {
         self.figures.iter().all(|(_, verdict)| *verdict == Verdict::Nothing)
     }
@@ -121,6 +121,28 @@ impl Side {
             Instance::Started(server) => Target::of(server),
             Instance::Running(address) => Target::foreign(*address),
         }
+    }
+
+    /// Whether it still runs, as far as that is known: there is nothing to compare with what has
+    /// ended.
+    ///
+    /// # Errors
+    /// That it does not, what it was asked then, and what might be done.
+    fn still_runs(&self, when: &str, offered: Offered) -> Result<(), String> {
+        let Instance::Started(server) = &self.instance else { return Ok(()) };
+        if !server.group().has_ended() {
+            return Ok(());
+        }
+        let less = match offered {
+            Offered::Connections(_) => "fewer clients (--connections)",
+            Offered::RequestsPerS(_) => "a lower rate (--request-rate)",
+        };
+        let words = match server.last_words() {
+            words if words.is_empty() => "It said nothing.".to_owned(),
+            words => format!("Its last words: {words}"),
+        };
+        let label = self.label();
+        Err(format!("{label} has ended ({when}); try {less} or another setting. {words}"))
     }
 }
 
@@ -159,7 +181,7 @@ impl Plan {
     /// Asks each for everything once and loads it until it is steady. `tell` hears of it.
     ///
     /// # Errors
-    /// When a server does not serve what it should.
+    /// When a server does not serve what it should, or has ended.
     pub fn make_ready(
         &self,
         bench: &Bench,
@@ -170,7 +192,8 @@ impl Plan {
         for side in sides {
             let explain = |why| format!("{}: {why}", side.label());
             tell(&format!("{}: asking for everything once", side.label()));
-            let trial = self.trial(workload, Offered::Connections(self.connections), 0);
+            let offered = Offered::Connections(self.connections);
+            let trial = self.trial(workload, offered, 0);
             let target = side.target();
             let readying = Readying {
                 primed: &[(target, 0)],
@@ -178,6 +201,7 @@ impl Plan {
                 windows_max: UNTIL_STEADY,
             };
             let warm_up = bench.make_ready(target, &trial, &readying).map_err(explain)?;
+            side.still_runs("while it was warmed up", offered)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
             tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
         }
@@ -187,7 +211,7 @@ impl Plan {
     /// Compares the two, which are ready, and writes everything down. `tell` hears how it goes on.
     ///
     /// # Errors
-    /// When a server has ended, or the load cannot be run.
+    /// When a server has ended or answers nothing, or the load cannot be run.
     pub fn run(
         &self,
         bench: &Bench,
@@ -207,6 +231,7 @@ impl Plan {
             void: Vec::new(),
         };
         let saturated = contest.phase(SATURATION, Offered::Connections(self.connections), tell)?;
+        check_answers(sides, &saturated, &contest.void)?;
         let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
         let common = contest.phase(COMMON_RATE, Offered::RequestsPerS(rate_per_s), tell)?;
         let figures = figures(&saturated, &common).map(|figure| {
@@ -290,6 +315,8 @@ impl Contest<'_> {
                 ..measured.to_run()
             };
             self.folder.add_run(&run, Some(&measured.outcome_json))?;
+            let when = format!("{purpose}, pair {} of {}", block + 1, self.plan.pairs);
+            side.still_runs(&when, offered)?;
             if measured.void.is_empty() {
                 return Ok(Some(measured));
             }
@@ -311,7 +338,31 @@ impl Contest<'_> {
     }
 }
 
-/// A rate that both bear with ease: half of what the slower one does.
+/// Whether both have answered in some window of the first phase: else there is nothing to compare.
+///
+/// # Errors
+/// Which has not, why, and what might be done.
+fn check_answers(sides: &[Side; 2], saturated: &Phase, void: &[String]) -> Result<(), String> {
+    for (side, runs) in sides.iter().zip(saturated) {
+        if runs.iter().flatten().any(|run| run.figures.throughput_per_s > 0.0) {
+            continue;
+        }
+        let label = side.label();
+        let of_side = |line: &&String| line.starts_with(&format!("{label}, "));
+        let last = void.iter().rfind(of_side).filter(|_| runs.iter().all(Option::is_none));
+        let why = match last {
+            Some(last) => format!("all its windows with all clients were void, the last: {last}"),
+            None => "it answered nothing to all clients".to_owned(),
+        };
+        return Err(format!(
+            "{label}: {why}. So there is nothing to compare; try other numbers of clients \
+             (--connections) or longer windows (--window)"
+        ));
+    }
+    Ok(())
+}
+
+/// A rate that both bear with ease: half of what the slower one does. Both have answered.
 fn common_rate(saturated: &Phase) -> f64 {
     let medians = saturated.iter().map(|runs| {
         let rates: Vec<f64> =

@@ -120,8 +120,31 @@ fn what_was_failed_is_said() {
 }
 
 #[test]
-fn nothing_but_void_windows_gives_no_verdict() {
-    let nothing: Phase = [vec![None, None], vec![None, None]];
-    assert!(render(&compared(&nothing), &sides()).contains("Verdict: none."));
-    assert_eq!(common_rate(&nothing), 1.0);
+fn without_a_pair_there_is_no_verdict() {
+    let one = || Some(measured(900.0, None, 0));
+    let apart: Phase = [vec![None, one()], vec![one(), None]];
+    let comparison = compared(&apart);
+    assert!(comparison.is_void());
+    let text = render(&comparison, &sides());
+    assert!(text.ends_with("Verdict: none. In no pair were both windows good.\n"), "{text}");
+}
+
+/// A rate that both bear is not known then, and whoever has answered would win by that alone.
+#[test]
+fn who_has_not_answered_is_not_compared() {
+    let good = || vec![None, Some(measured(900.0, None, 0))];
+    let void = [
+        "b/usual, saturation, pair 1: one".to_owned(),
+        "b/usual, saturation, pair 2: two".to_owned(),
+        "a/usual, saturation, pair 2: three".to_owned(),
+    ];
+    let check = |second, expected: &str| {
+        let why = check_answers(&sides(), &[good(), second], &void).expect_err("b is at fault");
+        assert!(why.starts_with(&format!("b/usual: {expected}. So ")), "{why}");
+    };
+    let last = "all its windows with all clients were void, the last: \
+                b/usual, saturation, pair 2: two";
+    check(vec![None, None], last);
+    check(vec![None, Some(measured(0.0, None, 900))], "it answered nothing to all clients");
+    assert_eq!(check_answers(&sides(), &[good(), good()], &void), Ok(()));
 }

@@ -57,7 +57,7 @@ fn number(value: f64) -> String {
 fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
     let deciding = comparison.figures.iter().find(|(_, verdict)| *verdict != Verdict::Nothing);
     let Some((figure, verdict)) = deciding else {
-        return "Verdict: none. Every window was void.".into();
+        return "Verdict: none. In no pair were both windows good.".into();
     };
     let Some(ratio) = verdict.ratio() else { return "Verdict: none.".into() };
     let (low, high) = (ratio.interval.low, ratio.interval.high);

@@ -1,0 +1,67 @@
+//! `ropewalk compare` where a server ends that should run. The bound on the generator's own lag is
+//! lifted, because nothing here says anything of speed.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use crate::lab::{Lab, text};
+use crate::ropewalk;
+
+/// Ends with a word once somebody has made the folder MARK.
+const MORTAL: &str = r#"
+command = ["sh", "-c", """
+    "$@" &
+    until [ -d MARK ]; do sleep 0.01; done
+    echo farewell
+    kill -s KILL $!
+""", "sh", "PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]
+"#;
+
+const SHORT: [&str; 3] = ["--workload=1KB", "--window=100ms", "--lag-bound=60s"];
+
+/// What is left of it is not compared, however good the windows before were.
+#[test]
+fn a_server_that_ends_wins_nothing() {
+    let lab = Lab::new();
+    let mark = lab.path("mark");
+    let peers = lab.peer(&MORTAL.replace("MARK", text(&mark)));
+    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+    let places = ["--scratch", text(&scratch), "-o", text(&records), "--peers", text(&peers)];
+    let servers = ["compare", "own", "ropewalk:event-loop", "--pairs=200"];
+    let mut command = ropewalk(&[&servers[..], &SHORT, &places].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let made = || fs::read_to_string(records.join("runs.jsonl")).unwrap_or_default();
+    for _ in 0..6_000 {
+        if made().lines().count() >= 4 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    fs::create_dir(&mark).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(err.starts_with("ropewalk: own/usual has ended (saturation, pair "), "{err}");
+    assert!(err.contains("of 200); try fewer clients (--connections) or another setting"), "{err}");
+    assert!(err.contains("Its last words: ") && err.contains("farewell"), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let runs = lab.records().runs;
+    let of_dead = runs.iter().filter(|run| run.void.iter().any(|why| why.contains("has ended")));
+    assert_eq!(of_dead.count(), 1, "it is known after one window: {runs:?}");
+}
+
+/// One that does not live to see its first window leaves no records.
+#[test]
+fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
+    let lab = Lab::new();
+    let mortal = MORTAL.replace("[ -d MARK ]", r#"[ "$(wc -l < access.log)" -gt 20 ]"#);
+    let logged = r#""--set", "log.access=json", "--set", "log.path={work_dir}/access.log"]"#;
+    let peers = lab.peer(&mortal.replace("{port}\"]", &format!("{{port}}\", {logged}")));
+    let servers = ["compare", "ropewalk:event-loop", "own", "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&[&servers[..], &SHORT].concat());
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(err.contains("own/usual has ended (while it was warmed up); try "), "{err}");
+    assert!(!lab.path("records").exists());
+}
