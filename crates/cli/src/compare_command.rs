@@ -86,7 +86,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let [one, other] = entrants;
     let mut sides = [side(&lab, &first, one, &workload)?, side(&lab, &second, other, &workload)?];
     Side::tell_apart(&mut sides);
-    print(&introduction(&plan, &workload, &lab))?;
+    print(&introduction(&plan, &workload, &lab, &sides))?;
     plan.make_ready(&lab.bench, &workload, &sides, &mut tell).map_err(Failure::Operation)?;
     let folder =
         Folder::create(&place.path, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
@@ -243,19 +243,27 @@ fn running(spec: &ServerSpec, address: SocketAddr) -> Side {
 }
 
 /// What is about to happen, and how long it takes.
-fn introduction(plan: &Plan, workload: &Workload, lab: &Lab) -> String {
+fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) -> String {
     let described = &workload.described;
     let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
+    let started = sides.iter().filter(|side| matches!(side.instance, Instance::Started(_)));
+    let started: Vec<String> = started.map(Side::label).collect();
+    let cpus = listed(&lab.server_cpus);
+    // Where what runs already runs is not known.
+    let servers = match started.as_slice() {
+        [] => String::new(),
+        [one] => format!("{one} on CPU {cpus}, "),
+        _ => format!("servers on CPU {cpus}, "),
+    };
     format!(
         "{}: {}\n{:.0} requests for {:.0} files, {:.0} bytes in the mean\n\
-         servers on CPU {}, clients on {}\n\
+         {servers}clients on CPU {}\n\
          {} pairs of {} s with {} clients, then as many at a common rate: about {:.0} s\n\n",
         described.name,
         described.about,
         number("requests"),
         number("files"),
         number("mean_body_bytes"),
-        listed(&lab.server_cpus),
         listed(&lab.bench.seats[0].cpus),
         plan.pairs,
         plan.window_s,

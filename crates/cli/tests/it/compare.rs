@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::lab::{Lab, text};
-use crate::ropewalk;
+use crate::{ropewalk, run};
 
 /// Ends with a word once somebody has made the folder MARK.
 const MORTAL: &str = r#"
@@ -64,4 +64,35 @@ fn a_server_that_ends_while_it_is_warmed_up_is_not_compared() {
     assert_eq!(status, 1, "{out}{err}");
     assert!(err.contains("own/usual has ended (while it was warmed up); try "), "{err}");
     assert!(!lab.path("records").exists());
+}
+
+/// Nobody has said where a server runs that runs already.
+#[test]
+fn only_of_servers_that_are_started_here_the_cpus_are_told() {
+    let lab = Lab::new();
+    let server = crate::server_process::ServerProcess::of(&site(&lab), &[]);
+    let url = format!("http://{}", server.address());
+    let check = |second: &str, number: u32, expected: &str| {
+        let (scratch, records) = (lab.path("scratch"), lab.path(&format!("records-{number}")));
+        let (root, log) = (lab.path("site"), lab.path("access.log"));
+        let what = ["compare", &url, second, "--log", text(&log), "--root", text(&root)];
+        let places = ["--scratch", text(&scratch), "-o", text(&records), "--pairs=1"];
+        let (status, out, err) = run(&[&what[..], &SHORT[1..], &places].concat());
+        assert_eq!(status, 0, "{out}{err}");
+        let line = out.lines().nth(2).unwrap();
+        assert!(line.starts_with(expected) && line.contains("clients on CPU "), "{out}");
+        assert!(!line.contains("servers"), "{out}");
+    };
+    check(&url, 1, "clients on CPU ");
+    check("ropewalk:event-loop", 2, "ropewalk:event-loop/default on CPU ");
+}
+
+/// A directory and the log of its use.
+fn site(lab: &Lab) -> std::path::PathBuf {
+    let site = lab.path("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("a.html"), "hello").unwrap();
+    let line = "127.0.0.1 - - [22/Nov/2026:10:00:00 +0000] \"GET /a.html HTTP/1.1\" 200 5\n";
+    fs::write(lab.path("access.log"), line.repeat(20)).unwrap();
+    site
 }
