@@ -62,6 +62,9 @@ impl LabOptions {
             .map_err(|why| Failure::Operation(format!("this program cannot be found: {why}")))?;
         let scratch = self.scratch.clone().unwrap_or_else(default_scratch);
         lab::workload::make_folder(&scratch).map_err(Failure::Operation)?;
+        // Servers are started elsewhere.
+        let scratch = std::path::absolute(&scratch)
+            .map_err(|why| Failure::Usage(format!("--scratch {}: {why}", scratch.display())))?;
         let peers = lab::catalogue(&program, self.peers.as_deref()).map_err(Failure::Usage)?;
         let (server_cpus, client_cpus) = self.cpus()?;
         if let Some(bound) = &self.lag_bound {

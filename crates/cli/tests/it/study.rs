@@ -117,6 +117,18 @@ fn a_study_at_a_utilisation() {
     assert_eq!((status, lab.records().runs.len()), (found, runs.len()), "{err}");
 }
 
+/// Servers are started in folders of their own.
+#[test]
+fn a_scratch_folder_may_be_named_from_where_one_is() {
+    let lab = Lab::new();
+    let (path, peers) = (experiment(&lab, "", ""), without_floor(&lab));
+    let arguments = ["study", text(&path), "--peers", text(&peers), "--scratch=here", "-o=there"];
+    let mut command = ropewalk(&arguments);
+    let output = command.current_dir(path.parent().unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(lab.path("here").exists() && lab.path("there").join("runs.jsonl").exists());
+}
+
 /// What is known is told from what is not, also where a server never answers.
 #[test]
 fn a_study_says_how_much_could_not_be_measured() {
