@@ -3,7 +3,10 @@
 //! Not drawn here: text needs fonts, and whoever wants a picture has a browser or can take the
 //! drawing itself (`--format svg`).
 
+use std::ffi::OsString;
+use std::fmt::Write;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -30,9 +33,9 @@ pub(crate) fn photograph(
         .args(["--headless", "--disable-gpu", "--hide-scrollbars", "--no-first-run"])
         .arg(format!("--force-device-scale-factor={scale}"))
         .arg(format!("--window-size={},{}", width.ceil(), height.ceil()))
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("--screenshot={}", png.display()))
-        .arg(format!("file://{}", svg.display()));
+        .arg(assigned("--user-data-dir=", &profile))
+        .arg(assigned("--screenshot=", png))
+        .arg(url_of(svg));
     if os::process::is_root() {
         // Chromium's sandbox does not work for root; what is shown is our own drawing.
         command.arg("--no-sandbox");
@@ -48,7 +51,41 @@ pub(crate) fn photograph(
     Ok(())
 }
 
+/// An option and its path, which need not be UTF-8.
+fn assigned(option: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(option);
+    word.push(path);
+    word
+}
+
+/// The address of a file: what would mean something in an address is written by its number (RFC
+/// 3986, section 2.1).
+fn url_of(path: &Path) -> String {
+    let mut url = String::from("file://");
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            write!(url, "%{byte:02X}").expect("a String takes all");
+        }
+    }
+    url
+}
+
 fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_file_has_an_address() {
+        let check = |path: &str, url: &str| assert_eq!(url_of(Path::new(path)), url);
+        check("/tmp/all-1.2_3~.svg", "file:///tmp/all-1.2_3~.svg");
+        check("/a b/fig #1?.svg", "file:///a%20b/fig%20%231%3F.svg");
+        check("/%41/ä.svg", "file:///%2541/%C3%A4.svg");
+    }
 }
