@@ -59,10 +59,14 @@ fn preamble(opened: &Opened) -> Vec<String> {
     };
     let void = opened.runs.iter().filter(|run| !run.void.is_empty()).count();
     let runs = opened.runs.len();
+    // A tuning decides by itself how often it looks.
+    let asked = match header.repetitions {
+        0 => String::new(),
+        count => format!("; {count} asked for at each point"),
+    };
     let mut lines = vec![format!(
-        "A {kind}, begun {}; {runs} runs, {void} of them void; {} asked for at each point.",
-        number::moment(header.started_unix_us),
-        header.repetitions
+        "A {kind}, begun {}; {runs} runs, {void} of them void{asked}.",
+        number::moment(header.started_unix_us)
     )];
     lines.extend(document::asked(header));
     let seconds: f64 = opened.runs.iter().map(|run| run.warm_up_s + run.window_s).sum();
@@ -129,4 +133,19 @@ fn texts(header: &Header) -> Vec<(String, String)> {
         .chain([("The definition".to_owned(), header.definition.clone())])
         .filter(|(_, contents)| !contents.trim().is_empty())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_repetitions_were_asked_for_they_are_told() {
+        let first = |repetitions| {
+            let header = Header { kind: Kind::Tune, repetitions, ..Header::default() };
+            preamble(&Opened { header, ..Opened::default() }).remove(0)
+        };
+        assert!(first(0).ends_with("; 0 runs, 0 of them void."), "{}", first(0));
+        assert!(first(6).ends_with(" void; 6 asked for at each point."), "{}", first(6));
+    }
 }
