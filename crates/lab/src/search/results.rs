@@ -3,6 +3,7 @@
 use super::Candidate;
 use super::contest::Standing;
 use super::tune::{Certainty, Tuned};
+use page::number;
 use statistics::{Interval, Mean, Verdict};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -24,7 +25,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
         let verdict = match rival.verdict {
             Verdict::Higher => "better".to_owned(),
             Verdict::Lower => "worse".to_owned(),
-            Verdict::Tie => format!("a tie within {:.0} %", margin * 100.0),
+            Verdict::Tie => format!("a tie within {}", number::percent(margin)),
             Verdict::CannotTell => "too close to tell".to_owned(),
         };
         line(format!("{} that of {}: {verdict}", times(rival.ratio), name(rival.candidate)));
@@ -223,6 +224,18 @@ however often one looked;
 out: buffers=a,b: it does not start
 ";
         assert_eq!(render(&tuned(), 0.95, 0.02), expected);
+    }
+
+    #[test]
+    fn a_margin_is_told_as_it_was_typed() {
+        let check = |percent: f64, told: &str| {
+            let text = render(&tuned(), 0.95, percent / 100.0);
+            assert!(text.contains(&format!("usual: a tie within {told}\n")), "{text}");
+        };
+        check(0.5, "0.5 %");
+        check(2.0, "2 %");
+        check(2.3, "2.3 %");
+        check(0.0, "0 %");
     }
 
     #[test]
