@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use lab::record::{Described, Folder, Header, Kind, Opened, Server};
 use lab::search::{
     Candidate, Contest, Context, Dimension, Grid, Method, Plan, Progress, Recorder, Stop, Tuned,
-    WARM_UPS, Workbench, check_conditions, render, setting_of, surface, tune,
+    WARM_UPS, Workbench, check_conditions, render, setting_of, surface, tune, tuning,
 };
 use lab::study::minutes;
 use lab::warm_up::{run_s, warm_up_s};
@@ -466,6 +466,7 @@ fn conclude(
     }
     let knobs: Vec<String> = plan.grid.dimensions().iter().map(|knob| knob.name.clone()).collect();
     let text = render(tuned, plan.confidence, plan.margin);
+    folder.add_tuning(&tuning(tuned)).map_err(Failure::Operation)?;
     let write = |name: &str, text: &str| folder.write_whole(name, text);
     write("surface.csv", &surface(tuned, &knobs, plan.confidence)).map_err(Failure::Operation)?;
     write("result.txt", &text).map_err(Failure::Operation)?;

@@ -99,6 +99,13 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(opened.searches.len() >= 4, "the level, and a block of three: {opened:?}");
     assert!(opened.runs.iter().any(|run| run.observed.contains_key("cpu_us_per_request")));
     assert_results(&tuning);
+    let winner = opened.tuning.expect("it came to its end").winner;
+    assert!(out.contains(&format!("\nBest: {winner}\n")), "{winner}: {out}");
+    let records = tuning.records();
+    let (status, page, err) =
+        run(&["report", records.to_str().unwrap(), "--format=markdown", "-o", "-"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(page.contains(&format!("settings is ropewalk:event-loop {winner} (")), "{page}");
 }
 
 /// Ctrl-C is sent to all of a terminal's process group: what was measured until then is whole, and

@@ -6,6 +6,7 @@
 //! participants.jsonl  who takes part and who does not, a line each time it was resumed
 //! runs.jsonl          a line for each Run, void ones included; appended to, never changed
 //! searches.jsonl      a line for each Search
+//! tuned.jsonl         what a tuning has found, a line each time it came to its end
 //! ceiling.jsonl       the path's own ceiling, a line for each domain: {"domain": …, "ceiling": …}
 //! cache.jsonl         a line for each CacheRun, in place of runs
 //! outcomes/N.json     the whole outcome of run N, with its histograms (`ropewalk load --json`)
@@ -14,7 +15,7 @@
 //! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
 //! folder is opened the next time.
 
-use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, VERSION};
+use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +28,7 @@ const ENVIRONMENTS: &str = "environments.jsonl";
 const PARTICIPANTS: &str = "participants.jsonl";
 const RUNS: &str = "runs.jsonl";
 const SEARCHES: &str = "searches.jsonl";
+const TUNINGS: &str = "tuned.jsonl";
 const CEILINGS: &str = "ceiling.jsonl";
 const CACHE: &str = "cache.jsonl";
 const OUTCOMES: &str = "outcomes";
@@ -50,6 +52,8 @@ pub struct Opened {
     pub runs: Vec<Run>,
     /// All searches.
     pub searches: Vec<Search>,
+    /// What a tuning has found; none if it did not come to its end, or did not write it down yet.
+    pub tuning: Option<Tuning>,
     /// Measurements of the cache by itself.
     pub cache: Vec<CacheRun>,
     /// The ceiling of each domain.
@@ -98,7 +102,7 @@ impl Folder {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
-        for name in [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, CEILINGS, CACHE] {
+        for name in [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, CEILINGS, CACHE] {
             cut_half_line(&path.join(name))?;
         }
         Ok((Self { path: path.to_owned(), _lock: lock }, Self::read(path)?))
@@ -113,12 +117,14 @@ impl Folder {
         let mut header = read_header(&path.join(HEADER))?;
         let later: Vec<Participants> = read_lines(&path.join(PARTICIPANTS), &mut damage)?;
         later.into_iter().for_each(|participants| participants.join(&mut header));
+        let mut tunings: Vec<Tuning> = read_lines(&path.join(TUNINGS), &mut damage)?;
         let ceilings: Vec<CeilingLine> = read_lines(&path.join(CEILINGS), &mut damage)?;
         Ok(Opened {
             header,
             environments: read_lines(&path.join(ENVIRONMENTS), &mut damage)?,
             runs: read_lines(&path.join(RUNS), &mut damage)?,
             searches: read_lines(&path.join(SEARCHES), &mut damage)?,
+            tuning: tunings.pop(),
             cache: read_lines(&path.join(CACHE), &mut damage)?,
             ceilings: ceilings.into_iter().map(|line| (line.domain, line.ceiling)).collect(),
             damage,
@@ -161,6 +167,12 @@ impl Folder {
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     pub fn add_search(&self, search: &Search) -> Result<(), String> {
         self.append(SEARCHES, search)
+    }
+
+    /// Writes down what a tuning has found in the end.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    pub fn add_tuning(&self, tuning: &Tuning) -> Result<(), String> {
+        self.append(TUNINGS, tuning)
     }
 
     /// Writes down a measurement of the cache by itself.
@@ -313,6 +325,10 @@ mod tests {
         let written = folder.add_run(&run(1), Some("{}")).expect("it is written");
         folder.add_ceiling("one", Ceiling { bytes_per_s: 1e9, requests_per_s: 1e5 }).expect("so");
         folder.add_search(&Search { held_per_s: 5.0, ..Search::default() }).expect("so");
+        for winner in ["early", "late"] {
+            let tuning = Tuning { winner: winner.into(), ..Tuning::default() };
+            folder.add_tuning(&tuning).expect("so");
+        }
         folder.add_environment(&serde_json::json!({"kernel": "6"})).expect("so");
         let servers = vec![Server { name: "h2o".into(), ..Server::default() }];
         let later = Participants { servers, ..Participants::default() };
@@ -326,6 +342,7 @@ mod tests {
         assert_eq!(opened.header.servers, later.servers);
         assert_eq!(opened.ceilings[0].1.requests_per_s, 1e5);
         assert_eq!((opened.searches.len(), opened.environments.len()), (1, 1));
+        assert_eq!(opened.tuning.map(|tuning| tuning.winner).as_deref(), Some("late"));
         assert_eq!(opened.cache, [CacheRun { block: 2, ..CacheRun::default() }]);
         assert_eq!(opened.damage, Vec::<String>::new());
     }

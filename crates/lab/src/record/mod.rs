@@ -423,6 +423,41 @@ pub struct Search {
     pub generator_bound: bool,
 }
 
+/// What a tuning has found, once it is at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tuning {
+    /// The name of the setting that won.
+    pub winner: String,
+    /// Those it raced with last, the best first.
+    pub rivals: Vec<Rival>,
+}
+
+/// One of those that the winner of a tuning raced with last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rival {
+    /// The setting's name.
+    pub setting: String,
+    /// How the winner did against it.
+    pub outcome: RaceOutcome,
+}
+
+/// How the winner of a tuning did against one that raced with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaceOutcome {
+    /// It bears more.
+    Better,
+    /// It bears less; it won because whoever was ahead of it turned out unfair.
+    Worse,
+    /// They differ by less than matters.
+    Tie,
+    /// Too close to tell.
+    #[default]
+    Open,
+}
+
 /// The path's own ceiling between the hosts, measured beside the servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {

@@ -154,14 +154,37 @@ pub(crate) fn ranked(panel: &Panel) -> Vec<(&Series, Peak)> {
 /// Timeouts of kinds of file further apart than this, in percentage points, are unfair.
 pub(crate) const SPREAD_POINTS: f64 = 2.0;
 
-/// Why a series is not the best of its panel, however much it serves: in a word or two.
+/// Whether a tuning has named it its winner.
+pub(crate) fn is_winner(series: &Series, panel: &Panel) -> bool {
+    panel.tuning.as_ref().is_some_and(|tuning| tuning.winner == series.setting)
+}
+
+/// Why a series is not the best of its panel, however much it serves: in a word or two. Who wins a
+/// tuning, the tuning knows. Where that is not on record it is guessed.
 pub(crate) fn refusal(series: &Series, panel: &Panel) -> Option<&'static str> {
-    let most = panel.series.iter().map(|other| other.limits.len()).max().unwrap_or(0);
+    if is_winner(series, panel) {
+        return None;
+    }
     if is_unfair(series) {
         return Some("not all kinds of file alike");
     }
+    if let Some(tuning) = &panel.tuning {
+        let has_raced = tuning.rivals.iter().any(|rival| rival.setting == series.setting);
+        return (!has_raced).then_some("given up");
+    }
+    let most = panel.series.iter().map(|other| other.limits.len()).max().unwrap_or(0);
     // One that was given up early has few searches, and may have been lucky.
     (2 * series.limits.len() < most).then_some("given up early")
+}
+
+/// What has a low place is better, however much the others serve: the winner is first, and those
+/// that are refused are last.
+pub(crate) fn place(series: &Series, panel: &Panel) -> u8 {
+    match (is_winner(series, panel), refusal(series, panel)) {
+        (true, _) => 0,
+        (false, None) => 1,
+        (false, Some(_)) => 2,
+    }
 }
 
 /// Whether it bought its peak by neglect of some kinds of file.

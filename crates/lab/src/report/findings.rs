@@ -6,6 +6,7 @@ mod peaks;
 mod records;
 #[cfg(test)]
 mod tests;
+mod winners;
 
 use super::summary::Summary;
 use crate::record::{Kind, Opened};
@@ -55,7 +56,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     let mut findings = Findings::default();
     match opened.header.kind {
         Kind::Compare => compared::verdicts(&mut findings, opened, summary),
-        Kind::Tune => peaks::winners(&mut findings, summary),
+        Kind::Tune => winners::winners(&mut findings, summary),
         Kind::Study | Kind::Cache => (),
     }
     for panel in &summary.panels {

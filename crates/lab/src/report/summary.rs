@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statistics::{Estimate, bootstrap_median, paired_ratio};
 
 use super::measure::Measure;
-use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search};
+use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search, Tuning};
 use crate::study::utilisation::{Gauge, share_looked_for};
 use crate::template::Values;
 
@@ -36,6 +36,8 @@ pub(crate) struct Panel {
     pub(crate) floor: Option<String>,
     /// What is meant by a utilisation.
     pub(crate) gauge: Gauge,
+    /// What a tuning of these settings has found, if that is on record.
+    pub(crate) tuning: Option<Tuning>,
 }
 
 /// One setting of one server.
@@ -199,6 +201,7 @@ impl Panel {
             floor: floor.map(|series| series.name.clone()),
             gauge: Gauge::of(cpus, number_of(&opened.header.domains, domain, "client_cpus")),
             limit_per_s: limit_per_s(opened, workload, domain),
+            tuning: tuning_of(opened, &series),
             series,
         }
     }
@@ -382,6 +385,12 @@ pub(crate) fn offered(point: &Point) -> f64 {
 /// A number that describes a workload or a domain.
 pub(crate) fn number_of(described: &[Described], name: &str, number: &str) -> Option<f64> {
     described.iter().find(|one| one.name == name)?.numbers.get(number).copied()
+}
+
+/// What a tuning has found, if its winner is one of these.
+fn tuning_of(opened: &Opened, series: &[Series]) -> Option<Tuning> {
+    let found = opened.tuning.as_ref().filter(|_| opened.header.kind == Kind::Tune)?;
+    series.iter().any(|one| one.setting == found.winner).then(|| found.clone())
 }
 
 fn is_closed(point: &Point) -> bool {

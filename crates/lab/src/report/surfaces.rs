@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Table};
-use super::comparison::refusal;
+use super::comparison::{place, refusal};
 use super::figures::Styles;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
@@ -30,13 +30,11 @@ struct Cell<'s> {
     peak: Peak,
     /// Why it is not the best, however high its peak.
     refused: Option<&'static str>,
+    is_best: bool,
 }
 
 fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figure> {
-    let cells = series.iter().filter_map(|series| {
-        Some(Cell { series, peak: series.peak()?, refused: refusal(series, panel) })
-    });
-    let cells: Vec<Cell<'_>> = cells.collect();
+    let cells = cells(panel, series);
     let mut knobs: Vec<(String, Vec<String>)> = levels(&cells);
     knobs.retain(|(_, levels)| levels.len() > 1);
     if cells.len() < 2 || knobs.is_empty() {
@@ -71,6 +69,22 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
         }
     });
     figures.collect()
+}
+
+/// The settings that have a peak, in the order of the records.
+fn cells<'s>(panel: &Panel, series: &[&'s Series]) -> Vec<Cell<'s>> {
+    let cells = series.iter().filter_map(|series| {
+        let (peak, refused) = (series.peak()?, refusal(series, panel));
+        Some(Cell { series, peak, refused, is_best: false })
+    });
+    let mut cells: Vec<Cell<'_>> = cells.collect();
+    let able = cells.iter_mut().filter(|cell| cell.refused.is_none());
+    let best = able.min_by(|a, b| {
+        let places = place(a.series, panel).cmp(&place(b.series, panel));
+        places.then(b.peak.per_s.total_cmp(&a.peak.per_s))
+    });
+    best.into_iter().for_each(|best| best.is_best = true);
+    cells
 }
 
 /// The values of each knob, numbers by size and words as they came.
@@ -131,8 +145,6 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
     let ((x, columns), (y, rows), others) = (&knobs[0], &knobs[1], &knobs[2..]);
     let low = cells.iter().map(|cell| cell.peak.per_s).fold(f64::INFINITY, f64::min);
     let high = cells.iter().map(|cell| cell.peak.per_s).fold(0.0, f64::max);
-    let fair = cells.iter().filter(|cell| cell.refused.is_none());
-    let best = fair.map(|cell| cell.peak.per_s).fold(0.0, f64::max);
     let mut facets: BTreeMap<Vec<usize>, Heat> = BTreeMap::new();
     for cell in cells {
         let knob = |name: &str| cell.series.knobs.get(name);
@@ -150,7 +162,7 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
             cells: vec![vec![None; columns.len()]; rows.len()],
             range: (low, high),
         });
-        heat.cells[row][column] = Some(heat_cell(cell, best));
+        heat.cells[row][column] = Some(heat_cell(cell));
     }
     let named = facets.into_iter().map(|(facet, heat)| {
         let parts = others.iter().zip(&facet).map(|((name, values), index)| {
@@ -161,7 +173,7 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
     named.collect()
 }
 
-fn heat_cell(cell: &Cell<'_>, best: f64) -> HeatCell {
+fn heat_cell(cell: &Cell<'_>) -> HeatCell {
     let Peak { per_s, low, high, .. } = cell.peak;
     let knobs = cell.series.knobs.iter().map(|(name, value)| format!("{name} = {value}"));
     HeatCell {
@@ -173,7 +185,7 @@ fn heat_cell(cell: &Cell<'_>, best: f64) -> HeatCell {
             number::interval(per_s, low, high, number::figure),
             told(cell.refused)
         ),
-        best: per_s == best && cell.refused.is_none(),
+        best: cell.is_best,
     }
 }
 
@@ -183,7 +195,7 @@ fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
     table.heads.push("Good replies/s".into());
     let mut ranked: Vec<&Cell<'_>> = cells.iter().collect();
     ranked.sort_by(|a, b| b.peak.per_s.total_cmp(&a.peak.per_s));
-    ranked.sort_by_key(|cell| cell.refused.is_some());
+    ranked.sort_by_key(|cell| (!cell.is_best, cell.refused.is_some()));
     for cell in ranked {
         let mut row = vec![cell.series.setting.clone()];
         let values = knobs.iter().map(|(name, _)| cell.series.knobs.get(name).cloned());
@@ -320,6 +332,7 @@ fn scaling_table(curves: &[Curve], panels: &[(f64, &Panel)]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{RaceOutcome, Rival, Search, Tuning};
 
     /// Low limits are drawn where the servers are seen against them; high ones are told.
     #[test]
@@ -340,5 +353,34 @@ mod tests {
         check([Some(1100.0), Some(1500.0)], 2, &both);
         let above = format!("{ends} 9,000 requests/s, above this figure.");
         check([Some(9000.0); 2], 0, &above);
+    }
+    /// The star is the winner's, though another that was searched more often bore more.
+    #[test]
+    fn the_star_is_where_the_tuning_says() {
+        let setting = |name: &str, rate: f64, searches: u32| {
+            let limits = (1..=searches).map(|block| (block, rate));
+            let search = Search { held_per_s: rate, broke_per_s: Some(rate), ..Search::default() };
+            Series {
+                server: "s".into(),
+                setting: name.into(),
+                knobs: [("a", &name[..1]), ("b", &name[1..])]
+                    .map(|(knob, value)| (knob.to_owned(), value.to_owned()))
+                    .into(),
+                limits: limits.collect(),
+                searches: vec![search; searches as usize],
+                ..Series::default()
+            }
+        };
+        let series =
+            vec![setting("11", 100.0, 20), setting("12", 98.0, 5), setting("22", 120.0, 1)];
+        let rivals = vec![Rival { setting: "11".into(), outcome: RaceOutcome::Better }];
+        let tuning = Some(Tuning { winner: "12".into(), rivals });
+        let figures = of_panel(&Panel { series, tuning, ..Panel::default() }, 0, 0.95);
+        let rows = figures[0].table.rows.iter().map(|row| format!("{} {}", row[0], row[3]));
+        assert_eq!(rows.collect::<Vec<_>>(), ["12 98.0", "11 100", "22 120 (given up)"]);
+        let Drawing::Heat(heat) = &figures[0].drawing else { panic!("two knobs") };
+        let cells = heat.cells.iter().flatten().flatten();
+        let starred = cells.filter(|cell| cell.best).map(|cell| &*cell.text);
+        assert_eq!(starred.collect::<Vec<_>>(), ["98.0"]);
     }
 }

@@ -19,7 +19,7 @@ pub use contest::{Contest, Progress, Standing};
 pub use grid::{Dimension, Grid};
 pub use mat::{Climb, Found, Hunt, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
-pub use results::{render, surface};
+pub use results::{render, surface, tuning};
 pub use tune::{Certainty, Method, Plan, Rival, Tuned, tune};
 pub use workbench::{WARM_UPS, Workbench, setting_of};
 

@@ -3,6 +3,7 @@
 use super::Candidate;
 use super::contest::Standing;
 use super::tune::{Certainty, Tuned};
+use crate::record::{RaceOutcome, Rival, Tuning};
 use page::number;
 use statistics::{Interval, Mean, Verdict};
 use std::collections::BTreeSet;
@@ -35,6 +36,21 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
         line("the budget ended the search; a longer one may tell more".into());
     }
     text + &counts(tuned)
+}
+
+/// The same for the records.
+pub fn tuning(tuned: &Tuned) -> Tuning {
+    let name = |candidate: usize| tuned.candidates[candidate].name.clone();
+    let rivals = tuned.rivals.iter().map(|rival| Rival {
+        setting: name(rival.candidate),
+        outcome: match rival.verdict {
+            Verdict::Higher => RaceOutcome::Better,
+            Verdict::Lower => RaceOutcome::Worse,
+            Verdict::Tie => RaceOutcome::Tie,
+            Verdict::CannotTell => RaceOutcome::Open,
+        },
+    });
+    Tuning { winner: name(tuned.winner), rivals: rivals.collect() }
 }
 
 /// What each interval covers, and what all races do together.
@@ -236,6 +252,21 @@ out: buffers=a,b: it does not start
         check(2.0, "2 %");
         check(2.3, "2.3 %");
         check(0.0, "0 %");
+    }
+
+    #[test]
+    fn for_the_records() {
+        let rival = |candidate, verdict| Rival {
+            candidate,
+            ratio: Interval { low: 0.0, high: f64::INFINITY },
+            verdict,
+        };
+        let rivals = vec![rival(2, Verdict::CannotTell), rival(0, Verdict::Higher)];
+        let record = tuning(&Tuned { rivals, ..tuned() });
+        assert_eq!(record.winner, "buffers=1 1m");
+        let rivals: Vec<_> =
+            record.rivals.iter().map(|rival| (&*rival.setting, rival.outcome)).collect();
+        assert_eq!(rivals, [("buffers=a,b", RaceOutcome::Open), ("usual", RaceOutcome::Better)]);
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Words about the highest throughputs: who serves more, who ties, what became of them beyond the
 //! peak, and what makes a peak doubtful.
 
-use super::super::comparison::{
-    Comparison, SPREAD_POINTS, Verdict, is_unfair, pairs, ranked, refusal,
-};
+use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked};
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{Found, Panel, Peak, Series, Summary};
+use super::super::summary::{Found, Panel, Peak, Series};
 use super::{Finding, Findings, Head, counted, listed, listed_at_most};
 
 /// Below this part of its peak a server is said to have collapsed.
@@ -260,74 +258,4 @@ fn nothing_held(panel: &Panel) -> Vec<String> {
         let broken = search.broken.first().map(|why| format!(" ({why})")).unwrap_or_default();
         Some(format!("{}{broken}", series.name))
     })
-}
-
-/// Of a tuning: the best setting, and those that may be as good.
-pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
-    for panel in &summary.panels {
-        let ranked = finalists(panel);
-        let refused = ranked.iter().take_while(|(series, _)| is_unfair(series));
-        let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
-        let fair = ranked.iter().filter(|(series, _)| !is_unfair(series)).collect::<Vec<_>>();
-        if !refused.is_empty() {
-            let refused = listed_at_most(&refused, LISTED_MAX);
-            let text = match fair.is_empty() {
-                true => format!("no setting is crowned: {refused} did not serve"),
-                false => format!("{refused} served more than the winner, but not"),
-            };
-            let text = format!("{}: {text} all kinds of file alike.", panel.title());
-            findings.add(Head::NotSupported, text);
-        }
-        let Some((best, peak)) = fair.first() else { continue };
-        findings.add(Head::Verdict, winner(panel, best, peak, &fair, summary.confidence));
-    }
-}
-
-/// Those that may win, then those that were given up early.
-fn finalists(panel: &Panel) -> Vec<(&Series, Peak)> {
-    let mut ranked = ranked(panel);
-    ranked.sort_by_key(|(series, _)| !is_unfair(series) && refusal(series, panel).is_some());
-    ranked
-}
-
-fn winner(
-    panel: &Panel,
-    best: &Series,
-    peak: &Peak,
-    fair: &[&(&Series, Peak)],
-    confidence: f64,
-) -> String {
-    let Peak { per_s, low, high, .. } = peak;
-    let shown = number::interval(*per_s, *low, *high, number::figure);
-    let knobs: Vec<String> = best.knobs.iter().map(|(k, v)| format!("{k} = {v}")).collect();
-    let mut text = format!(
-        "{}: the best of {} is {} ({}): {shown} requests/s.",
-        panel.title(),
-        counted(fair.len(), "setting"),
-        best.name,
-        if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") }
-    );
-    let others = fair[1..].iter();
-    let compared: Vec<Comparison> =
-        others.filter_map(|(series, _)| Comparison::of_peaks(best, series, confidence)).collect();
-    let with = |verdict: Verdict| -> Vec<String> {
-        let chosen = compared.iter().filter(|pair| pair.verdict == verdict);
-        chosen.map(|pair| pair.second.clone()).collect()
-    };
-    let (ties, weak) = (with(Verdict::Tie), with(Verdict::Indicated));
-    if !ties.is_empty() {
-        let ties = listed_at_most(&ties, LISTED_MAX);
-        text.push_str(&format!(" A tie with {ties}: any of these may be the best."));
-    }
-    if !weak.is_empty() {
-        text.push_str(&format!(
-            " It seems better than {}, on too few pairs to be sure.",
-            counted(weak.len(), "other")
-        ));
-    }
-    let differ = with(Verdict::Differ).len();
-    if differ > 0 {
-        text.push_str(&format!(" It is better than {}.", counted(differ, "other")));
-    }
-    text
 }

@@ -1,7 +1,10 @@
 //! What is said of a handful of runs.
 
 use super::*;
-use crate::record::{Ceiling, Described, Figures, Header, Offered, Planned, Point, Run, Search};
+use crate::record::{
+    Ceiling, Described, Figures, Header, Offered, Planned, Point, RaceOutcome, Rival, Run, Search,
+    Tuning,
+};
 
 /// Throughputs of a server at what was offered, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
@@ -263,36 +266,70 @@ fn void_runs_take_no_part_and_are_counted() {
     assert_eq!(texts, [void, "No run counts of one at 100 (w, d)."]);
 }
 
-#[test]
-fn a_lucky_setting_that_was_given_up_is_not_crowned() {
-    let setting = |name: &str, rates: &[f64]| -> (Vec<Run>, Vec<Search>) {
-        let named = |mut run: Run| {
-            run.point.setting = name.into();
-            run.point.knobs.insert("k".into(), name.into());
-            run.purpose = "race".into();
-            run
-        };
-        let search = |(block, rate): (usize, &f64)| Search {
-            purpose: format!("race {block}"),
-            setting: name.into(),
-            server: "s".into(),
-            workload: "w".into(),
-            domain: "d".into(),
-            held_per_s: *rate,
-            broke_per_s: Some(rate * 1.02),
-            ..Search::default()
-        };
-        let runs = runs("s", rates[0], rates).into_iter().map(named).collect();
-        (runs, rates.iter().enumerate().map(search).collect())
+/// Searches of a setting in a tuning, one in each of the blocks from 0 on.
+fn setting(name: &str, rates: &[f64]) -> (Vec<Run>, Vec<Search>) {
+    let named = |mut run: Run| {
+        run.point.setting = name.into();
+        run.point.knobs.insert("k".into(), name.into());
+        run.purpose = "race".into();
+        run
     };
-    let (first, second) = (setting("good", &[100.0; 6]), setting("lucky", &[140.0]));
+    let search = |(block, rate): (usize, &f64)| Search {
+        purpose: format!("race {block}"),
+        setting: name.into(),
+        server: "s".into(),
+        workload: "w".into(),
+        domain: "d".into(),
+        held_per_s: *rate,
+        broke_per_s: Some(rate * 1.02),
+        ..Search::default()
+    };
+    let runs = runs("s", rates[0], rates).into_iter().map(named).collect();
+    (runs, rates.iter().enumerate().map(search).collect())
+}
+
+/// The verdict on a tuning of these settings.
+fn crowned(settings: Vec<(Vec<Run>, Vec<Search>)>, tuning: Option<Tuning>) -> String {
     let header = Header { kind: Kind::Tune, ..Header::default() };
-    let (runs, searches) = ([first.0, second.0].concat(), [first.1, second.1].concat());
-    let opened = Opened { header, runs, searches, ..Opened::default() };
+    let (runs, searches): (Vec<_>, Vec<_>) = settings.into_iter().unzip();
+    let (runs, searches) = (runs.concat(), searches.concat());
+    let opened = Opened { header, runs, searches, tuning, ..Opened::default() };
     let said = findings(&opened, &Summary::of(&opened));
     assert_eq!(said[0].head, Head::Verdict);
-    assert!(
-        said[0].text.starts_with("w, d: the best of 2 settings is s good (k = good)"),
-        "{said:?}"
-    );
+    said[0].text.clone()
+}
+
+#[test]
+fn a_lucky_setting_that_was_given_up_is_not_crowned() {
+    let told = crowned(vec![setting("good", &[100.0; 6]), setting("lucky", &[140.0])], None);
+    assert!(told.starts_with("w, d: the best of 2 settings is s good (k = good)"), "{told}");
+}
+
+/// A neighbour that beat the winner before it has fewer searches, and need not look better in them.
+#[test]
+fn the_winner_is_the_one_that_the_tuning_has_named() {
+    let settings = || {
+        vec![
+            setting("before", &[103.0; 20]),
+            setting("winner", &[102.0; 5]),
+            setting("tied", &[101.0; 5]),
+            setting("near", &[101.0; 5]),
+            setting("lucky", &[140.0]),
+        ]
+    };
+    let rival = |setting: &str, outcome| Rival { setting: setting.into(), outcome };
+    let rivals = vec![
+        rival("near", RaceOutcome::Open),
+        rival("tied", RaceOutcome::Tie),
+        rival("before", RaceOutcome::Better),
+    ];
+    let tuning = Tuning { winner: "winner".into(), rivals };
+    let told = crowned(settings(), Some(tuning.clone()));
+    let expected = "w, d: the best of 5 settings is s winner (k = winner): 103 \
+                    requests/s. A tie with s tied: any of these may be the best. Too close to \
+                    tell from s near. In its last race it was better than s before. Given up \
+                    before: 1 other.";
+    assert_eq!(told, expected);
+    let unknown = Tuning { winner: "gone".into(), ..tuning };
+    assert_eq!(crowned(settings(), Some(unknown)), crowned(settings(), None));
 }

@@ -1,0 +1,118 @@
+//! Words about the winner of a tuning: which setting it is, and which may be as good. Who raced
+//! with whom and how it ended the tuning has written down; of records without that it is guessed
+//! from the searches of each setting.
+
+use super::super::comparison::{Comparison, Verdict, is_unfair, is_winner, place, ranked};
+use super::super::number;
+use super::super::summary::{Panel, Peak, Series, Summary};
+use super::{Findings, Head, counted, listed_at_most};
+use crate::record::{RaceOutcome, Tuning};
+
+/// Of a list in a sentence.
+const LISTED_MAX: usize = 8;
+
+/// The best setting of each panel.
+pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
+    for panel in &summary.panels {
+        let (unfair, mut fair): (Vec<_>, Vec<_>) = ranked(panel)
+            .into_iter()
+            .partition(|(series, _)| is_unfair(series) && !is_winner(series, panel));
+        fair.sort_by_key(|(series, _)| place(series, panel));
+        let served = fair.first().map_or(0.0, |(_, peak)| peak.per_s);
+        let refused = unfair.iter().filter(|(_, peak)| peak.per_s >= served);
+        let refused: Vec<String> = refused.map(|(series, _)| series.name.clone()).collect();
+        if !refused.is_empty() {
+            let refused = listed_at_most(&refused, LISTED_MAX);
+            let text = match fair.is_empty() {
+                true => format!("no setting is crowned: {refused} did not serve"),
+                false => format!("{refused} served more than the winner, but not"),
+            };
+            let text = format!("{}: {text} all kinds of file alike.", panel.title());
+            findings.add(Head::NotSupported, text);
+        }
+        let Some((best, peak)) = fair.first() else { continue };
+        let text = match &panel.tuning {
+            Some(tuning) => {
+                let all = panel.series.len();
+                crowned(panel, (best, peak), all) + &raced(panel, tuning)
+            }
+            None => {
+                let others: Vec<&Series> = fair[1..].iter().map(|(series, _)| *series).collect();
+                crowned(panel, (best, peak), fair.len())
+                    + &compared(best, &others, summary.confidence)
+            }
+        };
+        findings.add(Head::Verdict, text);
+    }
+}
+
+fn crowned(panel: &Panel, (best, peak): (&Series, &Peak), settings: usize) -> String {
+    let Peak { per_s, low, high, .. } = peak;
+    let shown = number::interval(*per_s, *low, *high, number::figure);
+    let knobs: Vec<String> = best.knobs.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    format!(
+        "{}: the best of {} is {} ({}): {shown} requests/s.",
+        panel.title(),
+        counted(settings, "setting"),
+        best.name,
+        if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") }
+    )
+}
+
+/// What the winner's last race has shown.
+fn raced(panel: &Panel, tuning: &Tuning) -> String {
+    let with = |outcome: RaceOutcome| -> Option<String> {
+        let chosen = tuning.rivals.iter().filter(|rival| rival.outcome == outcome);
+        let names: Vec<String> = chosen.map(|rival| name_of(panel, &rival.setting)).collect();
+        (!names.is_empty()).then(|| listed_at_most(&names, LISTED_MAX))
+    };
+    let mut text = String::new();
+    if let Some(ties) = with(RaceOutcome::Tie) {
+        text.push_str(&format!(" A tie with {ties}: any of these may be the best."));
+    }
+    if let Some(open) = with(RaceOutcome::Open) {
+        text.push_str(&format!(" Too close to tell from {open}."));
+    }
+    if let Some(beaten) = with(RaceOutcome::Better) {
+        text.push_str(&format!(" In its last race it was better than {beaten}."));
+    }
+    if let Some(ahead) = with(RaceOutcome::Worse) {
+        text.push_str(&format!(" In its last race it was worse than {ahead}."));
+    }
+    match panel.series.len().saturating_sub(1 + tuning.rivals.len()) {
+        0 => text,
+        others => text + &format!(" Given up before: {}.", counted(others, "other")),
+    }
+}
+
+fn name_of(panel: &Panel, setting: &str) -> String {
+    let known = panel.series.iter().find(|series| series.setting == setting);
+    known.map_or_else(|| setting.to_owned(), |series| series.name.clone())
+}
+
+/// The same where nobody wrote it down.
+fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
+    let compared = others.iter().filter_map(|other| Comparison::of_peaks(best, other, confidence));
+    let compared: Vec<Comparison> = compared.collect();
+    let with = |verdict: Verdict| -> Vec<String> {
+        let chosen = compared.iter().filter(|pair| pair.verdict == verdict);
+        chosen.map(|pair| pair.second.clone()).collect()
+    };
+    let (ties, weak) = (with(Verdict::Tie), with(Verdict::Indicated));
+    let mut text = String::new();
+    if !ties.is_empty() {
+        let ties = listed_at_most(&ties, LISTED_MAX);
+        text.push_str(&format!(" A tie with {ties}: any of these may be the best."));
+    }
+    if !weak.is_empty() {
+        text.push_str(&format!(
+            " It seems better than {}, on too few pairs to be sure.",
+            counted(weak.len(), "other")
+        ));
+    }
+    let differ = with(Verdict::Differ).len();
+    if differ > 0 {
+        text.push_str(&format!(" It is better than {}.", counted(differ, "other")));
+    }
+    text
+}
