@@ -415,12 +415,20 @@ pub struct Search {
     pub held_per_s: f64,
     /// The lowest rate above it that was not; none if all were held.
     pub broke_per_s: Option<f64>,
-    /// What broke there, worst first.
+    /// What broke there, worst first; why the server did not start, if it never did.
     pub broken: Vec<String>,
     /// Throughput at the held rate, of each trial that held.
     pub throughputs_per_s: Vec<f64>,
     /// Whether the generator, not the server, was the limit.
     pub generator_bound: bool,
+}
+
+impl Search {
+    /// Why no higher rate was held, in a line: what broke first, or why nothing could be seen.
+    pub fn reason(&self) -> &str {
+        let told = self.broken.first().and_then(|why| why.lines().next());
+        told.unwrap_or("every run was void")
+    }
 }
 
 /// What a tuning has found, once it is at its end.

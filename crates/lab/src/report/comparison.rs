@@ -98,6 +98,7 @@ impl Comparison {
     fn of_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
         let pairs =
             first.limits.iter().filter_map(|(block, own)| Some((*own, *second.limits.get(block)?)));
+        let pairs = pairs.map(|(own, others)| (own.max(RATE_MIN), others.max(RATE_MIN)));
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
         let ratio = paired_ratio(&own, &others, confidence, 1).filter(|_| own.len() > 1)?;
         Some(Self {
@@ -132,6 +133,9 @@ impl Comparison {
 }
 
 const MOST: Measure = Measure::Throughput;
+/// No search looks below it, requests a second. In a ratio it stands for a limit of 0, to which
+/// there is none.
+const RATE_MIN: f64 = 1.0;
 
 /// All pairs of a panel but those with the floor, which is no competitor.
 pub(crate) fn pairs(panel: &Panel, confidence: f64) -> Vec<Comparison> {

@@ -56,7 +56,7 @@ pub(crate) struct Series {
     pub(crate) trials: Vec<Measured>,
     /// The searches for its highest rate, but those that only looked coarsely.
     pub(crate) searches: Vec<Search>,
-    /// What they say the highest rate is, by block.
+    /// What they say the highest rate is, by block: 0 where every rate broke.
     pub(crate) limits: BTreeMap<u32, f64>,
     /// The trials close to that rate.
     pub(crate) held: Option<Measured>,
@@ -264,22 +264,20 @@ impl Series {
         self.held.as_ref().or_else(|| self.best())
     }
 
-    /// Searches that left a much wider gap than the others were only looking around.
+    /// Searches that left a much wider gap than the others were only looking around. One that has
+    /// no gap was not: nothing held, or nothing broke.
     fn take_searches(&mut self, searches: Vec<Search>) {
         let width = |search: &Search| {
-            let broke = search.broke_per_s.unwrap_or(f64::INFINITY);
-            if search.held_per_s > 0.0 { broke / search.held_per_s - 1.0 } else { f64::INFINITY }
+            let has_gap = search.held_per_s > 0.0 && !is_bound(search);
+            search.broke_per_s.filter(|_| has_gap).map(|broke| broke / search.held_per_s - 1.0)
         };
-        let narrowest = searches.iter().map(width).fold(f64::INFINITY, f64::min);
-        let fine = |search: &Search| width(search) <= 2.0 * narrowest;
+        let narrowest = searches.iter().filter_map(width).fold(f64::INFINITY, f64::min);
+        let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
         for (index, search) in self.searches.iter().enumerate() {
             let last = search.purpose.rsplit(' ').next();
             let block = last.and_then(|word| word.parse().ok()).unwrap_or(index as u32);
-            if search.held_per_s > 0.0 {
-                let broke = search.broke_per_s.unwrap_or(search.held_per_s);
-                self.limits.insert(block, (search.held_per_s * broke).sqrt());
-            }
+            self.limits.extend(limit_of(search).map(|limit| (block, limit)));
         }
     }
 
@@ -301,10 +299,9 @@ impl Series {
     }
 
     /// What searches have found: between what they held and what broke, or the median of several.
+    /// None if they saw nothing.
     fn searched(&self) -> Option<Peak> {
-        let last = self.searches.last()?;
-        let bound = self.searches.iter().all(|s| s.generator_bound || s.broke_per_s.is_none());
-        let found = if bound { Found::AtLeast } else { Found::Searched };
+        let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
         let limits: Vec<f64> = self.limits.values().copied().collect();
         let several = bootstrap_median(&limits, CONFIDENCE, SEED).filter(|_| limits.len() > 1);
         let (per_s, low, high) = match several {
@@ -314,6 +311,10 @@ impl Series {
                 (held, held, last.broke_per_s.unwrap_or(held))
             }
         };
+        // A limit that may be higher does not move the median if it lies above it already.
+        let mut bounds = self.searches.iter().filter(|search| is_bound(search));
+        let may_be_higher = |search| limit_of(search).is_some_and(|limit| limit <= per_s);
+        let found = if bounds.any(may_be_higher) { Found::AtLeast } else { Found::Searched };
         Some(Peak { per_s, low, high, offered: per_s, found })
     }
 
@@ -374,6 +375,20 @@ impl Measured {
 const SEED: u64 = 1;
 /// Of the median of several searches.
 const CONFIDENCE: f64 = 0.95;
+
+/// Whether more may be borne than what held: the generator gave out, or nothing broke.
+fn is_bound(search: &Search) -> bool {
+    search.generator_bound || search.broke_per_s.is_none()
+}
+
+/// Where a search says that the limit is: what held, if that is a lower bound; 0 if every rate
+/// broke. None if nothing held and none of that is the server's doing for certain.
+pub(crate) fn limit_of(search: &Search) -> Option<f64> {
+    match (search.held_per_s, search.broke_per_s) {
+        (held, _) if is_bound(search) => (held > 0.0).then_some(held),
+        (held, broke) => Some((held * broke?).sqrt()),
+    }
+}
 
 pub(crate) fn offered(point: &Point) -> f64 {
     match point.offered {

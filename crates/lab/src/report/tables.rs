@@ -8,7 +8,7 @@ use super::figures::cell;
 use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Series, offered};
-use crate::record::{Offered, Opened};
+use crate::record::{Offered, Opened, Search};
 
 /// The highest throughput of each series, what it costs, and how far it is from the floor.
 pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
@@ -50,7 +50,8 @@ pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
 
 fn peak_cells(series: &Series) -> (String, String) {
     let Some(peak) = series.peak() else {
-        return ("no valid run".into(), String::new());
+        let nothing = if series.searches.is_empty() { "no valid run" } else { "no rate held" };
+        return (nothing.into(), String::new());
     };
     let shown = number::interval(peak.per_s, peak.low, peak.high, number::figure);
     let shown = match peak.found {
@@ -211,17 +212,32 @@ pub(crate) fn searches(opened: &Opened) -> Table {
     for search in &opened.searches {
         let throughputs: Vec<String> =
             search.throughputs_per_s.iter().map(|value| number::figure(*value)).collect();
+        let (held, broke) = match (search.held_per_s, search.broke_per_s.map(number::figure)) {
+            (0.0, broke) => ("none".into(), broke.unwrap_or_default()),
+            (held, broke) => (number::figure(held), broke.unwrap_or("nothing broke".into())),
+        };
         table.rows.push(vec![
             [&*search.server, &*search.setting].join(" ").trim().to_owned(),
             [&*search.workload, &*search.domain].join(", "),
             search.conditions.clone(),
-            number::figure(search.held_per_s),
-            search.broke_per_s.map_or_else(|| "nothing broke".into(), number::figure),
-            search.broken.join("; "),
+            held,
+            broke,
+            what_broke(search),
             throughputs.join(", "),
         ]);
     }
     table
+}
+
+/// Why a search ended where it did: what broke, and whatever kept it from seeing that.
+fn what_broke(search: &Search) -> String {
+    let mut reasons = search.broken.clone();
+    if search.generator_bound {
+        reasons.push("the generator gave out".into());
+    } else if search.held_per_s == 0.0 && reasons.is_empty() {
+        reasons.push(search.reason().into());
+    }
+    reasons.join("; ")
 }
 
 /// The machine: a row for each value, a column for each time the study was begun or resumed.
@@ -313,4 +329,26 @@ pub(crate) fn described(opened: &Opened) -> Table {
         table.rows.push(vec![one.name.clone(), one.about.clone(), numbers.join("; ")]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_says_what_it_found_or_why_it_found_nothing() {
+        let check = |search: Search, expected: [&str; 3]| {
+            let opened = Opened { searches: vec![search], ..Opened::default() };
+            assert_eq!(searches(&opened).rows[0][3..6], expected);
+        };
+        let broken = |why: &str| vec![why.to_owned()];
+        let none = Search::default;
+        check(Search { broken: broken("no such file"), ..none() }, ["none", "", "no such file"]);
+        check(none(), ["none", "", "every run was void"]);
+        let broke = Search { broke_per_s: Some(1.0), broken: broken("served"), ..none() };
+        check(broke, ["none", "1", "served"]);
+        let bound = Search { held_per_s: 200.0, generator_bound: true, ..none() };
+        check(bound, ["200", "nothing broke", "the generator gave out"]);
+        check(Search { held_per_s: 200.0, ..none() }, ["200", "nothing broke", ""]);
+    }
 }

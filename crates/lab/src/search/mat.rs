@@ -66,6 +66,11 @@ impl Found {
         let held = self.held_per_s?;
         Some(self.broke_per_s.map_or(held, |broke| (held * broke).sqrt()))
     }
+
+    /// Why it bears no more: the conditions that broke, or why the server did not start.
+    pub fn reasons(&self) -> Vec<String> {
+        self.broken.iter().chain(&self.failed).cloned().collect()
+    }
 }
 
 /// One trial of a climb.
@@ -346,5 +351,6 @@ mod tests {
         let mut server = Simulated::new(world, 1);
         let found = mat(&mut server, &Candidate::default(), &hunt(500.0, 1)).expect("it ends");
         assert_eq!((found.runs, found.failed.as_deref()), (2, Some("it does not start")));
+        assert_eq!(found.reasons(), ["it does not start"]);
     }
 }

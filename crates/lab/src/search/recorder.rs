@@ -152,7 +152,7 @@ impl<L: Live> Measure for Recorder<'_, L> {
             conditions: found.conditions.clone(),
             held_per_s: found.held_per_s.unwrap_or(0.0),
             broke_per_s: found.broke_per_s,
-            broken: found.broken.clone(),
+            broken: found.reasons(),
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
@@ -249,6 +249,18 @@ mod tests {
             assert_eq!((opened.runs.len() as u32, opened.searches.len()), (whole.runs, 1));
             std::fs::remove_dir_all(&path).expect("it is ours");
         }
+    }
+
+    #[test]
+    fn why_a_server_did_not_start_is_on_record() {
+        let path = scratch("failed");
+        let folder = Folder::create(&path, &Header::default()).expect("a new folder");
+        let server = Simulated::new(World { broken: vec![0], ..World::quiet(vec![1000.0]) }, 1);
+        let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), server);
+        mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
+        let search = Folder::read(&path).expect("it is whole").searches.remove(0);
+        assert_eq!((search.held_per_s, search.reason()), (0.0, "it does not start"));
+        std::fs::remove_dir_all(&path).expect("it is ours");
     }
 
     #[test]

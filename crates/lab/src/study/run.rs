@@ -230,22 +230,18 @@ impl<'a, W: Watch> Study<'a, W> {
             conditions: found.conditions.clone(),
             held_per_s: found.held_per_s.unwrap_or(0.0),
             broke_per_s: found.broke_per_s,
-            broken: found.broken.clone(),
+            broken: found.reasons(),
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
-        let held = search.held_per_s;
+        let told = borne(&search);
         self.folder.add_search(&search)?;
         self.searches.push(search);
         self.found += 1;
         let all = self.stage.cells().len() * self.stage.definition.repetitions as usize;
         let left = all.saturating_sub(self.searches.len());
         let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
-        self.watch.tell(&format!(
-            "{} bears {held:.0} requests/s; about {} remain",
-            of_cell(point),
-            minutes(left_s)
-        ));
+        self.watch.tell(&format!("{} {told}; about {} remain", of_cell(point), minutes(left_s)));
         Ok(())
     }
 
@@ -490,6 +486,14 @@ fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };
         schedule.learn(&Run { point, figures: Some(figures), ..Run::default() });
+    }
+}
+
+/// What a search has found, in words.
+fn borne(search: &Search) -> String {
+    match search.held_per_s {
+        held if held > 0.0 => format!("bears {held:.0} requests/s"),
+        _ => format!("held no rate: {}", search.reason()),
     }
 }
 

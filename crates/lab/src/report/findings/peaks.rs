@@ -4,8 +4,9 @@
 use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked};
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{Found, Panel, Peak, Series};
+use super::super::summary::{Found, Panel, Peak, Series, limit_of};
 use super::{Finding, Findings, Head, counted, listed, listed_at_most};
+use crate::record::Search;
 
 /// Below this part of its peak a server is said to have collapsed.
 const COLLAPSE_SHARE: f64 = 0.8;
@@ -19,7 +20,7 @@ const LISTED_MAX: usize = 8;
 /// Who serves more than whom.
 pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     let ranked = ranked(panel);
-    let Some((best, peak)) = ranked.first() else { return };
+    let Some((best, peak)) = ranked.first().filter(|(_, peak)| peak.per_s > 0.0) else { return };
     let title = panel.title();
     if ranked.len() == 1 {
         findings.add(Head::Supported, format!("{title}: {}.", sentence(best, peak, panel)));
@@ -30,9 +31,10 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         findings.add(
             Head::NotSupported,
             format!(
-                "{title}: no ranking by throughput. All servers kept up with the highest rate \
+                "{title}: no ranking by throughput. All servers{} kept up with the highest rate \
                  offered, so no peak was seen; CPU time per request and response times can be \
-                 compared."
+                 compared.",
+                but(&unseen(panel))
             ),
         );
         return;
@@ -60,6 +62,18 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     findings.add(Head::Supported, text);
     indicated(findings, &title, &against);
     tally(findings, &title, &pairs, confidence);
+}
+
+/// Those of which nothing is known.
+fn unseen(panel: &Panel) -> Vec<String> {
+    at_peaks(panel, |series| series.peak().is_none().then(|| series.name.clone()))
+}
+
+fn but(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!(" but {}", listed_at_most(names, LISTED_MAX)),
+    }
 }
 
 fn named(pairs: &[&Comparison], verdict: Verdict) -> Vec<String> {
@@ -208,7 +222,8 @@ pub(super) fn doubts(findings: &mut Findings, panel: &Panel) {
         "the peak of {} lies beyond the highest rate offered; what is shown is \
         a lower bound.",
     );
-    told(nothing_held(panel), "no rate was held by {}.");
+    told(nothing_held(panel), "no rate was held by {}: such a search counts as 0.");
+    told(nothing_seen(panel), "searches that found no limit do not count: {}.");
 }
 
 fn at_peaks(panel: &Panel, say: impl Fn(&Series) -> Option<String>) -> Vec<String> {
@@ -240,8 +255,8 @@ fn at_limit(panel: &Panel) -> Vec<String> {
 
 fn bound(panel: &Panel) -> Vec<String> {
     at_peaks(panel, |series| {
-        let bound = series.searches.iter().any(|search| search.generator_bound);
-        bound.then(|| series.name.clone())
+        let is_bound = |search: &&Search| search.generator_bound && search.held_per_s > 0.0;
+        in_searches(series, is_bound).map(|(whose, _)| whose)
     })
 }
 
@@ -253,9 +268,27 @@ fn unreached(panel: &Panel) -> Vec<String> {
 }
 
 fn nothing_held(panel: &Panel) -> Vec<String> {
+    with_reason(panel, |search| limit_of(search) == Some(0.0))
+}
+
+fn nothing_seen(panel: &Panel) -> Vec<String> {
+    with_reason(panel, |search| limit_of(search).is_none())
+}
+
+fn with_reason(panel: &Panel, which: impl Fn(&Search) -> bool) -> Vec<String> {
     at_peaks(panel, |series| {
-        let search = series.searches.first().filter(|_| series.limits.is_empty())?;
-        let broken = search.broken.first().map(|why| format!(" ({why})")).unwrap_or_default();
-        Some(format!("{}{broken}", series.name))
+        let (whose, first) = in_searches(series, |search| which(search))?;
+        Some(format!("{whose} ({})", first.reason()))
     })
+}
+
+/// A series and in how many of its searches it was so, if not in all; and the first of these.
+fn in_searches(series: &Series, which: impl Fn(&&Search) -> bool) -> Option<(String, &Search)> {
+    let (name, all) = (&series.name, series.searches.len());
+    let chosen: Vec<&Search> = series.searches.iter().filter(which).collect();
+    let whose = match chosen.len() {
+        some if some < all => format!("{name} in {some} of {all} searches"),
+        _ => name.clone(),
+    };
+    Some((whose, chosen.first()?))
 }

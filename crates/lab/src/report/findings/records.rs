@@ -15,6 +15,7 @@ const LISTED_MAX: usize = 6;
 pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     unmeasured(findings, opened);
     blocks(findings, opened, summary);
+    searches(findings, opened, summary);
     precision(findings, summary);
     saturated(findings, opened);
     not_at_rest(findings, opened);
@@ -102,6 +103,26 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
             counted(few, "block")
         );
         findings.add(Head::NotSupported, text);
+    }
+}
+
+/// Highest rates of which fewer searches tell than were asked for.
+fn searches(findings: &mut Findings, opened: &Opened, summary: &Summary) {
+    let asked = opened.header.repetitions as usize;
+    for panel in &summary.panels {
+        let searched = panel.series.iter().filter(|series| !series.searches.is_empty());
+        let short = searched.filter(|series| series.limits.len() < asked);
+        let short: Vec<String> =
+            short.map(|series| format!("{} ({})", series.name, series.limits.len())).collect();
+        if !short.is_empty() {
+            let text = format!(
+                "{}: the highest rates of these rest on fewer searches than the {asked} that were \
+                 asked for: {}.",
+                panel.title(),
+                listed_at_most(&short, LISTED_MAX)
+            );
+            findings.add(Head::NotSupported, text);
+        }
     }
 }
 

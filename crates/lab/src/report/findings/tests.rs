@@ -1,5 +1,6 @@
 //! What is said of a handful of runs.
 
+use super::super::summary::Found;
 use super::*;
 use crate::record::{
     Ceiling, Described, Figures, Header, Offered, Planned, Point, RaceOutcome, Rival, Run, Search,
@@ -332,4 +333,84 @@ fn the_winner_is_the_one_that_the_tuning_has_named() {
     assert_eq!(told, expected);
     let unknown = Tuning { winner: "gone".into(), ..tuning };
     assert_eq!(crowned(settings(), Some(unknown)), crowned(settings(), None));
+}
+
+/// What a search held, what broke, and why.
+type Limit = (f64, Option<f64>, &'static str);
+
+/// A study of searches, ten times each.
+fn searched(servers: &[(&str, [Limit; 10])]) -> (Summary, Vec<Finding>) {
+    let (mut runs, mut searches) = (Vec::new(), Vec::new());
+    for (server, found) in servers {
+        for (block, (held, broke, why)) in found.iter().enumerate() {
+            let (mut run, found) = search(server, *held, *broke);
+            run[0].purpose = format!("limit, block {}", block + 1);
+            let generator_bound = *held > 0.0 && broke.is_none();
+            let broken = [*why].map(str::to_owned).into_iter().filter(|why| !why.is_empty());
+            let (purpose, broken) = (run[0].purpose.clone(), broken.collect());
+            searches.push(Search { purpose, broken, generator_bound, ..found });
+            runs.append(&mut run);
+        }
+    }
+    let header = Header { repetitions: 10, ..Header::default() };
+    let opened = Opened { header, runs, searches, ..Opened::default() };
+    let summary = Summary::of(&opened);
+    let said = findings(&opened, &summary);
+    (summary, said)
+}
+
+#[track_caller]
+fn has(said: &[Finding], part: &str) {
+    assert!(said.iter().any(|one| one.text.contains(part)), "{part:?} is not in {said:#?}");
+}
+
+/// Half of one, half of the other.
+fn halves(one: Limit, other: Limit) -> [Limit; 10] {
+    std::array::from_fn(|block| if block % 2 == 0 { one } else { other })
+}
+
+#[test]
+fn searches_in_which_nothing_held_count() {
+    let half = halves((100.0, Some(104.0), "p99"), (0.0, Some(1.0), "served=99%: 80%"));
+    let (summary, said) = searched(&[("half", half), ("whole", [(90.0, Some(93.0), ""); 10])]);
+    let peak = summary.panels[0].series[0].peak().expect("it held something");
+    assert_eq!((peak.low, peak.found), (0.0, Found::Searched));
+    assert!((50.0..52.0).contains(&peak.per_s), "{peak:?}");
+    has(&said, "whole has the highest maximum achievable throughput");
+    has(&said, "Between whole and half: a tie.");
+    has(&said, "no rate was held by half in 5 of 10 searches (served=99%: 80%): such a search");
+    let (summary, said) = searched(&[("none", [(0.0, Some(1.0), "errors"); 10])]);
+    assert_eq!(summary.panels[0].series[0].peak().map(|peak| peak.high), Some(0.0));
+    has(&said, "w, d: no rate was held by none (errors): such a search counts as 0.");
+    assert!(!said.iter().any(|one| one.text.contains("highest maximum")), "{said:#?}");
+}
+
+#[test]
+fn searches_that_the_generator_ended_count_as_lower_bounds() {
+    let half = halves((100.0, None, ""), (100.0, Some(104.0), "p99"));
+    let (summary, said) = searched(&[("half", half)]);
+    let series = &summary.panels[0].series[0];
+    assert_eq!(
+        (series.limits.len(), series.peak().map(|peak| peak.found)),
+        (10, Some(Found::AtLeast))
+    );
+    has(&said, "the generator, not the server, was the limit of half in 5 of 10 searches.");
+    // What may be higher and lies above the median does not move it.
+    let mut found = [(100.0, Some(104.0), "p99"); 10];
+    found[3] = (130.0, None, "");
+    let (summary, _) = searched(&[("once", found)]);
+    let peak = summary.panels[0].series[0].peak().expect("it held something");
+    assert_eq!((peak.found, peak.per_s.round()), (Found::Searched, 102.0));
+}
+
+#[test]
+fn a_server_that_never_ran_bears_nothing_that_is_known() {
+    let dead = [(0.0, None, "it does not start:\nno such file"); 10];
+    let bound = |rate| [(rate, None, ""); 10];
+    let (summary, said) =
+        searched(&[("dead", dead), ("one", bound(100.0)), ("other", bound(90.0))]);
+    assert_eq!(summary.panels[0].series[0].peak(), None);
+    has(&said, "searches that found no limit do not count: dead (it does not start:).");
+    has(&said, "All servers but dead kept up with the highest rate offered");
+    has(&said, "rest on fewer searches than the 10 that were asked for: dead (0).");
 }

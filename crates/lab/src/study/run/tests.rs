@@ -222,3 +222,14 @@ fn limits_are_searched_where_the_interval_is_widest() {
         assert!(count == of_noisy || !by_width && count < of_noisy, "{made:?}");
     }
 }
+
+#[test]
+fn a_search_that_found_nothing_does_not_bear_0() {
+    let found = |held_per_s, why: Option<&str>| {
+        let broken = why.map(str::to_owned).into_iter().collect();
+        borne(&Search { held_per_s, broken, ..Search::default() })
+    };
+    assert_eq!(found(1234.5, Some("p99=50ms: 60 ms")), "bears 1234 requests/s");
+    assert_eq!(found(0.0, Some("it ended:\nno such file")), "held no rate: it ended:");
+    assert_eq!(found(0.0, None), "held no rate: every run was void");
+}
