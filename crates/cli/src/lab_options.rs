@@ -124,6 +124,11 @@ impl WorkloadOptions {
         default: &str,
         servers: &[&ServerSpec],
     ) -> Result<WorkloadSpec, Failure> {
+        let spec = self.typed(default, servers)?;
+        Ok(WorkloadSpec { leaves_out_pauses: true, ..spec })
+    }
+
+    fn typed(&self, default: &str, servers: &[&ServerSpec]) -> Result<WorkloadSpec, Failure> {
         if let Some(log) = &self.log {
             let to_start = servers.iter().find(|server| server.peer_name().is_some());
             if let (None, Some(server)) = (&self.root, to_start) {

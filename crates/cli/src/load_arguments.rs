@@ -58,6 +58,9 @@ pub(crate) struct RunArguments {
     /// Think time where the log has none [default: 0s]
     #[arg(long, value_name = "TIME")]
     default_think: Option<String>,
+    /// Cut longer think times to this [default: none is cut]
+    #[arg(long, value_name = "TIME", requires = "log")]
+    think_max: Option<String>,
     /// Stop after so many sessions (requests, without --log)
     #[arg(long, value_name = "N")]
     sessions: Option<u64>,
@@ -211,6 +214,7 @@ impl LoadArguments {
             urls: run.urls,
             log: run.log,
             default_think: run.default_think,
+            think_max: run.think_max,
             clients: run.connections,
             rate: run.rate,
             request_rate: run.request_rate,

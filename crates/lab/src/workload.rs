@@ -42,6 +42,11 @@ pub struct WorkloadSpec {
     /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified.
     #[serde(default)]
     pub load: String,
+    /// Whether sessions go on without a pause: within windows of seconds few people would come back
+    /// from one, and a server that waits for them is not at its limit. An experiment's file has the
+    /// load's option for that.
+    #[serde(skip)]
+    pub leaves_out_pauses: bool,
 }
 
 /// A workload that can be named without being written down.
@@ -166,6 +171,10 @@ impl WorkloadSpec {
         }
     }
 
+    fn loses_pauses_of(&self, log: &RequestLog) -> bool {
+        self.leaves_out_pauses && log.has_pauses()
+    }
+
     /// Whether it says what it must, and no more.
     ///
     /// # Errors
@@ -228,26 +237,14 @@ impl Tools {
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
-        let mut load: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
-        let mut description = describe(&log, None);
-        if let Some(root) = &spec.root {
-            load.extend(["--files".to_owned(), root.display().to_string()]);
-            // What will be sent: the log's lengths may be of replies that were compressed.
-            let length = |uri: &[u8]| Some(fs::metadata(file_of(uri, root)?).ok()?.len());
-            description.bytes = bytes_by(&log, length);
-        }
         Ok(Workload {
-            described: Described {
-                name: spec.name.clone(),
-                about: spec.about.clone(),
-                numbers: numbers(&description),
-            },
+            described: described(spec, &log),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
+            load: load_options(spec, &log),
             log: path,
             requests: Arc::new(log),
             prime,
-            load,
             values,
         })
     }
@@ -317,6 +314,34 @@ impl Tools {
         }
         Ok(path)
     }
+}
+
+/// Its name, what it is, and its numbers.
+fn described(spec: &WorkloadSpec, log: &RequestLog) -> Described {
+    let mut description = describe(log, None);
+    if let Some(root) = &spec.root {
+        // What will be sent: the log's lengths may be of replies that were compressed.
+        let length = |uri: &[u8]| Some(fs::metadata(file_of(uri, root)?).ok()?.len());
+        description.bytes = bytes_by(log, length);
+    }
+    let end = if spec.loses_pauses_of(log) { "; the pauses in sessions are left out" } else { "" };
+    Described {
+        name: spec.name.clone(),
+        about: spec.about.clone() + end,
+        numbers: numbers(&description),
+    }
+}
+
+/// Its own options of `ropewalk load`, and those that follow from the rest.
+fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Vec<String> {
+    let mut words: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
+    if spec.loses_pauses_of(log) {
+        words.extend(["--think-max".to_owned(), "0s".to_owned()]);
+    }
+    if let Some(root) = &spec.root {
+        words.extend(["--files".to_owned(), root.display().to_string()]);
+    }
+    words
 }
 
 /// What is said of connections in answers to clients with these options.
@@ -445,6 +470,27 @@ mod tests {
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
         assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
         assert_eq!(workload.load.last(), Some(&folder.display().to_string()));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn pauses_are_left_out_where_there_are_any() {
+        let folder = scratch("pauses");
+        let log = folder.join("sessions");
+        let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
+        let prepare = |leaves_out_pauses, text| {
+            fs::write(&log, text).expect("writable");
+            let spec = WorkloadSpec::replay(Some(folder.clone()), log.clone());
+            let spec = WorkloadSpec { leaves_out_pauses, ..spec };
+            let workload = tools.prepare(&spec).expect("nothing need be made");
+            let option = workload.load.windows(2).find(|pair| pair[0] == "--think-max");
+            (option.map(|pair| pair[1].clone()), workload.described.about.contains("left out"))
+        };
+        let left_out = (Some("0s".to_owned()), true);
+        assert_eq!(prepare(true, "/a think=7\n/b\n"), left_out);
+        assert_eq!(prepare(false, "/a think=7\n/b\n"), (None, false));
+        // Nobody waits after the last request of a session.
+        assert_eq!(prepare(true, "/a\n/b think=7\n\n/a\n"), (None, false));
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

@@ -145,8 +145,8 @@ const MAY_DIFFER: [&str; 8] = [
 
 /// What the digest is of, in the words of the command line.
 const DIGEST_OF: &str = "they ask for different things: the content of the log, \
-                         --default-think, --speed, --sessions, --warm-up, --host, --header or \
-                         --files is not the same";
+                         --default-think, --think-max, --speed, --sessions, --warm-up, --host, \
+                         --header or --files is not the same";
 
 /// Compared as JSON, so that a field that is added to the setting is compared too.
 fn check_settings(ours: &Setting, theirs: &Setting) -> Result<(), String> {

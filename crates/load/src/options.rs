@@ -46,6 +46,8 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Think time where the log has none.
     pub default_think: Option<String>,
+    /// The longest think time; longer ones are cut to it.
+    pub think_max: Option<String>,
     /// Closed: how many clients.
     pub clients: Option<u64>,
     /// Open: sessions per second.
@@ -166,6 +168,7 @@ impl Options {
 
     /// The log, and what of it was ignored.
     fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), String> {
+        let think_max_us = optional("--think-max", self.think_max.as_deref())?;
         let Some(path) = &self.log else { return Ok((log_of_urls(urls)?, Vec::new())) };
         if let Some(url) = urls.iter().find(|url| !matches!(&*url.path, "" | "/")) {
             return Err(format!(
@@ -176,8 +179,11 @@ impl Options {
         let think_us = duration("--default-think", self.default_think.as_deref(), 0)?;
         let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (log, notes) = wsesslog::read_with_notes(&bytes, think_us, threads)
+        let (mut log, notes) = wsesslog::read_with_notes(&bytes, think_us, threads)
             .map_err(|why| format!("{}: {why}", path.display()))?;
+        if let Some(us) = think_max_us {
+            log.cut_pauses(us);
+        }
         if log.sessions() == 0 {
             return Err(format!("{}: there is no request in it", path.display()));
         }

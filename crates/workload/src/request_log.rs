@@ -75,6 +75,11 @@ impl Request {
         self.word & Self::PAUSE_US_MAX
     }
 
+    /// The same with a pause no longer than `us_max`.
+    fn with_pause_max(self, us_max: u64) -> Self {
+        Self::new(self.template(), self.joins(), self.pause_us().min(us_max))
+    }
+
     /// The same, of another template.
     fn with_template(self, template: usize) -> Self {
         Self::new(template, self.joins(), self.pause_us())
@@ -122,6 +127,21 @@ impl RequestLog {
     pub fn session(&self, index: usize) -> &[Request] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.requests[start as usize..self.ends[index] as usize]
+    }
+
+    /// Cuts longer pauses to `us_max`.
+    pub fn cut_pauses(&mut self, us_max: u64) {
+        for request in &mut self.requests {
+            *request = request.with_pause_max(us_max);
+        }
+    }
+
+    /// Whether anybody waits between two requests: the pause after a session's last is nobody's.
+    #[must_use]
+    pub fn has_pauses(&self) -> bool {
+        let sessions = (0..self.sessions()).map(|index| self.session(index));
+        let mut pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
+        pauses.any(|request| request.pause_us() > 0)
     }
 
     /// When session `index` began, counted from the log's first, if the log says so.

@@ -87,6 +87,32 @@ fn only_of_servers_that_are_started_here_the_cpus_are_told() {
     check("ropewalk:event-loop", 2, "ropewalk:event-loop/default on CPU ");
 }
 
+/// People read for a minute what they were sent; nobody waits for them within windows of a second.
+#[test]
+fn the_pauses_of_people_do_not_bound_what_servers_are_seen_to_bear() {
+    let lab = Lab::new();
+    let root = site(&lab);
+    let line = |client: u32, minute: u32| {
+        format!(
+            "10.0.0.{client} - - [22/Nov/2026:10:{minute:02}:00 +0000] \"GET /a.html HTTP/1.1\" \
+             200 5\n"
+        )
+    };
+    let lines = (0..20).flat_map(|minute| (0..5).map(move |client| line(client, minute)));
+    fs::write(lab.path("access.log"), lines.collect::<String>()).unwrap();
+    let log = lab.path("access.log");
+    let what = ["compare", "ropewalk:event-loop", "ropewalk:event-loop", "--pairs=1"];
+    let traffic = ["--log", text(&log), "--root", text(&root), "--connections=4"];
+    let (status, out, err) = lab.run(&[&what[..], &traffic, &SHORT[1..]].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("; the pauses in sessions are left out\n"), "{out}");
+    for run in lab.records().runs {
+        let served = run.figures.unwrap().throughput_per_s;
+        // With its pauses, a window of 100 ms has 4 requests: the first of each client.
+        assert!(served > 100.0, "{served} at {:?}", run.point.offered);
+    }
+}
+
 /// A directory and the log of its use.
 fn site(lab: &Lab) -> std::path::PathBuf {
     let site = lab.path("site");

@@ -78,6 +78,20 @@ impl Tuning {
     }
 }
 
+/// Whoever names no knob varies them all: an engine's have more combinations than anybody can count
+/// in turn.
+#[test]
+fn of_every_engine_all_knobs_can_be_varied() {
+    let scratch = Temporary::new();
+    let place = format!("--scratch={}", scratch.path().display());
+    for engine in engines::ENGINES {
+        let server = format!("ropewalk:{}", engine.name);
+        let (status, out, err) = run(&["tune", &server, "--workload=1KB", "--dry-run", &place]);
+        assert_eq!((status, &*err), (0, ""), "{server}: {out}");
+        assert!(out.contains(" configurations, ") && out.contains(" to begin with"), "{out}");
+    }
+}
+
 #[test]
 fn a_search_that_is_killed_goes_on_to_its_results() {
     let tuning = Tuning::new();

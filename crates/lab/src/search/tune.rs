@@ -173,10 +173,24 @@ impl Plan {
         if self.runs_reckoned(size) <= runs(1.0) {
             return size;
         }
-        let least = size.min(FINALISTS + 1);
-        let fitting = |count: &usize| self.runs_reckoned(*count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
-        (least..size).rev().find(fitting).unwrap_or(least)
+        let fits = |count| self.runs_reckoned(count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
+        most_fitting(size.min(FINALISTS + 1), size, fits)
     }
+}
+
+/// The most, from `least` on and below `end`, that fits; `least` if nothing does. Where a number
+/// does not fit, no greater one does: a grid may have more points than can be looked at in turn.
+fn most_fitting(least: usize, end: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut most, mut end) = (least, end);
+    while end.saturating_sub(most) > 1 {
+        let middle = most + (end - most) / 2;
+        if fits(middle) {
+            most = middle;
+        } else {
+            end = middle;
+        }
+    }
+    most
 }
 
 /// Blocks of each rung of a halving: 1, 2, 4 and 8 blocks in all, as the field shrinks to a third.

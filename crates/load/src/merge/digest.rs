@@ -155,6 +155,7 @@ mod tests {
             digest(&other) == one
         };
         assert!(!check(&|other| other.default_think = Some("1s".into())));
+        assert!(!check(&|other| other.think_max = Some("0s".into())));
         assert!(!check(&|other| other.sessions = Some(77)));
         assert!(!check(&|other| other.warm_up = Some("1s".into())));
         assert!(!check(&|other| other.hosts = vec!["a.example".into()]));

@@ -31,6 +31,25 @@ fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
     tune(&mut contest, plan)
 }
 
+/// As many as fit, however many there are: a server's knobs have billions of combinations.
+#[test]
+fn a_sample_is_as_large_as_the_budget_allows() {
+    for end in 4..40 {
+        for fitting in 0..45 {
+            let by_turns = (4..end).rev().find(|&count| count <= fitting).unwrap_or(4);
+            assert_eq!(most_fitting(4, end, |count| count <= fitting), by_turns, "{end} {fitting}");
+        }
+    }
+    let values: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let dimension = |n| Dimension { name: format!("knob{n}"), values: values.clone() };
+    let huge = Grid::new(Candidate::default(), (0..20).map(dimension).collect());
+    assert_eq!(huge.size(), usize::MAX);
+    let plan = Plan { grid: huge, budget_s: Some(1200.0), ..plan(Method::Halving, 1, 1) };
+    let count = plan.candidates().len();
+    let reckoned = |count| plan.runs_reckoned(count) <= 1200.0 * (1.0 - PART_FOR_NEIGHBOURS);
+    assert!(count > FINALISTS + 1 && reckoned(count) && !reckoned(count + 1), "{count}");
+}
+
 /// 27 candidates below 1,000 requests a second, and one of them 8 % above it.
 fn planted(seed: u64) -> (Vec<f64>, usize) {
     let mut generator = statistics::Generator::new(seed);

@@ -49,6 +49,20 @@ fn request(log: &RequestLog, request: crate::request_log::Request) -> String {
     format!("{joins}{method}{uri}{body}{bytes}:{}", request.pause_us() / 1000)
 }
 
+#[test]
+fn pauses_are_cut() {
+    let mut log = read(b"/a think=7\n/b think=0.2\n/c\n\n/a\n/b\n  /c\n", 0).unwrap();
+    assert_eq!(told(&log), "/a:7000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
+    assert!(log.has_pauses());
+    log.cut_pauses(1_000_000);
+    assert_eq!(told(&log), "/a:1000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
+    log.cut_pauses(0);
+    assert_eq!(told(&log), "/a:0 /b:0 /c:0 | /a:0 /b:0 +/c:0");
+    assert!(!log.has_pauses());
+    // Nobody waits after the last request of a session.
+    assert!(!read(b"/a\n/b think=7\n\n/c think=7\n", 0).unwrap().has_pauses());
+}
+
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let log = read(text.as_bytes(), 50_000).unwrap();
