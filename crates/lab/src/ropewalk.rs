@@ -19,6 +19,10 @@ const GRID_AIM: usize = 12;
 const ENGINE: &str = "engine";
 const SENDFILE: &str = "socket.sendfile";
 
+/// Knobs of engines that say where clients have to ask. They are varied only if they are named:
+/// those of a tuning all ask at one address, and a copy with another one would have no clients.
+const OF_ADDRESSES: &[&str] = &["ports"];
+
 /// What the program says of one engine.
 #[derive(Debug, Deserialize)]
 struct Engine {
@@ -99,7 +103,7 @@ fn of_engine(engine: Engine, template: &Peer) -> Peer {
 
 impl From<EngineKnob> for Knob {
     fn from(said: EngineKnob) -> Self {
-        let EngineKnob { about, default, values, from, to, .. } = said;
+        let EngineKnob { name, about, default, values, from, to } = said;
         let mut factor = from.map(|_| 2);
         let of = |factor| Self {
             about: about.clone(),
@@ -109,7 +113,7 @@ impl From<EngineKnob> for Knob {
             to,
             step: None,
             factor,
-            tuned: None,
+            tuned: OF_ADDRESSES.contains(&name.as_str()).then_some(false),
         };
         while factor.is_some() && of(factor).grid().len() > GRID_AIM {
             factor = factor.map(|factor| factor * 2);
@@ -202,6 +206,7 @@ mod tests {
             {"name": "loop", "about": "a loop", "unavailable": null, "sendfile": ["nonblocking"],
              "knobs": [
                 {"name": "chunk", "about": "c", "default": "64", "from": 1, "to": 1048576},
+                {"name": "ports", "about": "p", "default": "0", "from": 0, "to": 1},
                 {"name": "events", "about": "e", "default": "epoll", "values": ["epoll", "poll"]}]},
             {"name": "rings", "about": "r", "unavailable": "not permitted", "sendfile": [],
              "knobs": []}]"#;
@@ -215,6 +220,8 @@ mod tests {
         assert!(words.ends_with(" --set engine.knobs.events={engine.knobs.events}"), "{words}");
         assert!(!a_loop.knobs.contains_key(ENGINE) && a_loop.build.is_none());
         assert_eq!(a_loop.knobs["engine.knobs.events"].grid(), ["epoll", "poll"]);
+        let ports = &a_loop.knobs["engine.knobs.ports"];
+        assert_eq!((ports.grid().len(), ports.is_tuned()), (2, false));
         assert_eq!(a_loop.knobs[SENDFILE].grid(), ["auto", "nonblocking"]);
         let chunks = a_loop.knobs["engine.knobs.chunk"].grid();
         let expected = ["1", "4", "16", "64", "256", "1024", "4096", "16384"];
