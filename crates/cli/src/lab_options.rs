@@ -125,7 +125,7 @@ impl WorkloadOptions {
         servers: &[&ServerSpec],
     ) -> Result<WorkloadSpec, Failure> {
         let spec = self.typed(default, servers)?;
-        Ok(WorkloadSpec { leaves_out_pauses: true, ..spec })
+        Ok(WorkloadSpec { is_condensed: true, ..spec })
     }
 
     fn typed(&self, default: &str, servers: &[&ServerSpec]) -> Result<WorkloadSpec, Failure> {

@@ -24,6 +24,7 @@ use crate::log_arguments::{
     DASH, DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments,
     PrimeArguments,
 };
+use crate::trace_command::decompressor;
 use crate::{Failure, print, whole_file};
 
 /// How far a generated log may be from its distribution if nobody says how long it is.
@@ -115,6 +116,11 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
     let wanted = wanted_format(format)?;
     let bytes = read(file)?;
     let name = file.display();
+    if let Some(program) = decompressor(&bytes) {
+        return Err(Failure::Usage(format!(
+            "{name}: compressed: unpack it first: {program} {name} > access.log"
+        )));
+    }
     let (log, report) =
         import(&bytes, &options).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     match report.format {

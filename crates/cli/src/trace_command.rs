@@ -190,7 +190,7 @@ fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form
 }
 
 /// What prints the contents of a compressed file that begins so.
-fn decompressor(start: &[u8]) -> Option<&'static str> {
+pub(crate) fn decompressor(start: &[u8]) -> Option<&'static str> {
     let magics: [(&[u8], &str); 4] = [
         (b"\x1f\x8b", "zcat"),
         (b"\x28\xb5\x2f\xfd", "zstdcat"),

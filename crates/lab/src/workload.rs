@@ -42,11 +42,11 @@ pub struct WorkloadSpec {
     /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified.
     #[serde(default)]
     pub load: String,
-    /// Whether sessions go on without a pause: within windows of seconds few people would come back
-    /// from one, and a server that waits for them is not at its limit. An experiment's file has the
-    /// load's option for that.
+    /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
+    /// people would come back within one, and are no longer than [`LENGTH_MAX`], so that many begin
+    /// in each. An experiment's file says for itself how long its windows are.
     #[serde(skip)]
-    pub leaves_out_pauses: bool,
+    pub is_condensed: bool,
 }
 
 /// A workload that can be named without being written down.
@@ -102,6 +102,11 @@ pub const PRESETS: &[Preset] = &[
         load: "--connection request",
     },
 ];
+
+/// The longest session within windows of seconds: as many requests as Apache answers on a
+/// connection unless told otherwise. Those of a proxy, behind which all users are one client, would
+/// fill many windows.
+const LENGTH_MAX: usize = 100;
 
 /// A workload that is ready to be asked for.
 #[derive(Clone, Debug)]
@@ -172,7 +177,7 @@ impl WorkloadSpec {
     }
 
     fn loses_pauses_of(&self, log: &RequestLog) -> bool {
-        self.leaves_out_pauses && log.has_pauses()
+        self.is_condensed && log.has_pauses()
     }
 
     /// Whether it says what it must, and no more.
@@ -233,12 +238,13 @@ impl Tools {
         let root = self.files(spec).map_err(explain)?;
         let path = self.log(spec).map_err(explain)?;
         let log = read_log(&path).map_err(explain)?;
+        let (log, path, changes) = self.adapted(spec, log, path).map_err(explain)?;
         let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
         Ok(Workload {
-            described: described(spec, &log),
+            described: described(spec, &log, &changes),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
             load: load_options(spec, &log),
@@ -247,6 +253,51 @@ impl Tools {
             prime,
             values,
         })
+    }
+
+    /// A log that is there, without requests for files that are gone and with sessions that fit into
+    /// windows; written anew if that changes it. What has changed, in words.
+    fn adapted(
+        &self,
+        spec: &WorkloadSpec,
+        log: RequestLog,
+        path: PathBuf,
+    ) -> Result<(RequestLog, PathBuf, String), String> {
+        if spec.log_file.is_none() {
+            return Ok((log, path, String::new()));
+        }
+        let gone: Vec<&Template> =
+            log.templates().iter().filter(|asked| !is_there(spec, asked)).collect();
+        let mut changes = String::new();
+        if let Some(first) = gone.first() {
+            changes = format!(
+                "; what is asked for at {} of {} paths, such as {}, is not there and is left out",
+                gone.len(),
+                log.templates().len(),
+                String::from_utf8_lossy(&first.uri)
+            );
+        }
+        let length_max = if spec.is_condensed { LENGTH_MAX } else { usize::MAX };
+        if log.longest_session() > length_max {
+            changes.push_str(&format!("; sessions of more than {length_max} requests are cut"));
+        }
+        if changes.is_empty() {
+            return Ok((log, path, changes));
+        }
+        let chosen = log.selected(|asked| is_there(spec, asked), length_max);
+        if chosen.requests() == 0 {
+            let root = spec.root.as_deref().unwrap_or(Path::new(""));
+            return Err(format!(
+                "nothing that its log asks for is in {}: is it the directory that was served then?",
+                root.display()
+            ));
+        }
+        let place = digest(&path) + if spec.is_condensed { ".condensed.log" } else { ".there.log" };
+        let place = self.scratch.join("logs").join(place);
+        let mut text = Vec::new();
+        wsesslog::write(&chosen, &mut text, &changes).map_err(|why| format!("{why}"))?;
+        write(&place, &text)?;
+        Ok((chosen, place, changes))
     }
 
     /// The floor prepares its answers: it must know the paths, the head of an answer like that of
@@ -316,8 +367,14 @@ impl Tools {
     }
 }
 
-/// Its name, what it is, and its numbers.
-fn described(spec: &WorkloadSpec, log: &RequestLog) -> Described {
+/// Whether a request of the log is for a file that is there, where it is known which are.
+fn is_there(spec: &WorkloadSpec, template: &Template) -> bool {
+    let is_file = |root| file_of(&template.uri, root).is_some_and(|file| file.is_file());
+    spec.root.as_deref().is_none_or(is_file)
+}
+
+/// Its name, what it is and what was changed of it, and its numbers.
+fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described {
     let mut description = describe(log, None);
     if let Some(root) = &spec.root {
         // What will be sent: the log's lengths may be of replies that were compressed.
@@ -327,7 +384,7 @@ fn described(spec: &WorkloadSpec, log: &RequestLog) -> Described {
     let end = if spec.loses_pauses_of(log) { "; the pauses in sessions are left out" } else { "" };
     Described {
         name: spec.name.clone(),
-        about: spec.about.clone() + end,
+        about: format!("{}{changes}{end}", spec.about),
         numbers: numbers(&description),
     }
 }
@@ -457,6 +514,7 @@ mod tests {
         fs::write(&log, "# a log\n/a\n/b think=1\n\n/a\n/c\n").expect("writable");
         fs::write(folder.join("a"), [0; 40]).expect("writable");
         fs::write(folder.join("b"), [0; 10]).expect("writable");
+        fs::write(folder.join("c"), [0; 40]).expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let spec = WorkloadSpec::replay(Some(folder.clone()), log);
         let workload = tools.prepare(&spec).expect("nothing need be made");
@@ -464,8 +522,8 @@ mod tests {
         assert_eq!(workload.requested_paths(), ["/a", "/b", "/a", "/c"]);
         assert_eq!(workload.described.numbers["requests"], 4.0);
         assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
-        // By the files that are there: /a twice, /b once.
-        assert_eq!(workload.described.numbers["mean_body_bytes"], 30.0);
+        // By the files: /a twice, /b and /c once.
+        assert_eq!(workload.described.numbers["mean_body_bytes"], 32.5);
         let prime = fs::read_to_string(&workload.prime).expect("it was written");
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
         assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
@@ -474,14 +532,48 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_adapted_to_what_is_there_and_to_short_windows() {
+        let folder = scratch("adapted");
+        let log = folder.join("sessions");
+        fs::write(folder.join("a"), "a").expect("writable");
+        fs::create_dir_all(folder.join("d")).expect("writable");
+        let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
+        let prepare = |is_condensed, text: &str| {
+            fs::write(&log, text).expect("writable");
+            let spec = WorkloadSpec::replay(Some(folder.clone()), log.clone());
+            let workload = tools.prepare(&WorkloadSpec { is_condensed, ..spec })?;
+            assert_eq!(read_log(&workload.log).as_ref(), Ok(&*workload.requests));
+            let about = workload.described.about.clone();
+            let changes = about.split_once("; ").map(|(_, changes)| changes.to_owned());
+            Ok::<_, String>((
+                workload.requested_paths().len(),
+                workload.requests.sessions(),
+                changes,
+            ))
+        };
+        assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
+        let gone = "what is asked for at 2 of 3 paths, such as /gone, is not there and is left out";
+        assert_eq!(prepare(false, "/gone\n/a\n/d\n\n/gone\n"), Ok((1, 1, Some(gone.into()))));
+        let cut = "sessions of more than 100 requests are cut";
+        assert_eq!(prepare(true, &"/a\n".repeat(250)), Ok((250, 3, Some(cut.into()))));
+        assert_eq!(prepare(false, &"/a\n".repeat(250)), Ok((250, 1, None)));
+        let why = prepare(true, "/gone\n").expect_err("nothing is left");
+        assert!(why.contains("nothing that its log asks for is in "), "{why}");
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
     fn pauses_are_left_out_where_there_are_any() {
         let folder = scratch("pauses");
         let log = folder.join("sessions");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
-        let prepare = |leaves_out_pauses, text| {
+        for name in ["a", "b"] {
+            fs::write(folder.join(name), "").expect("writable");
+        }
+        let prepare = |is_condensed, text| {
             fs::write(&log, text).expect("writable");
             let spec = WorkloadSpec::replay(Some(folder.clone()), log.clone());
-            let spec = WorkloadSpec { leaves_out_pauses, ..spec };
+            let spec = WorkloadSpec { is_condensed, ..spec };
             let workload = tools.prepare(&spec).expect("nothing need be made");
             let option = workload.load.windows(2).find(|pair| pair[0] == "--think-max");
             (option.map(|pair| pair[1].clone()), workload.described.about.contains("left out"))
@@ -500,6 +592,7 @@ mod tests {
         let folder = scratch("heads");
         let log = folder.join("sessions");
         fs::write(&log, "/a\n").expect("writable");
+        fs::write(folder.join("a"), "").expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let spec = WorkloadSpec::replay(Some(folder.clone()), log);
         let loads = ["--connection keep", "--connection  request", "--connection=request"];
@@ -522,6 +615,7 @@ mod tests {
         let folder = scratch("running");
         let log = folder.join("sessions");
         fs::write(&log, "/a\n").expect("writable");
+        fs::write(folder.join("a"), "").expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let workload = tools.prepare(&WorkloadSpec::replay(None, log)).expect("nothing is made");
         assert_eq!(workload.root, PathBuf::new());

@@ -129,6 +129,45 @@ impl RequestLog {
         &self.requests[start as usize..self.ends[index] as usize]
     }
 
+    /// The same without the requests that `keep` does not want, nor sessions of which nothing is
+    /// left; and with sessions of more than `length_max` requests cut into several, which begin at
+    /// the same time.
+    ///
+    /// # Panics
+    /// If `length_max` is 0.
+    #[must_use]
+    pub fn selected(&self, keep: impl Fn(&Template) -> bool, length_max: usize) -> Self {
+        assert!(length_max > 0, "a session has a request at least");
+        let mut builder = Self::builder();
+        let kept = self.templates.iter().map(|one| keep(one).then(|| builder.intern(one.clone())));
+        let kept: Vec<Option<usize>> = kept.collect();
+        for index in 0..self.sessions() {
+            let mut joins = false; // whether something of the burst is kept already
+            let of_kept = |request: &Request| {
+                joins &= request.joins();
+                let template = kept[request.template()]?;
+                Some((template, std::mem::replace(&mut joins, true), request.pause_us()))
+            };
+            let requests: Vec<_> = self.session(index).iter().filter_map(of_kept).collect();
+            for part in requests.chunks(length_max) {
+                if let Some(us) = self.start_us(index) {
+                    builder.start_us(us);
+                }
+                for &(template, joins, pause_us) in part {
+                    builder.push_known(template, joins, pause_us);
+                }
+                builder.end_session();
+            }
+        }
+        builder.finish().expect("it is a part of what was built before")
+    }
+
+    /// How many requests the longest session has.
+    #[must_use]
+    pub fn longest_session(&self) -> usize {
+        (0..self.sessions()).map(|index| self.session(index).len()).max().unwrap_or(0)
+    }
+
     /// Cuts longer pauses to `us_max`.
     pub fn cut_pauses(&mut self, us_max: u64) {
         for request in &mut self.requests {

@@ -191,7 +191,7 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
         (&["compare", "https://127.0.0.1", "ropewalk"], 2, "is no server: only http is spoken"),
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
-        (&empty, 1, "ropewalk: it does not serve (404 at /a)"),
+        (&empty, 1, "workload access.log: nothing that its log asks for is in "),
         (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),
         (&["compare", "ropewalk", "ropewalk", "--window", "1"], 2, "--window 1: "),
         (&["compare", running, "ropewalk", "--log", "/x"], 2, started),

@@ -50,6 +50,22 @@ fn request(log: &RequestLog, request: crate::request_log::Request) -> String {
 }
 
 #[test]
+fn requests_are_left_out_and_sessions_cut() {
+    let text = b"#@ start=1\n/a think=7\n/gone\n  /b\n/c\n\n#@ start=2\n/gone\n\n#@ start=3\n/a\n";
+    let log = read(text, 0).unwrap();
+    assert_eq!(told(&log), "@0 /a:7000 /gone:0 +/b:0 /c:0 | @1000000 /gone:0 | @2000000 /a:0");
+    let is_there = |template: &Template| &*template.uri != b"/gone";
+    let whole = log.selected(is_there, 9);
+    assert_eq!(told(&whole), "@0 /a:7000 /b:0 /c:0 | @2000000 /a:0");
+    assert_eq!((whole.templates().len(), whole.longest_session()), (3, 3));
+    let cut = log.selected(is_there, 2);
+    assert_eq!(told(&cut), "@0 /a:7000 /b:0 | @0 /c:0 | @2000000 /a:0");
+    assert_eq!(cut.longest_session(), 2);
+    assert_eq!(log.selected(|_| true, 9), log);
+    assert_eq!(log.selected(|_| false, 9).sessions(), 0);
+}
+
+#[test]
 fn pauses_are_cut() {
     let mut log = read(b"/a think=7\n/b think=0.2\n/c\n\n/a\n/b\n  /c\n", 0).unwrap();
     assert_eq!(told(&log), "/a:7000 /b:200 /c:0 | /a:0 /b:0 +/c:0");
