@@ -43,7 +43,7 @@ pub struct WorkloadSpec {
     #[serde(default)]
     pub load: String,
     /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
-    /// people would come back within one, and are no longer than [`LENGTH_MAX`], so that many begin
+    /// people would come back within one, and are no longer than 100 requests, so that many begin
     /// in each. An experiment's file says for itself how long its windows are.
     #[serde(skip)]
     pub is_condensed: bool,
@@ -255,8 +255,8 @@ impl Tools {
         })
     }
 
-    /// A log that is there, without requests for files that are gone and with sessions that fit into
-    /// windows; written anew if that changes it. What has changed, in words.
+    /// A log that is there, without requests for files that are gone, and with sessions that fit
+    /// into windows; written anew if that changes it. What has changed, in words.
     fn adapted(
         &self,
         spec: &WorkloadSpec,
