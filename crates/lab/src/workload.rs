@@ -292,8 +292,9 @@ impl Tools {
                 root.display()
             ));
         }
-        let place = digest(&path) + if spec.is_condensed { ".condensed.log" } else { ".there.log" };
-        let place = self.scratch.join("logs").join(place);
+        // One log may be replayed on several directories, of which each has other files.
+        let what = format!("{}\n{:?}\n{length_max}", path.display(), spec.root);
+        let place = self.scratch.join("logs").join(digest(Path::new(&what)) + ".log");
         let mut text = Vec::new();
         wsesslog::write(&chosen, &mut text, &changes).map_err(|why| format!("{why}"))?;
         write(&place, &text)?;
@@ -557,6 +558,16 @@ mod tests {
         let cut = "sessions of more than 100 requests are cut";
         assert_eq!(prepare(true, &"/a\n".repeat(250)), Ok((250, 3, Some(cut.into()))));
         assert_eq!(prepare(false, &"/a\n".repeat(250)), Ok((250, 1, None)));
+        // One log on two directories, neither of which has all of it.
+        fs::write(&log, "/a\n/b\n/gone\n").expect("writable");
+        fs::write(folder.join("d/b"), "b").expect("writable");
+        let [first, second] = [folder.clone(), folder.join("d")].map(|root| {
+            tools.prepare(&WorkloadSpec::replay(Some(root), log.clone())).expect("one is there")
+        });
+        let asked = |workload: &Workload| read_log(&workload.log).expect("whole").templates().len();
+        assert_eq!((asked(&first), &*first.ready_path), (1, "/a"));
+        assert_eq!((asked(&second), &*second.ready_path), (1, "/b"));
+        assert_ne!(first.log, second.log);
         let why = prepare(true, "/gone\n").expect_err("nothing is left");
         assert!(why.contains("nothing that its log asks for is in "), "{why}");
         fs::remove_dir_all(folder).expect("it is ours");
