@@ -20,11 +20,11 @@ use workload::request_log::RequestLog;
 use workload::request_log::access_log::{Format, ImportOptions, import};
 use workload::request_log::wsesslog::{self, WriteError};
 
+use crate::compressed::decompressor;
 use crate::log_arguments::{
     DASH, DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments,
     PrimeArguments,
 };
-use crate::trace_command::decompressor;
 use crate::{Failure, print, whole_file};
 
 /// How far a generated log may be from its distribution if nobody says how long it is.

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod compare_command;
+mod compressed;
 mod doctor_command;
 mod engines_table;
 mod fileset_arguments;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
 
+use crate::compressed::decompressor;
 use crate::log_arguments::DASH;
 use crate::{Failure, print, whole_file};
 
@@ -187,17 +188,6 @@ fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form
         let format = &arguments.format;
         Failure::Usage(format!("--format {format}: must be lackey, din, drmemtrace or auto"))
     })
-}
-
-/// What prints the contents of a compressed file that begins so.
-pub(crate) fn decompressor(start: &[u8]) -> Option<&'static str> {
-    let magics: [(&[u8], &str); 4] = [
-        (b"\x1f\x8b", "zcat"),
-        (b"\x28\xb5\x2f\xfd", "zstdcat"),
-        (b"\x04\x22\x4d\x18", "lz4cat"),
-        (b"PK\x03\x04", "unzip -p"),
-    ];
-    magics.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, program)| *program)
 }
 
 fn summary(imported: &Imported, bytes: u64, form: Form) -> String {

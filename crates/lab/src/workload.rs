@@ -266,15 +266,14 @@ impl Tools {
         if spec.log_file.is_none() {
             return Ok((log, path, String::new()));
         }
-        let gone: Vec<&Template> =
-            log.templates().iter().filter(|asked| !is_there(spec, asked)).collect();
+        let there: Vec<bool> = log.templates().iter().map(|asked| is_there(spec, asked)).collect();
         let mut changes = String::new();
-        if let Some(first) = gone.first() {
+        if let Some(first) = there.iter().position(|there| !there) {
             changes = format!(
                 "; what is asked for at {} of {} paths, such as {}, is not there and is left out",
-                gone.len(),
-                log.templates().len(),
-                String::from_utf8_lossy(&first.uri)
+                there.iter().filter(|there| !**there).count(),
+                there.len(),
+                String::from_utf8_lossy(&log.templates()[first].uri)
             );
         }
         let length_max = if spec.is_condensed { LENGTH_MAX } else { usize::MAX };
@@ -284,7 +283,7 @@ impl Tools {
         if changes.is_empty() {
             return Ok((log, path, changes));
         }
-        let chosen = log.selected(|asked| is_there(spec, asked), length_max);
+        let chosen = log.selected(&there, length_max);
         if chosen.requests() == 0 {
             let root = spec.root.as_deref().unwrap_or(Path::new(""));
             return Err(format!(
@@ -626,7 +625,6 @@ mod tests {
         let folder = scratch("running");
         let log = folder.join("sessions");
         fs::write(&log, "/a\n").expect("writable");
-        fs::write(folder.join("a"), "").expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let workload = tools.prepare(&WorkloadSpec::replay(None, log)).expect("nothing is made");
         assert_eq!(workload.root, PathBuf::new());

@@ -219,11 +219,7 @@ impl Plan {
     /// Think time of a session, on average, in microseconds.
     #[must_use]
     pub fn mean_think_us(&self) -> u64 {
-        let log = &self.log;
-        let sessions = (0..log.sessions()).map(|index| log.session(index));
-        // The pause after the last request of a session is nobody's.
-        let pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
-        pauses.map(|request| request.pause_us()).sum::<u64>() / (log.sessions() as u64).max(1)
+        self.log.pauses_us().sum::<u64>() / (self.log.sessions() as u64).max(1)
     }
 }
 

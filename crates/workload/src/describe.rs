@@ -153,11 +153,7 @@ fn burst_lengths(log: &RequestLog) -> impl Iterator<Item = f64> + '_ {
 }
 
 fn pauses_s(log: &RequestLog) -> impl Iterator<Item = f64> + '_ {
-    (0..log.sessions()).flat_map(|index| {
-        let session = log.session(index);
-        let pauses = session[..session.len() - 1].iter().map(|request| request.pause_us());
-        pauses.filter(|&us| us > 0).map(|us| us as f64 / US_PER_S)
-    })
+    log.pauses_us().filter(|&us| us > 0).map(|us| us as f64 / US_PER_S)
 }
 
 fn fit(log: &RequestLog, popularity: &[u64], mix: &Mix) -> Option<Fit> {

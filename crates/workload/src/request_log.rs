@@ -129,17 +129,19 @@ impl RequestLog {
         &self.requests[start as usize..self.ends[index] as usize]
     }
 
-    /// The same without the requests that `keep` does not want, nor sessions of which nothing is
-    /// left; and with sessions of more than `length_max` requests cut into several, which begin at
-    /// the same time.
+    /// The same without the requests of the templates that `keep`, which says so of each, does not
+    /// want, nor sessions of which nothing is left; and with sessions of more than `length_max`
+    /// requests cut into several, which begin at the same time.
     ///
     /// # Panics
-    /// If `length_max` is 0.
+    /// If `length_max` is 0, or `keep` is not of all templates.
     #[must_use]
-    pub fn selected(&self, keep: impl Fn(&Template) -> bool, length_max: usize) -> Self {
+    pub fn selected(&self, keep: &[bool], length_max: usize) -> Self {
         assert!(length_max > 0, "a session has a request at least");
+        assert_eq!(keep.len(), self.templates.len(), "it is of each template");
         let mut builder = Self::builder();
-        let kept = self.templates.iter().map(|one| keep(one).then(|| builder.intern(one.clone())));
+        let templates = self.templates.iter().zip(keep);
+        let kept = templates.map(|(one, keep)| keep.then(|| builder.intern(one.clone())));
         let kept: Vec<Option<usize>> = kept.collect();
         for index in 0..self.sessions() {
             let mut joins = false; // whether something of the burst is kept already
@@ -175,12 +177,18 @@ impl RequestLog {
         }
     }
 
-    /// Whether anybody waits between two requests: the pause after a session's last is nobody's.
+    /// The pauses between the requests of each session, those of 0 as well; the one after a
+    /// session's last is nobody's.
+    pub fn pauses_us(&self) -> impl Iterator<Item = u64> + '_ {
+        let sessions = (0..self.sessions()).map(|index| self.session(index));
+        let pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
+        pauses.map(|request| request.pause_us())
+    }
+
+    /// Whether anybody waits between two requests.
     #[must_use]
     pub fn has_pauses(&self) -> bool {
-        let sessions = (0..self.sessions()).map(|index| self.session(index));
-        let mut pauses = sessions.flat_map(|requests| &requests[..requests.len() - 1]);
-        pauses.any(|request| request.pause_us() > 0)
+        self.pauses_us().any(|us| us > 0)
     }
 
     /// When session `index` began, counted from the log's first, if the log says so.

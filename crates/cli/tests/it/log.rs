@@ -231,6 +231,10 @@ fn mistakes_are_one_line_and_status_2() {
     import(&empty, "--format", "auto", &nothing);
     check(&["describe", "/no/such"], "FILE: cannot read /no/such: No such file");
     let directory = Temporary::new();
+    let packed = directory.file("access.log.1.gz", b"\x1f\x8b\x08\x00");
+    let name = packed.display();
+    let unpack = format!("{name}: compressed: unpack it first: zcat {name} > access.log");
+    import(&packed, "--format", "auto", &unpack);
     let path = directory.file("bad.log", "/a think=1\n/b think=soon\n");
     let name = path.to_str().unwrap();
     check(&["describe", name], &format!("{name}: line 2, column "));
