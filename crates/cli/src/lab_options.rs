@@ -228,6 +228,7 @@ pub(crate) fn open_records(
     }
     let made = opened.runs.len() + opened.cache.len();
     print(&format!("Going on after {made} runs.\n"))?;
+    opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     Ok((folder, opened))
 }
 

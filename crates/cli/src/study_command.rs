@@ -110,7 +110,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     skip_domains(&mut stage.domains, &mut skipped, |domain| {
         let entered = domain.enter(&machine, &accessed)?;
         inside.insert(domain.name.clone(), lab::settings_inside(&entered));
-        Ok(())
+        entered.leave()
     });
     print(&skipped[told..].iter().map(told_of).collect::<String>())?;
     if stage.domains.is_empty() {
@@ -133,7 +133,7 @@ impl StudyArguments {
     fn change(&self, definition: &mut Definition) -> Result<(), Failure> {
         definition.budget_s = self.budget_s()?.or(definition.budget_s);
         if self.mat {
-            definition.search_limits();
+            definition.search_limits().map_err(Failure::Usage)?;
         }
         if definition.domains.is_empty() {
             definition.domains = vec![Domain { name: "here".into(), ..Domain::default() }];
@@ -240,7 +240,17 @@ fn stage<'a>(
     for spec in &definition.workloads {
         let workload = tools.prepare(spec).map_err(Failure::Operation)?;
         check_load(&workload, definition, lab.bench.lag_bound.is_some())?;
-        accessed.push(Accessed::of_requests(&workload.root, workload.requested_paths()));
+        let files = Accessed::of_requests(&workload.root, workload.popularity());
+        let bounds_memory = definition.domains.iter().any(|domain| domain.memory.is_some());
+        if files.missing() > 0 && bounds_memory {
+            return Err(Failure::Operation(format!(
+                "workload {}: {} of the paths that its log asks for are no files, and so it is not \
+                 known how much `memory` they need",
+                spec.name,
+                files.missing()
+            )));
+        }
+        accessed.push(files);
         workloads.push(workload);
     }
     Ok(Stage {

@@ -3,9 +3,9 @@
 //! The group is made below our own in the `cpuacct` hierarchy (version 1), or in the unified one
 //! (version 2), where the kernel counts processor time without any controller. Where neither may
 //! be written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
-//! descendants, which misses short-lived children that nobody waited for and has a resolution of
-//! 10 ms. The one limit that can be set is that of memory, in a second group where the hierarchies
-//! are separate (version 1).
+//! process group and their descendants, which misses short-lived children that nobody waited for
+//! and has a resolution of 10 ms. The one limit that can be set is that of memory, in a second
+//! group where the hierarchies are separate (version 1).
 //!
 //! A group goes when it is dropped; a [`Guard`](crate::Guard) removes that of a lab that is killed,
 //! and where both are, the next lab does, if nothing is in it any more.
@@ -27,7 +27,7 @@ pub enum Accounting {
     Cpuacct,
     /// A control group, version 2: `cpu.stat`, in microseconds.
     Unified,
-    /// No control group: the first process and its descendants.
+    /// No control group: the first process, its process group and their descendants.
     ProcessTree,
 }
 
@@ -180,7 +180,7 @@ impl Group {
                 .lines()
                 .filter_map(|line| line.parse().ok())
                 .collect(),
-            None => self.root.map(process::descendants).unwrap_or_default(),
+            None => self.root.map(process::tree).unwrap_or_default(),
         }
     }
 

@@ -33,15 +33,20 @@ pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String,
     }
 }
 
-/// `root` and all its living descendants.
-pub(crate) fn descendants(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = all().filter_map(|pid| Some((pid, parent(pid)?))).collect();
-    let mut found = vec![root];
+/// What runs of `root`, of the process group that it leads, and of all that descend from them. The
+/// children of one that has ended are nobody's descendants any more, and in its group still.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
+    let all: Vec<Kin> = all().filter_map(kin).collect();
+    let is_first = |kin: &&Kin| kin.pid == root || kin.group == root;
+    let mut found: Vec<u32> = all.iter().filter(is_first).map(|kin| kin.pid).collect();
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
-        found.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+        let children = all.iter().filter(|kin| kin.parent == pid).map(|kin| kin.pid);
+        let children: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
+        found.extend(children);
         next += 1;
     }
+    found.retain(|&pid| is_running(pid));
     found
 }
 
@@ -77,8 +82,19 @@ pub(crate) fn is_running(pid: u32) -> bool {
     stat_fields(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X" | "x"))
 }
 
-fn parent(pid: u32) -> Option<u32> {
-    stat_fields(pid)?.get(4 - 3)?.parse().ok()
+/// A process among others.
+struct Kin {
+    pid: u32,
+    parent: u32,
+    /// Its process group, by the number of the process that led it first.
+    group: u32,
+}
+
+fn kin(pid: u32) -> Option<Kin> {
+    let fields = stat_fields(pid)?;
+    // proc_pid_stat(5): the parent is field 4, the process group 5.
+    let number = |field: usize| fields.get(field - 3)?.parse().ok();
+    Some(Kin { pid, parent: number(4)?, group: number(5)? })
 }
 
 /// The fields of `/proc/PID/stat` from the third on: the second, the name, may hold anything.
@@ -102,14 +118,35 @@ pub(crate) fn last_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use testkit::comes_true;
 
     #[test]
-    fn a_child_is_a_descendant_until_it_ends() {
+    fn a_child_is_in_the_tree_until_it_ends() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
-        assert!(descendants(std::process::id()).contains(&child.id()));
+        assert!(tree(std::process::id()).contains(&child.id()));
         os::signals::send("KILL", &[child.id()]);
+        assert!(comes_true(|| !tree(std::process::id()).contains(&child.id())), "it ran on");
         child.wait().expect("it was ours");
-        assert!(!descendants(std::process::id()).contains(&child.id()));
+        assert_eq!(tree(child.id()), [] as [u32; 0]);
+    }
+
+    /// A server whose first process dies leaves workers, which nobody is the parent of.
+    #[test]
+    fn children_of_one_that_has_ended_are_found() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & echo $!; wait"]).stdout(Stdio::piped()).process_group(0);
+        let mut shell = shell.spawn().expect("there is a shell");
+        let mut line = String::new();
+        let stdout = shell.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says a number");
+        let child: u32 = line.trim().parse().expect("a number");
+        shell.kill().expect("it runs");
+        shell.wait().expect("it was ours");
+        assert_eq!(tree(shell.id()), [child]);
+        os::signals::send("KILL", &[child]);
+        assert!(comes_true(|| tree(shell.id()).is_empty()), "it runs on");
     }
 
     #[test]

@@ -19,6 +19,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+/// How the reason begins why a server that was started is of no use.
+const DOES_NOT_SERVE: &str = "it does not serve";
+
+/// Whether the reason why a server is not there is what it did itself, and nothing that kept it
+/// from being started.
+pub(crate) fn is_of_server(reason: &str) -> bool {
+    reason.starts_with(DOES_NOT_SERVE)
+}
+
 /// How a server is started, whichever it is.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -195,7 +204,7 @@ impl RunningServer {
     }
 
     fn complaint(&self, what: &str) -> String {
-        format!("it does not serve ({what}): {}", process::last_lines(&self.printed()))
+        format!("{DOES_NOT_SERVE} ({what}): {}", process::last_lines(&self.printed()))
     }
 
     fn printed(&self) -> String {
@@ -343,6 +352,8 @@ fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -
     shell.args(["-c", ENTER, "sh", entrances]).args(command).stdin(Stdio::piped());
     // Apache's prefork ends by a signal to its whole process group, which must not be ours.
     shell.process_group(0);
+    // Whoever waits for Ctrl-C has it blocked: the server must hear the signal that stops it.
+    os::signals::restore_in_child(&mut shell);
     shell
 }
 
@@ -352,11 +363,11 @@ fn let_go(shell: &mut Child) {
     let _ = shell.stdin.take().map(|mut word| word.write_all(b"\n"));
 }
 
-/// Kills the first process and the group's, and removes the group.
+/// Kills the first process, its process group's and the group's, and removes the group.
 fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
     // The kernel lets go of the last process a moment after it is gone.
     const KILL: &str = r#"
-        kill -s KILL "$1"
+        kill -s KILL -- "-$1" "$1"
         for attempt in $(seq 100); do
             kill -s KILL $(cat "$2/cgroup.procs")
             sleep 0.2
@@ -399,5 +410,22 @@ mod tests {
         let_go(&mut told);
         assert!(told.wait().expect("it is our child").success());
         assert!(fs::remove_file(&started).is_ok());
+    }
+
+    /// A server whose SIGTERM is blocked would have to be killed, and lose what it does at its end.
+    #[test]
+    fn a_server_hears_every_signal_whoever_starts_it() {
+        use os::signals::{Signal, SignalDescriptor};
+        let blocked = thread::spawn(|| {
+            let _deaf = SignalDescriptor::new(&[Signal::Terminate, Signal::Interrupt]);
+            let command = ["grep", "SigBlk", "/proc/self/status"].map(str::to_owned);
+            let mut shell = standing_by("", command.iter());
+            let mut shell = shell.stdout(Stdio::piped()).spawn().expect("there is a shell");
+            let_go(&mut shell);
+            let output = shell.wait_with_output().expect("it is our child");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        });
+        let blocked = blocked.join().expect("nothing failed in it");
+        assert_eq!(blocked.split_whitespace().last(), Some("0000000000000000"), "{blocked}");
     }
 }

@@ -22,8 +22,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// How much longer than its window a load may take: replies are awaited for 10 seconds.
+/// How much longer a load may take than its options say, before it is taken for hung.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What asking for everything once is waited for: a path of a link of 8 Mbit/s, and a server of a
+/// thousand requests a second. A server that hangs is given up by its clients long before.
+const PRIMED_BYTES_PER_S: f64 = 1e6;
+const PRIMED_REQUESTS_PER_S: f64 = 1e3;
 
 /// Generators that share a load start so much later than they are told to, all at once.
 const START_TOGETHER_US: u64 = 200_000;
@@ -197,7 +202,8 @@ impl Bench {
         let verify = if is_known { "bytes" } else { "none" };
         let words = [words.as_slice(), &["--connection", "keep", "--verify", verify]].concat();
         let one = Self { seats: vec![self.seats[seat].clone()], ..self.clone() };
-        let (outcome, _) = one.load(server, &words, files_option(workload), Duration::ZERO)?;
+        let (outcome, _) =
+            one.load(server, &words, files_option(workload), priming_time(workload))?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
@@ -280,11 +286,12 @@ impl Bench {
         if are_told {
             start_together(&mut generators)?;
         }
-        finish(generators, window)
+        finish(generators, run_time(window, more))
     }
 
     /// The same, observed: where the servers' CPUs are known, how busy they are is a matter of the
-    /// window alone, and so the generator is told when it begins.
+    /// window alone; and where the load warms up first, all is. So the generator is told when it
+    /// begins.
     fn load_observed(
         &self,
         server: Target<'_>,
@@ -293,25 +300,33 @@ impl Bench {
         window: Duration,
         observer: &Observer<'_>,
     ) -> Result<(Outcome, String, Observed), String> {
+        let warm_up_us = option_us(more, "--warm-up");
         let before = observer.look();
-        if !observer.knows_cpus() {
+        if !observer.knows_cpus() && warm_up_us == 0 {
             let (outcome, text) = self.load(server, words, more, window)?;
             return Ok((outcome, text, observer.since(&before)));
         }
         let mut generators = self.generators(server, words, more, true)?;
-        let from_us = start_together(&mut generators)? + warm_up_us(more);
+        let from_us = start_together(&mut generators)? + warm_up_us;
         let to_us = from_us + window.as_micros() as u64;
-        let (loaded, in_window) = thread::scope(|scope| {
+        let begin = || (warm_up_us > 0).then(|| observer.look());
+        let (loaded, watched) = thread::scope(|scope| {
             let (running, ended) = channel();
-            let watching = scope.spawn(move || WindowUse::watch(from_us, to_us, &ended));
-            let loaded = finish(generators, window);
+            let watching = scope.spawn(move || WindowUse::watch((from_us, to_us), &ended, begin));
+            let loaded = finish(generators, run_time(window, more));
             drop(running);
             (loaded, watching.join().ok().flatten())
         });
         let (outcome, text) = loaded?;
-        let mut seen = observer.since(&before);
-        let of_outcome = (outcome.started_unix_us, outcome.window_us);
-        observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
+        let (in_window, begun) = watched.unzip();
+        if warm_up_us > 0 && begun.is_none() {
+            return Err("the beginning or the end of its window was missed".into());
+        }
+        let mut seen = observer.since(&begun.flatten().unwrap_or(before));
+        if observer.knows_cpus() {
+            let of_outcome = (outcome.started_unix_us, outcome.window_us);
+            observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
+        }
         Ok((outcome, text, seen))
     }
 
@@ -374,11 +389,10 @@ fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, String> {
 /// Waits for all generators, and puts together what they wrote.
 fn finish(
     generators: Vec<(Client, PathBuf)>,
-    window: Duration,
+    within: Duration,
 ) -> Result<(Outcome, String), String> {
-    let outcomes = generators
-        .into_iter()
-        .map(|(client, path)| read_outcome(&path, &client.finish(window + PATIENCE)?));
+    let outcomes =
+        generators.into_iter().map(|(client, path)| read_outcome(&path, &client.finish(within)?));
     let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
     if outcomes.len() == 1 {
         return Ok(outcomes.remove(0));
@@ -386,10 +400,25 @@ fn finish(
     merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())
 }
 
-/// For how long a workload is asked for before its window: 0 if it does not say.
-fn warm_up_us(load: &[String]) -> u64 {
-    let named = load.iter().position(|word| word == "--warm-up").and_then(|at| load.get(at + 1));
-    let joined = || load.iter().find_map(|word| word.strip_prefix("--warm-up="));
+/// The longest that a load can take which is not hung: it warms up, its window, and then what is
+/// under way has its time.
+fn run_time(window: Duration, more: &[String]) -> Duration {
+    let own = ["--warm-up", "--timeout", "--connect-timeout"];
+    let own_us = own.iter().map(|option| option_us(more, option)).sum();
+    window + Duration::from_micros(own_us) + PATIENCE
+}
+
+/// The time that asking for everything once may take beyond that.
+fn priming_time(workload: &Workload) -> Duration {
+    let requests = workload.requests.templates().len() as f64;
+    let bytes = workload.bytes_of_all() as f64;
+    Duration::from_secs_f64(bytes / PRIMED_BYTES_PER_S + requests / PRIMED_REQUESTS_PER_S)
+}
+
+/// What one of a workload's options of time says, in microseconds: 0 if it is not among them.
+fn option_us(load: &[String], option: &str) -> u64 {
+    let named = load.iter().position(|word| word == option).and_then(|at| load.get(at + 1));
+    let joined = || load.iter().find_map(|word| word.strip_prefix(option)?.strip_prefix('='));
     let typed = named.map(String::as_str).or_else(joined);
     // What makes no sense the generator refuses.
     typed.and_then(|typed| parse_duration(typed).ok()).unwrap_or(0)
@@ -495,12 +524,34 @@ mod tests {
     #[test]
     fn a_window_begins_after_the_warming_up_of_its_workload() {
         let check = |load: &[&str], expected: u64| {
-            assert_eq!(warm_up_us(&workload(load).load), expected, "{load:?}");
+            assert_eq!(option_us(&workload(load).load, "--warm-up"), expected, "{load:?}");
         };
         check(&["--connection", "keep"], 0);
         check(&["--warm-up", "500ms", "--connection", "keep"], 500_000);
         check(&["--warm-up=2s"], 2_000_000);
         check(&["--warm-up"], 0);
+    }
+
+    #[test]
+    fn a_load_is_waited_for_as_long_as_it_says() {
+        let check = |load: &[&str], expected_s: u64| {
+            let found = run_time(Duration::from_secs(2), &workload(load).load);
+            assert_eq!(found, PATIENCE + Duration::from_secs(expected_s), "{load:?}");
+        };
+        check(&[], 2);
+        check(&["--warm-up", "3m", "--timeout=90s", "--connect-timeout", "5s"], 277);
+    }
+
+    #[test]
+    fn asking_for_everything_is_waited_for_by_its_size() {
+        let mut builder = workload::request_log::RequestLog::builder();
+        let mut template = workload::request_log::Template::get(b"/large");
+        template.reply_bytes = Some(900_000_000);
+        builder.push(template, false, 0);
+        builder.end_session();
+        let log = builder.finish().expect("it has a request");
+        let large = Workload { requests: std::sync::Arc::new(log), ..workload(&[]) };
+        assert!(priming_time(&large) > Duration::from_secs(890), "{:?}", priming_time(&large));
     }
 
     #[test]

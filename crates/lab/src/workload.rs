@@ -9,7 +9,7 @@ use crate::process;
 use crate::record::Described;
 use crate::template::Values;
 use ::workload::describe::{Description, bytes_by, describe};
-use ::workload::request_log::{Request, RequestLog, Template, wsesslog};
+use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_of;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -204,12 +204,21 @@ impl WorkloadSpec {
 }
 
 impl Workload {
-    /// The path of every request of the log, in its order.
-    pub fn requested_paths(&self) -> Vec<String> {
+    /// What the log asks for, each with how often.
+    pub fn popularity(&self) -> Vec<(&[u8], u64)> {
         let log = &self.requests;
-        let sessions = (0..log.sessions()).flat_map(|index| log.session(index));
-        let uri = |request: &Request| log.templates()[request.template()].uri.clone();
-        sessions.map(|request| String::from_utf8_lossy(&uri(request)).into_owned()).collect()
+        let mut counts = vec![0; log.templates().len()];
+        let requests = (0..log.sessions()).flat_map(|index| log.session(index));
+        requests.for_each(|request| counts[request.template()] += 1);
+        let uris = log.templates().iter().map(|template| &*template.uri);
+        uris.zip(counts).collect()
+    }
+
+    /// What the replies are together if everything is asked for once, as far as that is known.
+    pub(crate) fn bytes_of_all(&self) -> u64 {
+        let of_file = |uri: &[u8]| Some(fs::metadata(file_of(uri, &self.root)?).ok()?.len());
+        let bytes = |asked: &Template| asked.reply_bytes.or_else(|| of_file(&asked.uri));
+        self.requests.templates().iter().filter_map(bytes).sum()
     }
 }
 
@@ -519,7 +528,8 @@ mod tests {
         let spec = WorkloadSpec::replay(Some(folder.clone()), log);
         let workload = tools.prepare(&spec).expect("nothing need be made");
         assert_eq!(workload.ready_path, "/a");
-        assert_eq!(workload.requested_paths(), ["/a", "/b", "/a", "/c"]);
+        let popularity = [("/a", 2), ("/b", 1), ("/c", 1)].map(|(uri, n)| (uri.as_bytes(), n));
+        assert_eq!(workload.popularity(), popularity);
         assert_eq!(workload.described.numbers["requests"], 4.0);
         assert_eq!(workload.described.numbers["requests_per_session"], 2.0);
         // By the files: /a twice, /b and /c once.
@@ -545,11 +555,8 @@ mod tests {
             assert_eq!(read_log(&workload.log).as_ref(), Ok(&*workload.requests));
             let about = workload.described.about.clone();
             let changes = about.split_once("; ").map(|(_, changes)| changes.to_owned());
-            Ok::<_, String>((
-                workload.requested_paths().len(),
-                workload.requests.sessions(),
-                changes,
-            ))
+            let requests = workload.popularity().iter().map(|(_, count)| count).sum::<u64>();
+            Ok::<_, String>((requests, workload.requests.sessions(), changes))
         };
         assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
         let gone = "what is asked for at 2 of 3 paths, such as /gone, is not there and is left out";

@@ -75,8 +75,12 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     let options = [text(&path), "--mat", "--peers", text(&peers)];
     let before = kill_after(&lab, 3, &options);
     assert!(lab.records().searches.is_empty(), "it is under way: {before:?}");
+    let runs = lab.path("records").join("runs.jsonl");
+    let half = fs::read_to_string(&runs).unwrap() + "{\"number\": 9";
+    fs::write(runs, half).unwrap();
     let (status, out, err) = lab.run(&[&["study"], &options[..], &["--resume"]].concat());
     assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("runs.jsonl: the last line is not whole and is left out"), "{out}");
     let opened = lab.records();
     assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
     let asked: BTreeSet<_> = opened.runs.iter().map(|run| (run.attempt, run.seed)).collect();
@@ -88,6 +92,22 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     let after = lab.records();
     assert_eq!((again.0, after.runs.len(), after.searches.len()), (0, opened.runs.len(), 1));
     assert!(page(&lab).contains("one file"));
+}
+
+/// What a server uses while its load warms up is no part of a window: nothing that is divided by
+/// the window's replies may hold it.
+#[test]
+fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "--connection keep", "--connection keep --warm-up 3s");
+    let peers = without_floor(&lab);
+    let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
+    assert_eq!(status, 0, "{out}{err}");
+    let runs = lab.records().runs;
+    assert!(runs.iter().any(|run| run.void.is_empty()), "{runs:?}");
+    for run in &runs {
+        assert!(run.observed["elapsed_us"] < 3e6, "{run:?}");
+    }
 }
 
 /// The rate is searched once, and the repetitions are made there, if there is one.

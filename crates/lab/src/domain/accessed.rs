@@ -1,12 +1,13 @@
 //! The files that a load asks for, the most popular first: how large they are, how much of them is
 //! in memory, and having them leave it.
 
+use load::expected::file_of;
 use os::files::Held;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The files that are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,22 +19,25 @@ pub struct Accessed {
 }
 
 impl Accessed {
-    /// The files below `root` that requests for these paths (as in a request log: `/a/b?c`) ask
-    /// for. What leads to no file is counted as missing.
-    pub fn of_requests<P: AsRef<str>>(root: &Path, paths: impl IntoIterator<Item = P>) -> Self {
-        let mut counts = HashMap::<String, u64>::new();
-        for path in paths {
-            let path = path.as_ref();
-            let path = path.split(['?', '#']).next().unwrap_or(path);
-            match counts.get_mut(path) {
-                Some(count) => *count += 1,
-                None => drop(counts.insert(path.to_owned(), 1)),
+    /// The files below `root` that requests ask for: each target (as in a request log: `/a%20b?c`)
+    /// with how often. What leads to no file is counted as missing.
+    pub fn of_requests<'a>(
+        root: &Path,
+        requests: impl IntoIterator<Item = (&'a [u8], u64)>,
+    ) -> Self {
+        let mut counts = HashMap::<PathBuf, u64>::new();
+        let mut missing = 0;
+        for (target, count) in requests {
+            match file_of(target, root) {
+                Some(file) => *counts.entry(file).or_default() += count,
+                None => missing += 1,
             }
         }
-        let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
+        let mut counts: Vec<(PathBuf, u64)> = counts.into_iter().collect();
         counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let paths = counts.into_iter().map(|(path, _)| below(root, &path));
-        Self::of_paths(paths)
+        let mut accessed = Self::of_paths(counts.into_iter().map(|(path, _)| path));
+        accessed.missing += missing;
+        accessed
     }
 
     /// All files below a folder, in the order of their names: as popular as another.
@@ -44,16 +48,15 @@ impl Accessed {
         let mut paths = Vec::new();
         list(root, &mut paths).map_err(|why| format!("{}: {why}", root.display()))?;
         paths.sort();
-        Ok(Self::of_paths(paths.into_iter().map(Some)))
+        Ok(Self::of_paths(paths.into_iter()))
     }
 
-    fn of_paths(paths: impl Iterator<Item = Option<PathBuf>>) -> Self {
+    fn of_paths(paths: impl Iterator<Item = PathBuf>) -> Self {
         let mut accessed = Self::default();
         for path in paths {
-            let length = path.as_ref().and_then(|path| fs::metadata(path).ok());
-            match (path, length.filter(fs::Metadata::is_file)) {
-                (Some(path), Some(status)) => accessed.files.push((path, status.len())),
-                _ => accessed.missing += 1,
+            match fs::metadata(&path).ok().filter(fs::Metadata::is_file) {
+                Some(status) => accessed.files.push((path, status.len())),
+                None => accessed.missing += 1,
             }
         }
         accessed
@@ -171,13 +174,6 @@ fn in_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(os::memory::page_bytes() as u64)
 }
 
-/// The file that a path of a request names, unless it could lead out of the folder.
-fn below(root: &Path, path: &str) -> Option<PathBuf> {
-    let relative = Path::new(path.trim_start_matches('/'));
-    let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-    is_plain.then(|| root.join(relative))
-}
-
 fn list(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -198,14 +194,19 @@ mod tests {
     fn files_are_in_the_order_of_their_popularity() {
         let (all, folder) = Accessed::example("popularity", 3, 5000);
         assert_eq!((all.count(), all.bytes()), (3, 3 * 8192));
-        let asked = ["/002", "/001?x=1", "/gone", "/002", "/../002", "/001", "/001#a"];
+        let asked = ["/002", "/001?x=1", "/gone", "/%30%302", "/../002", "/001", "/000"];
+        let asked = asked.map(|target| (target.as_bytes(), if target == "/000" { 9 } else { 1 }));
         let files = Accessed::of_requests(&folder.0, asked);
         let names: Vec<&Path> = files.files.iter().map(|(path, _)| path.as_path()).collect();
-        assert_eq!(names, [folder.0.join("001"), folder.0.join("002")]);
+        assert_eq!(names, ["000", "001", "002"].map(|name| folder.0.join(name)));
         assert_eq!(files.missing(), 2);
         let (list, bytes) = files.most_popular(10_000);
-        assert_eq!(list, [folder.0.join("001").as_os_str().as_bytes(), b"\0"].concat());
+        assert_eq!(list, [folder.0.join("000").as_os_str().as_bytes(), b"\0"].concat());
         assert_eq!(bytes, 8192);
+        fs::create_dir(folder.0.join("d")).expect("it is ours");
+        fs::write(folder.0.join("d/index.html"), "home").expect("it is ours");
+        let index = Accessed::of_requests(&folder.0, [(&b"/d/?q"[..], 1)]);
+        assert_eq!((index.count(), index.bytes(), index.missing()), (1, 4096, 0));
     }
 
     #[test]

@@ -11,9 +11,26 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// What may be set: the rest has nothing to do with serving.
 const FAMILIES: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
+
+/// Switches that can only be turned on until the machine starts anew.
+const ONE_WAY: [&str; 3] =
+    ["kernel.modules_disabled", "kernel.kexec_load_disabled", "kernel.unprivileged_bpf_disabled"];
+
+/// Two ways to say the same. The one that is not in force reads 0; whoever sets it clears the other
+/// (Documentation/admin-guide/sysctl/vm.rst), which putting back a 0 does not restore.
+const PAIRS: [(&str, &str); 3] = [
+    ("vm.dirty_bytes", "vm.dirty_ratio"),
+    ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
+    ("vm.overcommit_kbytes", "vm.overcommit_ratio"),
+];
+
+/// So long another study is waited for: it has the lock for the time of a run.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROOT: &str = "/proc/sys";
 
@@ -24,7 +41,7 @@ pub struct KernelSettings(BTreeMap<String, Value>);
 
 /// As it is written: a number, or text that holds several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "the value of a setting is a number, or text that holds several")]
 enum Value {
     Number(i64),
     Text(String),
@@ -54,6 +71,9 @@ impl KernelSettings {
             });
             if !is_plain || !FAMILIES.iter().any(|family| name.starts_with(family)) {
                 return Err(format!("kernel: {name:?} is no setting of net, vm, fs or kernel"));
+            }
+            if ONE_WAY.contains(&name.as_str()) {
+                return Err(format!("kernel: {name} cannot be put back once it is set"));
             }
             if value.text().contains('\n') || value.text().is_empty() {
                 return Err(format!("kernel: the value of {name:?} must be one line"));
@@ -121,30 +141,63 @@ impl Settings {
         lock: &Path,
         settings: &[(&str, String)],
     ) -> Result<Self, String> {
-        let lock = take(lock)?;
+        let lock = take(lock, PATIENCE)?;
         let mut before = Vec::new();
         for (name, _) in settings {
             let file = file_of(root, name);
             let old = fs::read_to_string(&file).map_err(|why| format!("kernel: {name}: {why}"))?;
             before.push((file, old.trim().to_owned()));
+            is_in_force(root, name)?;
         }
         let guard = guard(&lock, &before).map_err(|why| format!("sh: {why}"))?;
         // From here on leaving puts everything back.
-        let set = Self { before, _guard: guard, _lock: lock };
-        for ((name, value), (file, _)) in settings.iter().zip(&set.before) {
-            write(file, value)
-                .map_err(|why| format!("{name} = {value} cannot be set (try as root): {why}"))?;
+        let mut set = Self { before, _guard: guard, _lock: lock };
+        for (index, (name, value)) in settings.iter().enumerate() {
+            if let Err(why) = write(&set.before[index].0, value) {
+                let more = set.put_back().err().map_or_else(String::new, |why| format!("; {why}"));
+                return Err(format!("{name} = {value} cannot be set (try as root): {why}{more}"));
+            }
         }
         Ok(set)
+    }
+
+    /// Puts everything back, and looks whether it is as it was.
+    ///
+    /// # Errors
+    /// What is not, and how it can be mended, in a line.
+    pub(super) fn put_back(&mut self) -> Result<(), String> {
+        let mut left = Vec::new();
+        for (file, value) in self.before.drain(..).rev() {
+            if let Err(why) = write(&file, &value) {
+                let file = file.display();
+                left.push(format!(
+                    "{file} was {value:?} and cannot be put back ({why}): `echo {value:?} > {file}`"
+                ));
+            }
+        }
+        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 }
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        for (file, value) in self.before.iter().rev() {
-            // Who could set it can put it back.
-            let _ = fs::write(file, value);
-        }
+        // Who is interested has put them back before.
+        let _ = self.put_back();
+    }
+}
+
+/// Whether a setting can be put back as it is now: another may be in force in its place.
+fn is_in_force(root: &Path, name: &str) -> Result<(), String> {
+    let pairs = PAIRS.iter().flat_map(|&(one, other)| [(one, other), (other, one)]);
+    let Some((_, other)) = pairs.into_iter().find(|(one, _)| *one == name) else { return Ok(()) };
+    let value = |name| fs::read_to_string(file_of(root, name)).unwrap_or_default();
+    let (own, others) = (value(name), value(other));
+    match own.trim() == "0" && !["", "0"].contains(&others.trim()) {
+        true => Err(format!(
+            "kernel: {name} would replace {other}, which is in force here and could not be put \
+             back: set {other}"
+        )),
+        false => Ok(()),
     }
 }
 
@@ -163,19 +216,33 @@ fn file_of(root: &Path, name: &str) -> PathBuf {
     root.join(name.replace('.', "/"))
 }
 
+/// One for the whole machine: settings are root's to change, whose files lie in /run.
 fn lock_file() -> PathBuf {
-    std::env::temp_dir().join("ropewalk-kernel-settings.lock")
+    let folder = if os::process::is_root() { PathBuf::from("/run") } else { std::env::temp_dir() };
+    folder.join("ropewalk-kernel-settings.lock")
 }
 
-fn take(path: &Path) -> Result<File, String> {
+/// Takes the lock, waiting so long for whoever has it.
+fn take(path: &Path, within: Duration) -> Result<File, String> {
     let explain = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let file = File::create(path).map_err(|why| explain(&why))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(explain(
-            &"another study has changed settings of the kernel: wait until it has ended",
-        )),
-        Err(fs::TryLockError::Error(why)) => Err(explain(&why)),
+    // What another user has made in a folder of everybody's may be opened, but not "created".
+    let file = File::options().read(true).open(path).or_else(|why| match why.kind() {
+        io::ErrorKind::NotFound => File::create(path),
+        _ => Err(why),
+    });
+    let file = file.map_err(|why| explain(&why))?;
+    let begun_us = os::clock::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::Error(why)) => return Err(explain(&why)),
+            Err(fs::TryLockError::WouldBlock) => {}
+        }
+        if u128::from(os::clock::now() - begun_us) >= within.as_micros() {
+            let other = "another study has changed settings of the kernel: wait until it has ended";
+            return Err(explain(&other));
+        }
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -222,7 +289,7 @@ pub(super) mod tests {
             (said(root, "vm.dirty_ratio"), said(root, "net.core.somaxconn")),
             ("5".into(), "9".into())
         );
-        let second = Settings::set(root, &lock, &wanted).expect_err("it is locked");
+        let second = take(&lock, Duration::ZERO).expect_err("it is locked");
         assert!(second.contains("another study"), "{second}");
         drop(set);
         assert_eq!(
@@ -241,6 +308,46 @@ pub(super) mod tests {
         assert_eq!(said(root, "vm.dirty_ratio"), "20");
     }
 
+    #[test]
+    fn what_is_not_put_back_is_named() {
+        let root = example("kept");
+        let (root, lock) = (&root.0, root.0.join("lock"));
+        let wanted = [("vm.dirty_ratio", "5".to_owned())];
+        let mut set = Settings::set(root, &lock, &wanted).expect("it is there");
+        fs::remove_file(root.join("vm/dirty_ratio")).expect("it is there");
+        fs::create_dir(root.join("vm/dirty_ratio")).expect("nothing is there any more");
+        let why = set.put_back().expect_err("nothing can be written there");
+        assert!(why.contains("vm/dirty_ratio was \"20\"") && !why.contains('\n'), "{why}");
+    }
+
+    /// The kernel takes a 0 that is put back into one of them for nothing, and the other is lost.
+    #[test]
+    fn of_two_that_say_the_same_the_one_in_force_can_be_set() {
+        let root = example("pair");
+        let (root, lock) = (&root.0, root.0.join("lock"));
+        fs::write(root.join("vm/dirty_bytes"), "0\n").expect("it is writable");
+        let set = |name| Settings::set(root, &lock, &[(name, "9".to_owned())]).map(drop);
+        let why = set("vm.dirty_bytes").expect_err("it could not be put back");
+        assert!(why.ends_with("set vm.dirty_ratio"), "{why}");
+        assert_eq!(set("vm.dirty_ratio"), Ok(()));
+        fs::write(root.join("vm/dirty_ratio"), "0\n").expect("it is writable");
+        fs::write(root.join("vm/dirty_bytes"), "4096\n").expect("it is writable");
+        let why = set("vm.dirty_ratio").expect_err("it could not be put back");
+        assert!(why.ends_with("set vm.dirty_bytes"), "{why}");
+    }
+
+    /// Whoever holds it for a run is waited for.
+    #[test]
+    fn a_lock_is_waited_for() {
+        let root = example("waited");
+        let lock = root.0.join("lock");
+        let held = take(&lock, Duration::ZERO).expect("nobody has it");
+        let waiting = thread::spawn(move || take(&lock, Duration::from_secs(30)).map(drop));
+        thread::sleep(Duration::from_millis(100));
+        drop(held);
+        assert_eq!(waiting.join().expect("nothing failed in it"), Ok(()));
+    }
+
     /// The variable that makes the next test do something: the folder in which it sets something.
     const VICTIM: &str = "ROPEWALK_LAB_SETTING";
 
@@ -251,7 +358,7 @@ pub(super) mod tests {
         let wanted = [("vm.dirty_ratio", "5".to_owned())];
         let set = Settings::set(&root, &root.join("lock"), &wanted).expect("it is there");
         eprintln!("{}", set._guard.pid());
-        std::thread::sleep(std::time::Duration::from_secs(600));
+        thread::sleep(Duration::from_secs(600));
     }
 
     /// Who comes when the owner has been killed and the guard has not acted yet would take the
@@ -267,14 +374,14 @@ pub(super) mod tests {
         os::signals::send("STOP", &[guard]);
         assert!(comes_true(|| state().contains("State:\tT")), "{}", state());
         // As long as its owner lives nothing sets the guard going again.
-        assert!(take(&lock).is_err());
+        assert!(take(&lock, Duration::ZERO).is_err());
         victim.kill();
         // The kernel may have let it go on: whoever has the lock finds the old value.
-        let locked = take(&lock);
+        let locked = take(&lock, Duration::ZERO);
         assert!(locked.is_err() || said(root, "vm.dirty_ratio") == "20", "{locked:?}");
         drop(locked);
         os::signals::send("CONT", &[guard]);
-        assert!(comes_true(|| take(&lock).is_ok()));
+        assert!(comes_true(|| take(&lock, Duration::ZERO).is_ok()));
         assert_eq!(said(root, "vm.dirty_ratio"), "20");
     }
 
@@ -293,6 +400,7 @@ pub(super) mod tests {
         check("\"net.core.somaxconn\" = 1\n\"net.ipv4.tcp_rmem\" = \"1 2 3\"", Ok(()));
         check("\"dev.cdrom.lock\" = 1", Err("no setting of net"));
         check("\"vm.../../etc/passwd\" = \"x\"", Err("no setting of net"));
+        check("\"kernel.modules_disabled\" = 1", Err("cannot be put back"));
         check("\"vm.swappiness\" = \"1\\n2\"", Err("must be one line"));
     }
 }

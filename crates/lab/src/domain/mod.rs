@@ -143,7 +143,7 @@ pub struct Entered {
     /// The settings of the kernel that it names.
     pub kernel: Vec<String>,
     subnets: Option<Subnets>,
-    _settings: Vec<Settings>,
+    settings: Vec<Settings>,
 }
 
 impl Domain {
@@ -212,8 +212,8 @@ impl Domain {
         let servers = self.servers(&cpus, &enclosure, subnets.as_ref());
         let clients = clients(&cpus, &servers, subnets.as_ref());
         let device = device.and_then(Result::ok);
-        let (kernel, _settings) = (self.kernel.names(), settings);
-        Ok(Entered { servers, clients, cpus, enclosure, plan, device, kernel, subnets, _settings })
+        let kernel = self.kernel.names();
+        Ok(Entered { servers, clients, cpus, enclosure, plan, device, kernel, subnets, settings })
     }
 
     /// How many CPUs the servers get together on this machine; if it has not so many, how many are
@@ -229,6 +229,12 @@ impl Domain {
     /// What it lacks, in a line.
     pub fn fits(&self, machine: &Topology) -> Result<(), String> {
         machine.choose(&self.choice()).map(drop)
+    }
+
+    /// How many places there are for clients, which share a load: a subnet each, or a copy of the
+    /// server.
+    pub fn seats(&self) -> usize {
+        self.network.map_or(self.replicas.unwrap_or(1), |network| network.subnets)
     }
 
     fn choice(&self) -> Choice {
@@ -326,6 +332,16 @@ impl Entered {
     /// When the files cannot be read.
     pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
         self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    }
+
+    /// Undoes everything, as dropping it does, and says what could not be.
+    ///
+    /// # Errors
+    /// Which settings of the kernel are not as they were, in a line.
+    pub fn leave(mut self) -> Result<(), String> {
+        let left = self.settings.iter_mut().filter_map(|settings| settings.put_back().err());
+        let left: Vec<String> = left.collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 
     /// The network namespace of the servers; ours if none.

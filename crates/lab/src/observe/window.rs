@@ -22,12 +22,17 @@ pub(crate) struct WindowUse {
 }
 
 impl WindowUse {
-    /// Waits for the window, in microseconds since 1970, and for its end. None if `running` is
-    /// closed before.
-    pub(crate) fn watch(from_us: u64, to_us: u64, running: &Receiver<Infallible>) -> Option<Self> {
+    /// Waits for the window, from and to when in microseconds since 1970, and for its end; and does
+    /// what is to be done when it begins. None if `running` is closed before its end.
+    pub(crate) fn watch<T>(
+        (from_us, to_us): (u64, u64),
+        running: &Receiver<Infallible>,
+        begin: impl FnOnce() -> T,
+    ) -> Option<(Self, T)> {
         let first = at(from_us, running)?;
+        let begun = begin();
         let last = at(to_us, running)?;
-        Some(Self { from_us, to_us, first, last })
+        Some((Self { from_us, to_us, first, last }, begun))
     }
 
     /// What they did in it, if it was this one.
@@ -59,7 +64,10 @@ mod tests {
     fn a_window_is_watched_from_its_beginning_to_its_end() {
         let (running, ended) = channel();
         let from_us = crate::unix_us() + 30_000;
-        let seen = WindowUse::watch(from_us, from_us + 200_000, &ended).expect("it takes place");
+        let window = (from_us, from_us + 200_000);
+        let watched = WindowUse::watch(window, &ended, crate::unix_us);
+        let (seen, begun_us) = watched.expect("it takes place");
+        assert!((from_us..from_us + 200_000).contains(&begun_us));
         assert!(crate::unix_us() >= from_us + 200_000);
         let cores = seen.cores(from_us + 1000, 200_000).expect("it is that one");
         let total_us = cores.iter().map(CoreUse::total_us).max().expect("there is a CPU");
@@ -67,6 +75,7 @@ mod tests {
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
         assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
         drop(running);
-        assert!(WindowUse::watch(from_us, u64::MAX, &ended).is_none(), "nobody runs any more");
+        let missed = WindowUse::watch((from_us, u64::MAX), &ended, || ());
+        assert!(missed.is_none(), "nobody runs any more");
     }
 }

@@ -33,6 +33,9 @@ const CEILINGS: &str = "ceiling.jsonl";
 const CACHE: &str = "cache.jsonl";
 const OUTCOMES: &str = "outcomes";
 
+/// What is appended to.
+const LISTS: [&str; 7] = [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, CEILINGS, CACHE];
+
 /// A folder that can be added to. Only one process may have it at a time.
 #[derive(Debug)]
 pub struct Folder {
@@ -83,6 +86,13 @@ impl Folder {
                 path.display()
             ));
         }
+        if let Some(name) = LISTS.into_iter().find(|name| path.join(name).exists()) {
+            return Err(format!(
+                "{}: there is a {name} in it, of a study whose {HEADER} is gone: choose another \
+                 folder",
+                path.display()
+            ));
+        }
         let header = Header { format: FORMAT.into(), version: VERSION, ..header.clone() };
         folder.write_whole(HEADER, &text_of(&header))?;
         Ok(folder)
@@ -93,19 +103,19 @@ impl Folder {
         path.join(HEADER).exists()
     }
 
-    /// Opens a folder to go on with it.
+    /// Opens a folder to go on with it. What was not whole is cut off, and is damage.
     ///
     /// # Errors
-    /// When there is none, another process has it, or it is damaged.
+    /// When there is none, another process has it, or it is damaged in the middle.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
         if !Self::is_at(path) {
             return Err(format!("{}: no study in it", path.display()));
         }
         let lock = lock(path)?;
-        for name in [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, CEILINGS, CACHE] {
-            cut_half_line(&path.join(name))?;
-        }
-        Ok((Self { path: path.to_owned(), _lock: lock }, Self::read(path)?))
+        // Read first: it says what is not whole.
+        let opened = Self::read(path)?;
+        LISTS.into_iter().try_for_each(|name| cut_half_line(&path.join(name)))?;
+        Ok((Self { path: path.to_owned(), _lock: lock }, opened))
     }
 
     /// Reads a folder that may still be written to.
@@ -358,7 +368,8 @@ mod tests {
         fs::write(&runs, format!("{whole}{}", &whole[..40])).expect("writable");
         let opened = Folder::read(&scratch.0).expect("the rest is readable");
         assert_eq!((opened.runs.len(), opened.damage.len()), (1, 1));
-        let (folder, _) = Folder::resume(&scratch.0).expect("it goes on");
+        let (folder, resumed) = Folder::resume(&scratch.0).expect("it goes on");
+        assert_eq!((resumed.runs.len(), resumed.damage), (1, opened.damage));
         folder.add_run(&run(2), None).expect("it is written");
         let opened = Folder::read(&scratch.0).expect("all is readable");
         let numbers: Vec<u64> = opened.runs.iter().map(|run| run.number).collect();
@@ -409,6 +420,13 @@ mod tests {
         drop(folder);
         let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
         assert!(why.contains("there is a study in it already"), "{why}");
+        // Its runs would be taken for those of the new one.
+        let folder = Folder::resume(&scratch.0).expect("nobody has it").0;
+        folder.add_run(&run(1), None).expect("it is written");
+        drop(folder);
+        fs::remove_file(scratch.0.join(HEADER)).expect("it is there");
+        let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
+        assert!(why.contains("there is a runs.jsonl in it"), "{why}");
     }
 
     #[test]

@@ -41,20 +41,41 @@ fn cell_text(cell: &str) -> String {
     plain(cell).replace('|', "\\|")
 }
 
-/// On one line, and without what Markdown or HTML would make of it.
+/// On one line, and without what Markdown or HTML would make of it, but for code between backticks.
 fn plain(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let special = |c: char| matches!(c, '<' | '>' | '*' | '_' | '\\');
+    let special = |c: char| matches!(c, '<' | '>' | '*' | '_' | '\\' | '[' | ']' | '`');
     let mut plain = String::with_capacity(text.len());
-    let mut in_code = false;
-    for c in text.chars() {
-        in_code ^= c == '`';
-        if special(c) && !in_code {
-            plain.push('\\');
+    let mut rest = text.as_str();
+    while let Some(c) = rest.chars().next() {
+        let length = code(rest).unwrap_or(0);
+        if length == 0 {
+            if special(c) {
+                plain.push('\\');
+            }
+            plain.push(c);
         }
-        plain.push(c);
+        let (done, after) = rest.split_at(length.max(c.len_utf8()));
+        plain.push_str(&done[..length]);
+        rest = after;
     }
     plain
+}
+
+/// The length of the code with which a text begins, if it does: as many backticks as open it close
+/// it (CommonMark 0.31, section 6.1). Without their like they are backticks.
+fn code(text: &str) -> Option<usize> {
+    let run = |text: &str| text.bytes().take_while(|&byte| byte == b'`').count();
+    let ticks = Some(run(text)).filter(|&ticks| ticks > 0)?;
+    let mut at = ticks;
+    loop {
+        at += text[at..].find('`')?;
+        let found = run(&text[at..]);
+        at += found;
+        if found == ticks {
+            return Some(at);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -67,5 +88,19 @@ mod tests {
         odd.rows.push(vec!["line\nfeed".into(), "<b>_x_`a_b`".into()]);
         let expected = "| a\\|b | c |\n| --- | --- |\n| line feed | \\<b\\>\\_x\\_`a_b` |\n";
         assert_eq!(table(&odd), expected);
+    }
+
+    /// What a peer prints, and what files are called, is anybody's.
+    #[test]
+    fn nothing_becomes_a_link_or_a_tag() {
+        let check = |text: &str, expected: &str| assert_eq!(plain(text), expected, "{text}");
+        check("a `<b>` <c>", "a `<b>` \\<c\\>");
+        check("` <b>", "\\` \\<b\\>");
+        check("``a` <b>", "\\``a` \\<b\\>");
+        check("``<a> `", "\\``<a> `");
+        check("``<a>", "\\`\\`\\<a\\>");
+        check("``a ` b`` _", "``a ` b`` \\_");
+        check("![x](http://y)", "!\\[x\\](http://y)");
+        check("é`ü", "é\\`ü");
     }
 }

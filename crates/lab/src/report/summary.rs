@@ -60,6 +60,8 @@ pub(crate) struct Series {
     pub(crate) limits: BTreeMap<u32, f64>,
     /// The trials close to that rate.
     pub(crate) held: Option<Measured>,
+    /// That of the intervals of all this.
+    pub(crate) confidence: f64,
 }
 
 /// All valid runs of one point.
@@ -186,6 +188,7 @@ impl Panel {
                 knobs: own.first().map(|run| run.point.knobs.clone()).unwrap_or_default(),
                 points: measured(&own, true, cpus, confidence, opened.header.seed),
                 trials: measured(&own, false, cpus, confidence, opened.header.seed),
+                confidence,
                 ..Series::default()
             };
             series.take_searches(searches);
@@ -303,7 +306,7 @@ impl Series {
     fn searched(&self) -> Option<Peak> {
         let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
         let limits: Vec<f64> = self.limits.values().copied().collect();
-        let several = bootstrap_median(&limits, CONFIDENCE, SEED).filter(|_| limits.len() > 1);
+        let several = bootstrap_median(&limits, self.confidence, SEED).filter(|_| limits.len() > 1);
         let (per_s, low, high) = match several {
             Some(Estimate { median, interval }) => (median, interval.low, interval.high),
             None => {
@@ -373,8 +376,6 @@ impl Measured {
 
 /// Resampling of ratios is the same in every report.
 const SEED: u64 = 1;
-/// Of the median of several searches.
-const CONFIDENCE: f64 = 0.95;
 
 /// Whether more may be borne than what held: the generator gave out, or nothing broke.
 fn is_bound(search: &Search) -> bool {

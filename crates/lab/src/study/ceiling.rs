@@ -76,14 +76,14 @@ pub fn ceiling(
             if ends() {
                 return Err(LEFT.into());
             }
-            runs.push(path.run(cell, offered, seed).0);
+            runs.push(path.run(cell, offered, seed)?.0);
         }
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
         let why = || runs.iter().flat_map(|run| &run.void).next().cloned().unwrap_or_default();
         median(&figures).ok_or_else(why)
     };
-    let seats = path.domains[0].network.map_or(1, |network| network.subnets as u64);
+    let seats = path.domains[0].seats() as u64;
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(seats);
     let bulk = clients(BULK_CLIENTS);
     Ok(Ceiling {

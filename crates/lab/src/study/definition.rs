@@ -12,12 +12,16 @@ use crate::workload::WorkloadSpec;
 use load::find_limit::Conditions;
 use load::units::parse_duration;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// Points of a range are apart by equal factors; so many are enough for any figure.
 const STEPS_MAX: u32 = 100;
 
 /// Rates that differ by less than their sixth decimal are one rate to any clock.
 const DIGITS_MAX: i32 = 6;
+
+/// So many clients that wait for their replies tell what a server can bear at most.
+pub(super) const SATURATING_CLIENTS: u64 = 64;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -92,9 +96,9 @@ struct Written {
     expected: String,
     servers: Vec<String>,
     floor: Option<String>,
-    workloads: Vec<WrittenWorkload>,
+    workloads: Vec<toml::Value>,
     #[serde(default)]
-    domains: Vec<Domain>,
+    domains: Vec<toml::Value>,
     offered: WrittenOffered,
     repetitions: u32,
     window: String,
@@ -109,14 +113,6 @@ struct Written {
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
-}
-
-/// A preset's name, or the whole of it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenWorkload {
-    Preset(String),
-    Spec(Box<WorkloadSpec>),
 }
 
 #[derive(Deserialize)]
@@ -169,10 +165,14 @@ impl Definition {
     }
 
     /// Searches the most that each server bears, in place of what the file offers.
-    pub fn search_limits(&mut self) {
+    ///
+    /// # Errors
+    /// When a domain has no room for that, in a line.
+    pub fn search_limits(&mut self) -> Result<(), String> {
         self.offered = OfferedPlan::Mat;
         let mat = toml::Table::from_iter([("mat".to_owned(), toml::Value::Boolean(true))]);
         self.note("offered", toml::Value::Table(mat));
+        self.check_clients()
     }
 
     /// Takes runs for void whose generator is later than this, in place of what the file says.
@@ -198,12 +198,8 @@ impl Definition {
         let target = target.map(|typed| seconds("latency_target", typed)).transpose()?;
         let budget = written.budget.as_deref().map(|typed| seconds("budget", typed)).transpose()?;
         written.lag_bound.as_deref().map(|typed| seconds("lag_bound", typed)).transpose()?;
-        let workloads = written.workloads.into_iter().map(|workload| match workload {
-            WrittenWorkload::Spec(spec) => Ok(*spec),
-            WrittenWorkload::Preset(name) => {
-                WorkloadSpec::preset(&name).ok_or(format!("no workload is called {name}"))
-            }
-        });
+        let domain = |(index, value)| table_of("domain", index, value);
+        let domains = written.domains.into_iter().enumerate().map(domain);
         Ok(Self {
             name: String::new(),
             title: written.title,
@@ -212,8 +208,13 @@ impl Definition {
             expected: written.expected,
             servers: written.servers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
             floor: written.floor,
-            workloads: workloads.collect::<Result<_, _>>()?,
-            domains: written.domains,
+            workloads: written
+                .workloads
+                .into_iter()
+                .enumerate()
+                .map(workload_of)
+                .collect::<Result<_, _>>()?,
+            domains: domains.collect::<Result<_, _>>()?,
             offered: written.offered.plan()?,
             repetitions: written.repetitions,
             window_s: seconds("window", &written.window)?,
@@ -256,7 +257,26 @@ impl Definition {
         let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         unique("server", servers.iter().map(String::as_str))?;
         self.check_floor()?;
+        self.check_clients()?;
         check_conditions(&self.conditions).map_err(|why| format!("conditions: {why}"))
+    }
+
+    /// Whether there is a client for each place of a domain where there are to be clients.
+    fn check_clients(&self) -> Result<(), String> {
+        let fewest = match &self.offered {
+            OfferedPlan::Rates(_) => return Ok(()),
+            OfferedPlan::Connections(counts) => counts.iter().copied().min().unwrap_or(0),
+            OfferedPlan::Mat | OfferedPlan::Utilisations(_) => SATURATING_CLIENTS,
+        };
+        match self.domains.iter().find(|domain| domain.seats() as u64 > fewest) {
+            Some(domain) => Err(format!(
+                "offered: {fewest} clients cannot be dealt to the {} subnets or replicas of domain \
+                 {}",
+                domain.seats(),
+                domain.name
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_floor(&self) -> Result<(), String> {
@@ -300,6 +320,26 @@ impl WrittenOffered {
             _ => Err(one.into()),
         }
     }
+}
+
+/// A workload: a preset's name, or the whole of it.
+fn workload_of((index, value): (usize, toml::Value)) -> Result<WorkloadSpec, String> {
+    match value.as_str() {
+        Some(name) => WorkloadSpec::preset(name).ok_or(format!("no workload is called {name}")),
+        None => table_of("workload", index, value),
+    }
+}
+
+/// One of several tables. What is wrong with it is said with its name, or its number if it has
+/// none.
+fn table_of<T: DeserializeOwned>(
+    what: &str,
+    index: usize,
+    value: toml::Value,
+) -> Result<T, String> {
+    let name = value.get("name").and_then(toml::Value::as_str).map(str::to_owned);
+    let name = name.unwrap_or_else(|| format!("number {}", index + 1));
+    value.try_into().map_err(|why| format!("{what} {name}: {}", toml_error::message(&why)))
 }
 
 /// Rates that are apart by equal factors, as round as they can be and still differ.
@@ -383,6 +423,36 @@ connections = [64, 1000]
     }
 
     #[test]
+    fn there_are_clients_for_each_place() {
+        let check = |offered: &str, domain: &str, expected: Result<(), &str>| {
+            let text = TEXT.replace(RANGE, offered).replace("cpus = 1", domain);
+            let found = parse(&text, None).map(drop);
+            assert_eq!(found, expected.map_err(str::to_owned), "{offered} {domain}");
+        };
+        let replicas = "cpus = 2\nreplicas = 2";
+        check("connections = [2, 8]", replicas, Ok(()));
+        let why = "offered: 1 clients cannot be dealt to the 2 subnets or replicas of domain one";
+        check("connections = [8, 1]", replicas, Err(why));
+        check("rates = [1]", replicas, Ok(()));
+        let why = "offered: 64 clients cannot be dealt to the 65 subnets or replicas of domain one";
+        check("mat = true", "network = { subnets = 65 }", Err(why));
+    }
+
+    #[test]
+    fn what_is_misspelt_in_a_table_is_named_with_it() {
+        let check = |from: &str, to: &str, expected: &str| {
+            assert!(TEXT.contains(from), "{from}");
+            let why = parse(&TEXT.replace(from, to), None).expect_err(to);
+            assert!(why.starts_with(expected) && !why.contains('\n'), "{why}");
+        };
+        check("log_file = ", "log_fil = ", "workload w: unknown field `log_fil`, expected ");
+        check("cpus = 1", "cpu = 1", "domain one: unknown field `cpu`, expected ");
+        let kernel = "kernel = { \"vm.swappiness\" = [1] }";
+        check("cpus = 1", kernel, "domain one: the value of a setting is a number");
+        check("name = \"one\"\ncpus = 1", "cpus = \"1\"", "domain number 1: invalid type: string");
+    }
+
+    #[test]
     fn a_range_is_divided_by_equal_factors() {
         let definition = parse(TEXT, None).expect("it is right");
         let rates = vec![1000.0, 2000.0, 4000.0, 8000.0];
@@ -459,7 +529,7 @@ connections = [64, 1000]
     fn what_is_typed_beside_the_file_stands_in_the_text() {
         let mut definition = parse(TEXT, None).expect("it is right");
         let before = definition.text.clone();
-        definition.search_limits();
+        definition.search_limits().expect("there is room");
         definition.bound_lag("60s");
         assert_ne!(definition.text, before);
         let again = parse(&definition.text, None).expect("it is whole");

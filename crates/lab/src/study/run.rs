@@ -2,7 +2,7 @@
 //! utilisation. What has been measured is on disk before the next run begins.
 
 use super::ceiling;
-use super::definition::{Definition, OfferedPlan};
+use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Stage};
 use super::utilisation::{self, Gauge, Step};
@@ -23,8 +23,8 @@ const STAGING_S: f64 = 1.5;
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.05;
 
-/// Clients that tell what a server can bear at most.
-const SATURATING: Offered = Offered::Connections(64);
+/// What tells what a server can bear at most.
+const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
 
 /// What whoever started a study hears and says.
 pub trait Watch {
@@ -74,8 +74,8 @@ pub struct Tally {
     pub unknown: usize,
 }
 
-/// Makes a run with a seed; what it was, and its outcome.
-type Make<'a> = dyn FnMut(Cell, Offered, u64) -> (Run, Option<String>) + 'a;
+/// Makes a run with a seed; what it was, and its outcome; or why none can be made now.
+type Make<'a> = dyn FnMut(Cell, Offered, u64) -> Result<(Run, Option<String>), String> + 'a;
 
 /// One run that is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,8 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Measures all that is not measured yet.
     ///
     /// # Errors
-    /// When the records cannot be written.
+    /// When the records cannot be written, or runs can no longer be made: what was measured until
+    /// then is on record.
     pub fn run(&mut self) -> Result<End, String> {
         match self.stage.definition.offered.clone() {
             OfferedPlan::Rates(rates) => {
@@ -343,7 +344,10 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Makes one run and writes it down.
     fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
         let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
-        let (run, outcome) = (self.make)(cell, offered, seed);
+        // Were it written down as void, its point would be given up for what is none of its doing.
+        let (run, outcome) = (self.make)(cell, offered, seed).map_err(|why| {
+            format!("runs cannot be made any more: {why}: mend it and go on with --resume")
+        })?;
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
         let purpose = purpose.to_owned();
         let run = Run { number, block, attempt, purpose, ..run };

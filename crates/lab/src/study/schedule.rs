@@ -129,10 +129,13 @@ impl Schedule {
         Next { point, block: known.block(), attempt: known.attempts }
     }
 
-    /// The interval of a point's throughput, relative to its median. Of one that was never measured
-    /// nothing is known, and it is the widest of all.
+    /// The interval of a point's throughput, relative to its median. Of one that was measured less
+    /// than twice it is not known how much it varies, and it is the widest of all.
     fn width(&self, point: usize) -> f64 {
         let figures = self.known[point].figures();
+        if figures.len() < 2 {
+            return f64::INFINITY;
+        }
         let estimate = bootstrap_median(&figures, self.confidence, SEED);
         estimate.map_or(f64::INFINITY, |estimate| {
             let width = estimate.interval.high - estimate.interval.low;
@@ -269,6 +272,24 @@ mod tests {
         let of_noisy = made.iter().filter(|&&point| point == 1).count();
         assert!(of_noisy >= 9, "{made:?}");
         assert!((0..3).all(|point| made.iter().filter(|&&one| one == point).count() >= 2));
+    }
+
+    #[test]
+    fn what_was_measured_once_is_measured_again_first() {
+        let mut schedule = schedule(3, 12, true);
+        for _ in 0..3 {
+            let next = schedule.next().expect("there are more");
+            schedule.learn(&run(&schedule, next, 100.0));
+        }
+        // The second block of one point is given up.
+        while let Some(next) = schedule.next().filter(|next| next.block < 2) {
+            let made = match next.point {
+                1 => void(&schedule, next),
+                _ => run(&schedule, next, 100.0 + next.point as f64),
+            };
+            schedule.learn(&made);
+        }
+        assert_eq!(schedule.next().map(|next| next.point), Some(1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
 use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
-use crate::server::{Launch, RunningServer};
+use crate::server::{self, Launch, RunningServer};
 use crate::trial::{Bench, Measured, Seat, Target, Trial};
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
@@ -34,6 +34,21 @@ pub struct Cell {
     pub workload: usize,
     /// Which domain.
     pub domain: usize,
+}
+
+/// Why a run was not made.
+#[derive(Debug)]
+enum Unmade {
+    /// This one cannot be: it is void.
+    Void(String),
+    /// No run can be now.
+    Surroundings(String),
+}
+
+impl From<String> for Unmade {
+    fn from(why: String) -> Self {
+        Self::Void(why)
+    }
 }
 
 /// Everything that runs are made with.
@@ -63,6 +78,9 @@ impl Entrant {
     /// # Errors
     /// Why not, in a line.
     pub fn fits(&self, domain: &Domain) -> Result<(), String> {
+        if domain.network.is_some() && !self.installed.peer.takes_an_address() {
+            return Err("it cannot be put into a network: its file says no {listen}".into());
+        }
         if domain.affinity != Affinity::Workers {
             return Ok(());
         }
@@ -102,7 +120,16 @@ impl Stage<'_> {
 
     /// Makes a run, and returns its record and its outcome. What cannot be measured is a void run
     /// that says why.
-    pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> (Run, Option<String>) {
+    ///
+    /// # Errors
+    /// Why no run can be made now, whichever the server: the conditions cannot be made any more, or
+    /// there is no room for its files.
+    pub fn run(
+        &self,
+        cell: Cell,
+        offered: Offered,
+        seed: u64,
+    ) -> Result<(Run, Option<String>), String> {
         let begun_us = os::clock::now();
         let measured = self.measure(cell, offered, seed);
         let run = Run {
@@ -124,25 +151,39 @@ impl Stage<'_> {
                     not_available: seen.not_available,
                     ..run
                 };
-                (run, Some(measured.outcome_json))
+                Ok((run, Some(measured.outcome_json)))
             }
-            Err(why) => (Run { void: vec![why], ..run }, None),
+            Err(Unmade::Void(why)) => Ok((Run { void: vec![why], ..run }, None)),
+            Err(Unmade::Surroundings(why)) => Err(why),
         }
     }
 
-    fn measure(&self, cell: Cell, offered: Offered, seed: u64) -> Result<(Measured, f64), String> {
+    fn measure(&self, cell: Cell, offered: Offered, seed: u64) -> Result<(Measured, f64), Unmade> {
+        let (domain, files) = (&self.domains[cell.domain], &self.accessed[cell.workload]);
+        let entered = domain.enter(&self.machine, files).map_err(Unmade::Surroundings)?;
+        let measured = self.measure_in(&entered, cell, offered, seed);
+        entered.leave().map_err(Unmade::Surroundings)?;
+        measured
+    }
+
+    fn measure_in(
+        &self,
+        entered: &Entered,
+        cell: Cell,
+        offered: Offered,
+        seed: u64,
+    ) -> Result<(Measured, f64), Unmade> {
         let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
         let domain = &self.domains[cell.domain];
-        let entered = domain.enter(&self.machine, files)?;
         // Before any server runs: one that has mapped a file keeps its pages in memory.
-        let settled = entered.settle(files)?;
+        let settled = entered.settle(files).map_err(Unmade::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
             settled.judge(plan)?;
         }
         let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
-        let servers = self.start(cell, &entered)?;
-        let bench = Bench { seats: seats(&entered, &servers), ..self.bench.clone() };
+        let servers = self.start(cell, entered)?;
+        let bench = Bench { seats: seats(entered, &servers), ..self.bench.clone() };
         let target = Target::of_copies(&servers);
         let trial = Trial {
             workload,
@@ -153,7 +194,7 @@ impl Stage<'_> {
             verify_bytes: self.definition.verify_bytes,
         };
         // Under a bound on memory the page cache has been filled as it shall be.
-        let primed = if settled.is_none() { reachable(&entered, &servers)? } else { Vec::new() };
+        let primed = if settled.is_none() { reachable(entered, &servers)? } else { Vec::new() };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let name = &self.entrants[cell.entrant].installed.peer.name;
         let _ = bind_workers(domain, name, &servers); // they are warmed up where they will be
@@ -181,7 +222,7 @@ impl Stage<'_> {
     }
 
     /// Starts every copy of the server.
-    fn start(&self, cell: Cell, entered: &Entered) -> Result<Vec<RunningServer>, String> {
+    fn start(&self, cell: Cell, entered: &Entered) -> Result<Vec<RunningServer>, Unmade> {
         let Entrant { installed, setting } = &self.entrants[cell.entrant];
         let workload = &self.workloads[cell.workload];
         let copies = entered.servers.iter().map(|place| {
@@ -197,7 +238,10 @@ impl Stage<'_> {
                 place: place.place.clone(),
                 affinity: self.domains[cell.domain].affinity,
             };
-            RunningServer::start(installed, setting, &launch)
+            RunningServer::start(installed, setting, &launch).map_err(|why| match why {
+                why if server::is_of_server(&why) => Unmade::Void(why),
+                why => Unmade::Surroundings(why),
+            })
         });
         copies.collect()
     }

@@ -359,6 +359,24 @@ fn searched(servers: &[(&str, [Limit; 10])]) -> (Summary, Vec<Finding>) {
     (summary, said)
 }
 
+#[test]
+fn limits_have_intervals_of_the_studys_confidence() {
+    let width = |confidence: f64| {
+        let searches = (0..10).map(|block| Search {
+            purpose: format!("limit, block {}", block + 1),
+            held_per_s: 100.0 + f64::from(block),
+            broke_per_s: Some(101.0 + f64::from(block)),
+            ..search("one", 1.0, None).1
+        });
+        let header = Header { repetitions: 10, confidence, ..Header::default() };
+        let runs = search("one", 100.0, None).0;
+        let opened = Opened { header, runs, searches: searches.collect(), ..Opened::default() };
+        let peak = Summary::of(&opened).panels[0].series[0].peak().expect("all held something");
+        peak.high - peak.low
+    };
+    assert!(width(0.99) > 1.5 * width(0.5), "{} {}", width(0.99), width(0.5));
+}
+
 #[track_caller]
 fn has(said: &[Finding], part: &str) {
     assert!(said.iter().any(|one| one.text.contains(part)), "{part:?} is not in {said:#?}");

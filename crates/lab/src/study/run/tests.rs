@@ -51,20 +51,33 @@ impl Scratch {
 
     /// Goes on until so many runs are made; every `void_each`th is void.
     fn go_on(&self, text: &str, runs: usize, void_each: u64) -> (End, Opened) {
+        let left = Counter::new(runs);
+        let (end, opened) = self.try_to(text, &left, |cell, offered, seed| {
+            Ok(pretended(cell, offered, seed, void_each))
+        });
+        (end.expect("it is written"), opened)
+    }
+
+    /// Goes on until there are no runs left, or `make` makes none.
+    fn try_to(
+        &self,
+        text: &str,
+        left: &Counter<usize>,
+        make: impl Fn(Cell, Offered, u64) -> Result<Run, String>,
+    ) -> (Result<End, String>, Opened) {
         let definition = Definition::parse("x", text, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
         let bench = Bench { tools, seats: Vec::new(), lag_bound: None };
         let surroundings = Surroundings::find(false);
         let stage = stage(&definition, &bench, &surroundings);
         let (folder, opened) = Folder::resume(&self.0).expect("it is whole");
-        let left = Counter::new(runs);
-        let mut study = Study::new(&stage, &folder, opened, 0, Patience(&left));
+        let mut study = Study::new(&stage, &folder, opened, 0, Patience(left));
         study.make = Box::new(|cell, offered, seed| {
             left.set(left.get() - 1);
-            let run = pretended(cell, offered, seed, void_each);
-            (Run { point: stage.point(cell, offered), ..run }, None)
+            let run = make(cell, offered, seed)?;
+            Ok((Run { point: stage.point(cell, offered), ..run }, None))
         });
-        let end = study.run().expect("it is written");
+        let end = study.run();
         (end, Folder::read(&self.0).expect("it is whole"))
     }
 }
@@ -191,6 +204,27 @@ fn a_run_is_made_again_with_other_arrivals_and_pairs_share_theirs() {
     seeds.sort_unstable_by_key(|(_, _, seed)| *seed);
     seeds.dedup_by_key(|(_, _, seed)| *seed);
     assert_eq!(seeds.len(), 6, "{seeds:?}");
+}
+
+/// A disk that is full is no property of the servers that were to run then.
+#[test]
+fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
+    let text = EXPERIMENT.replace("mat = true", "rates = [100]");
+    let scratch = Scratch::new("surroundings");
+    let left = Counter::new(usize::MAX);
+    let made = Counter::new(0);
+    let (end, opened) = scratch.try_to(&text, &left, |cell, offered, seed| {
+        made.set(made.get() + 1);
+        match made.get() {
+            1 => Ok(pretended(cell, offered, seed, u64::MAX)),
+            _ => Err("no room".into()),
+        }
+    });
+    let why = end.expect_err("it cannot go on");
+    assert!(why.contains("no room") && why.contains("--resume"), "{why}");
+    assert_eq!((opened.runs.len(), made.get()), (1, 2), "nothing is given up for it");
+    let (end, opened) = scratch.go_on(&text, usize::MAX, u64::MAX);
+    assert_eq!((end, opened.runs.len()), (End::Complete, 4));
 }
 
 fn search(server: &str, block: u32, held_per_s: f64) -> Search {
