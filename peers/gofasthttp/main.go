@@ -26,6 +26,7 @@ func main() {
 
 	files := &fasthttp.FS{
 		Root:            *root,
+		IndexNames:      []string{"index.html"},
 		AcceptByteRange: true,
 		// A file is kept open for this long and at most half as long again: never staler than 0.9 s.
 		CacheDuration: 600 * time.Millisecond,

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 )
 
@@ -28,8 +29,19 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Handler: http.FileServer(http.Dir(*root))}
+	server := &http.Server{Handler: direct{http.FileServer(http.Dir(*root))}}
 	log.Fatal(server.Serve(&bounded{listener, make(chan struct{}, *maxConns)}))
+}
+
+// direct serves index.html by its name too, as others do: a file server sends clients to its
+// directory instead.
+type direct struct{ http.Handler }
+
+func (d direct) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/index.html") {
+		r.URL.Path = strings.TrimSuffix(r.URL.Path, "index.html")
+	}
+	d.Handler.ServeHTTP(w, r)
 }
 
 // bounded accepts a connection when there is a place for it.

@@ -3,6 +3,7 @@
 //! Not a cache: they never change. They are found by a number in the path where paths are numbered,
 //! else by the path.
 
+use load::expected::file_of;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -34,8 +35,11 @@ impl Answers {
     pub(crate) fn prepare(root: &str, paths: &str, head: &str) -> io::Result<Self> {
         let head = fs::read(head)?;
         let paths = fs::read_to_string(paths)?;
-        let make =
-            |path: &str| Answer::new(&Path::new(root).join(path.trim_start_matches('/')), &head);
+        let make = |path: &str| {
+            let file = file_of(path.as_bytes(), Path::new(root));
+            let file = file.ok_or_else(|| io::Error::other(format!("{path} is no plain path")))?;
+            Answer::new(&file, &head)
+        };
         let list = paths.lines().map(make).collect::<io::Result<Vec<Answer>>>()?;
         Ok(Self { by_path: by_path(&paths, list.len()), list })
     }
@@ -136,6 +140,25 @@ mod tests {
         let request = b"GET /dir00000/class2_0 HTTP/1.1\r\n\r\n";
         assert_eq!(by_path.get(path_of(request)), Some(&1));
         assert_eq!(by_path.get(path_of(b"GET")), None);
+    }
+
+    /// What a log asks for is as clients write it.
+    #[test]
+    fn paths_name_files_as_in_a_request() {
+        let folder = testkit::Temporary::new();
+        folder.file("index.html", "home");
+        folder.file("a b", "copy");
+        folder.file("paths", "/\n/a%20b?c\n");
+        folder.file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let root = folder.path().display().to_string();
+        let answers = Answers::prepare(&root, &path("paths"), &path("head")).expect("both are");
+        let body = |request: &[u8]| {
+            let prepared = &answers.get(answers.find(request)).prepared;
+            String::from_utf8_lossy(prepared).rsplit('\n').next().map(str::to_owned)
+        };
+        assert_eq!(body(b"GET / HTTP/1.1\r\n"), Some("home".into()));
+        assert_eq!(body(b"GET /a%20b?c HTTP/1.1\r\n"), Some("copy".into()));
     }
 
     #[test]

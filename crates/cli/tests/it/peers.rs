@@ -23,6 +23,9 @@ use crate::{REPOSITORY, run};
 const FILES: [(&str, usize); 4] =
     [("0.txt", 0), ("1.txt", 1 << 20), ("folder/2.txt", 5000), ("folder/3.txt", 70_000)];
 
+/// What every log of real users asks for. The floor is asked for what it was told.
+const INDEX: (&str, &str) = ("folder/index.html", "the index of a folder");
+
 /// Debian lacks the first, which takes minutes to build, and what the second is built from.
 const NOT_IN_DEBIAN: [&str; 2] = ["static-web-server", "gofasthttp"];
 
@@ -175,6 +178,7 @@ impl Stage {
         for (name, len) in FILES {
             stage.root.file(name, content(len));
         }
+        stage.root.file(INDEX.0, INDEX.1);
         let paths = FILES.map(|(name, _)| format!("/{name}")).join("\n");
         stage.scratch.file("paths", paths);
         stage.scratch.file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -230,6 +234,14 @@ impl Stage {
             self.compare(&server, connection)?;
         }
         if installed.peer.name != "floor" {
+            for path in ["/folder/", "/folder/index.html"] {
+                let index = http::connect(server.address())
+                    .and_then(|mut stream| http::get(&mut stream, path, Connection::Close));
+                let index = index.map_err(|why| format!("{path}: {why}"))?;
+                if index.status != 200 || index.body != INDEX.1.as_bytes() {
+                    return Err(format!("{path}: status {}", index.status));
+                }
+            }
             let mut stream = http::connect(server.address()).map_err(|why| why.to_string())?;
             http::send_get(&mut stream, "/absent.txt", Connection::Close)
                 .map_err(|why| why.to_string())?;
