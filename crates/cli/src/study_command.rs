@@ -105,13 +105,8 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
         return Err(Failure::Operation("none of the servers can run here".into()));
     }
     let mut stage = stage(&lab, &definition, entrants)?;
-    let (told, accessed) = (skipped.len(), stage.accessed[0].clone());
-    let mut inside = SettingsInside::new();
-    skip_domains(&mut stage.domains, &mut skipped, |domain| {
-        let entered = domain.enter(&machine, &accessed)?;
-        inside.insert(domain.name.clone(), lab::settings_inside(&entered));
-        entered.leave()
-    });
+    let told = skipped.len();
+    let inside = skip_what_cannot_be_entered(&mut stage, &mut skipped)?;
     print(&skipped[told..].iter().map(told_of).collect::<String>())?;
     if stage.domains.is_empty() {
         return Err(no_domain());
@@ -124,7 +119,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     let began_us = os::clock::now();
     measure_ceilings(&lab, &stage, &folder, &opened.ceilings, began_us, &mut watch)?;
     let mut study = Study::new(&stage, &folder, opened, began_us, watch);
-    let end = study.run().map_err(Failure::Operation)?;
+    let end = study.run().map_err(|why| stopped(&why))?;
     conclude(end, study.tally(), &path)
 }
 
@@ -186,6 +181,30 @@ fn skip_domains(
             false
         }
     });
+}
+
+/// Takes out the domains that cannot be had with the files of each workload. What the settings of
+/// the kernel are inside of the others.
+fn skip_what_cannot_be_entered(
+    stage: &mut Stage<'_>,
+    skipped: &mut Vec<Skipped>,
+) -> Result<SettingsInside, Failure> {
+    let mut inside = SettingsInside::new();
+    let mut left = Ok(());
+    let Stage { domains, workloads, accessed, machine, .. } = stage;
+    skip_domains(domains, skipped, |domain| {
+        for (workload, files) in workloads.iter().zip(accessed.iter()) {
+            let name = &workload.described.name;
+            let entered = domain.enter(machine, files).map_err(|why| match workloads.len() {
+                1 => why,
+                _ => format!("with workload {name}: {why}"),
+            })?;
+            inside.insert(domain.name.clone(), lab::settings_inside(&entered));
+            left = entered.leave().and(left.clone());
+        }
+        Ok(())
+    });
+    left.map(|()| inside).map_err(Failure::Operation)
 }
 
 /// The servers that can run here, and those that cannot.
@@ -408,7 +427,8 @@ fn measure_ceilings(
                 return Ok(());
             }
             let name = &stage.domains[index].name;
-            match ceiling(stage, &floor, index, &mut || watch.is_interrupted()) {
+            let found = ceiling(stage, &floor, index, &mut || watch.is_interrupted());
+            match found.map_err(Failure::Operation)? {
                 Ok(found) => folder.add_ceiling(name, found).map_err(Failure::Operation)?,
                 Err(_) if watch.is_interrupted() => return Ok(()),
                 Err(why) => print(&format!("{name}: its ceiling is not known: {why}\n"))?,
@@ -448,6 +468,12 @@ fn told_of(skipped: &Skipped) -> String {
         "" => format!("skipped {server}: {reason}\n"),
         command => format!("skipped {server}: {reason}; {command}\n"),
     }
+}
+
+/// Runs can no longer be made, or written down: those that there are remain, and it can go on.
+fn stopped(why: &str) -> Failure {
+    server::report(why);
+    Failure::Reported(UNFINISHED)
 }
 
 fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {

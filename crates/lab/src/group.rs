@@ -215,7 +215,8 @@ impl Group {
     pub(crate) fn kill(&self) {
         // A process that forks while it is being killed leaves a child for the next turn.
         for _ in 0..200 {
-            let alive = self.processes();
+            let mut alive = self.processes();
+            alive.retain(|&pid| process::is_running(pid));
             if alive.is_empty() {
                 return;
             }

@@ -336,7 +336,7 @@ fn numbers(version: &str) -> Vec<u64> {
 }
 
 /// A knob's value may hold placeholders of every launch, but none that stand for other knobs.
-fn check_value(value: &str) -> Result<(), String> {
+pub(crate) fn check_value(value: &str) -> Result<(), String> {
     match template::names(value).find(|name| !PLACES.contains(name)) {
         Some(name) => Err(format!("nothing is known to stand for {{{name}}}")),
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! A server as it is typed: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for one that
 //! runs already and is only asked.
 
-use crate::peer::{Peer, Setting};
+use crate::peer::{Peer, Setting, check_value};
 use crate::template::Values;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -68,6 +68,7 @@ pub fn with_knobs(peer: &Peer, base: &Setting, knobs: &Values) -> Result<Setting
             let allowed = knob.allowed();
             return Err(format!("{}: {name} cannot be {value}: {allowed}", peer.name));
         }
+        check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", peer.name))?;
     }
     let mut setting = base.clone();
     for (name, value) in knobs {
@@ -178,6 +179,10 @@ mod tests {
         let cases = [
             ("nginx/fast", "nginx has no setting fast; it has sendfile, "),
             ("nginx,x=1", "nginx has no knob x; it has "),
+            (
+                "nginx,worker_processes={worker}",
+                "nginx: worker_processes={worker}: nothing is known to stand for {worker}",
+            ),
             ("nginx,sendfile=perhaps", "nginx: sendfile cannot be perhaps: on, off"),
         ];
         for (text, expected) in cases {

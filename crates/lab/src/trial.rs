@@ -42,6 +42,9 @@ const PRIMERS: &str = "4";
 /// What is said of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
 
+/// The same where the load ended while it was warming up, or nobody saw it end that.
+const NOT_BEGUN: &str = "what the server used: the beginning of the window was missed";
+
 /// How the reason ends why a run is void in which a server has ended.
 const HAS_ENDED: &str = "the server has ended";
 
@@ -243,17 +246,13 @@ impl Bench {
         let (outcome, text, seen) = match observer {
             None => {
                 let (outcome, text) = self.load(server, &words, more, window)?;
-                (outcome, text, None)
+                (outcome, text, Err(NOT_OURS))
             }
-            Some(observer) => {
-                let (outcome, text, seen) =
-                    self.load_observed(server, &words, more, window, observer)?;
-                (outcome, text, Some(seen))
-            }
+            Some(observer) => self.load_observed(server, &words, more, window, observer)?,
         };
         let (mut observed, not_available) = match seen {
-            Some(seen) => (seen.figures(), seen.not_available),
-            None => (BTreeMap::new(), vec![NOT_OURS.to_owned()]),
+            Ok(seen) => (seen.figures(), seen.not_available),
+            Err(why) => (BTreeMap::new(), vec![why.to_owned()]),
         };
         let replies = outcome.measures.counts.replies;
         if let Some(&cpu_us) = observed.get("cpu_us").filter(|_| replies > 0) {
@@ -299,12 +298,12 @@ impl Bench {
         more: &[String],
         window: Duration,
         observer: &Observer<'_>,
-    ) -> Result<(Outcome, String, Observed), String> {
+    ) -> Result<(Outcome, String, Result<Observed, &'static str>), String> {
         let warm_up_us = option_us(more, "--warm-up");
         let before = observer.look();
         if !observer.knows_cpus() && warm_up_us == 0 {
             let (outcome, text) = self.load(server, words, more, window)?;
-            return Ok((outcome, text, observer.since(&before)));
+            return Ok((outcome, text, Ok(observer.since(&before))));
         }
         let mut generators = self.generators(server, words, more, true)?;
         let from_us = start_together(&mut generators)? + warm_up_us;
@@ -315,19 +314,19 @@ impl Bench {
             let watching = scope.spawn(move || WindowUse::watch((from_us, to_us), &ended, begin));
             let loaded = finish(generators, run_time(window, more));
             drop(running);
-            (loaded, watching.join().ok().flatten())
+            (loaded, watching.join().unwrap_or_default())
         });
         let (outcome, text) = loaded?;
-        let (in_window, begun) = watched.unzip();
+        let (begun, in_window) = watched;
         if warm_up_us > 0 && begun.is_none() {
-            return Err("the beginning or the end of its window was missed".into());
+            return Ok((outcome, text, Err(NOT_BEGUN)));
         }
         let mut seen = observer.since(&begun.flatten().unwrap_or(before));
         if observer.knows_cpus() {
             let of_outcome = (outcome.started_unix_us, outcome.window_us);
             observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
         }
-        Ok((outcome, text, seen))
+        Ok((outcome, text, Ok(seen)))
     }
 
     /// Starts the generators, each with the file to which it writes; whether they are told when to

@@ -12,7 +12,6 @@ use ::workload::describe::{Description, bytes_by, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_of;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -313,8 +312,8 @@ impl Tools {
     /// others, and whether connections stay open.
     fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, String> {
         let connection = connection_of(&spec.load);
-        let paths: Vec<Cow<'_, str>> =
-            log.templates().iter().map(|asked| String::from_utf8_lossy(&asked.uri)).collect();
+        let paths: Vec<String> =
+            log.templates().iter().map(|asked| path_and_file(&asked.uri)).collect();
         let place = |end: String| self.scratch.join("logs").join(digest(path) + &end);
         let list = place(".paths".into());
         // Another workload may use the same log and other connections.
@@ -380,6 +379,15 @@ impl Tools {
 fn is_there(spec: &WorkloadSpec, template: &Template) -> bool {
     let is_file = |root| file_of(&template.uri, root).is_some_and(|file| file.is_file());
     spec.root.as_deref().is_none_or(is_file)
+}
+
+/// A path as it is asked for, and behind a tab the file, where that has another name.
+fn path_and_file(uri: &[u8]) -> String {
+    let path = String::from_utf8_lossy(uri);
+    match file_of(uri, Path::new("/")) {
+        Some(file) if file != Path::new(&*path) => format!("{path}\t{}", file.display()),
+        _ => path.into_owned(),
+    }
 }
 
 /// Its name, what it is and what was changed of it, and its numbers.
@@ -514,6 +522,15 @@ mod tests {
             let why = spec.check().expect_err("it is wrong");
             assert!(why.starts_with("workload 1KB: ") && why.contains(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn files_are_named_where_paths_do_not() {
+        let check = |uri: &[u8], expected: &str| assert_eq!(path_and_file(uri), expected);
+        check(b"/a/b.html", "/a/b.html");
+        check(b"/", "/\t/index.html");
+        check(b"/a%20b?c=1", "/a%20b?c=1\t/a b");
+        check(b"/../x", "/../x");
     }
 
     #[test]

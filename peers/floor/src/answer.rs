@@ -3,7 +3,6 @@
 //! Not a cache: they never change. They are found by a number in the path where paths are numbered,
 //! else by the path.
 
-use load::expected::file_of;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -31,14 +30,13 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Makes the answers for the paths in the file `paths` below `root`, with the head in the file
-    /// `head`.
+    /// `head`. Behind a path and a tab stands the file, where it has another name.
     pub(crate) fn prepare(root: &str, paths: &str, head: &str) -> io::Result<Self> {
         let head = fs::read(head)?;
         let paths = fs::read_to_string(paths)?;
-        let make = |path: &str| {
-            let file = file_of(path.as_bytes(), Path::new(root));
-            let file = file.ok_or_else(|| io::Error::other(format!("{path} is no plain path")))?;
-            Answer::new(&file, &head)
+        let make = |line: &str| {
+            let (_, file) = line.split_once('\t').unwrap_or((line, line));
+            Answer::new(&Path::new(root).join(file.trim_start_matches('/')), &head)
         };
         let list = paths.lines().map(make).collect::<io::Result<Vec<Answer>>>()?;
         Ok(Self { by_path: by_path(&paths, list.len()), list })
@@ -62,10 +60,11 @@ impl Answers {
 fn by_path(paths: &str, count: usize) -> Option<HashMap<Box<[u8]>, usize>> {
     let is_numbered =
         |(place, path): (usize, &str)| number(format!("GET {path} ").as_bytes(), count) == place;
-    if paths.lines().enumerate().all(is_numbered) {
+    let asked = || paths.lines().map(|line| line.split('\t').next().unwrap_or(line)).enumerate();
+    if asked().all(is_numbered) {
         return None;
     }
-    Some(paths.lines().enumerate().map(|(place, path)| (path.as_bytes().into(), place)).collect())
+    Some(asked().map(|(place, path)| (path.as_bytes().into(), place)).collect())
 }
 
 /// What stands between the first two spaces.
@@ -142,23 +141,29 @@ mod tests {
         assert_eq!(by_path.get(path_of(b"GET")), None);
     }
 
-    /// What a log asks for is as clients write it.
     #[test]
-    fn paths_name_files_as_in_a_request() {
-        let folder = testkit::Temporary::new();
-        folder.file("index.html", "home");
-        folder.file("a b", "copy");
-        folder.file("paths", "/\n/a%20b?c\n");
-        folder.file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let root = folder.path().display().to_string();
-        let answers = Answers::prepare(&root, &path("paths"), &path("head")).expect("both are");
-        let body = |request: &[u8]| {
-            let prepared = &answers.get(answers.find(request)).prepared;
+    fn a_file_may_have_another_name_than_its_path() {
+        let folder = std::env::temp_dir().join(format!("floor-names-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("temporary files may be written");
+        let file = |name: &str, text: &str| {
+            fs::write(folder.join(name), text).expect("the folder is writable");
+            folder.join(name).display().to_string()
+        };
+        file("index.html", "home");
+        file("a b", "copy");
+        let paths = file("paths", "/\t/index.html\n/a%20b?c\t/a b\n/index.html\n");
+        let head = file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let root = folder.display().to_string();
+        let answers = Answers::prepare(&root, &paths, &head).expect("all are there");
+        fs::remove_dir_all(&folder).expect("it is ours");
+        let body = |path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\n");
+            let prepared = &answers.get(answers.find(request.as_bytes())).prepared;
             String::from_utf8_lossy(prepared).rsplit('\n').next().map(str::to_owned)
         };
-        assert_eq!(body(b"GET / HTTP/1.1\r\n"), Some("home".into()));
-        assert_eq!(body(b"GET /a%20b?c HTTP/1.1\r\n"), Some("copy".into()));
+        assert_eq!(body("/").as_deref(), Some("home"));
+        assert_eq!(body("/a%20b?c").as_deref(), Some("copy"));
+        assert_eq!(body("/index.html").as_deref(), Some("home"));
     }
 
     #[test]

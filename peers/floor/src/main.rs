@@ -29,8 +29,9 @@ const HELP: &str =
     "floor --listen ADDRESS --root FOLDER --paths FILE --head FILE [--connection close]
       [--threads N]
 
-  --paths FILE    the paths to serve, one a line; where they are numbered, a request for .../7.txt
-                  gets the 7th from 0 without a look at the rest
+  --paths FILE    the paths to serve, one a line, behind a tab the file if it has another name;
+                  where they are numbered, a request for .../7.txt gets the 7th from 0 without a
+                  look at the rest
   --head FILE     the head of every answer; its Content-Length is corrected
   --threads N     loops, among which the kernel deals connections out [default: 1]
 ";

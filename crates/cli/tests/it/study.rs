@@ -99,15 +99,15 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
 #[test]
 fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     let lab = Lab::new();
-    let path = experiment(&lab, "--connection keep", "--connection keep --warm-up 3s");
+    let path = experiment(&lab, "--connection keep", "--connection keep --warm-up 1s");
     let peers = without_floor(&lab);
     let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
     assert_eq!(status, 0, "{out}{err}");
     let runs = lab.records().runs;
-    assert!(runs.iter().any(|run| run.void.is_empty()), "{runs:?}");
-    for run in &runs {
-        assert!(run.observed["elapsed_us"] < 3e6, "{run:?}");
-    }
+    let observed: Vec<f64> =
+        runs.iter().filter_map(|run| run.observed.get("elapsed_us").copied()).collect();
+    assert!(!observed.is_empty(), "{runs:?}");
+    assert!(observed.iter().all(|&elapsed_us| elapsed_us < 1e6), "{observed:?}");
 }
 
 /// The rate is searched once, and the repetitions are made there, if there is one.

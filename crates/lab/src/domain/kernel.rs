@@ -17,9 +17,15 @@ use std::time::Duration;
 /// What may be set: the rest has nothing to do with serving.
 const FAMILIES: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
 
-/// Switches that can only be turned on until the machine starts anew.
-const ONE_WAY: [&str; 3] =
-    ["kernel.modules_disabled", "kernel.kexec_load_disabled", "kernel.unprivileged_bpf_disabled"];
+/// Switches that can only be turned on until the machine starts anew, and what is no setting but an
+/// order to the kernel.
+const ONE_WAY: [&str; 5] = [
+    "kernel.modules_disabled",
+    "kernel.kexec_load_disabled",
+    "kernel.unprivileged_bpf_disabled",
+    "vm.drop_caches",
+    "vm.compact_memory",
+];
 
 /// Two ways to say the same. The one that is not in force reads 0; whoever sets it clears the other
 /// (Documentation/admin-guide/sysctl/vm.rst), which putting back a 0 does not restore.
@@ -169,9 +175,10 @@ impl Settings {
         let mut left = Vec::new();
         for (file, value) in self.before.drain(..).rev() {
             if let Err(why) = write(&file, &value) {
+                let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
                 let file = file.display();
                 left.push(format!(
-                    "{file} was {value:?} and cannot be put back ({why}): `echo {value:?} > {file}`"
+                    "{file} cannot be put back to what it was ({why}): `echo {value} > {file}`"
                 ));
             }
         }
@@ -203,7 +210,8 @@ fn is_in_force(root: &Path, name: &str) -> Result<(), String> {
 
 /// Writes a value and looks whether the kernel has taken it as it is.
 fn write(file: &Path, value: &str) -> io::Result<()> {
-    fs::write(file, value)?;
+    // An empty value is a line too: writing nothing at all changes nothing.
+    fs::write(file, format!("{value}\n"))?;
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let now = fs::read_to_string(file)?;
     match words(&now) == words(value) {
@@ -248,7 +256,7 @@ fn take(path: &Path, within: Duration) -> Result<File, String> {
 
 fn guard(lock: &File, before: &[(PathBuf, String)]) -> io::Result<Guard> {
     const RESTORE: &str = r#"
-        while [ $# -gt 1 ]; do printf %s "$2" > "$1"; shift 2; done"#;
+        while [ $# -gt 1 ]; do printf '%s\n' "$2" > "$1"; shift 2; done"#;
     let pairs = before.iter().rev();
     Guard::with_lock(
         lock,
@@ -309,6 +317,19 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_empty_setting_is_put_back() {
+        let root = example("empty");
+        let (root, lock) = (&root.0, root.0.join("lock"));
+        fs::write(root.join("net/core/somaxconn"), "\n").expect("it is writable");
+        let wanted = [("net.core.somaxconn", "9".to_owned())];
+        let mut set = Settings::set(root, &lock, &wanted).expect("it is there");
+        assert_eq!(said(root, "net.core.somaxconn"), "9");
+        assert_eq!(set.put_back(), Ok(()));
+        let file = fs::read_to_string(root.join("net/core/somaxconn")).expect("it is there");
+        assert_eq!(file, "\n", "the kernel takes an empty write for none");
+    }
+
+    #[test]
     fn what_is_not_put_back_is_named() {
         let root = example("kept");
         let (root, lock) = (&root.0, root.0.join("lock"));
@@ -317,7 +338,8 @@ pub(super) mod tests {
         fs::remove_file(root.join("vm/dirty_ratio")).expect("it is there");
         fs::create_dir(root.join("vm/dirty_ratio")).expect("nothing is there any more");
         let why = set.put_back().expect_err("nothing can be written there");
-        assert!(why.contains("vm/dirty_ratio was \"20\"") && !why.contains('\n'), "{why}");
+        let command = format!("`echo 20 > {}`", root.join("vm/dirty_ratio").display());
+        assert!(why.ends_with(&command) && !why.contains('\n'), "{why}");
     }
 
     /// The kernel takes a 0 that is put back into one of them for nothing, and the other is lost.

@@ -23,16 +23,16 @@ pub(crate) struct WindowUse {
 
 impl WindowUse {
     /// Waits for the window, from and to when in microseconds since 1970, and for its end; and does
-    /// what is to be done when it begins. None if `running` is closed before its end.
+    /// what is to be done when it begins. None of what comes after `running` is closed.
     pub(crate) fn watch<T>(
         (from_us, to_us): (u64, u64),
         running: &Receiver<Infallible>,
         begin: impl FnOnce() -> T,
-    ) -> Option<(Self, T)> {
-        let first = at(from_us, running)?;
+    ) -> (Option<T>, Option<Self>) {
+        let Some(first) = at(from_us, running) else { return (None, None) };
         let begun = begin();
-        let last = at(to_us, running)?;
-        Some((Self { from_us, to_us, first, last }, begun))
+        let seen = at(to_us, running).map(|last| Self { from_us, to_us, first, last });
+        (Some(begun), seen)
     }
 
     /// What they did in it, if it was this one.
@@ -59,14 +59,15 @@ fn at(unix_us: u64, running: &Receiver<Infallible>) -> Option<Vec<CoreTicks>> {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
+    use std::thread;
 
     #[test]
     fn a_window_is_watched_from_its_beginning_to_its_end() {
         let (running, ended) = channel();
         let from_us = crate::unix_us() + 30_000;
         let window = (from_us, from_us + 200_000);
-        let watched = WindowUse::watch(window, &ended, crate::unix_us);
-        let (seen, begun_us) = watched.expect("it takes place");
+        let (begun_us, seen) = WindowUse::watch(window, &ended, crate::unix_us);
+        let (begun_us, seen) = begun_us.zip(seen).expect("it takes place");
         assert!((from_us..from_us + 200_000).contains(&begun_us));
         assert!(crate::unix_us() >= from_us + 200_000);
         let cores = seen.cores(from_us + 1000, 200_000).expect("it is that one");
@@ -74,8 +75,14 @@ mod tests {
         assert!((150_000..=400_000).contains(&total_us), "{total_us}");
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
         assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
-        drop(running);
-        let missed = WindowUse::watch((from_us, u64::MAX), &ended, || ());
-        assert!(missed.is_none(), "nobody runs any more");
+        let ending = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(running);
+        });
+        let (begun, seen) = WindowUse::watch((from_us, u64::MAX), &ended, || ());
+        assert!(begun.is_some() && seen.is_none(), "it has begun, and nobody runs any more");
+        ending.join().expect("nothing failed in it");
+        let (begun, seen) = WindowUse::watch((crate::unix_us(), u64::MAX), &ended, || ());
+        assert!(begun.is_none() && seen.is_none(), "nobody runs any more");
     }
 }

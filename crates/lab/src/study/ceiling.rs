@@ -39,16 +39,28 @@ const BULK_BYTES: [u64; 3] = [1_000_000, 100_000, 10_000];
 /// the mean, one part in a hundred.
 const BODIES_MIN: f64 = 50.0;
 
-/// Measures the ceiling of a domain with the floor; `ends` is asked before each run whether it
-/// shall be left.
+/// Measures the ceiling of a domain with the floor, or says why it is not known; `ends` is asked
+/// before each run whether it shall be left.
 ///
 /// # Errors
-/// Why it is not known.
+/// What of the machine is not as it was before.
 pub fn ceiling(
     stage: &Stage<'_>,
     floor: &Entrant,
     domain: usize,
     ends: &mut dyn FnMut() -> bool,
+) -> Result<Result<Ceiling, String>, String> {
+    let mut left = Ok(());
+    let found = measure(stage, floor, domain, ends, &mut left);
+    left.map(|()| found)
+}
+
+fn measure(
+    stage: &Stage<'_>,
+    floor: &Entrant,
+    domain: usize,
+    ends: &mut dyn FnMut() -> bool,
+    left: &mut Result<(), String>,
 ) -> Result<Ceiling, String> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
     let workloads = specs.map(|spec| stage.bench.tools.prepare(&spec));
@@ -76,7 +88,12 @@ pub fn ceiling(
             if ends() {
                 return Err(LEFT.into());
             }
-            runs.push(path.run(cell, offered, seed)?.0);
+            let made = path.run(cell, offered, seed)?;
+            if made.left.is_err() {
+                *left = made.left;
+                return Err(LEFT.into());
+            }
+            runs.push(made.run);
         }
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();

@@ -4,7 +4,7 @@
 use super::ceiling;
 use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
-use super::stage::{Cell, Stage};
+use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
@@ -74,8 +74,8 @@ pub struct Tally {
     pub unknown: usize,
 }
 
-/// Makes a run with a seed; what it was, and its outcome; or why none can be made now.
-type Make<'a> = dyn FnMut(Cell, Offered, u64) -> Result<(Run, Option<String>), String> + 'a;
+/// Makes a run with a seed, or says why none can be made now.
+type Make<'a> = dyn FnMut(Cell, Offered, u64) -> Result<Made, String> + 'a;
 
 /// One run that is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -344,16 +344,17 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Makes one run and writes it down.
     fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
         let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
+        let stop =
+            |why| format!("runs cannot be made any more: {why}: mend it and go on (--resume)");
         // Were it written down as void, its point would be given up for what is none of its doing.
-        let (run, outcome) = (self.make)(cell, offered, seed).map_err(|why| {
-            format!("runs cannot be made any more: {why}: mend it and go on with --resume")
-        })?;
+        let Made { run, outcome_json, left } = (self.make)(cell, offered, seed).map_err(stop)?;
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
         let purpose = purpose.to_owned();
         let run = Run { number, block, attempt, purpose, ..run };
-        let run = as_read_again(self.folder.add_run(&run, outcome.as_deref())?)?;
+        let run = as_read_again(self.folder.add_run(&run, outcome_json.as_deref())?)?;
         self.runs.push(run.clone());
         self.made += 1;
+        left.map_err(stop)?;
         Ok(run)
     }
 

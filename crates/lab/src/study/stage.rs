@@ -36,6 +36,17 @@ pub struct Cell {
     pub domain: usize,
 }
 
+/// A run that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// Its record.
+    pub run: Run,
+    /// Its outcome, as `ropewalk load` wrote it; none if there was none.
+    pub outcome_json: Option<String>,
+    /// Whether the machine is as it was before; if not, what is not, in a line.
+    pub left: Result<(), String>,
+}
+
 /// Why a run was not made.
 #[derive(Debug)]
 enum Unmade {
@@ -118,20 +129,17 @@ impl Stage<'_> {
         }
     }
 
-    /// Makes a run, and returns its record and its outcome. What cannot be measured is a void run
-    /// that says why.
+    /// Makes a run. What cannot be measured is a void run that says why.
     ///
     /// # Errors
     /// Why no run can be made now, whichever the server: the conditions cannot be made any more, or
     /// there is no room for its files.
-    pub fn run(
-        &self,
-        cell: Cell,
-        offered: Offered,
-        seed: u64,
-    ) -> Result<(Run, Option<String>), String> {
+    pub fn run(&self, cell: Cell, offered: Offered, seed: u64) -> Result<Made, String> {
         let begun_us = os::clock::now();
-        let measured = self.measure(cell, offered, seed);
+        let (domain, files) = (&self.domains[cell.domain], &self.accessed[cell.workload]);
+        let entered = domain.enter(&self.machine, files)?;
+        let measured = self.measure_in(&entered, cell, offered, seed);
+        let left = entered.leave();
         let run = Run {
             point: self.point(cell, offered),
             seed,
@@ -151,19 +159,16 @@ impl Stage<'_> {
                     not_available: seen.not_available,
                     ..run
                 };
-                Ok((run, Some(measured.outcome_json)))
+                Ok(Made { run, outcome_json: Some(measured.outcome_json), left })
             }
-            Err(Unmade::Void(why)) => Ok((Run { void: vec![why], ..run }, None)),
-            Err(Unmade::Surroundings(why)) => Err(why),
+            Err(Unmade::Void(why)) => {
+                Ok(Made { run: Run { void: vec![why], ..run }, outcome_json: None, left })
+            }
+            Err(Unmade::Surroundings(why)) => {
+                let more = left.err().map_or_else(String::new, |more| format!("; {more}"));
+                Err(why + &more)
+            }
         }
-    }
-
-    fn measure(&self, cell: Cell, offered: Offered, seed: u64) -> Result<(Measured, f64), Unmade> {
-        let (domain, files) = (&self.domains[cell.domain], &self.accessed[cell.workload]);
-        let entered = domain.enter(&self.machine, files).map_err(Unmade::Surroundings)?;
-        let measured = self.measure_in(&entered, cell, offered, seed);
-        entered.leave().map_err(Unmade::Surroundings)?;
-        measured
     }
 
     fn measure_in(
@@ -176,7 +181,7 @@ impl Stage<'_> {
         let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
         let domain = &self.domains[cell.domain];
         // Before any server runs: one that has mapped a file keeps its pages in memory.
-        let settled = entered.settle(files).map_err(Unmade::Surroundings)?;
+        let settled = entered.settle(files)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
             settled.judge(plan)?;
         }

@@ -53,7 +53,7 @@ impl Scratch {
     fn go_on(&self, text: &str, runs: usize, void_each: u64) -> (End, Opened) {
         let left = Counter::new(runs);
         let (end, opened) = self.try_to(text, &left, |cell, offered, seed| {
-            Ok(pretended(cell, offered, seed, void_each))
+            Ok((pretended(cell, offered, seed, void_each), Ok(())))
         });
         (end.expect("it is written"), opened)
     }
@@ -63,7 +63,7 @@ impl Scratch {
         &self,
         text: &str,
         left: &Counter<usize>,
-        make: impl Fn(Cell, Offered, u64) -> Result<Run, String>,
+        make: impl Fn(Cell, Offered, u64) -> Result<(Run, Result<(), String>), String>,
     ) -> (Result<End, String>, Opened) {
         let definition = Definition::parse("x", text, None).expect("it is right");
         let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
@@ -74,8 +74,9 @@ impl Scratch {
         let mut study = Study::new(&stage, &folder, opened, 0, Patience(left));
         study.make = Box::new(|cell, offered, seed| {
             left.set(left.get() - 1);
-            let run = make(cell, offered, seed)?;
-            Ok((Run { point: stage.point(cell, offered), ..run }, None))
+            let (run, left) = make(cell, offered, seed)?;
+            let run = Run { point: stage.point(cell, offered), ..run };
+            Ok(Made { run, outcome_json: None, left })
         });
         let end = study.run();
         (end, Folder::read(&self.0).expect("it is whole"))
@@ -216,13 +217,19 @@ fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
     let (end, opened) = scratch.try_to(&text, &left, |cell, offered, seed| {
         made.set(made.get() + 1);
         match made.get() {
-            1 => Ok(pretended(cell, offered, seed, u64::MAX)),
+            1 => Ok((pretended(cell, offered, seed, u64::MAX), Ok(()))),
             _ => Err("no room".into()),
         }
     });
     let why = end.expect_err("it cannot go on");
     assert!(why.contains("no room") && why.contains("--resume"), "{why}");
     assert_eq!((opened.runs.len(), made.get()), (1, 2), "nothing is given up for it");
+    let (end, opened) = scratch.try_to(&text, &left, |cell, offered, seed| {
+        Ok((pretended(cell, offered, seed, u64::MAX), Err("it is another machine now".into())))
+    });
+    let why = end.expect_err("it may not go on");
+    assert!(why.contains("another machine"), "{why}");
+    assert_eq!(opened.runs.len(), 2, "what was measured before is on record");
     let (end, opened) = scratch.go_on(&text, usize::MAX, u64::MAX);
     assert_eq!((end, opened.runs.len()), (End::Complete, 4));
 }
