@@ -362,6 +362,10 @@ fn check_answers(sides: &[Side; 2], saturated: &Phase, void: &[String]) -> Resul
     Ok(())
 }
 
+/// Whoever keeps up with less of the common rate queues requests. What is under way when a window
+/// ends is less.
+const KEPT_UP_MIN: f64 = 0.95;
+
 /// A rate that both bear with ease: half of what the slower one does. Both have answered.
 fn common_rate(saturated: &Phase) -> f64 {
     let medians = saturated.iter().map(|runs| {
@@ -415,6 +419,17 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
             caveats.push(format!(
                 "{label} failed {failed} of {due} requests ({share:.2} %): \
                  what it did not do cost it nothing"
+            ));
+        }
+        let kept_up = common[index].iter().flatten().map(|run| run.figures.kept_up_share);
+        if let Some(share) = median(&kept_up.collect::<Vec<_>>())
+            && share < KEPT_UP_MIN
+        {
+            let label = side.label();
+            caveats.push(format!(
+                "{label} does not bear the common rate: it kept up with {:.1} % of it \
+                 (--request-rate)",
+                100.0 * share
             ));
         }
         let busiest = saturated[index].iter().flatten().map(|run| run.figures.client_busy_share);

@@ -13,6 +13,7 @@ fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured
         figures: Figures {
             throughput_per_s,
             requests_due: 1000,
+            kept_up_share: 1.0,
             errors: errors.collect(),
             times_us: BTreeMap::from([("p50".into(), 100.0), ("p99".into(), 900.0)]),
             ..Figures::default()
@@ -117,6 +118,20 @@ fn what_was_failed_is_said() {
     let text = render(&compared(&phase), &sides());
     assert!(text.contains("Mind: a/usual failed 6000 of 20000 requests (30.00 %)"), "{text}");
     assert!(text.ends_with("But mind what is said above.\n"), "{text}");
+}
+
+/// Requests that queue are done in bulk, which costs less than the same work done in time.
+#[test]
+fn who_does_not_bear_the_common_rate_is_named() {
+    let late = |n: f64| {
+        let mut late = measured(900.0 * n, Some(10.0 * n), 0);
+        late.figures.kept_up_share = 0.8;
+        late
+    };
+    let text = render(&compared(&phase(late, |n| measured(900.0 * n, Some(40.0), 0))), &sides());
+    let expected = "Mind: a/usual does not bear the common rate: it kept up with 80.0 % of it";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("b/usual does not"), "{text}");
 }
 
 #[test]
