@@ -151,8 +151,8 @@ impl Outcome {
         self.missing_shares().into_iter().map(line)
     }
 
-    /// Requests of which something is known: replies, errors, and those that were never issued
-    /// because an earlier one of their session failed.
+    /// Requests of which something is known: replies, errors, and those that would have been due in
+    /// the window but were never issued, because an earlier one of their session failed.
     #[must_use]
     pub fn requests_due(&self) -> u64 {
         let counts = &self.measures.counts;
@@ -168,9 +168,16 @@ impl Outcome {
         share(self.measures.counts.replies, self.requests_due())
     }
 
-    /// The part of the requests due that failed, 0 to 1, those never issued not counted.
+    /// The part of the requests issued that failed, 0 to 1.
     #[must_use]
     pub fn error_share(&self) -> f64 {
+        let errors = self.measures.errors.total();
+        share(errors, self.measures.counts.replies.saturating_add(errors))
+    }
+
+    /// The part of the requests due that failed, 0 to 1.
+    #[must_use]
+    pub fn failed_share(&self) -> f64 {
         share(self.measures.errors.total(), self.requests_due())
     }
 
@@ -320,10 +327,11 @@ mod tests {
         outcome.measures.counts.replies = 90;
         outcome.measures.counts.replies_in_window = 88;
         outcome.measures.counts.replies_in_time = 45;
-        outcome.measures.counts.requests_abandoned = 6;
-        outcome.measures.errors.set(ErrorKind::Reset, 4);
+        outcome.measures.counts.requests_abandoned = 4;
+        outcome.measures.errors.set(ErrorKind::Reset, 6);
         assert_eq!(outcome.requests_due(), 100);
-        assert_eq!((outcome.served_share(), outcome.error_share()), (0.9, 0.04));
+        assert_eq!((outcome.served_share(), outcome.failed_share()), (0.9, 0.06));
+        assert_eq!(outcome.error_share(), 0.0625);
         assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 44.0));
         assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.0, 0.5));
     }
@@ -349,11 +357,12 @@ mod tests {
         let figures = [
             outcome.served_share(),
             outcome.error_share(),
+            outcome.failed_share(),
             outcome.in_time_share(),
             outcome.offered_rate(),
             outcome.throughput(),
         ];
-        assert_eq!(figures, [0.0; 5]);
+        assert_eq!(figures, [0.0; 6]);
         assert_eq!(outcome.fairness_spread(), None);
     }
 
