@@ -187,6 +187,19 @@ impl Outcome {
         share(self.measures.counts.replies_in_time, self.measures.counts.replies)
     }
 
+    /// When an interval of the series begins, from the window's begin, and how long it is, in
+    /// microseconds. One ends with the window, whole or not, and others begin there.
+    #[must_use]
+    pub fn interval_span_us(&self, index: usize) -> (u64, u64) {
+        let (index, interval_us) = (index as u64, self.interval_us.max(1));
+        let within = self.window_us.div_ceil(interval_us);
+        if index < within {
+            let start_us = index * interval_us;
+            return (start_us, interval_us.min(self.window_us - start_us));
+        }
+        (self.window_us + (index - within) * interval_us, interval_us)
+    }
+
     /// Length of the measured window in seconds.
     #[must_use]
     pub fn window_s(&self) -> f64 {
@@ -334,6 +347,17 @@ mod tests {
         assert_eq!(outcome.error_share(), 0.0625);
         assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 44.0));
         assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.0, 0.5));
+    }
+
+    #[test]
+    fn an_interval_ends_with_the_window() {
+        let mut outcome = sample::empty();
+        (outcome.window_us, outcome.interval_us) = (2_500, 1_000);
+        let spans: Vec<_> = (0..5).map(|index| outcome.interval_span_us(index)).collect();
+        let expected = [(0, 1_000), (1_000, 1_000), (2_000, 500), (2_500, 1_000), (3_500, 1_000)];
+        assert_eq!(spans, expected);
+        outcome.window_us = 2_000;
+        assert_eq!(outcome.interval_span_us(2), (2_000, 1_000));
     }
 
     #[test]
