@@ -113,6 +113,21 @@ fn the_json_of_others() {
 }
 
 #[test]
+fn the_target_is_what_was_asked_for() {
+    let check_target = |fields: &str, expected: &str| {
+        let line = format!("{{\"msec\":1,\"remote_addr\":\"::1\",\"status\":404,{fields}}}");
+        check(&line, &format!("@0 {expected}:0"));
+    };
+    // nginx's $uri has been rewritten.
+    let rewritten = r#""request_method":"GET","uri":"/index.php""#;
+    check_target(&format!(r#"{rewritten},"request":"GET /a%20b?c HTTP/1.1""#), "/a%20b?c");
+    check_target(&format!(r#"{rewritten},"request_uri":"/a%20b?c""#), "/a%20b?c");
+    check_target(rewritten, "/index.php");
+    check_target(&format!(r#"{rewritten},"request":"handled it""#), "/index.php");
+    check_target(r#""request":"HEAD /old""#, "HEAD/old");
+}
+
+#[test]
 fn sessions_are_told_by_address_agent_and_silence() {
     let text = [
         get("a", "10:00:00", "/1"),
