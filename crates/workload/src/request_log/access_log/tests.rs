@@ -128,6 +128,32 @@ fn the_target_is_what_was_asked_for() {
 }
 
 #[test]
+fn the_client_stands_behind_the_virtual_host() {
+    let requests =
+        [get("site:80 10.0.0.1", "10:00:00", "/1"), get("site:80 ::2", "10:00:01", "/2")];
+    check(&requests.concat(), "@0 /1~7:0 | @1 /2~7:0");
+    // Addresses, and names of users, that look like it.
+    let requests = [
+        get("::80", "10:00:00", "/1"),
+        get("2001:db8::80", "10:00:01", "/2"),
+        get("::80", "10:00:02", "/3"),
+        get("a:b", "10:00:03", "/4"),
+    ];
+    check(&requests.concat(), "@0 /1~7:2 /3~7:0 | @1 /2~7:0 | @3 /4~7:0");
+}
+
+#[test]
+fn lines_without_a_client_are_counted() {
+    let line = |client: &str, uri: &str| {
+        format!("{{\"ts\":1,{client}\"method\":\"GET\",\"uri\":\"{uri}\",\"status\":404}}\n")
+    };
+    let known = line("\"client_ip\":\"::1\",", "/c");
+    let report = check(&[line("", "/a"), line("", "/b"), known].concat(), "@0 /a:0 /b:0 | @0 /c:0");
+    assert_eq!(report.without_client, 2);
+    assert!(report.to_string().contains("\n2 lines without a client address"), "{report}");
+}
+
+#[test]
 fn sessions_are_told_by_address_agent_and_silence() {
     let text = [
         get("a", "10:00:00", "/1"),
