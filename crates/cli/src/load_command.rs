@@ -1,7 +1,8 @@
 //! `ropewalk load`: runs, shows how far they are, writes what came of them.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
@@ -158,9 +159,28 @@ impl Watch for Observer {
 
     fn on_ready(&mut self) -> Result<u64, String> {
         print("ready\n").map_err(|_| "--start-at -: nobody hears that it is ready")?;
-        let mut line = String::new();
-        io::stdin().read_line(&mut line).map_err(|why| format!("standard input: {why}"))?;
-        parse_start(line.trim())
+        let line = line_of_input(&mut self.interrupt)?;
+        parse_start(String::from_utf8_lossy(&line).trim())
+    }
+}
+
+/// The first line of standard input, unless Ctrl-C comes before it.
+fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
+    let cannot_read = |why: io::Error| format!("standard input: {why}");
+    let mut input = io::stdin().lock();
+    let mut line = Vec::new();
+    loop {
+        if interrupt.comes_before(input.as_fd()).map_err(cannot_read)? {
+            return Err("--start-at -: interrupted before a time was told".into());
+        }
+        let bytes = input.fill_buf().map_err(cannot_read)?;
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+        if bytes.is_empty() || end.is_some() {
+            return Ok(line);
+        }
+        let taken = bytes.len();
+        input.consume(taken);
     }
 }
 
