@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
-use load::options::{Options, parse_start};
+use load::options::{Arrivals, Options, parse_start};
 use load::outcome::{Outcome, Setting};
 use load::plan::{Model, Plan, Process};
 use load::report;
@@ -252,6 +252,10 @@ fn check_search(options: &Options, output: &OutputArguments) -> Result<(), Failu
         let why = "--sessions is for single runs: give the length of a trial with --duration";
         return Err(usage("--find-limit", why));
     }
+    if options.arrivals == Some(Arrivals::Trace) {
+        let why = "--arrivals trace has the log's own rate, and the search sets it: leave it out";
+        return Err(usage("--find-limit", why));
+    }
     let single = [
         ("--share", options.share.is_some()),
         ("--start-at", options.start_at.is_some()),
@@ -337,6 +341,8 @@ mod tests {
         check(&["-c", "5"], Some("--connections is for closed runs"));
         check(&["--connections", "5"], Some("--connections is for closed runs"));
         check(&["--sessions", "5"], Some("--sessions is for single runs"));
+        check(&["--arrivals", "trace"], Some("--arrivals trace has the log's own rate"));
+        check(&["--arrivals", "poisson"], None);
         check(&["--share", "1/2"], Some("--share is for single runs"));
         check(&["--rate", "5", "--json", "-"], None);
     }
