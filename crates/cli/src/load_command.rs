@@ -22,6 +22,7 @@ use crate::{Failure, print};
 /// Runs what was typed; the status says what came of it.
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
+        output.check().map_err(Failure::Usage)?;
         let outcome = load::merge::merge_files(&files).map_err(Failure::Operation)?;
         return show(&outcome, &output);
     }
