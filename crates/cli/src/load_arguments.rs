@@ -56,7 +56,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Think time where the log has none [default: 0s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", requires = "log")]
     default_think: Option<String>,
     /// Cut longer think times to this [default: none is cut]
     #[arg(long, value_name = "TIME", requires = "log")]
@@ -140,7 +140,12 @@ pub(crate) struct RunArguments {
     /// Find the highest rate at which the server keeps to it: p99=50ms, or errors=0.1%,p99.9=1s
     #[arg(long, value_name = "CONDITIONS", help_heading = "What is looked at")]
     find_limit: Option<String>,
+    /// Length of an interval of the series [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = REPORTED)]
+    interval: Option<String>,
 }
+
+const REPORTED: &str = "What is reported (FILE may be - for standard output)";
 
 const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
 
@@ -148,7 +153,7 @@ const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or
     steps and ramps: 500@30s,500..2000@60s";
 
 #[derive(Args)]
-#[command(next_help_heading = "What is reported (FILE may be - for standard output)")]
+#[command(next_help_heading = REPORTED)]
 pub(crate) struct OutputArguments {
     /// Everything, with the histograms, for `ropewalk load merge` and other programs
     #[arg(long, value_name = "FILE")]
@@ -168,9 +173,6 @@ pub(crate) struct OutputArguments {
     /// Print the fairness table: by file type, class and session length
     #[arg(long)]
     pub(crate) fairness: bool,
-    /// Length of an interval of the series [default: 1s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) interval: Option<String>,
     /// No progress and no summary
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
@@ -234,7 +236,7 @@ impl LoadArguments {
             files: run.files,
             latency_target: run.latency_target,
             lag_bound: run.lag_bound,
-            interval: output.interval.clone(),
+            interval: run.interval,
             threads: run.threads,
             cpus: run.cpus,
             share: run.share,

@@ -1,13 +1,14 @@
 //! `ropewalk load`: runs, shows how far they are, writes what came of them.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
-use load::options::{Options, parse_start};
+use load::options::{Arrivals, Options, parse_start};
 use load::outcome::{Outcome, Setting};
 use load::plan::{Model, Plan, Process};
 use load::report;
@@ -21,6 +22,7 @@ use crate::{Failure, print};
 /// Runs what was typed; the status says what came of it.
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
+        output.check().map_err(Failure::Usage)?;
         let outcome = load::merge::merge_files(&files).map_err(Failure::Operation)?;
         return show(&outcome, &output);
     }
@@ -158,9 +160,28 @@ impl Watch for Observer {
 
     fn on_ready(&mut self) -> Result<u64, String> {
         print("ready\n").map_err(|_| "--start-at -: nobody hears that it is ready")?;
-        let mut line = String::new();
-        io::stdin().read_line(&mut line).map_err(|why| format!("standard input: {why}"))?;
-        parse_start(line.trim())
+        let line = line_of_input(&mut self.interrupt)?;
+        parse_start(String::from_utf8_lossy(&line).trim())
+    }
+}
+
+/// The first line of standard input, unless Ctrl-C comes before it.
+fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
+    let cannot_read = |why: io::Error| format!("standard input: {why}");
+    let mut input = io::stdin().lock();
+    let mut line = Vec::new();
+    loop {
+        if interrupt.comes_before(input.as_fd()).map_err(cannot_read)? {
+            return Err("--start-at -: interrupted before a time was told".into());
+        }
+        let bytes = input.fill_buf().map_err(cannot_read)?;
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+        if bytes.is_empty() || end.is_some() {
+            return Ok(line);
+        }
+        let taken = bytes.len();
+        input.consume(taken);
     }
 }
 
@@ -230,6 +251,10 @@ fn check_search(options: &Options, output: &OutputArguments) -> Result<(), Failu
     }
     if options.sessions.is_some() {
         let why = "--sessions is for single runs: give the length of a trial with --duration";
+        return Err(usage("--find-limit", why));
+    }
+    if options.arrivals == Some(Arrivals::Trace) {
+        let why = "--arrivals trace has the log's own rate, and the search sets it: leave it out";
         return Err(usage("--find-limit", why));
     }
     let single = [
@@ -317,6 +342,8 @@ mod tests {
         check(&["-c", "5"], Some("--connections is for closed runs"));
         check(&["--connections", "5"], Some("--connections is for closed runs"));
         check(&["--sessions", "5"], Some("--sessions is for single runs"));
+        check(&["--arrivals", "trace"], Some("--arrivals trace has the log's own rate"));
+        check(&["--arrivals", "poisson"], None);
         check(&["--share", "1/2"], Some("--share is for single runs"));
         check(&["--rate", "5", "--json", "-"], None);
     }

@@ -117,9 +117,7 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
     let bytes = read(file)?;
     let name = file.display();
     if let Some(program) = decompressor(&bytes) {
-        return Err(Failure::Usage(format!(
-            "{name}: compressed: unpack it first: {program} {name} > access.log"
-        )));
+        return Err(compressed(program, file));
     }
     let (log, report) =
         import(&bytes, &options).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
@@ -138,6 +136,19 @@ fn import_log(arguments: &ImportArguments) -> Result<(), Failure> {
             write_log(&log, &head, &arguments.output)
         }
     }
+}
+
+/// How a compressed log is read, without a file that it may overwrite.
+fn compressed(program: &str, file: &Path) -> Failure {
+    let name = file.display();
+    let (read, named) = match file.as_os_str() == DASH {
+        true => ("standard input".into(), "FILE".into()),
+        false => (name.to_string(), name.to_string()),
+    };
+    Failure::Usage(format!(
+        "{read}: compressed: unpack it on the way: \
+         {program} {named} | ropewalk log import - --output users.log"
+    ))
 }
 
 /// The format that the log must have; `None` if any will do.

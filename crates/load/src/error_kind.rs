@@ -108,7 +108,10 @@ impl ErrorKind {
             Self::TimeoutWaiting => "no byte of the reply in time",
             Self::TimeoutReceiving => "the reply began and was not complete in time",
             Self::ShortBody => "the connection ended within a body",
-            Self::BadLength => "a body of the wrong length: does the log belong to this file set?",
+            Self::BadLength => {
+                "a body of the wrong length: does the log belong to this file set? \
+                An imported log may tell lengths of compressed replies: --verify none"
+            }
             Self::BadBytes => "a body with wrong bytes: does the server serve the right files?",
             Self::BadStatus => "not the status that was expected: see the counts of status",
             Self::BadReply => "what came is not HTTP/1",

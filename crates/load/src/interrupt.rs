@@ -1,5 +1,10 @@
 //! Ctrl-C and SIGTERM end a run, and what it has measured is shown.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use os::epoll::Interest;
+use os::poll::PollSet;
 use os::signals::{Signal, SignalDescriptor};
 
 /// Listens to both.
@@ -24,5 +29,21 @@ impl Interrupt {
     pub fn came(&mut self) -> bool {
         self.came |= self.signals.read().is_some();
         self.came
+    }
+
+    /// Waits until there is something to read from `input`, its end too, or one of them comes.
+    /// Whether one has.
+    ///
+    /// # Errors
+    /// If the system cannot wait for `input`.
+    pub fn comes_before(&mut self, input: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut both = PollSet::new();
+        both.add(input, Interest::READ, 0)?;
+        both.add(self.signals.as_fd(), Interest::READ, 1)?;
+        let mut events = Vec::new();
+        while events.is_empty() {
+            both.wait(&mut events, 2, None)?;
+        }
+        Ok(self.came())
     }
 }

@@ -97,7 +97,7 @@ pub struct Counts {
     pub in_flight_end: u64,
     /// Of `replies`, those within the latency target; all of them if there is none.
     pub replies_in_time: u64,
-    /// Requests never issued because an earlier one of their session failed.
+    /// Requests due in the window, but never issued because an earlier one of their session failed.
     pub requests_abandoned: u64,
     /// Replies by the first digit of the status, index 0 for any other; wrong ones too.
     pub status: [u64; 6],

@@ -151,8 +151,8 @@ impl Outcome {
         self.missing_shares().into_iter().map(line)
     }
 
-    /// Requests of which something is known: replies, errors, and those that were never issued
-    /// because an earlier one of their session failed.
+    /// Requests of which something is known: replies, errors, and those that would have been due in
+    /// the window but were never issued, because an earlier one of their session failed.
     #[must_use]
     pub fn requests_due(&self) -> u64 {
         let counts = &self.measures.counts;
@@ -168,9 +168,16 @@ impl Outcome {
         share(self.measures.counts.replies, self.requests_due())
     }
 
-    /// The part of the requests due that failed, 0 to 1, those never issued not counted.
+    /// The part of the requests issued that failed, 0 to 1.
     #[must_use]
     pub fn error_share(&self) -> f64 {
+        let errors = self.measures.errors.total();
+        share(errors, self.measures.counts.replies.saturating_add(errors))
+    }
+
+    /// The part of the requests due that failed, 0 to 1.
+    #[must_use]
+    pub fn failed_share(&self) -> f64 {
         share(self.measures.errors.total(), self.requests_due())
     }
 
@@ -178,6 +185,19 @@ impl Outcome {
     #[must_use]
     pub fn in_time_share(&self) -> f64 {
         share(self.measures.counts.replies_in_time, self.measures.counts.replies)
+    }
+
+    /// When an interval of the series begins, from the window's begin, and how long it is, in
+    /// microseconds. One ends with the window, whole or not, and others begin there.
+    #[must_use]
+    pub fn interval_span_us(&self, index: usize) -> (u64, u64) {
+        let (index, interval_us) = (index as u64, self.interval_us.max(1));
+        let within = self.window_us.div_ceil(interval_us);
+        if index < within {
+            let start_us = index * interval_us;
+            return (start_us, interval_us.min(self.window_us - start_us));
+        }
+        (self.window_us + (index - within) * interval_us, interval_us)
     }
 
     /// Length of the measured window in seconds.
@@ -320,12 +340,24 @@ mod tests {
         outcome.measures.counts.replies = 90;
         outcome.measures.counts.replies_in_window = 88;
         outcome.measures.counts.replies_in_time = 45;
-        outcome.measures.counts.requests_abandoned = 6;
-        outcome.measures.errors.set(ErrorKind::Reset, 4);
+        outcome.measures.counts.requests_abandoned = 4;
+        outcome.measures.errors.set(ErrorKind::Reset, 6);
         assert_eq!(outcome.requests_due(), 100);
-        assert_eq!((outcome.served_share(), outcome.error_share()), (0.9, 0.04));
+        assert_eq!((outcome.served_share(), outcome.failed_share()), (0.9, 0.06));
+        assert_eq!(outcome.error_share(), 0.0625);
         assert_eq!((outcome.offered_rate(), outcome.throughput()), (50.0, 44.0));
         assert_eq!((outcome.goodput(), outcome.in_time_share()), (22.0, 0.5));
+    }
+
+    #[test]
+    fn an_interval_ends_with_the_window() {
+        let mut outcome = sample::empty();
+        (outcome.window_us, outcome.interval_us) = (2_500, 1_000);
+        let spans: Vec<_> = (0..5).map(|index| outcome.interval_span_us(index)).collect();
+        let expected = [(0, 1_000), (1_000, 1_000), (2_000, 500), (2_500, 1_000), (3_500, 1_000)];
+        assert_eq!(spans, expected);
+        outcome.window_us = 2_000;
+        assert_eq!(outcome.interval_span_us(2), (2_000, 1_000));
     }
 
     #[test]
@@ -349,11 +381,12 @@ mod tests {
         let figures = [
             outcome.served_share(),
             outcome.error_share(),
+            outcome.failed_share(),
             outcome.in_time_share(),
             outcome.offered_rate(),
             outcome.throughput(),
         ];
-        assert_eq!(figures, [0.0; 5]);
+        assert_eq!(figures, [0.0; 6]);
         assert_eq!(outcome.fairness_spread(), None);
     }
 

@@ -190,10 +190,12 @@ impl Plan {
         if self.interval_us < INTERVAL_US_MIN {
             return Err("--interval: at least 10ms".into());
         }
-        let intervals = self.duration_us.unwrap_or(0) / self.interval_us * self.threads as u64;
-        if intervals * INTERVAL_BYTES > SERIES_BYTES_MAX {
+        let intervals = self.least_us() / self.interval_us;
+        let intervals = intervals.saturating_mul(self.threads as u64);
+        if intervals > SERIES_BYTES_MAX / INTERVAL_BYTES {
             return Err(format!(
-                "--interval: {intervals} intervals in all threads would need more than {} MiB",
+                "--interval: {intervals} intervals in all threads would need more than {} MiB: \
+                 give a longer one",
                 SERIES_BYTES_MAX >> 20
             ));
         }
@@ -214,6 +216,26 @@ impl Plan {
             }
             _ => Ok(()),
         }
+    }
+
+    /// How long the window takes at least: without a length of its own until the last session
+    /// begins, where that is known.
+    fn least_us(&self) -> u64 {
+        if let Some(duration_us) = self.duration_us {
+            return duration_us;
+        }
+        let last = self.sessions_max.unwrap_or(0).saturating_sub(1);
+        let last_us = match &self.model {
+            Model::Open(Process::Trace(speed)) => {
+                let last = last.min((self.log.sessions() as u64).saturating_sub(1));
+                self.log.start_us(last as usize).map(|start_us| start_us as f64 / speed)
+            }
+            Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => {
+                rate.time_us(last as f64)
+            }
+            Model::Closed { .. } => None,
+        };
+        last_us.map_or(0, |last_us| (last_us as u64).saturating_sub(self.warm_up_us))
     }
 
     /// Think time of a session, on average, in microseconds.

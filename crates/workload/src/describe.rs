@@ -134,7 +134,7 @@ fn files<'l>(log: &'l RequestLog, popularity: &[u64]) -> HashMap<&'l [u8], Asked
         file.requests += requests;
         let named = located(template).map(|file| file.bytes());
         // An access log may tell several lengths of one URI (304, a range): the longest is meant.
-        file.bytes = file.bytes.max(named.or(template.reply_bytes));
+        file.bytes = file.bytes.max(named.or(template.reply_bytes).or(template.seen_bytes));
     }
     files
 }

@@ -24,13 +24,21 @@ pub struct Template {
     pub body: Box<[u8]>,
     /// How long the body of the reply should be, if the log says so.
     pub reply_bytes: Option<u64>,
+    /// How long it once was, if that is all the log knows: for descriptions, not for checks.
+    pub seen_bytes: Option<u64>,
 }
 
 impl Template {
     /// A GET of `uri`, without a body, whose reply may have any length.
     #[must_use]
     pub fn get(uri: &[u8]) -> Self {
-        Self { method: "GET".into(), uri: uri.into(), body: Box::default(), reply_bytes: None }
+        Self {
+            method: "GET".into(),
+            uri: uri.into(),
+            body: Box::default(),
+            reply_bytes: None,
+            seen_bytes: None,
+        }
     }
 }
 

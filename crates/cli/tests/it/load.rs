@@ -12,7 +12,7 @@ mod side_by_side;
 mod usage;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -282,6 +282,26 @@ fn without_descriptors_the_run_is_void_and_the_limit_is_named() {
     assert!(unwrapped(&out).contains(&hint), "{out}");
     assert!(out.contains("VOID: THIS RUN SAYS NOTHING ABOUT THE SERVER"), "{out}");
     assert_eq!(json["setting"]["descriptors_max"], DESCRIPTORS);
+}
+
+/// Nobody need be there to tell it when.
+#[test]
+fn a_run_that_waits_to_be_told_its_start_can_be_interrupted() {
+    for signal in ["INT", "TERM"] {
+        let mut command = ropewalk(&["load", "http://127.0.0.1:1/", "--start-at", "-"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        child.stdin.as_mut().unwrap().write_all(b"17").unwrap(); // not a whole line
+        let kill = format!("kill -s {signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let mut error = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{error}");
+        assert!(error.contains("--start-at -: interrupted before"), "{error}");
+    }
 }
 
 /// Also what a shell does with Ctrl-C.

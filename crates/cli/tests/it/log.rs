@@ -233,8 +233,14 @@ fn mistakes_are_one_line_and_status_2() {
     let directory = Temporary::new();
     let packed = directory.file("access.log.1.gz", b"\x1f\x8b\x08\x00");
     let name = packed.display();
-    let unpack = format!("{name}: compressed: unpack it first: zcat {name} > access.log");
+    let piped = "| ropewalk log import - --output users.log";
+    let unpack = format!("{name}: compressed: unpack it on the way: zcat {name} {piped}");
     import(&packed, "--format", "auto", &unpack);
+    let mut command = ropewalk(&["log", "import", "-", "--output", "-"]);
+    let read = command.stdin(fs::File::open(&packed).unwrap()).output().unwrap();
+    let expected =
+        format!("ropewalk: standard input: compressed: unpack it on the way: zcat FILE {piped}\n");
+    assert_eq!(String::from_utf8(read.stderr).unwrap(), expected);
     let path = directory.file("bad.log", "/a think=1\n/b think=soon\n");
     let name = path.to_str().unwrap();
     check(&["describe", name], &format!("{name}: line 2, column "));

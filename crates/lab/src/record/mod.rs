@@ -299,7 +299,7 @@ pub struct Figures {
     pub served_share: f64,
     /// Part of the requests due with which the server kept up, 0 to 1.
     pub kept_up_share: f64,
-    /// Part of the requests due that failed, 0 to 1.
+    /// Part of the requests issued that failed, 0 to 1.
     pub error_share: f64,
     /// Failed requests by kind, those that happened.
     pub errors: BTreeMap<String, u64>,

@@ -60,8 +60,8 @@ const KINDS: [Kind; 8] = [
     Kind {
         id: "errors",
         title: "Failed requests",
-        y: "% of the requests due",
-        about: "The part of the requests due that failed: timeouts, refusals, wrong replies.",
+        y: "% of the requests issued",
+        about: "The part of the requests issued that failed: timeouts, refusals, wrong replies.",
         measure: Measure::ErrorShare,
         factor: 100.0,
         log: false,

@@ -15,7 +15,7 @@ pub(crate) enum Measure {
     Throughput,
     /// Good replies within the latency target, a second.
     Goodput,
-    /// Part of the requests due that failed.
+    /// Part of the requests issued that failed.
     ErrorShare,
     /// Part of the requests due whose client gave up waiting.
     TimeoutShare,

@@ -347,7 +347,8 @@ impl Clients<'_> {
             }
         }
         if measured && !self.plan.model.is_endless() {
-            self.recorder.abandoned((requests.len() - slot.issued as usize) as u64);
+            let to_us = self.recorder.window.to_us;
+            self.recorder.abandoned(due_before(to_us, requests, slot.issued as usize, self.now_us));
         }
         if slot.session_measured && kind.is_timeout() {
             self.recorder.session_timed_out(requests.len());
@@ -386,6 +387,17 @@ fn group(requests: &[Request]) -> usize {
         }
         _ => 1,
     }
+}
+
+/// How many requests, after those that are issued, would have been due before `to_us` had these
+/// been answered at `now_us`, and all others at once.
+fn due_before(to_us: u64, requests: &[Request], issued: usize, now_us: u64) -> u64 {
+    let due_us = requests.windows(2).skip(issued.saturating_sub(1)).scan(now_us, |at_us, pair| {
+        let pause_us = if pair[1].joins() { 0 } else { pair[0].pause_us() };
+        *at_us = at_us.saturating_add(pause_us);
+        Some(*at_us)
+    });
+    due_us.take_while(|at_us| *at_us < to_us).count() as u64
 }
 
 /// Appends a request as it is sent. `close`: the connection is not to be kept.
@@ -438,6 +450,19 @@ pub(super) fn of_system(why: &io::Error) -> ErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_given_up_was_due_in_the_window() {
+        let request = |joins, pause_us| Request::new(0, joins, pause_us);
+        // Two bursts, a request after a long pause, and one after it.
+        let session = [request(false, 0), request(true, 10), request(false, 0), request(true, 30)];
+        let session = [&session[..], &[request(false, 0), request(false, 5)]].concat();
+        let due = |issued, to_us| due_before(to_us, &session, issued, 100);
+        assert_eq!((due(1, 101), due(1, 110), due(1, 111), due(1, 140)), (1, 1, 3, 3));
+        assert_eq!((due(1, 141), due(1, u64::MAX)), (5, 5));
+        assert_eq!((due(2, 110), due(2, 111), due(4, 130), due(4, 131)), (0, 2, 0, 2));
+        assert_eq!((due(6, u64::MAX), due(1, 100), due(1, 0)), (0, 0, 0));
+    }
 
     #[track_caller]
     fn check(code: i32, expected: ErrorKind) {

@@ -37,7 +37,7 @@ pub(super) struct Recorder<'p> {
 
 impl<'p> Recorder<'p> {
     pub(super) fn new(plan: &'p Plan, window: Window) -> Self {
-        let interval_end_us = window.from_us + plan.interval_us;
+        let interval_end_us = (window.from_us + plan.interval_us).min(window.to_us);
         Self {
             plan,
             measures: Measures::default(),
@@ -72,12 +72,15 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// Ends the interval if its time is over; what is returned is ended and new.
+    /// Ends the interval if its time is over; what is returned is ended and new. One ends with the
+    /// window, and others begin there.
     pub(super) fn turn(&mut self, now_us: u64, in_flight: u64, open: u64) -> Option<&Interval> {
         if now_us < self.interval_end_us {
             return None;
         }
-        self.interval_end_us += self.plan.interval_us;
+        let next_us = self.interval_end_us + self.plan.interval_us;
+        let is_within = self.interval_end_us < self.window.to_us;
+        self.interval_end_us = if is_within { next_us.min(self.window.to_us) } else { next_us };
         self.interval.in_flight = in_flight;
         self.interval.connections = open;
         self.measures.series.push(std::mem::take(&mut self.interval));

@@ -18,7 +18,6 @@ pub fn render(outcome: &Outcome) -> String {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let start = UNIX_EPOCH + Duration::from_micros(outcome.started_unix_us);
-    let interval = Duration::from_micros(outcome.interval_us);
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("[Histogram log format version 1.3]")
         .add_comment("ropewalk load: whole-reply times from when requests were due, microseconds")
@@ -28,8 +27,9 @@ pub fn render(outcome: &Outcome) -> String {
         .begin_log_with(&mut bytes, &mut serializer)
         .expect("writing to memory does not fail");
     for (index, seen) in outcome.measures.series.iter().enumerate() {
-        let from = interval.saturating_mul(index as u32);
-        log.write_histogram(&seen.times, from, interval, Tag::new(TAG))
+        let (start_us, length_us) = outcome.interval_span_us(index);
+        let (start, length) = (Duration::from_micros(start_us), Duration::from_micros(length_us));
+        log.write_histogram(&seen.times, start, length, Tag::new(TAG))
             .expect("writing to memory does not fail, and no count is above 2^63");
     }
     drop(log);

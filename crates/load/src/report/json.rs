@@ -230,7 +230,9 @@ impl Document {
             fairness: Fairness::of(outcome),
             replies_per_session: without_trailing_zeros(&measures.replies_per_session),
             series: (measures.series.iter().enumerate())
-                .map(|(index, interval)| IntervalText::of(index, outcome.interval_us, interval))
+                .map(|(index, interval)| {
+                    IntervalText::of(outcome.interval_span_us(index).0, interval)
+                })
                 .collect(),
         }
     }
@@ -371,9 +373,9 @@ impl Fairness {
 }
 
 impl IntervalText {
-    fn of(index: usize, interval_us: u64, interval: &Interval) -> Self {
+    fn of(start_us: u64, interval: &Interval) -> Self {
         Self {
-            start_s: index as f64 * interval_us as f64 / 1e6,
+            start_s: start_us as f64 / 1e6,
             sessions_due: interval.sessions_due,
             sessions_completed: interval.sessions_completed,
             requests: interval.requests,

@@ -9,25 +9,16 @@ const HEADER: &str = "start_s,sessions_due,sessions_completed,requests,replies,e
 in_flight,connections,requests_per_s,replies_per_s,mean_ms,p50_ms,p90_ms,p99_ms,max_ms\n";
 
 /// Writes the series: a header, then a row for each interval. Cells of times are empty where no
-/// reply was completed. The interval in which the window ends may be shorter than the others, and
-/// its rates are over what the window has of it.
+/// reply was completed. The last interval of the window may be shorter than the others; rates are
+/// over each interval's own length.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let mut text = HEADER.to_owned();
     for (index, interval) in outcome.measures.series.iter().enumerate() {
-        let start_us = index as u64 * outcome.interval_us;
-        row(&mut text, start_us, length_us(outcome, start_us), interval);
+        let (start_us, length_us) = outcome.interval_span_us(index);
+        row(&mut text, start_us, length_us, interval);
     }
     text
-}
-
-/// How long the interval from `start_us` on is: to the end of the window, if that is in it. Behind
-/// the window, where late replies come, every interval is whole.
-fn length_us(outcome: &Outcome, start_us: u64) -> u64 {
-    match outcome.window_us.saturating_sub(start_us) {
-        0 => outcome.interval_us,
-        left_us => left_us.min(outcome.interval_us),
-    }
 }
 
 fn row(text: &mut String, start_us: u64, length_us: u64, interval: &Interval) {

@@ -125,7 +125,7 @@ fn rates(text: &mut String, outcome: &Outcome) {
         count(counts.replies),
         format::percent(outcome.served_share()),
         count(errors),
-        format::percent(outcome.error_share()),
+        format::percent(outcome.failed_share()),
         count(counts.requests_abandoned)
     );
     line(text, "Requests", &requests);
@@ -186,7 +186,7 @@ fn errors(text: &mut String, outcome: &Outcome) {
     } else {
         let share = format::percent(outcome.error_share());
         let total = format::count(errors.total());
-        line(text, "Errors", &format!("{total}, {share} of the requests due"));
+        line(text, "Errors", &format!("{total}, {share} of the requests issued"));
     }
     for (kind, count) in errors.iter() {
         let hint = hint(kind, &outcome.setting);

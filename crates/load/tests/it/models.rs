@@ -3,8 +3,9 @@
 use load::error_kind::ErrorKind;
 use load::measures::Measures;
 use load::outcome::{Outcome, Setting};
-use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Start, Verify};
+use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Process, Start, Verify};
 use load::run::run;
+use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{
@@ -299,4 +300,30 @@ fn clients_are_divided_among_generators_and_threads() {
         under_way += server.under_way_max();
     }
     assert_eq!(under_way, 10);
+}
+
+/// Refused before the run, whatever tells how long it is.
+#[test]
+fn a_series_needs_no_more_memory_than_there_may_be() {
+    let year = b"#@ start=0\n/a\n\n#@ start=31536000\n/b\n";
+    let log = workload::request_log::wsesslog::read(year, 0).unwrap();
+    let mut plan = plan("127.0.0.1:1".parse().unwrap(), log);
+    let check = |plan: &Plan, refused: Option<&str>| {
+        let found = plan.check().err();
+        match refused {
+            None => assert_eq!(found, None),
+            Some(part) => assert!(found.as_ref().unwrap().contains(part), "{found:?}"),
+        }
+    };
+    (plan.interval_us, plan.sessions_max) = (1_000 * MS, Some(2));
+    plan.model = Model::Open(Process::Trace(1.0));
+    check(&plan, Some("31536000 intervals in all threads"));
+    plan.model = Model::Open(Process::Trace(1000.0));
+    check(&plan, None);
+    plan.model = Model::Open(Process::Constant(Schedule::constant(0.001).unwrap()));
+    check(&plan, None);
+    plan.sessions_max = Some(100_001);
+    check(&plan, Some("100000000 intervals in all threads"));
+    plan.warm_up_us = 99_999_000_000 * MS;
+    check(&plan, None);
 }

@@ -160,3 +160,16 @@ fn a_run_without_requests_is_void() {
     plan.sessions_max = Some(0);
     assert_eq!(done(&plan).void.len(), 1);
 }
+
+/// A reply that comes after the window is no part of the window's last interval.
+#[test]
+fn an_interval_of_the_series_ends_with_the_window() {
+    let server = doing(&[Action::Wait(millis(300)), send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max) = (closed(1), Some(1));
+    (plan.duration_us, plan.interval_us) = (Some(150 * MS), 1_000 * MS);
+    let outcome = done(&plan);
+    let series: Vec<_> =
+        outcome.measures.series.iter().map(|one| (one.requests, one.replies)).collect();
+    assert_eq!(series, [(1, 0), (0, 1)]);
+}

@@ -77,6 +77,10 @@ fn starts_and_several_lengths_of_one_uri() {
     let found = describe(&builder.finish().unwrap(), None);
     assert_eq!(found.starts_span_s, Some(4.0));
     assert_eq!((found.bytes.files, found.bytes.files_bytes, found.bytes.mean), (1, 900, 900.0));
+    let mut builder = RequestLog::builder();
+    builder.push(Template { seen_bytes: Some(70), ..get("/a") }, false, 0);
+    builder.end_session();
+    assert_eq!(describe(&builder.finish().unwrap(), None).bytes.files_bytes, 70);
 }
 
 /// Expected by computation from the model: 20,600 files and 1,530 MiB after a million requests.

@@ -100,6 +100,8 @@ pub struct ImportReport {
     pub out_of_order: u64,
     /// Pauses that were shortened.
     pub pauses_shortened: u64,
+    /// Replayed requests of which no client is known: those with one user agent are one client's.
+    pub without_client: u64,
     /// Whether all times are whole seconds.
     pub whole_seconds: bool,
     /// The first and the last time, in microseconds since 1970.
@@ -140,6 +142,7 @@ impl fmt::Display for ImportReport {
             (self.not_good, "left out for their status"),
             (self.out_of_order, "lines out of order, sorted"),
             (self.pauses_shortened, "pauses shortened"),
+            (self.without_client, "lines without a client address, told apart by user agent only"),
         ];
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
             writeln!(out, "{count} {what}")?;
@@ -227,6 +230,7 @@ fn keep(
         return Ok(());
     }
     report.requests += 1;
+    report.without_client += u64::from(line.client.is_empty());
     let class = usize::from(line.status / 100);
     report.status[if class <= 5 { class } else { 0 }] += 1;
     report.whole_seconds &= line.unix_us.is_multiple_of(1_000_000);

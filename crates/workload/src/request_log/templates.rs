@@ -69,7 +69,8 @@ impl TemplateTable {
 }
 
 fn is_plain_get(template: &Template) -> bool {
-    &*template.method == "GET" && template.body.is_empty() && template.reply_bytes.is_none()
+    let has_length = template.reply_bytes.is_some() || template.seen_bytes.is_some();
+    &*template.method == "GET" && template.body.is_empty() && !has_length
 }
 
 /// Bytes that differ for different templates: the lengths stand before the parts.
@@ -79,12 +80,10 @@ fn write_key(template: &Template, key: &mut Vec<u8>) {
         key.extend_from_slice(&part.len().to_le_bytes());
         key.extend_from_slice(part);
     }
-    let reply_bytes = template.reply_bytes.map_or([0; 9], |bytes| {
-        let mut known = [1; 9];
-        known[1..].copy_from_slice(&bytes.to_le_bytes());
-        known
-    });
-    key.extend_from_slice(&reply_bytes);
+    for length in [template.reply_bytes, template.seen_bytes] {
+        key.push(u8::from(length.is_some()));
+        key.extend_from_slice(&length.unwrap_or(0).to_le_bytes());
+    }
     key.extend_from_slice(&template.body);
 }
 
@@ -134,6 +133,8 @@ mod tests {
             Template { body: b"\0\0\0\0\0\0\0\0"[..].into(), ..plain.clone() },
             Template { reply_bytes: Some(0), ..plain.clone() },
             Template { reply_bytes: Some(1), ..plain.clone() },
+            Template { seen_bytes: Some(0), ..plain.clone() },
+            Template { seen_bytes: Some(1), ..plain.clone() },
             Template { body: b"\0"[..].into(), reply_bytes: Some(0), ..plain },
         ];
         for _ in 0..2 {

@@ -14,7 +14,8 @@
 //! The University of Waterloo's `size=BYTES` (of the reply) is read; its `timeout=` and its
 //! `session …` lines are counted and ignored. Our own additions are comments to httperf:
 //! `#@ start=SECONDS` before a session says when it starts, `#@ reply_bytes=N` before a request how
-//! long the body of its reply should be.
+//! long the body of its reply should be, `#@ seen_bytes=N` how long it once was, which is not
+//! checked.
 
 mod contents;
 mod reader;

@@ -5,6 +5,7 @@ use std::fs;
 use testkit::Temporary;
 
 use super::refuses;
+use crate::run;
 
 const URL: &str = "http://127.0.0.1:1/";
 
@@ -76,6 +77,19 @@ fn files_that_cannot_be_written() {
     let no_directory = [URL, "--sessions", "1", "--json", "/no/such/file"];
     check(&no_directory, &["--json /no/such/file", "no such directory"]);
     check(&[URL, "--sessions", "1", "--series", "/"], &["--series /", "this is a directory"]);
+    check(&["merge", "/no/such", "--json", "/"], &["--json /", "this is a directory"]);
+}
+
+#[test]
+fn options_that_would_be_without_effect() {
+    for (arguments, part) in [
+        (&["load", URL, "--default-think", "1s"][..], "--log <FILE>"),
+        (&["load", URL, "--think-max", "1s"], "--log <FILE>"),
+        (&["load", "merge", "/no/such", "--interval", "1s"], "unexpected argument '--interval'"),
+    ] {
+        let (status, _, error) = run(arguments);
+        assert!(status == 2 && error.contains(part), "{arguments:?}: {error}");
+    }
 }
 
 #[test]

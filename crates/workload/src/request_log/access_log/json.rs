@@ -15,7 +15,8 @@ const TIME: &[&str] =
 const CLIENT: &[&str] =
     &["peer", "client_ip", "remote_ip", "remote_addr", "client", "clientip", "remote_host"];
 const METHOD: &[&str] = &["method", "request_method", "verb"];
-const TARGET: &[&str] = &["target", "uri", "request_uri", "url", "path"];
+/// nginx's `uri` is decoded, rewritten, and without its query.
+const TARGET: &[&str] = &["target", "request_uri", "uri", "url", "path"];
 const STATUS: &[&str] = &["status", "status_code", "response"];
 const BYTES: &[&str] = &["bytes", "size", "body_bytes_sent", "body_bytes"];
 const AGENT: &[&str] = &["user_agent", "http_user_agent", "agent", "userAgent"];
@@ -25,15 +26,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
     let value: Value = serde_json::from_slice(line).map_err(|_| "not JSON")?;
     let time = find(&value, TIME).ok_or("no time")?;
     let status = find(&value, STATUS).and_then(number);
-    let (method, uri) = match (find(&value, METHOD), find(&value, TARGET)) {
-        (Some(Value::String(method)), Some(Value::String(uri))) => {
-            (method.clone(), uri.clone().into_bytes())
-        }
-        _ => {
-            let request = value.get("request").and_then(Value::as_str).ok_or("no request")?;
-            ncsa::split_request(request.as_bytes())?
-        }
-    };
+    let (method, uri) = request(&value)?;
     Ok(Line {
         format: Format::Json,
         client: find(&value, CLIENT).and_then(client).unwrap_or_default(),
@@ -46,6 +39,22 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'static>, &'static str> {
             .ok_or("the status is no number")?,
         bytes: find(&value, BYTES).and_then(number),
     })
+}
+
+/// The method and the target: of the request line if there is a whole one, else from where they
+/// stand alone.
+fn request(value: &Value) -> Result<(String, Vec<u8>), &'static str> {
+    let line = value.get("request").and_then(Value::as_str);
+    let split = |line: &str| ncsa::split_request(line.as_bytes());
+    if let Some(Ok(whole)) = line.filter(|line| line.contains(" HTTP/")).map(split) {
+        return Ok(whole);
+    }
+    match (find(value, METHOD), find(value, TARGET)) {
+        (Some(Value::String(method)), Some(Value::String(uri))) => {
+            Ok((method.clone(), uri.clone().into_bytes()))
+        }
+        _ => split(line.ok_or("no request")?),
+    }
 }
 
 fn find<'v>(value: &'v Value, names: &[&str]) -> Option<&'v Value> {

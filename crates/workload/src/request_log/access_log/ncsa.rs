@@ -2,6 +2,7 @@
 //! `client ident user [time] "request" status bytes "referrer" "user agent" …`.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use super::{Format, Line, time};
 use crate::request_log::decimal;
@@ -10,7 +11,7 @@ use crate::request_log::escape::unescape;
 /// Reads a line; or says why not.
 pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
     const NOT_A_LINE: &str = "not a line of an access log";
-    let client = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let client = client(line);
     // The name of a user may hold anything but this.
     let open = memchr::memmem::find(line, b" [").ok_or(NOT_A_LINE)?;
     let rest = &line[open + 2..];
@@ -37,6 +38,19 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
         status: status.ok_or("the status is no number")?,
         bytes,
     })
+}
+
+/// The first word, or the second where Apache's `vhost_combined` has `site:port` before it.
+fn client(line: &[u8]) -> &[u8] {
+    let mut words = line.split(|&byte| byte == b' ').map(|word| str::from_utf8(word).ok());
+    if let (Some(Some(first)), Some(Some(second))) = (words.next(), words.next()) {
+        let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+        let port = first.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_some() && !is_address(first) && is_address(second) {
+            return second.as_bytes();
+        }
+    }
+    line.split(|&byte| byte == b' ').next().unwrap_or_default()
 }
 
 /// The method and the target of a request line.

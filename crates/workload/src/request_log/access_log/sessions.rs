@@ -54,6 +54,8 @@ struct Asked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reply {
     Unknown,
+    /// Once: that transfer may have been broken off.
+    Once(u64),
     Always(u64),
     Varies,
 }
@@ -128,8 +130,10 @@ impl Sessions {
 impl Reply {
     fn was(&mut self, bytes: Option<u64>) {
         *self = match (*self, bytes) {
-            (Self::Unknown, Some(bytes)) => Self::Always(bytes),
-            (Self::Always(known), Some(bytes)) if known == bytes => Self::Always(known),
+            (Self::Unknown, Some(bytes)) => Self::Once(bytes),
+            (Self::Once(known) | Self::Always(known), Some(bytes)) if known == bytes => {
+                Self::Always(known)
+            }
             (known, None) => known,
             _ => Self::Varies,
         };
@@ -215,15 +219,17 @@ impl Writer<'_> {
             return known;
         }
         let Asked { method, uri, reply } = &self.asked[asked];
-        let reply_bytes = match reply {
-            Reply::Always(bytes) => Some(*bytes),
-            Reply::Unknown | Reply::Varies => None,
+        let (reply_bytes, seen_bytes) = match *reply {
+            Reply::Always(bytes) => (Some(bytes), None),
+            Reply::Once(bytes) => (None, Some(bytes)),
+            Reply::Unknown | Reply::Varies => (None, None),
         };
         let template = Template {
             method: method.clone(),
             uri: uri.clone(),
             body: Box::default(),
             reply_bytes,
+            seen_bytes,
         };
         *self.templates[asked].insert(self.builder.intern(template))
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Sessions separated by ` | `, each with its start in seconds; `+` joins; pauses in seconds.
+/// Sessions separated by ` | `, each with its start in seconds; `+` joins; pauses in seconds; `=`
+/// before a length, `~` before one that was seen once.
 fn told(log: &RequestLog) -> String {
     let seconds = |us: u64| us as f64 / 1e6;
     let session = |index: usize| {
@@ -11,7 +12,8 @@ fn told(log: &RequestLog) -> String {
             let joins = if request.joins() { "+" } else { "" };
             let method = template.method.strip_prefix("GET").unwrap_or(&template.method);
             let uri = String::from_utf8_lossy(&template.uri);
-            let bytes = template.reply_bytes.map(|n| format!("={n}")).unwrap_or_default();
+            let firm = template.reply_bytes.map(|n| format!("={n}"));
+            let bytes = firm.or(template.seen_bytes.map(|n| format!("~{n}"))).unwrap_or_default();
             format!(" {joins}{method}{uri}{bytes}:{}", seconds(request.pause_us()))
         });
         format!("@{}{}", seconds(log.start_us(index).unwrap()), requests.collect::<String>())
@@ -48,7 +50,7 @@ fn get(client: &str, time: &str, path: &str) -> String {
 fn the_common_format() {
     let report = check(
         "127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /apache_pb.gif HTTP/1.0\" 200 2326\n",
-        "@0 /apache_pb.gif=2326:0",
+        "@0 /apache_pb.gif~2326:0",
     );
     assert_eq!(report.format, Some(Format::Common));
     assert_eq!(report.span_unix_us, Some((971_211_336_000_000, 971_211_336_000_000)));
@@ -96,18 +98,59 @@ fn the_json_of_others() {
         r#""uri":"/c","headers":{"User-Agent":["curl/7.82.0"]}},"bytes_read":0,"#,
         r#""user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
     );
-    check(caddy, "@0 /c=10900:0");
+    check(caddy, "@0 /c~10900:0");
     let nginx = concat!(
         r#"{"time_local":"10/Oct/2000:13:55:36 -0700","remote_addr":"::1","#,
         r#""request":"GET /n HTTP/1.1","status":"200","body_bytes_sent":"12","#,
         r#""http_user_agent":"x"}"#,
     );
-    check(nginx, "@0 /n=12:0");
+    check(nginx, "@0 /n~12:0");
     let nginx = concat!(
         r#"{"msec":"971211336.123","remote_addr":"::1","request_method":"GET","#,
         r#""request_uri":"/n","status":404,"bytes_sent":99}"#,
     );
     check(nginx, "@0 /n:0");
+}
+
+#[test]
+fn the_target_is_what_was_asked_for() {
+    let check_target = |fields: &str, expected: &str| {
+        let line = format!("{{\"msec\":1,\"remote_addr\":\"::1\",\"status\":404,{fields}}}");
+        check(&line, &format!("@0 {expected}:0"));
+    };
+    // nginx's $uri has been rewritten.
+    let rewritten = r#""request_method":"GET","uri":"/index.php""#;
+    check_target(&format!(r#"{rewritten},"request":"GET /a%20b?c HTTP/1.1""#), "/a%20b?c");
+    check_target(&format!(r#"{rewritten},"request_uri":"/a%20b?c""#), "/a%20b?c");
+    check_target(rewritten, "/index.php");
+    check_target(&format!(r#"{rewritten},"request":"handled it""#), "/index.php");
+    check_target(r#""request":"HEAD /old""#, "HEAD/old");
+}
+
+#[test]
+fn the_client_stands_behind_the_virtual_host() {
+    let requests =
+        [get("site:80 10.0.0.1", "10:00:00", "/1"), get("site:80 ::2", "10:00:01", "/2")];
+    check(&requests.concat(), "@0 /1~7:0 | @1 /2~7:0");
+    // Addresses, and names of users, that look like it.
+    let requests = [
+        get("::80", "10:00:00", "/1"),
+        get("2001:db8::80", "10:00:01", "/2"),
+        get("::80", "10:00:02", "/3"),
+        get("a:b", "10:00:03", "/4"),
+    ];
+    check(&requests.concat(), "@0 /1~7:2 /3~7:0 | @1 /2~7:0 | @3 /4~7:0");
+}
+
+#[test]
+fn lines_without_a_client_are_counted() {
+    let line = |client: &str, uri: &str| {
+        format!("{{\"ts\":1,{client}\"method\":\"GET\",\"uri\":\"{uri}\",\"status\":404}}\n")
+    };
+    let known = line("\"client_ip\":\"::1\",", "/c");
+    let report = check(&[line("", "/a"), line("", "/b"), known].concat(), "@0 /a:0 /b:0 | @0 /c:0");
+    assert_eq!(report.without_client, 2);
+    assert!(report.to_string().contains("\n2 lines without a client address"), "{report}");
 }
 
 #[test]
@@ -121,13 +164,13 @@ fn sessions_are_told_by_address_agent_and_silence() {
         get("a", "11:00:06", "/6"),
     ];
     let report =
-        check(&text.concat(), "@0 /1=7:5 /4=7:1800 /5=7:0 | @1 /2=7:0 | @2 /3=7:0 | @3606 /6=7:0");
+        check(&text.concat(), "@0 /1~7:5 /4~7:1800 /5~7:0 | @1 /2~7:0 | @2 /3~7:0 | @3606 /6~7:0");
     assert_eq!((report.clients, report.pauses_shortened), (3, 0));
     let short = ImportOptions { think_us_max: 3_000_000, ..ImportOptions::default() };
     let report = check_with(
         &short,
         &text.concat(),
-        "@0 /1=7:3 /4=7:3 /5=7:0 | @1 /2=7:0 | @2 /3=7:0 | @3606 /6=7:0",
+        "@0 /1~7:3 /4~7:3 /5~7:0 | @1 /2~7:0 | @2 /3~7:0 | @3606 /6~7:0",
     );
     assert_eq!(report.pauses_shortened, 2);
 }
@@ -140,7 +183,7 @@ fn lines_out_of_order_and_time_zones() {
         line("a", "04:30:01 -0530", "GET /early", 200, 7, "x"),
         line("a", "10:00:03 +0000", "GET /after", 200, 7, "x"),
     ];
-    let report = check(&text.concat(), "@0 /early=7:2 /middle=7:0 /after=7:6 /late=7:0");
+    let report = check(&text.concat(), "@0 /early~7:2 /middle~7:0 /after~7:6 /late~7:0");
     assert_eq!(report.out_of_order, 3);
 }
 
@@ -155,17 +198,18 @@ fn bursts_if_asked() {
         get("a", "10:00:05", "/d.js"),
     ]
     .concat();
-    check(&text, "@0 /page=7:0 /a.css?v=1=7:1 /b.PNG=7:0 /data=7:0 /c.js=7:4 /d.js=7:0");
+    check(&text, "@0 /page~7:0 /a.css?v=1~7:1 /b.PNG~7:0 /data~7:0 /c.js~7:4 /d.js~7:0");
     let bursts = ImportOptions { bursts: true, ..ImportOptions::default() };
-    let expected = "@0 /page=7:0 +/a.css?v=1=7:0 +/b.PNG=7:0 /data=7:0 +/c.js=7:4 /d.js=7:0";
+    let expected = "@0 /page~7:0 +/a.css?v=1~7:0 +/b.PNG~7:0 /data~7:0 +/c.js~7:4 /d.js~7:0";
     check_with(&bursts, &text, expected);
 }
 
 #[test]
-fn lengths_that_differ_are_not_known() {
+fn lengths_are_relied_on_if_seen_twice_and_always_equal() {
     let ask = |status, bytes| line("a", "10:00:00 +0000", "GET /a", status, bytes, "x");
     check(&[ask(200, 7), ask(200, 8), ask(200, 8)].concat(), "@0 /a:0 /a:0 /a:0");
-    check(&[ask(304, 0), ask(200, 8), ask(206, 3)].concat(), "@0 /a=8:0 /a=8:0 /a=8:0");
+    check(&[ask(304, 0), ask(200, 8), ask(206, 3)].concat(), "@0 /a~8:0 /a~8:0 /a~8:0");
+    check(&[ask(200, 7), ask(200, 7), ask(200, 8)].concat(), "@0 /a:0 /a:0 /a:0");
 }
 
 #[test]
@@ -189,7 +233,7 @@ fn what_is_left_out_is_counted() {
         "{\"time\":1}\n".to_owned(),
         "more nonsense".to_owned(),
     ];
-    let report = check(&text.concat(), "@0 /a=7:0 /b:0");
+    let report = check(&text.concat(), "@0 /a~7:0 /b:0");
     assert_eq!(report.other_methods, [("PUT".to_owned(), 2), ("POST".to_owned(), 1)]);
     let expected = [
         ("not a line of an access log", 2, 1),
@@ -206,7 +250,7 @@ fn what_is_left_out_is_counted() {
     assert_eq!(malformed, expected);
     assert!(report.to_string().contains("2 PUT left out"));
     let good = ImportOptions { good_only: true, ..ImportOptions::default() };
-    assert_eq!(check_with(&good, &text.concat(), "@0 /a=7:0").not_good, 1);
+    assert_eq!(check_with(&good, &text.concat(), "@0 /a~7:0").not_good, 1);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn read(bytes: &[u8], default_think_us: u64) -> Result<(Builder, Note
         is_between_sessions: true,
         burst_pause_us: default_think_us,
         start_line: None,
-        reply_bytes: None,
+        length: None,
         waiting: Vec::with_capacity(BATCH),
         builder: RequestLog::builder(),
         notes: Notes::default(),
@@ -48,12 +48,19 @@ struct Reader<'b> {
     burst_pause_us: u64,
     /// The line of a `#@ start=` whose session has not begun.
     start_line: Option<u64>,
-    /// From a `#@ reply_bytes=` whose request has not come, with its line.
-    reply_bytes: Option<(u64, u64)>,
+    /// From a `#@ reply_bytes=` or `#@ seen_bytes=` whose request has not come, with its line.
+    length: Option<(Length, u64)>,
     /// What was read but not yet told to the builder.
     waiting: Vec<Waiting<'b>>,
     builder: Builder,
     notes: Notes,
+}
+
+/// What is said of the length of a reply.
+#[derive(Clone, Copy)]
+enum Length {
+    Firm(u64),
+    Seen(u64),
 }
 
 /// A plain GET.
@@ -99,7 +106,7 @@ impl<'b> Reader<'b> {
         let is_plain = self.plain_rest();
         self.is_between_sessions = false;
         self.start_line = None;
-        if !is_plain || self.reply_bytes.is_some() {
+        if !is_plain || self.length.is_some() {
             let arguments = if is_plain { Arguments::default() } else { self.arguments()? };
             return self.request(uri, leads, arguments);
         }
@@ -152,12 +159,17 @@ impl<'b> Reader<'b> {
         arguments: Arguments<'b>,
     ) -> Result<(), LogError> {
         self.settle()?;
-        let announced = self.reply_bytes.take().map(|(bytes, _)| bytes);
+        let (announced, seen_bytes) = match self.length.take() {
+            Some((Length::Firm(bytes), _)) => (Some(bytes), None),
+            Some((Length::Seen(bytes), _)) => (None, Some(bytes)),
+            None => (None, None),
+        };
         let template = Template {
             method: arguments.method.unwrap_or("GET").into(),
             uri: uri.into(),
             body: arguments.body.into(),
             reply_bytes: arguments.reply_bytes.or(announced),
+            seen_bytes,
         };
         self.builder.push(template, joins, self.burst_pause_us);
         check(&self.builder, self.line)
@@ -239,15 +251,21 @@ impl<'b> Reader<'b> {
         if let Some(value) = said.strip_prefix(b"start=") {
             return self.start(value, start);
         }
-        let Some(value) = said.strip_prefix(b"reply_bytes=") else {
+        let length = if let Some(value) = said.strip_prefix(b"reply_bytes=") {
+            Length::Firm(self.byte_count(value, start)?)
+        } else if let Some(value) = said.strip_prefix(b"seen_bytes=") {
+            Length::Seen(self.byte_count(value, start)?)
+        } else {
             self.notes.directives += 1;
             return Ok(());
         };
-        let bytes = decimal::whole(value);
-        let bytes = bytes
-            .ok_or_else(|| self.error(start, format!("{} is no number of bytes", shown(value))))?;
-        self.reply_bytes = Some((bytes, self.line));
+        self.length = Some((length, self.line));
         Ok(())
+    }
+
+    fn byte_count(&self, value: &[u8], position: usize) -> Result<u64, LogError> {
+        let wrong = || self.error(position, format!("{} is no number of bytes", shown(value)));
+        decimal::whole(value).ok_or_else(wrong)
     }
 
     fn start(&mut self, value: &[u8], position: usize) -> Result<(), LogError> {
@@ -264,7 +282,7 @@ impl<'b> Reader<'b> {
 
     /// A blank line, or the end of the log.
     fn end_session(&mut self) -> Result<(), LogError> {
-        let unused = [(self.start_line, "session"), (self.reply_bytes.map(|of| of.1), "request")];
+        let unused = [(self.start_line, "session"), (self.length.map(|of| of.1), "request")];
         if let [(Some(line), what), ..] | [_, (Some(line), what)] = unused {
             let message = format!("no {what} follows what is said of it");
             return Err(LogError { line, column: 1, message });

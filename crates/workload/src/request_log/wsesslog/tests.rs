@@ -45,7 +45,8 @@ fn request(log: &RequestLog, request: crate::request_log::Request) -> String {
     } else {
         format!("<{}>", template.body.escape_ascii())
     };
-    let bytes = template.reply_bytes.map(|n| format!("={n}")).unwrap_or_default();
+    let firm = template.reply_bytes.map(|n| format!("={n}"));
+    let bytes = firm.or(template.seen_bytes.map(|n| format!("~{n}"))).unwrap_or_default();
     format!("{joins}{method}{uri}{body}{bytes}:{}", request.pause_us() / 1000)
 }
 
@@ -160,6 +161,7 @@ fn the_additions_of_others_and_ours() {
     assert_eq!(notes.to_string().lines().count(), 4);
     check("#@ start=1.5\n/a\n\n#@ start=2\n/b\n", "@0 /a:50 | @500000 /b:50");
     check("#@ reply_bytes=7\n/a\n/a\n#@ reply_bytes=8\n/a think=1\n", "/a=7:50 /a:50 /a=8:1000");
+    check("#@ seen_bytes=7\n/a\n/a\n#@ seen_bytes=8\n/a size=9\n", "/a~7:50 /a:50 /a=9:50");
 }
 
 #[test]
@@ -188,6 +190,7 @@ fn what_is_wrong_is_shown() {
     check_error("/a\n#@ reply_bytes=1\n", {
         "line 2, column 1: no request follows what is said of it"
     });
+    check_error("#@ seen_bytes=x\n/a\n", "line 1, column 1: `x` is no number of bytes");
     check_error("#@ start=2\n/a\n\n#@ start=1\n/b\n\n", {
         "line 6, column 1: session 2 starts before the one that precedes it"
     });
@@ -242,13 +245,13 @@ fn template() -> impl Strategy<Value = Template> {
     let uri = prop_oneof!["/[a-c]", plain, Just("session".to_owned())];
     let method = prop::sample::select(vec!["GET", "GET", "GET", "POST", "HEAD", "PATCH"]);
     let body = prop_oneof![Just(Vec::new()), prop::collection::vec(1..=255_u8, 0..20)];
-    (uri, method, body, prop::option::of(0..9_u64)).prop_map(|(uri, method, body, reply_bytes)| {
-        Template {
-            method: method.into(),
-            uri: uri.into_bytes().into(),
-            body: body.into(),
-            reply_bytes,
-        }
+    let length = prop::option::of((any::<bool>(), 0..9_u64));
+    (uri, method, body, length).prop_map(|(uri, method, body, length)| Template {
+        method: method.into(),
+        uri: uri.into_bytes().into(),
+        body: body.into(),
+        reply_bytes: length.filter(|of| of.0).map(|of| of.1),
+        seen_bytes: length.filter(|of| !of.0).map(|of| of.1),
     })
 }
 

@@ -101,6 +101,8 @@ fn line(
 ) -> io::Result<()> {
     if let Some(bytes) = template.reply_bytes {
         writeln!(out, "#@ reply_bytes={bytes}")?;
+    } else if let Some(bytes) = template.seen_bytes {
+        writeln!(out, "#@ seen_bytes={bytes}")?;
     }
     if request.joins() {
         out.push(b'\t');
