@@ -194,6 +194,29 @@ fn a_configuration_file_says_what_was_measured() {
     }
 }
 
+/// Go's runtime is told by the environment; without it the command would start another server than
+/// the one that was measured.
+#[test]
+fn a_command_sets_the_environment_that_was_measured() {
+    let stage = Stage::set();
+    for name in ["goserver", "gofasthttp", "caddy"] {
+        let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+        let peer = peers.into_iter().find(|peer| peer.name == name).unwrap();
+        let installed = Installed { peer, version: String::new() };
+        let mut setting = installed.peer.settings[0].clone();
+        for (knob, value) in [("gomaxprocs", "3"), ("gc_percent", "400")] {
+            setting.knobs.insert(knob.into(), value.into());
+        }
+        let launch = stage.launch();
+        let place = (8080, Path::new("/its/place"));
+        let (_, command) = lab::configuration(&installed, &setting, &launch, place).unwrap();
+        assert_eq!(command[..3], ["env", "GOGC=400", "GOMAXPROCS=3"], "{name}");
+        assert!(name != "caddy" || command[3] == "HOME=/its/place", "{command:?}");
+        let text = lab::configuration_text(&installed, &setting, &launch);
+        assert!(text.starts_with("env GOGC=400 GOMAXPROCS=3 "), "{text}");
+    }
+}
+
 /// What the server makes of its arguments, without the places that it comes from.
 fn effective(arguments: &[&str]) -> Vec<String> {
     let (status, out, err) = run(&[&["check"], arguments].concat());
