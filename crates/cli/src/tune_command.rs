@@ -300,11 +300,14 @@ impl TuneArguments {
             Method::Halving => "halving",
         };
         let mut text = format!(
-            "server = {:?}\nworkload = {:?}\nserver_cpus = {:?}\nclient_cpus = {:?}\n\
+            "server = {:?}\nversion = {:?}\nconfiguration = {:?}\n\
+             workload = {:?}\nserver_cpus = {:?}\nclient_cpus = {:?}\n\
              method = {method:?}\nconditions = {:?}\nwindow_s = {:?}\n\
              budget_s = {:?}\nconfidence = {:?}\nmargin = {:?}\nseed = {}\n\
              lag_bound = {:?}\n\n[knobs]\n",
             self.server,
+            subject.installed.version,
+            subject.fingerprint(),
             subject.workload.described.about,
             subject.lab.server_cpus,
             subject.lab.bench.seats[0].cpus,
@@ -328,6 +331,20 @@ fn dimension(name: &str, values: Vec<String>) -> Dimension {
 }
 
 impl Subject<'_> {
+    /// What the server is started with, but for what is varied; the same for the same files,
+    /// command, environment and values of knobs (FNV-1a, 64 bits).
+    fn fingerprint(&self) -> String {
+        let peer = &self.installed.peer;
+        let settings: Vec<Values> =
+            peer.settings.iter().map(|setting| peer.knob_values(setting)).collect();
+        let base = peer.knob_values(&self.base);
+        let text = format!("{:?}", (&peer.files, &peer.start, base, settings));
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+
     fn header(&self, plan: &Plan, definition: &str) -> Header {
         let peer = &self.installed.peer;
         let server = Server {

@@ -128,6 +128,50 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(page.contains(&format!("settings is ropewalk:event-loop {winner} (")), "{page}");
 }
 
+/// A server that is there, says its version, and does not start: so a search ends at once.
+const ABSENT: &str = r#"
+    name = "absent"
+    description = "nothing at all"
+    package = "make absent"
+    detect = { command = ["echo", "absent/1"], version_after = "absent/" }
+    settings = [{ name = "usual", about = "as it is" }]
+    knobs = { threads = { about = "threads", default = "1", from = 1, to = 2, step = 1 } }
+    start = { command = ["/absent", "{port}", "{threads}"], environment = { SPEED = "high" } }
+    stop = { signal = "TERM" }
+    files = [{ path = "absent.conf", text = "threads {threads}" }]
+"#;
+
+/// What is measured after an upgrade, or with another configuration, is another server.
+#[test]
+fn a_search_goes_on_with_the_same_server_only() {
+    let own = Temporary::new();
+    let path = |name: &str| own.path().join(name).display().to_string();
+    own.file("peers/absent.toml", ABSENT);
+    let tune = |more: &[&str]| {
+        let places = ["--peers", &path("peers"), "--scratch", &path("s"), "-o", &path("records")];
+        run(&[&["tune", "absent", "--workload=1KB", "--budget=20s"][..], &places, more].concat())
+    };
+    let goes_on = |more: &[&str]| {
+        let (status, out, err) = tune(more);
+        assert!(status == 1 && err.contains("no configuration keeps"), "{status} {out}{err}");
+    };
+    goes_on(&["--window=100ms"]);
+    for (is, becomes) in [
+        ("absent/1\"", "absent/2\""),
+        ("threads {threads}", "threads {threads}; slowly"),
+        ("{port}", "{port}0"),
+        ("SPEED = \"high\"", "SPEED = \"low\""),
+        ("default = \"1\"", "default = \"2\""),
+    ] {
+        own.file("peers/absent.toml", ABSENT.replace(is, becomes));
+        let (status, out, err) = tune(&["--window=100ms", "--resume"]);
+        assert_eq!(status, 2, "{becomes}: {out}{err}");
+        assert!(err.contains("it was begun as something else"), "{becomes}: {err}");
+    }
+    own.file("peers/absent.toml", ABSENT);
+    goes_on(&["--window=100ms", "--resume"]);
+}
+
 /// Ctrl-C is sent to all of a terminal's process group: what was measured until then is whole, and
 /// the search goes on from there.
 #[test]
