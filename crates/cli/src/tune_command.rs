@@ -225,7 +225,7 @@ impl TuneArguments {
                 grid.size()
             )));
         }
-        Ok(Plan {
+        let plan = Plan {
             method,
             grid,
             wanted,
@@ -235,7 +235,27 @@ impl TuneArguments {
             margin: self.margin / 100.0,
             first_per_s: FIRST_PER_S,
             seed: self.seed,
-        })
+        };
+        self.fits(&plan, typed)?;
+        Ok(plan)
+    }
+
+    /// A grid is measured as a whole or not at all.
+    fn fits(&self, plan: &Plan, typed: &Typed) -> Result<(), Failure> {
+        let needed_s = plan.needed_s();
+        if plan.method != Method::Grid || needed_s <= typed.budget_s {
+            return Ok(());
+        }
+        let budget = match needed_s.ceil() {
+            seconds if seconds < 120.0 => format!("{seconds}s"),
+            seconds => format!("{}m", (seconds / 60.0).ceil()),
+        };
+        Err(Failure::Usage(format!(
+            "--method grid: {} configurations take longer than --budget {}: name fewer knobs or \
+             values with --knob, or take --method halving or --budget {budget}",
+            plan.grid.size(),
+            self.budget,
+        )))
     }
 
     /// Whether it was typed which values of a knob are tried: no others are.

@@ -271,11 +271,17 @@ fn effective(arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_search_says_first_what_it_would_do() {
-    let (status, out, err) = Tuning::new().run(&["--dry-run", "--method=grid"]);
+    let (status, out, err) = Tuning::new().run(&["--dry-run"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.ends_with("at most 8 s\n"), "{out}");
+    let scratch = Temporary::new();
+    let place = format!("--scratch={}", scratch.path().display());
+    let grid = ["--window=100ms", "--budget=4m", "--method=grid", "--dry-run", &place];
+    let (status, out, err) = run(&[&SERVER[..], &grid].concat());
     assert_eq!(status, 0, "{err}");
     assert!(out.contains("Knobs: cache.policy (2)\n"), "{out}");
     assert!(out.contains("3 configurations, 3 of them to begin with; all of them"), "{out}");
-    assert!(out.ends_with("at most 8 s\n"), "{out}");
+    assert!(out.ends_with("at most 4 min\n"), "{out}");
 }
 
 #[test]
@@ -291,6 +297,8 @@ fn what_is_wrong_is_said_in_a_line() {
     check(&["--knob=socket.listeners=auto,auto"], "=auto,auto: \"auto\" is named twice");
     check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
+    check(&["--method=grid"], "3 configurations take longer than --budget 8s: name fewer knobs ");
+    check(&["--method=grid"], ", or take --method halving or --budget ");
     check(&["--confidence=100"], "--confidence: from 50, and below 100");
     let scratch = Temporary::new();
     let scratch = format!("--scratch={}", scratch.path().display());

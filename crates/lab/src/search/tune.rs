@@ -16,6 +16,7 @@ use super::contest::{Contest, Standing};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
+use crate::study::minutes;
 use crate::template::Values;
 use statistics::{Interval, Verdict, verdict};
 
@@ -137,6 +138,11 @@ impl Plan {
         let all = self.runs_reckoned(candidates) * self.run_s;
         let is_sample = candidates < self.grid.size();
         self.budget_s.map_or(all, |budget| if is_sample { budget } else { all.min(budget) })
+    }
+
+    /// Seconds that a search of all configurations is reckoned to take, whatever the budget.
+    pub fn needed_s(&self) -> f64 {
+        self.runs_reckoned(self.grid.size()) * self.run_s
     }
 
     /// Runs that so many candidates are reckoned to take.
@@ -299,6 +305,11 @@ impl Search<'_, '_> {
         self.is_sample = candidates.len() < self.plan.grid.size();
         self.expect(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
+            if !field.is_empty() && !self.affords(1) {
+                return Err(Stop::Failed(format!(
+                    "the budget ended before a configuration kept the conditions at any rate: {why}"
+                )));
+            }
             let number = self.contest.add(candidate);
             field.push(number);
             let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
@@ -332,13 +343,28 @@ impl Search<'_, '_> {
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
         for block in 0..GRID_BLOCKS {
             let able = self.able(field);
-            if !self.affords(able.len()) && block > 0 {
+            if !self.affords(able.len()) {
+                if block == 0 {
+                    return Err(self.grid_is_too_large(able.len()));
+                }
+                self.budget_ended = true;
                 break;
             }
             self.expect(self.plan.runs_from(block, able.len()));
             self.contest.block(&able, self.level_per_s, "grid")?;
         }
         self.finalists(field, FINALISTS)
+    }
+
+    /// Runs take so much longer than was reckoned that there is no time for a block of all.
+    fn grid_is_too_large(&self, able: usize) -> Stop {
+        let run_s = self.run_s();
+        let needed_s = self.contest.spent_s() + self.plan.runs_from(0, able) * run_s;
+        Stop::Failed(format!(
+            "a run takes {run_s:.1} s here, so that a grid of {able} configurations needs about \
+             {}: a larger budget, fewer knobs or values, or halving",
+            minutes(needed_s)
+        ))
     }
 
     fn halve(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -352,6 +378,7 @@ impl Search<'_, '_> {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
                 if rung > 0 && !self.affords(able.len()) {
+                    self.budget_ended = true;
                     break;
                 }
                 self.contest.block(&able, self.level_per_s, &format!("rung {}", rung + 1))?;
@@ -441,7 +468,11 @@ impl Search<'_, '_> {
         let mut neighbours = self.plan.grid.neighbours(&centre);
         neighbours.retain(|neighbour| !known.contains(&neighbour.knobs));
         let race = 3 * f64::from(RACE_BLOCKS.0) as usize;
-        if neighbours.is_empty() || !self.affords(neighbours.len() + 1 + race) {
+        if neighbours.is_empty() {
+            return Ok(None);
+        }
+        if !self.affords(neighbours.len() + 1 + race) {
+            self.budget_ended = true;
             return Ok(None);
         }
         let mut field = vec![winner];

@@ -314,6 +314,57 @@ fn a_budget_is_kept_when_runs_are_long() {
     }
 }
 
+/// Where a grid was thought to fit and runs prove too long for one block of it, none is made.
+#[test]
+fn a_grid_that_does_not_fit_its_budget_is_not_begun() {
+    let world = World { run_s: 10.0, ..World::noisy(planted(1).0, 0.03) };
+    let plan = Plan { budget_s: Some(600.0), ..plan(Method::Grid, 27, 1) };
+    let mut server = Simulated::new(world, 1);
+    let Stop::Failed(why) = run(&mut server, &plan).expect_err("there is no time") else {
+        panic!("nobody interrupts")
+    };
+    assert!(why.starts_with("a run takes 10.0 s here, so that a grid of 27 "), "{why}");
+    assert!(server.runs < 30, "{} runs: the level alone", server.runs);
+    assert_eq!(plan.needed_s(), 27.0 * 3.0 * 4.5 + 4.0 * 8.0 * 4.5 + 24.0);
+}
+
+/// The first that bears anything is looked for within the budget.
+#[test]
+fn scouting_keeps_to_the_budget() {
+    let nothing = World { broken: (0..300).collect(), ..World::quiet(vec![1.0; 300]) };
+    for method in [Method::Grid, Method::Halving] {
+        let plan = Plan { budget_s: Some(40.0), ..plan(method, 300, 1) };
+        let mut server = Simulated::new(nothing.clone(), 1);
+        let stop = run(&mut server, &plan).expect_err("nothing starts");
+        assert!(server.runs <= 40, "{} runs", server.runs);
+        let Stop::Failed(why) = stop else { panic!("nobody interrupts") };
+        let is_said = why.starts_with("the budget ended before") || method == Method::Halving;
+        assert!(is_said && why.ends_with(": it does not start"), "{why}");
+    }
+}
+
+/// Wherever the budget cuts a search short, its result says so; and not where it does not.
+#[test]
+fn a_search_that_its_budget_ended_says_so() {
+    for seed in 0..20 {
+        let ended = |method, budget_s| {
+            let mut server = Simulated::new(World::noisy(planted(seed).0, 0.01), seed);
+            let plan = Plan { budget_s, ..plan(method, 27, seed) };
+            run(&mut server, &plan).expect("it ends").budget_ended
+        };
+        for method in [Method::Grid, Method::Halving] {
+            assert!(!ended(method, None), "{seed} {method:?}");
+        }
+        // One block and a bit; as all are reckoned at first, no sample.
+        assert!(ended(Method::Grid, Some(190.0)), "{seed}");
+        let noise = Simulated::new(World::noisy(vec![1.0], 0.01), seed);
+        let mut server = Surface { noise, costs: [0.04, 0.05, 0.06] };
+        let tuned = run(&mut server, &sampled(seed, 400.0)).expect("it ends");
+        let best = surface(&tuned.candidates[tuned.winner], [0.04, 0.05, 0.06]);
+        assert!(tuned.budget_ended || best > 999.9, "{seed}: neighbours were left: {best}");
+    }
+}
+
 /// What is told after each run: seconds spent, and left.
 fn told(plan: &Plan, world: World) -> Vec<(f64, f64)> {
     let mut told = Vec::new();
