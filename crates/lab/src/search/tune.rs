@@ -5,9 +5,9 @@
 //! Talwalkar 2016). *Grid*, as in the papers: all candidates for three blocks. Then those that are
 //! left race: blocks of their own until for each pair with the leader the interval of the ratio
 //! says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals hold
-//! at all looks at once). Where the candidates were a sample, the winner's neighbours then
-//! challenge it, one knob at a time, each time in a race. All races there may be share the
-//! confidence, each its pairs.
+//! at all looks at once). Where not all neighbours of the winner took part, because the candidates
+//! were a sample or lie beside the grid, these then challenge it, one knob at a time, each time in
+//! a race. All races there may be share the confidence, each its pairs.
 //!
 //! The base takes part in the first race; what tuning gains is the product of what each winner
 //! bears more than the one before it, of the blocks of the races alone.
@@ -17,7 +17,6 @@ use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
 use crate::study::minutes;
-use crate::template::Values;
 use statistics::{Interval, Verdict, verdict};
 
 /// Those who race.
@@ -57,8 +56,6 @@ pub struct Plan {
     pub method: Method,
     /// The configurations there are.
     pub grid: Grid,
-    /// Configurations that are always candidates.
-    pub wanted: Vec<Values>,
     /// Seconds that a run is reckoned to take, until the first have shown how long they do.
     pub run_s: f64,
     /// Seconds that all may take; none: as long as it needs.
@@ -127,7 +124,7 @@ impl Plan {
     fn candidates_if(&self, run_s: f64) -> Vec<Candidate> {
         match self.method {
             Method::Grid => self.grid.all(),
-            Method::Halving => self.grid.sample(self.initial(run_s), &self.wanted, self.seed),
+            Method::Halving => self.grid.sample(self.initial(run_s), self.seed),
         }
     }
 

@@ -13,8 +13,7 @@ fn plan(method: Method, candidates: usize, seed: u64) -> Plan {
         Candidate { name: "knob=0".into(), knobs: [("knob".to_owned(), "0".to_owned())].into() };
     Plan {
         method,
-        grid: Grid::new(base, vec![Dimension { name: "knob".into(), values }]),
-        wanted: Vec::new(),
+        grid: Grid::new(base, vec![Dimension { name: "knob".into(), values }], Vec::new()),
         run_s: 1.0,
         budget_s: None,
         confidence: 0.95,
@@ -42,7 +41,7 @@ fn a_sample_is_as_large_as_the_budget_allows() {
     }
     let values: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let dimension = |n| Dimension { name: format!("knob{n}"), values: values.clone() };
-    let huge = Grid::new(Candidate::default(), (0..20).map(dimension).collect());
+    let huge = Grid::new(Candidate::default(), (0..20).map(dimension).collect(), Vec::new());
     assert_eq!(huge.size(), usize::MAX);
     let plan = Plan { grid: huge, budget_s: Some(1200.0), ..plan(Method::Halving, 1, 1) };
     let count = plan.candidates().len();
@@ -181,6 +180,33 @@ fn races_share_the_confidence() {
     let tuned = run(&mut server, &plan(Method::Halving, 27, 1)).expect("it ends");
     let part = (1.0 - tuned.certainty.of_rival) * tuned.rivals.len() as f64;
     assert!((part - 0.05).abs() < 1e-9 && tuned.certainty.races == 1, "{tuned:?}");
+}
+
+/// Where all take part, and the base or a wanted configuration lies beside the grid, their
+/// neighbours may challenge: only then are there races to share the confidence with.
+#[test]
+fn races_share_the_confidence_where_neighbours_lie_beside_the_grid() {
+    let values = |of: [&str; 2]| -> Vec<String> { of.map(str::to_owned).into() };
+    let knobs = |x: &str, y: &str, z: &str| -> crate::template::Values {
+        [("x", x), ("y", y), ("z", z)].map(|(name, value)| (name.into(), value.into())).into()
+    };
+    let share_of = |base, wanted| {
+        let dimensions = [("x", ["2", "3"]), ("y", ["1", "2"]), ("z", ["2", "3"])];
+        let dimensions =
+            dimensions.map(|(name, of)| Dimension { name: name.into(), values: values(of) });
+        let base = Candidate { name: "base".into(), knobs: base };
+        let grid = Grid::new(base, dimensions.into(), wanted);
+        let noise = Simulated::new(World::noisy(vec![1.0], 0.02), 3);
+        let mut server = Surface { noise, costs: [0.04, 0.05, 0.06] };
+        let tuned = run(&mut server, &Plan { grid, ..plan(Method::Halving, 1, 3) }).expect("so");
+        let is_within = tuned.certainty.races <= 6;
+        assert!(is_within && tuned.standings.iter().all(|standing| standing.runs > 0), "{tuned:?}");
+        (1.0 - tuned.certainty.of_rival) * tuned.rivals.len() as f64 / 0.05
+    };
+    let check = |share: f64, races: f64| assert!((share * races - 1.0).abs() < 1e-6, "{share}");
+    check(share_of(knobs("2", "1", "2"), Vec::new()), 1.0);
+    check(share_of(knobs("4", "2", "4"), Vec::new()), 6.0);
+    check(share_of(knobs("2", "1", "2"), vec![knobs("4", "2", "4")]), 6.0);
 }
 
 /// Whoever races and then meets its neighbours drops a kind of file in that block.
@@ -324,7 +350,7 @@ fn sampled(seed: u64, budget_s: f64) -> Plan {
     let dimensions =
         ["x", "y", "z"].map(|name| Dimension { name: name.into(), values: values.clone() });
     let knobs = ["x", "y", "z"].map(|name| (name.to_owned(), "0".to_owned())).into();
-    let grid = Grid::new(Candidate { name: "base".into(), knobs }, dimensions.into());
+    let grid = Grid::new(Candidate { name: "base".into(), knobs }, dimensions.into(), Vec::new());
     Plan { grid, budget_s: Some(budget_s), ..plan(Method::Halving, 1, seed) }
 }
 
