@@ -129,7 +129,7 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
     let (installed, base) = lab.find(&server)?;
-    let plan = arguments.plan(&typed, &installed, &base)?;
+    let plan = arguments.plan(&typed, (&installed, &base), lab.server_cpus.len())?;
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
     let launch = lab.launch(&workload);
     let subject = Subject { lab: &lab, installed, base, workload, launch };
@@ -172,6 +172,21 @@ fn wanted(
     Some(knobs)
 }
 
+/// Adds the base's value to those of a knob's grid, in its place by size; instead of the one that
+/// means the same. `{workers}` stands for a number that is no secret.
+fn add_own(values: &mut Vec<String>, own: &str, workers: usize) {
+    if values.iter().any(|value| value == own) {
+        return;
+    }
+    let number = |text: &str| text.replace("{workers}", &workers.to_string()).parse::<i64>().ok();
+    let size = number(own);
+    let not_less = values.iter().position(|value| size.is_some() && number(value) >= size);
+    match not_less {
+        Some(at) if number(&values[at]) == size => values[at] = own.to_owned(),
+        at => values.insert(at.unwrap_or(values.len()), own.to_owned()),
+    }
+}
+
 impl TuneArguments {
     fn typed(&self) -> Result<Typed, Failure> {
         let explain = |option: &str, why: String| Failure::Usage(format!("{option}: {why}"));
@@ -201,16 +216,24 @@ impl TuneArguments {
         Ok(Typed { conditions, window_s, budget_s })
     }
 
-    fn plan(&self, typed: &Typed, installed: &Installed, base: &Setting) -> Result<Plan, Failure> {
+    fn plan(
+        &self,
+        typed: &Typed,
+        (installed, base): (&Installed, &Setting),
+        workers: usize,
+    ) -> Result<Plan, Failure> {
         let peer = &installed.peer;
-        let dimensions = self.dimensions(installed)?;
+        let mut dimensions = self.dimensions(installed)?;
         let candidate = Candidate { name: base.name.clone(), knobs: peer.knob_values(base) };
+        for dimension in dimensions.iter_mut().filter(|one| !self.has_values(&one.name)) {
+            add_own(&mut dimension.values, &candidate.knobs[&dimension.name], workers);
+        }
         let wanted = peer.settings.iter().filter_map(|setting| {
             let setting = peer.knob_values(setting);
             wanted(&candidate.knobs, setting, &dimensions, |knob| self.has_values(knob))
         });
         let wanted = wanted.collect();
-        let grid = Grid::new(candidate, dimensions);
+        let grid = Grid::new(candidate, dimensions, wanted);
         if grid.size() < 2 {
             return Err(self.nothing_to_vary(installed));
         }
@@ -225,17 +248,36 @@ impl TuneArguments {
                 grid.size()
             )));
         }
-        Ok(Plan {
+        let plan = Plan {
             method,
             grid,
-            wanted,
             run_s: run_s(typed.window_s, WARM_UPS),
             budget_s: Some(typed.budget_s),
             confidence: self.confidence / 100.0,
             margin: self.margin / 100.0,
             first_per_s: FIRST_PER_S,
             seed: self.seed,
-        })
+        };
+        self.fits(&plan, typed)?;
+        Ok(plan)
+    }
+
+    /// A grid is measured as a whole or not at all.
+    fn fits(&self, plan: &Plan, typed: &Typed) -> Result<(), Failure> {
+        let needed_s = plan.needed_s();
+        if plan.method != Method::Grid || needed_s <= typed.budget_s {
+            return Ok(());
+        }
+        let budget = match needed_s.ceil() {
+            seconds if seconds < 120.0 => format!("{seconds}s"),
+            seconds => format!("{}m", (seconds / 60.0).ceil()),
+        };
+        Err(Failure::Usage(format!(
+            "--method grid: {} configurations take longer than --budget {}: name fewer knobs or \
+             values with --knob, or take --method halving or --budget {budget}",
+            plan.grid.size(),
+            self.budget,
+        )))
     }
 
     /// Whether it was typed which values of a knob are tried: no others are.
@@ -300,11 +342,14 @@ impl TuneArguments {
             Method::Halving => "halving",
         };
         let mut text = format!(
-            "server = {:?}\nworkload = {:?}\nserver_cpus = {:?}\nclient_cpus = {:?}\n\
+            "server = {:?}\nversion = {:?}\nconfiguration = {:?}\n\
+             workload = {:?}\nserver_cpus = {:?}\nclient_cpus = {:?}\n\
              method = {method:?}\nconditions = {:?}\nwindow_s = {:?}\n\
              budget_s = {:?}\nconfidence = {:?}\nmargin = {:?}\nseed = {}\n\
              lag_bound = {:?}\n\n[knobs]\n",
             self.server,
+            subject.installed.version,
+            subject.fingerprint(),
             subject.workload.described.about,
             subject.lab.server_cpus,
             subject.lab.bench.seats[0].cpus,
@@ -328,6 +373,20 @@ fn dimension(name: &str, values: Vec<String>) -> Dimension {
 }
 
 impl Subject<'_> {
+    /// What the server is started with, but for what is varied; the same for the same files,
+    /// command, environment and values of knobs (FNV-1a, 64 bits).
+    fn fingerprint(&self) -> String {
+        let peer = &self.installed.peer;
+        let settings: Vec<Values> =
+            peer.settings.iter().map(|setting| peer.knob_values(setting)).collect();
+        let base = peer.knob_values(&self.base);
+        let text = format!("{:?}", (&peer.files, &peer.start, base, settings));
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+
     fn header(&self, plan: &Plan, definition: &str) -> Header {
         let peer = &self.installed.peer;
         let server = Server {
@@ -540,5 +599,20 @@ mod tests {
         check(&[("sendfile", "off"), ("workers", "2")], None);
         let mine = [("sendfile", "on"), ("workers", "8"), ("nodelay", "off")];
         check(&[("sendfile", "on"), ("workers", "8"), ("nodelay", "on")], Some(&mine));
+    }
+
+    #[test]
+    fn the_grid_of_a_knob_has_the_value_of_the_base() {
+        let check = |own: &str, workers: usize, expected: &[&str]| {
+            let mut values = ["1", "4", "16"].map(str::to_owned).to_vec();
+            add_own(&mut values, own, workers);
+            assert_eq!(values, expected, "{own} {workers}");
+        };
+        check("4", 2, &["1", "4", "16"]);
+        check("{workers}", 4, &["1", "{workers}", "16"]);
+        check("{workers}", 6, &["1", "4", "{workers}", "16"]);
+        check("{workers}", 32, &["1", "4", "16", "{workers}"]);
+        check("0", 1, &["0", "1", "4", "16"]);
+        check("auto", 4, &["1", "4", "16", "auto"]);
     }
 }

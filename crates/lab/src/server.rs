@@ -241,7 +241,8 @@ impl Drop for RunningServer {
 }
 
 /// The files of a peer under one of its settings, by name, as filled in for a server in `work_dir`
-/// that listens on `port`; and the command that starts it.
+/// that listens on `port`; and the command that starts it, by `env` if its file adds variables to
+/// the environment.
 ///
 /// # Errors
 /// A placeholder that nothing stands for.
@@ -257,8 +258,19 @@ pub fn configuration(
         let text = install::fill(&file.text, &values)?;
         Ok((file.path.clone(), text))
     });
-    let command = install::fill_all(&peer.start.command, &values)?;
+    let mut command = environment(peer, &values)?;
+    if !command.is_empty() {
+        command.insert(0, "env".into());
+    }
+    command.extend(install::fill_all(&peer.start.command, &values)?);
     Ok((files.collect::<Result<_, String>>()?, command))
+}
+
+/// The variables that are added to a peer's environment, as words for `env`.
+fn environment(peer: &Peer, values: &Values) -> Result<Vec<String>, String> {
+    let word =
+        |(name, value): (&String, &String)| Ok(format!("{name}={}", install::fill(value, values)?));
+    peer.start.environment.iter().map(word).collect()
 }
 
 /// The command and the files of a peer under one of its settings, for people: as they are filled in

@@ -128,6 +128,50 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(page.contains(&format!("settings is ropewalk:event-loop {winner} (")), "{page}");
 }
 
+/// A server that is there, says its version, and does not start: so a search ends at once.
+const ABSENT: &str = r#"
+    name = "absent"
+    description = "nothing at all"
+    package = "make absent"
+    detect = { command = ["echo", "absent/1"], version_after = "absent/" }
+    settings = [{ name = "usual", about = "as it is" }]
+    knobs = { threads = { about = "threads", default = "1", from = 1, to = 2, step = 1 } }
+    start = { command = ["/absent", "{port}", "{threads}"], environment = { SPEED = "high" } }
+    stop = { signal = "TERM" }
+    files = [{ path = "absent.conf", text = "threads {threads}" }]
+"#;
+
+/// What is measured after an upgrade, or with another configuration, is another server.
+#[test]
+fn a_search_goes_on_with_the_same_server_only() {
+    let own = Temporary::new();
+    let path = |name: &str| own.path().join(name).display().to_string();
+    own.file("peers/absent.toml", ABSENT);
+    let tune = |more: &[&str]| {
+        let places = ["--peers", &path("peers"), "--scratch", &path("s"), "-o", &path("records")];
+        run(&[&["tune", "absent", "--workload=1KB", "--budget=20s"][..], &places, more].concat())
+    };
+    let goes_on = |more: &[&str]| {
+        let (status, out, err) = tune(more);
+        assert!(status == 1 && err.contains("no configuration keeps"), "{status} {out}{err}");
+    };
+    goes_on(&["--window=100ms"]);
+    for (is, becomes) in [
+        ("absent/1\"", "absent/2\""),
+        ("threads {threads}", "threads {threads}; slowly"),
+        ("{port}", "{port}0"),
+        ("SPEED = \"high\"", "SPEED = \"low\""),
+        ("default = \"1\"", "default = \"2\""),
+    ] {
+        own.file("peers/absent.toml", ABSENT.replace(is, becomes));
+        let (status, out, err) = tune(&["--window=100ms", "--resume"]);
+        assert_eq!(status, 2, "{becomes}: {out}{err}");
+        assert!(err.contains("it was begun as something else"), "{becomes}: {err}");
+    }
+    own.file("peers/absent.toml", ABSENT);
+    goes_on(&["--window=100ms", "--resume"]);
+}
+
 /// Ctrl-C is sent to all of a terminal's process group: what was measured until then is whole, and
 /// the search goes on from there.
 #[test]
@@ -194,6 +238,29 @@ fn a_configuration_file_says_what_was_measured() {
     }
 }
 
+/// Go's runtime is told by the environment; without it the command would start another server than
+/// the one that was measured.
+#[test]
+fn a_command_sets_the_environment_that_was_measured() {
+    let stage = Stage::set();
+    for name in ["goserver", "gofasthttp", "caddy"] {
+        let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+        let peer = peers.into_iter().find(|peer| peer.name == name).unwrap();
+        let installed = Installed { peer, version: String::new() };
+        let mut setting = installed.peer.settings[0].clone();
+        for (knob, value) in [("gomaxprocs", "3"), ("gc_percent", "400")] {
+            setting.knobs.insert(knob.into(), value.into());
+        }
+        let launch = stage.launch();
+        let place = (8080, Path::new("/its/place"));
+        let (_, command) = lab::configuration(&installed, &setting, &launch, place).unwrap();
+        assert_eq!(command[..3], ["env", "GOGC=400", "GOMAXPROCS=3"], "{name}");
+        assert!(name != "caddy" || command[3] == "HOME=/its/place", "{command:?}");
+        let text = lab::configuration_text(&installed, &setting, &launch);
+        assert!(text.starts_with("env GOGC=400 GOMAXPROCS=3 "), "{text}");
+    }
+}
+
 /// What the server makes of its arguments, without the places that it comes from.
 fn effective(arguments: &[&str]) -> Vec<String> {
     let (status, out, err) = run(&[&["check"], arguments].concat());
@@ -204,11 +271,17 @@ fn effective(arguments: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_search_says_first_what_it_would_do() {
-    let (status, out, err) = Tuning::new().run(&["--dry-run", "--method=grid"]);
+    let (status, out, err) = Tuning::new().run(&["--dry-run"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.ends_with("at most 8 s\n"), "{out}");
+    let scratch = Temporary::new();
+    let place = format!("--scratch={}", scratch.path().display());
+    let grid = ["--window=100ms", "--budget=4m", "--method=grid", "--dry-run", &place];
+    let (status, out, err) = run(&[&SERVER[..], &grid].concat());
     assert_eq!(status, 0, "{err}");
     assert!(out.contains("Knobs: cache.policy (2)\n"), "{out}");
     assert!(out.contains("3 configurations, 3 of them to begin with; all of them"), "{out}");
-    assert!(out.ends_with("at most 8 s\n"), "{out}");
+    assert!(out.ends_with("at most 4 min\n"), "{out}");
 }
 
 #[test]
@@ -224,6 +297,8 @@ fn what_is_wrong_is_said_in_a_line() {
     check(&["--knob=socket.listeners=auto,auto"], "=auto,auto: \"auto\" is named twice");
     check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
+    check(&["--method=grid"], "3 configurations take longer than --budget 8s: name fewer knobs ");
+    check(&["--method=grid"], ", or take --method halving or --budget ");
     check(&["--confidence=100"], "--confidence: from 50, and below 100");
     let scratch = Temporary::new();
     let scratch = format!("--scratch={}", scratch.path().display());

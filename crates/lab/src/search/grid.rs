@@ -16,20 +16,30 @@ pub struct Dimension {
     pub values: Vec<String>,
 }
 
-/// All combinations of some knobs' values, the others being as in the base.
+/// All combinations of some knobs' values, the others being as in the base; and configurations that
+/// are wanted although they may lie beside these.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
     base: Candidate,
     dimensions: Vec<Dimension>,
+    /// The base and what is wanted besides, each once.
+    first: Vec<Values>,
 }
 
 /// Attempts to draw a configuration that is not there yet, for each that is wanted.
 const ATTEMPTS: usize = 20;
 
 impl Grid {
-    /// A grid around `base`, which is a candidate even where it is no point of the grid.
-    pub fn new(base: Candidate, dimensions: Vec<Dimension>) -> Self {
-        Self { base, dimensions }
+    /// A grid around `base`, which is a candidate even where it is no point of the grid, as is each
+    /// of `wanted`.
+    pub fn new(base: Candidate, dimensions: Vec<Dimension>, wanted: Vec<Values>) -> Self {
+        let mut first = vec![base.knobs.clone()];
+        for point in wanted {
+            if !first.contains(&point) {
+                first.push(point);
+            }
+        }
+        Self { base, dimensions, first }
     }
 
     /// The knobs that are varied.
@@ -37,18 +47,23 @@ impl Grid {
         &self.dimensions
     }
 
-    /// How many combinations there are, the base included.
+    /// How many configurations there are.
     pub fn size(&self) -> usize {
         let counts = self.dimensions.iter().map(|dimension| dimension.values.len());
         let points = counts.fold(1_usize, usize::saturating_mul);
-        let is_point = |dimension: &Dimension| {
-            let value = self.base.knobs.get(&dimension.name);
-            value.is_some_and(|value| dimension.values.contains(value))
-        };
-        points.saturating_add(usize::from(!self.dimensions.iter().all(is_point)))
+        let beside = self.first.iter().filter(|point| !self.has(point)).count();
+        points.saturating_add(beside)
     }
 
-    /// All combinations, the base first.
+    /// Whether it is one of the combinations.
+    fn has(&self, point: &Values) -> bool {
+        self.dimensions.iter().all(|dimension| {
+            let value = point.get(&dimension.name);
+            value.is_some_and(|value| dimension.values.contains(value))
+        })
+    }
+
+    /// All configurations, the base first, then those that are wanted.
     pub fn all(&self) -> Vec<Candidate> {
         let mut points = vec![self.base.knobs.clone()];
         for dimension in &self.dimensions {
@@ -59,22 +74,20 @@ impl Grid {
                 })
                 .collect();
         }
-        let mut candidates = vec![self.base.clone()];
-        candidates.extend(
-            points.into_iter().filter(|point| *point != self.base.knobs).map(|p| self.named(p)),
-        );
-        candidates
+        points.retain(|point| !self.first.contains(point));
+        self.first.iter().cloned().chain(points).map(|point| self.named(point)).collect()
     }
 
-    /// At most `count` configurations, the base and `wanted` first, then a Latin hypercube sample
-    /// (McKay, Beckman and Conover 1979): each value of each knob occurs about equally often.
-    pub fn sample(&self, count: usize, wanted: &[Values], seed: u64) -> Vec<Candidate> {
+    /// At most `count` configurations, the base and what is wanted first, then a Latin hypercube
+    /// sample (McKay, Beckman and Conover 1979): each value of each knob occurs about equally
+    /// often.
+    pub fn sample(&self, count: usize, seed: u64) -> Vec<Candidate> {
         if self.size() <= count {
             return self.all();
         }
         let mut generator = Generator::new(seed);
-        let mut chosen = vec![self.base.clone()];
-        for point in wanted {
+        let mut chosen = Vec::new();
+        for point in &self.first {
             self.add(&mut chosen, count, point.clone());
         }
         for _ in 0..ATTEMPTS {
@@ -152,7 +165,7 @@ mod tests {
         let knobs = [("a", "1"), ("b", "x"), ("c", "fixed")];
         let knobs = knobs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let base = Candidate { name: "default".into(), knobs };
-        Grid::new(base, vec![dimension("a", &["1", "2", "4"]), dimension("b", &["x", "y"])])
+        Grid::new(base, vec![dimension("a", &["1", "2", "4"]), dimension("b", &["x", "y"])], vec![])
     }
 
     fn names(candidates: &[Candidate]) -> Vec<&str> {
@@ -167,24 +180,50 @@ mod tests {
         assert_eq!(grid().size(), 6);
     }
 
+    /// A grid of the same values, around another value of `a`.
+    fn around(a: &str, wanted: &[(&str, &str)]) -> Grid {
+        let Grid { mut base, dimensions, .. } = grid();
+        base.knobs.insert("a".into(), a.into());
+        let point = |&(a, b): &(&str, &str)| {
+            let varied = [("a", a), ("b", b)];
+            let varied = varied.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            base.knobs.clone().into_iter().chain(varied).collect()
+        };
+        let wanted = wanted.iter().map(point).collect();
+        Grid::new(base, dimensions, wanted)
+    }
+
     #[test]
     fn a_base_beside_the_grid_is_one_more() {
-        let mut grid = grid();
-        grid.base.knobs.insert("a".into(), "3".into());
+        let grid = around("3", &[]);
         assert_eq!((grid.size(), grid.all().len()), (7, 7));
+    }
+
+    #[test]
+    fn what_is_wanted_takes_part_in_every_sample_and_in_all() {
+        let grid = around("3", &[("50", "x"), ("2", "y"), ("50", "x"), ("3", "x")]);
+        let all = grid.all();
+        assert_eq!(names(&all)[..4], ["default", "a=50", "a=2 b=y", "a=1"]);
+        assert_eq!((grid.size(), all.len()), (8, 8));
+        for count in 3..10 {
+            let sample = grid.sample(count, 1);
+            assert_eq!(sample.len(), count.min(8));
+            assert_eq!(names(&sample)[..3], ["default", "a=50", "a=2 b=y"], "{count}");
+        }
     }
 
     #[test]
     fn a_sample_spreads_over_every_knob() {
         let values: Vec<String> = (0..9).map(|n| n.to_string()).collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let wanted =
+            Values::from([("a".to_owned(), "8".to_owned()), ("b".to_owned(), "8".to_owned())]);
         let grid = Grid::new(
             Candidate { name: "default".into(), ..Candidate::default() },
             vec![dimension("a", &values), dimension("b", &values)],
+            vec![wanted.clone()],
         );
-        let wanted =
-            Values::from([("a".to_owned(), "8".to_owned()), ("b".to_owned(), "8".to_owned())]);
-        let sample = grid.sample(11, std::slice::from_ref(&wanted), 5);
+        let sample = grid.sample(11, 5);
         assert_eq!((sample.len(), &*sample[0].name), (11, "default"));
         assert_eq!(sample[1].knobs, wanted);
         for knob in ["a", "b"] {
@@ -194,7 +233,7 @@ mod tests {
             seen.dedup();
             assert!(seen.len() >= 7, "{knob}: {seen:?}");
         }
-        assert_eq!(sample, grid.sample(11, &[wanted], 5));
+        assert_eq!(sample, grid.sample(11, 5));
     }
 
     #[test]

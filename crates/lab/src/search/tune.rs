@@ -5,9 +5,9 @@
 //! Talwalkar 2016). *Grid*, as in the papers: all candidates for three blocks. Then those that are
 //! left race: blocks of their own until for each pair with the leader the interval of the ratio
 //! says which is better, or that they are a tie (racing, Maron and Moore 1994; the intervals hold
-//! at all looks at once). Where the candidates were a sample, the winner's neighbours then
-//! challenge it, one knob at a time, each time in a race. All races there may be share the
-//! confidence, each its pairs.
+//! at all looks at once). Where not all neighbours of the winner took part, because the candidates
+//! were a sample or lie beside the grid, these then challenge it, one knob at a time, each time in
+//! a race. All races there may be share the confidence, each its pairs.
 //!
 //! The base takes part in the first race; what tuning gains is the product of what each winner
 //! bears more than the one before it, of the blocks of the races alone.
@@ -16,7 +16,7 @@ use super::contest::{Contest, Standing};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
-use crate::template::Values;
+use crate::study::minutes;
 use statistics::{Interval, Verdict, verdict};
 
 /// Those who race.
@@ -56,8 +56,6 @@ pub struct Plan {
     pub method: Method,
     /// The configurations there are.
     pub grid: Grid,
-    /// Configurations that are always candidates.
-    pub wanted: Vec<Values>,
     /// Seconds that a run is reckoned to take, until the first have shown how long they do.
     pub run_s: f64,
     /// Seconds that all may take; none: as long as it needs.
@@ -126,7 +124,7 @@ impl Plan {
     fn candidates_if(&self, run_s: f64) -> Vec<Candidate> {
         match self.method {
             Method::Grid => self.grid.all(),
-            Method::Halving => self.grid.sample(self.initial(run_s), &self.wanted, self.seed),
+            Method::Halving => self.grid.sample(self.initial(run_s), self.seed),
         }
     }
 
@@ -137,6 +135,11 @@ impl Plan {
         let all = self.runs_reckoned(candidates) * self.run_s;
         let is_sample = candidates < self.grid.size();
         self.budget_s.map_or(all, |budget| if is_sample { budget } else { all.min(budget) })
+    }
+
+    /// Seconds that a search of all configurations is reckoned to take, whatever the budget.
+    pub fn needed_s(&self) -> f64 {
+        self.runs_reckoned(self.grid.size()) * self.run_s
     }
 
     /// Runs that so many candidates are reckoned to take.
@@ -218,21 +221,16 @@ pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         is_sample: false,
     };
     let field = search.enter()?;
-    if search.is_sample {
-        search.races_max += ROUNDS_MAX;
-    }
     let finalists = match plan.method {
         Method::Grid => search.grid(&field)?,
         Method::Halving => search.halve(&field)?,
     };
-    let mut race = search.race(&finalists, "race")?;
-    let mut gain = race.over(0);
-    for round in 1..=ROUNDS_MAX {
-        let before = race.winner;
-        let Some(better) = search.challenge(before, round)? else { break };
-        race = better;
-        gain = gain.times(race.over(before));
+    if finalists.iter().any(|&one| !search.unknown_neighbours(one).is_empty()) {
+        search.races_max += ROUNDS_MAX;
     }
+    let race = search.race(&finalists, "race")?;
+    let gain = race.over(0);
+    let (race, gain) = search.challenges(race, gain)?;
     search.is_sample = false;
     search.tuned(race, gain)
 }
@@ -251,13 +249,18 @@ impl Race {
     /// By what factor the winner bears more than another; unknown if that did not race.
     fn over(&self, other: usize) -> Gain {
         let rival = self.rivals.iter().find(|rival| rival.candidate == other);
-        let unknown = Interval { low: 0.0, high: f64::INFINITY };
         let itself = Interval { low: 1.0, high: 1.0 };
         match rival {
             _ if self.winner == other => Gain { ratio: itself, confidence: 1.0 },
             Some(rival) => Gain { ratio: rival.ratio, confidence: self.confidence },
-            None => Gain { ratio: unknown, confidence: 1.0 },
+            None => UNKNOWN,
         }
+    }
+
+    /// Whether the winner was found better than another.
+    fn is_won_against(&self, other: usize) -> bool {
+        let over = self.rivals.iter().find(|rival| rival.candidate == other);
+        over.is_some_and(|rival| rival.verdict == Verdict::Higher)
     }
 }
 
@@ -267,6 +270,9 @@ struct Gain {
     ratio: Interval,
     confidence: f64,
 }
+
+/// Nothing is said, which is certain.
+const UNKNOWN: Gain = Gain { ratio: Interval { low: 0.0, high: f64::INFINITY }, confidence: 1.0 };
 
 impl Gain {
     /// Both together: each may be wrong.
@@ -299,6 +305,11 @@ impl Search<'_, '_> {
         self.is_sample = candidates.len() < self.plan.grid.size();
         self.expect(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
+            if !field.is_empty() && !self.affords(1) {
+                return Err(Stop::Failed(format!(
+                    "the budget ended before a configuration kept the conditions at any rate: {why}"
+                )));
+            }
             let number = self.contest.add(candidate);
             field.push(number);
             let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
@@ -332,13 +343,28 @@ impl Search<'_, '_> {
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
         for block in 0..GRID_BLOCKS {
             let able = self.able(field);
-            if !self.affords(able.len()) && block > 0 {
+            if !self.affords(able.len()) {
+                if block == 0 {
+                    return Err(self.grid_is_too_large(able.len()));
+                }
+                self.budget_ended = true;
                 break;
             }
             self.expect(self.plan.runs_from(block, able.len()));
             self.contest.block(&able, self.level_per_s, "grid")?;
         }
         self.finalists(field, FINALISTS)
+    }
+
+    /// Runs take so much longer than was reckoned that there is no time for a block of all.
+    fn grid_is_too_large(&self, able: usize) -> Stop {
+        let run_s = self.run_s();
+        let needed_s = self.contest.spent_s() + self.plan.runs_from(0, able) * run_s;
+        Stop::Failed(format!(
+            "a run takes {run_s:.1} s here, so that a grid of {able} configurations needs about \
+             {}: a larger budget, fewer knobs or values, or halving",
+            minutes(needed_s)
+        ))
     }
 
     fn halve(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
@@ -352,6 +378,7 @@ impl Search<'_, '_> {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
                 if rung > 0 && !self.affords(able.len()) {
+                    self.budget_ended = true;
                     break;
                 }
                 self.contest.block(&able, self.level_per_s, &format!("rung {}", rung + 1))?;
@@ -432,30 +459,71 @@ impl Search<'_, '_> {
         Rival { candidate, ratio, verdict: verdict(ratio, self.plan.margin) }
     }
 
-    /// The neighbours of the winner that were not measured yet, against it: a block for all, then
-    /// a race of the best two. None once nobody is better or the budget has run out.
-    fn challenge(&mut self, winner: usize, round: u32) -> Result<Option<Race>, Stop> {
-        let known: Vec<Values> =
-            self.contest.candidates().iter().map(|candidate| candidate.knobs.clone()).collect();
-        let centre = self.contest.candidates()[winner].clone();
-        let mut neighbours = self.plan.grid.neighbours(&centre);
-        neighbours.retain(|neighbour| !known.contains(&neighbour.knobs));
-        let race = 3 * f64::from(RACE_BLOCKS.0) as usize;
-        if neighbours.is_empty() || !self.affords(neighbours.len() + 1 + race) {
+    /// Challenges the winner until no neighbour is better or the budget has run out. Should it
+    /// prove unfair meanwhile, the next of its race takes its place, and whoever did best in the
+    /// challenge then challenges that one.
+    fn challenges(&mut self, mut race: Race, mut gain: Gain) -> Result<(Race, Gain), Stop> {
+        let mut more: Option<usize> = None;
+        for round in 1..=ROUNDS_MAX {
+            let before = race.winner;
+            let Some(next) = self.challenge(before, more, round)? else { break };
+            if !self.contest.is_fair(before) {
+                more = Some(next.winner);
+                (race, gain) = match self.is_any_left(&race) {
+                    true => self.without_winner(race)?,
+                    false => (next, UNKNOWN),
+                };
+            } else if next.is_won_against(before) {
+                more = None;
+                gain = gain.times(next.over(before));
+                race = next;
+            } else {
+                break;
+            }
+        }
+        Ok((race, gain))
+    }
+
+    /// The neighbours of the winner that were not measured yet, and one that was, against it: a
+    /// block for all, then a race of the best two. None if there are none or the budget has run
+    /// out.
+    fn challenge(
+        &mut self,
+        winner: usize,
+        more: Option<usize>,
+        round: u32,
+    ) -> Result<Option<Race>, Stop> {
+        let neighbours = self.unknown_neighbours(winner);
+        let mut field: Vec<usize> = more.into_iter().filter(|&one| one != winner).collect();
+        let count = field.len() + neighbours.len();
+        if count == 0 {
             return Ok(None);
         }
-        let mut field = vec![winner];
+        let race = 3 * f64::from(RACE_BLOCKS.0) as usize;
+        if !self.affords(count + 1 + race) {
+            self.budget_ended = true;
+            return Ok(None);
+        }
+        field.push(winner);
         field.extend(neighbours.into_iter().map(|neighbour| self.contest.add(neighbour)));
         let from = self.contest.blocks() + 1;
         self.contest.block(&field, self.level_per_s, &format!("neighbours {round}"))?;
         let mut challengers = self.contest.ranking(&field, from);
         challengers.retain(|&one| one != winner);
         challengers.truncate(2);
+        if challengers.is_empty() {
+            return Ok(None);
+        }
         challengers.push(winner);
-        let race = self.race(&challengers, &format!("challenge {round}"))?;
-        let over = race.rivals.iter().find(|rival| rival.candidate == winner);
-        let is_better = over.is_some_and(|rival| rival.verdict == Verdict::Higher);
-        Ok((race.winner != winner && is_better).then_some(race))
+        self.race(&challengers, &format!("challenge {round}")).map(Some)
+    }
+
+    /// The neighbours of a candidate that are no candidates yet.
+    fn unknown_neighbours(&self, of: usize) -> Vec<Candidate> {
+        let known = self.contest.candidates();
+        let mut neighbours = self.plan.grid.neighbours(&known[of]);
+        neighbours.retain(|neighbour| known.iter().all(|one| one.knobs != neighbour.knobs));
+        neighbours
     }
 
     fn able(&self, field: &[usize]) -> Vec<usize> {
@@ -475,15 +543,14 @@ impl Search<'_, '_> {
         let lead = lead_for(self.plan.confidence);
         let mut confirmed = None;
         self.expect(RUNS_OF_ENDS / 2.0);
-        while confirmed.is_none() && self.affords(1) {
-            let found = self.contest.confirm(race.winner, lead, "confirmation")?;
-            if self.contest.is_fair(race.winner) {
-                confirmed = Some(found);
+        loop {
+            if !self.contest.is_fair(race.winner) {
+                (race, gain) = self.without_winner(race)?;
+                confirmed = None;
+            } else if confirmed.is_some() || !self.affords(1) {
+                break;
             } else {
-                race = self.without_winner(race)?;
-                // Only what was raced for: the blocks before are those by which it was chosen.
-                let ratio = self.contest.ratio(race.winner, 0, race.from, race.confidence);
-                gain = Gain { ratio, confidence: race.confidence };
+                confirmed = Some(self.contest.confirm(race.winner, lead, "confirmation")?);
             }
         }
         Ok(Tuned {
@@ -503,8 +570,13 @@ impl Search<'_, '_> {
         })
     }
 
-    /// The same race had its winner, which is out, not taken part.
-    fn without_winner(&self, race: Race) -> Result<Race, Stop> {
+    fn is_any_left(&self, race: &Race) -> bool {
+        let standings = self.contest.standings();
+        race.rivals.iter().any(|rival| standings[rival.candidate].out.is_none())
+    }
+
+    /// The same race had its winner, which is out, not taken part; and what is gained then.
+    fn without_winner(&self, race: Race) -> Result<(Race, Gain), Stop> {
         let Race { rivals, from, confidence, .. } = race;
         let standings = self.contest.standings();
         let is_able = |rival: &Rival| standings[rival.candidate].out.is_none();
@@ -516,7 +588,9 @@ impl Search<'_, '_> {
         let all_out = || Stop::Failed("all finalists are unfair".into());
         let winner = places.next().ok_or_else(all_out)?;
         let rivals = places.map(|other| self.rival(winner, other, from, confidence)).collect();
-        Ok(Race { winner, rivals, from, confidence })
+        // Only what was raced for: the blocks before are those by which it was chosen.
+        let ratio = self.contest.ratio(winner, 0, from, confidence);
+        Ok((Race { winner, rivals, from, confidence }, Gain { ratio, confidence }))
     }
 }
 
