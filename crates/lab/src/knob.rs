@@ -3,6 +3,7 @@
 //! A knob has named values, or numbers within a range, or whatever its users type. Nothing is
 //! tried here.
 
+use crate::peer::check_value;
 use crate::template;
 use serde::Deserialize;
 
@@ -66,10 +67,10 @@ impl Knob {
     }
 
     /// Whether a setting may turn it to `value`, which need not be of the grid. What holds a
-    /// placeholder is known at the start of a server only.
+    /// placeholder is known at the start of a server only, if something stands for that.
     pub fn allows(&self, value: &str) -> bool {
         if template::names(value).next().is_some() {
-            return true;
+            return check_value(value).is_ok();
         }
         match self.range() {
             Ok(Some(Range { from, to, .. })) => {
@@ -181,6 +182,7 @@ mod tests {
         let knob = knob("default = '{workers}'\nfrom = 1\nto = 64\nfactor = 2");
         assert!(knob.allows("3") && knob.allows("{workers}"));
         assert!(!knob.allows("0") && !knob.allows("65") && !knob.allows("on"));
+        assert!(!knob.allows("{worker}"), "nothing stands for that");
     }
 
     #[test]

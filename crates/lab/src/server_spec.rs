@@ -64,11 +64,11 @@ pub fn with_knobs(peer: &Peer, base: &Setting, knobs: &Values) -> Result<Setting
             let names: Vec<&str> = peer.knobs.keys().map(String::as_str).collect();
             return Err(format!("{} has no knob {name}; it has {}", peer.name, names.join(", ")));
         };
+        check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", peer.name))?;
         if !knob.allows(value) {
             let allowed = knob.allowed();
             return Err(format!("{}: {name} cannot be {value}: {allowed}", peer.name));
         }
-        check_value(value).map_err(|why| format!("{}: {name}={value}: {why}", peer.name))?;
     }
     let mut setting = base.clone();
     for (name, value) in knobs {
