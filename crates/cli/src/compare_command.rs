@@ -30,7 +30,7 @@ Examples:
   ropewalk compare nginx/sendfile nginx/buffers --workload 50KB
   ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
-  ropewalk compare ropewalk:event-loop ropewalk:fibers,stack_kib=16 --pairs 30";
+  ropewalk compare ropewalk:event-loop ropewalk:fibers,engine.knobs.stack_kib=16 --pairs 30";
 
 /// The page, among the records.
 const PAGE: &str = "report.html";

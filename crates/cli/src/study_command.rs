@@ -84,7 +84,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
         )));
     }
     arguments.change(&mut definition)?;
-    check_budget(&definition)?;
+    check_budget(definition.budget_s, reckoned_run_s(&definition), "shorten `window`")?;
     let mut lab = arguments.lab.open()?;
     match &lab.bench.lag_bound {
         Some(typed) => definition.bound_lag(typed),
@@ -148,15 +148,19 @@ impl StudyArguments {
     }
 }
 
-/// A budget in which not one run fits would be spent at once, however often it is given.
-fn check_budget(definition: &Definition) -> Result<(), Failure> {
-    let run_s = reckoned_run_s(definition);
-    match definition.budget_s {
+/// A budget in which not one run fits would be spent at once, however often it is given; `or` is
+/// what else would help.
+fn check_budget(budget_s: Option<f64>, run_s: f64, or: &str) -> Result<(), Failure> {
+    let shown = |seconds: f64| match seconds {
+        s if s < 1.0 => format!("{:.3} ms", 1000.0 * s),
+        s => minutes(s),
+    };
+    match budget_s {
         Some(budget_s) if budget_s < run_s => Err(Failure::Usage(format!(
             "a budget of {}: a run of this study alone is reckoned to take {}: give more \
-             (--budget), or shorten `window`",
-            minutes(budget_s),
-            minutes(run_s)
+             (--budget), or {or}",
+            shown(budget_s),
+            shown(run_s)
         ))),
         _ => Ok(()),
     }

@@ -28,6 +28,10 @@ pub(crate) fn is_of_server(reason: &str) -> bool {
     reason.starts_with(DOES_NOT_SERVE)
 }
 
+/// What is behind a 403 most often.
+const MAY_NOT_READ: &str = ": as root it gives up its rights: what it serves must be readable by \
+                            all, and every folder above";
+
 /// How a server is started, whichever it is.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -179,7 +183,8 @@ impl RunningServer {
                     return Ok(());
                 }
                 Ok(response) => {
-                    return Err(self.complaint(&format!("{} at {path}", response.status)));
+                    let hint = if response.status == 403 { MAY_NOT_READ } else { "" };
+                    return Err(self.complaint(&format!("{} at {path}{hint}", response.status)));
                 }
                 Err(why) if elapsed_us > within_ms * 1000 => {
                     return Err(self.complaint(&why.to_string()));

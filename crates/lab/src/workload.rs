@@ -74,7 +74,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "zipf-sessions",
-        about: "Radhakrishnan's sessions with pauses, 942 directories, 4.6 GB (2019, chapter 3)",
+        about: "Radhakrishnan's sessions with pauses, 942 directories, 4.8 GB (2019, chapter 3)",
         files: "--preset radhakrishnan",
         log: "--preset radhakrishnan --sessions 100000",
         load: "--connection session",

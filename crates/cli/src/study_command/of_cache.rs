@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use lab::Environment;
-use lab::cache_study::{Definition, Study, clock_ns, estimate_s};
+use lab::cache_study::{Definition, Study, clock_ns, estimate_s, reckoned_one_s};
 use lab::record::{Described, Header, Kind};
 use lab::study::{Tally, minutes};
 use load::interrupt::Interrupt;
 
-use super::{StudyArguments, Terminal, conclude};
+use super::{StudyArguments, Terminal, check_budget, conclude, stopped};
 use crate::lab_options::open_records;
 use crate::{Failure, print};
 
@@ -19,6 +19,7 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
         return Err(Failure::Usage(format!("{option}: {file} has no servers to do that with")));
     }
     definition.budget_s = arguments.budget_s()?.or(definition.budget_s);
+    check_budget(definition.budget_s, reckoned_one_s(&definition), "fewer `requests`")?;
     let cells = definition.design.cells().len();
     let (repetitions, estimated_s) = (definition.repetitions, estimate_s(&definition));
     let after = match definition.source.as_str() {
@@ -40,7 +41,8 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let mut study = Study::new(&definition, &folder, &opened.cache, watch);
-    conclude(study.run().map_err(Failure::Operation)?, Tally::default(), &path)
+    let end = study.run().map_err(|why| stopped(&why))?;
+    conclude(end, Tally::default(), &path)
 }
 
 fn header(definition: &Definition, estimated_s: f64) -> Header {

@@ -125,6 +125,10 @@ fn what_makes_no_sense_without_servers_is_refused() {
         let expected = format!("{option}: {} has no servers", scratch.experiment.display());
         assert!(err.contains(&expected), "{err}");
     }
+    // Not one measurement fits: it could be resumed for ever.
+    let (status, _, err) = scratch.study(&["--budget", "10us"]);
+    assert_eq!((status, err.trim_end().lines().count()), (2, 1), "{err}");
+    assert!(err.contains("a budget of 0.010 ms: a run of this study alone"), "{err}");
     let (status, out, _) = scratch.study(&["--dry-run"]);
     assert_eq!((status, scratch.records.exists()), (0, false), "{out}");
 }

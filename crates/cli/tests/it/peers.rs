@@ -23,6 +23,9 @@ use crate::{REPOSITORY, run};
 const FILES: [(&str, usize); 4] =
     [("0.txt", 0), ("1.txt", 1 << 20), ("folder/2.txt", 5000), ("folder/3.txt", 70_000)];
 
+/// Where that lies. People call folders as they like.
+const SITE: &str = "My site";
+
 /// What every log of real users asks for. The floor is asked for what it was told.
 const INDEX: (&str, &str) = ("folder/index.html", "the index of a folder");
 
@@ -176,23 +179,24 @@ impl Stage {
     pub(crate) fn set() -> Self {
         let stage = Self { root: Temporary::new(), scratch: Temporary::new() };
         for (name, len) in FILES {
-            stage.root.file(name, content(len));
+            stage.root.file(&format!("{SITE}/{name}"), content(len));
         }
-        stage.root.file(INDEX.0, INDEX.1);
+        stage.root.file(&format!("{SITE}/{}", INDEX.0), INDEX.1);
         let paths = FILES.map(|(name, _)| format!("/{name}")).join("\n");
-        stage.scratch.file("paths", paths);
-        stage.scratch.file("head", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        stage.scratch.file(&format!("{SITE}/paths"), paths);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        stage.scratch.file(&format!("{SITE}/head"), head);
         stage
     }
 
     pub(crate) fn launch(&self) -> Launch {
-        let scratch = self.scratch.path();
+        let scratch = self.scratch.path().join(SITE);
         let path = |name: &str| scratch.join(name).display().to_string();
         let cpus = os::affinity::allowed_cpus();
         Launch {
             surroundings: Surroundings::find(false),
-            root: self.root.path().to_owned(),
-            scratch: scratch.to_owned(),
+            root: self.root.path().join(SITE),
+            scratch: scratch.clone(),
             workers: cpus.len(),
             cpus,
             memory_bytes_max: None,

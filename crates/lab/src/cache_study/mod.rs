@@ -8,4 +8,4 @@ mod run;
 
 pub use ::cache_study::{Cell, Design, Numbers, Pair, Part, Store, clock_ns};
 pub use definition::Definition;
-pub use run::{Study, estimate_s};
+pub use run::{Study, estimate_s, reckoned_one_s};

@@ -94,10 +94,15 @@ impl<'a, W: Watch> Study<'a, W> {
 
     fn seconds_of_one(&self) -> f64 {
         if self.made == 0 {
-            return mean_operations(&self.definition.design, &self.cells) * OPERATION_S;
+            return reckoned_one_s(self.definition);
         }
         self.spent_s() / f64::from(self.made)
     }
+}
+
+/// Seconds that one measurement is reckoned to take.
+pub fn reckoned_one_s(definition: &Definition) -> f64 {
+    mean_operations(&definition.design, &definition.design.cells()) * OPERATION_S
 }
 
 fn mean_operations(design: &Design, cells: &[Cell]) -> f64 {

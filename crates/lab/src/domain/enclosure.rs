@@ -77,17 +77,17 @@ impl Enclosure {
     /// bounded.
     ///
     /// # Errors
-    /// When no such group can be made: no controller, or no right.
+    /// When no such group can be made: no controller, no right, or no disk that is known.
     pub fn count_disk(&mut self, device: Option<&Device>) -> Result<&Path, String> {
         let explain =
             |why| format!("no control group can bound the disk here (try as root): {why}");
         if let Some(folder) = self.unified.clone().filter(|at| at.join("io.max").exists()) {
             return Ok(self.disk.insert(folder));
         }
+        // Version 1 counts on disks that it is told, and says 0 of the others.
+        let device = device.ok_or("it is not known on which disk the files lie")?;
         let folder = self.folder_of("blkio").map_err(explain)?;
-        if let Some(device) = device
-            && let Err(why) = device.begin_counting(&folder)
-        {
+        if let Err(why) = device.begin_counting(&folder) {
             remove(&folder);
             return Err(explain(why));
         }
@@ -219,6 +219,14 @@ fn guard(folder: &Path) -> std::io::Result<Guard> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// Version 1 would say that nothing was read on any disk that it was not told.
+    #[test]
+    fn a_disk_that_is_not_known_is_not_taken_for_an_idle_one() {
+        let mut enclosure = Enclosure::create();
+        let is_counted = enclosure.count_disk(None).is_ok();
+        assert_eq!(enclosure.disk(), enclosure.unified().filter(|_| is_counted));
+    }
 
     #[test]
     fn what_is_in_an_enclosure_ends_with_it() {

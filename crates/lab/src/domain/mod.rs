@@ -39,7 +39,7 @@ pub enum Affinity {
     /// own accord.
     #[default]
     Set,
-    /// To nothing: the kernel chooses among all CPUs, the clients' included.
+    /// To nothing among the CPUs of the servers and the clients: the kernel chooses.
     None,
 }
 
@@ -102,7 +102,7 @@ impl Default for Place {
 /// A copy of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPlace {
-    /// The CPUs to bind it to; empty: it is not bound.
+    /// The CPUs to bind it to.
     pub cpus: Vec<usize>,
     /// How many workers it would have if each had a CPU.
     pub workers: usize,
@@ -282,12 +282,11 @@ impl Domain {
                 },
                 None => Place { enclosing: enclosure.enclosing(), ..Place::default() },
             };
-            let is_bound = self.affinity != Affinity::None;
-            ServerPlace {
-                cpus: if is_bound { set.to_vec() } else { Vec::new() },
-                workers: set.len(),
-                place,
-            }
+            let bound = match self.affinity {
+                Affinity::None => cpus.all(),
+                Affinity::Set | Affinity::Workers => set.to_vec(),
+            };
+            ServerPlace { cpus: bound, workers: set.len(), place }
         };
         sets.map(server).collect()
     }
@@ -332,6 +331,15 @@ impl Entered {
     /// When the files cannot be read.
     pub fn settle(&self, files: &Accessed) -> Result<Option<Settled>, String> {
         self.plan.map(|plan| plan.settle(files, &self.enclosure)).transpose()
+    }
+
+    /// The CPUs on which servers may run.
+    pub fn server_cpus(&self) -> Vec<usize> {
+        let mut cpus: Vec<usize> =
+            self.servers.iter().flat_map(|server| server.cpus.iter().copied()).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
     }
 
     /// Undoes everything, as dropping it does, and says what could not be.

@@ -181,36 +181,36 @@ impl Drop for Subnets {
 
 impl Link {
     fn apply(&self, namespace: &str, interface: &str) -> Result<(), String> {
-        // A rate holds back what is sent; the delay comes after it.
-        let mut parent = vec!["root".to_owned()];
+        for (parent, discipline) in self.disciplines() {
+            queue(namespace, interface, parent, &discipline)?;
+        }
+        Ok(())
+    }
+
+    /// What is put where. Packets are delayed first and wait for the rate then: were the delay
+    /// below the rate, its queue would take the place of the one that drops what waits too long.
+    fn disciplines(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        if let Some(delay_us) = self.delay_us {
+            all.push(("root", format!("handle 1: netem delay {delay_us}us limit 100000")));
+        }
         if let Some(rate) = self.rate_bits_per_s {
             // At least a large packet, and what is sent within a tick of the slowest timer.
             let burst_bytes = (rate / 8 / 250).max(128 << 10);
-            let shape = format!("handle 1: tbf rate {rate}bit burst {burst_bytes} latency 20ms");
-            queue(namespace, interface, &parent, &shape)?;
-            parent = vec!["parent".to_owned(), "1:1".to_owned()];
+            let parent = if all.is_empty() { "root" } else { "parent 1:1" };
+            all.push((parent, format!("tbf rate {rate}bit burst {burst_bytes} latency 20ms")));
         }
-        match self.delay_us {
-            Some(delay) => {
-                queue(namespace, interface, &parent, &format!("netem delay {delay}us limit 100000"))
-            }
-            None => Ok(()),
-        }
+        all
     }
 }
 
-fn queue(
-    namespace: &str,
-    interface: &str,
-    parent: &[String],
-    discipline: &str,
-) -> Result<(), String> {
+fn queue(namespace: &str, interface: &str, parent: &str, discipline: &str) -> Result<(), String> {
     let words = ["tc", "-n", namespace, "qdisc", "add", "dev", interface];
-    let words = words.iter().copied().chain(parent.iter().map(String::as_str));
-    let command: Vec<String> = words.chain(discipline.split(' ')).map(str::to_owned).collect();
+    let words = words.into_iter().chain(parent.split(' ')).chain(discipline.split(' '));
+    let command: Vec<String> = words.map(str::to_owned).collect();
     process::output(&command, None).map(drop).map_err(|why| match why {
         why if why.contains("qdisc kind is unknown") => {
-            let kind = if discipline.starts_with("netem") { "NETEM" } else { "TBF" };
+            let kind = if discipline.contains("netem") { "NETEM" } else { "TBF" };
             format!("network: this kernel cannot do that (it lacks CONFIG_NET_SCH_{kind})")
         }
         why => missing(&why),
@@ -285,6 +285,22 @@ mod tests {
     fn said(words: &[&str]) -> String {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         process::output(&command, None).expect("it succeeds")
+    }
+
+    /// What waits too long for the rate is dropped, with a delay as without.
+    #[test]
+    fn packets_are_delayed_before_they_wait_for_the_rate() {
+        let of = |rate_bits_per_s, delay_us| {
+            let all = Link { rate_bits_per_s, delay_us }.disciplines();
+            all.into_iter().map(|(parent, kind)| format!("{parent} {kind}")).collect::<Vec<_>>()
+        };
+        let (rate, delay) = (Some(100_000_000), Some(10_000));
+        let shape = "tbf rate 100000000bit burst 131072 latency 20ms";
+        assert_eq!(of(rate, None), [format!("root {shape}")]);
+        let delayed = "root handle 1: netem delay 10000us limit 100000";
+        assert_eq!(of(None, delay), [delayed]);
+        assert_eq!(of(rate, delay), [delayed.to_owned(), format!("parent 1:1 {shape}")]);
+        assert_eq!(of(None, None), [] as [String; 0]);
     }
 
     /// Each subnet's clients reach the server at its address there, and at no other.

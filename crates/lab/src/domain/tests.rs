@@ -81,11 +81,12 @@ fn copies_share_the_cpus() {
 }
 
 #[test]
-fn a_server_without_affinity_is_bound_to_nothing() {
-    let domain = Domain { cpus: Some(2), affinity: Affinity::None, ..Domain::default() };
+fn a_server_without_affinity_may_run_where_its_clients_do_and_nowhere_else() {
+    let domain = Domain { cpus: Some(2), client_cpus: Some(1), ..Domain::default() };
+    let domain = Domain { affinity: Affinity::None, ..domain };
     let entered = domain.enter(&machine(), &Accessed::default()).expect("nothing needs root");
-    assert_eq!((entered.servers[0].cpus.len(), entered.servers[0].workers), (0, 2));
-    assert_eq!(entered.cpus.server, [0, 1]);
+    assert_eq!((&entered.servers[0].cpus[..], entered.servers[0].workers), (&[0, 1, 2][..], 2));
+    assert_eq!((&entered.cpus.server[..], entered.server_cpus()), (&[0, 1][..], vec![0, 1, 2]));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! machines that are not here. Nothing is bound to a CPU here.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -53,8 +53,8 @@ pub struct Choice {
     pub cpus: Option<usize>,
     /// Which ones.
     pub policy: Policy,
-    /// Whether all hardware threads of a core count as CPUs. If not, one of each core is used, and
-    /// nobody uses the others.
+    /// Whether all hardware threads of a core count as CPUs. If not, the server uses one of each of
+    /// its cores, and nobody uses the others.
     pub threads: bool,
     /// How many CPUs the clients get; none: all that are left; 0: they share the server's.
     pub client_cpus: Option<usize>,
@@ -67,6 +67,14 @@ pub struct CpuSets {
     pub server: Vec<usize>,
     /// The clients': none of the server's cores, unless they share.
     pub clients: Vec<usize>,
+}
+
+impl CpuSets {
+    /// Both sides', each once, in ascending order.
+    pub fn all(&self) -> Vec<usize> {
+        let both: BTreeSet<usize> = self.server.iter().chain(&self.clients).copied().collect();
+        both.into_iter().collect()
+    }
 }
 
 /// Threads that share a core.
@@ -130,6 +138,11 @@ impl Topology {
             core.threads[..if choice.threads { core.threads.len() } else { 1 }].to_vec()
         };
         let server: Vec<usize> = chosen.iter().flat_map(threads).collect();
+        if let Some(cpus) = choice.cpus.filter(|&cpus| cpus != server.len()) {
+            // Not all cores have as many threads as the first, or not all of them may be used.
+            let made = server.len();
+            return Err(format!("{cpus} CPUs are not whole cores: the nearest here are {made}"));
+        }
         let clients = clients(&cores, &chosen, &server, choice.client_cpus)?;
         Ok(CpuSets { server, clients })
     }
@@ -233,7 +246,8 @@ fn groups(cores: &[Core], unit: &fn(&Cpu) -> usize) -> Vec<Vec<Core>> {
     groups.into_values().collect()
 }
 
-/// What is left, farthest from the server first.
+/// What is left, farthest from the server first, and one thread of each core before a second one of
+/// any.
 fn clients(
     cores: &[Core],
     chosen: &[Core],
@@ -249,7 +263,9 @@ fn clients(
         (shares(|a, b| a.socket == b.socket), shares(|a, b| a.cache == b.cache))
     };
     left.sort_by_key(|core| (near(core), core.of.number));
-    let cpus: Vec<usize> = left.iter().flat_map(|core| core.threads.iter().copied()).collect();
+    let most = left.iter().map(|core| core.threads.len()).max().unwrap_or(0);
+    let of_cores = |thread| left.iter().filter_map(move |core| core.threads.get(thread).copied());
+    let cpus: Vec<usize> = (0..most).flat_map(of_cores).collect();
     let count = wanted.unwrap_or(cpus.len());
     if cpus.is_empty() || count > cpus.len() {
         let (wanted, left) = (count.max(1), cpus.len());
@@ -389,9 +405,25 @@ mod tests {
         let one = machine.choose(&Choice::default()).expect("there is one");
         assert_eq!(one.server, [0]);
         assert!(!one.clients.contains(&1), "the other thread of the core rests");
-        assert_eq!(one.clients[..2], [16, 17], "other sockets come first");
+        assert_eq!(
+            one.clients[..3],
+            [16, 18, 20],
+            "other sockets come first, cores before threads"
+        );
+        assert_eq!((one.clients.len(), one.clients[31]), (62, 17), "then their other threads");
         let odd = machine.choose(&Choice { cpus: Some(3), ..choice }).expect_err("half a core");
         assert_eq!(odd, "3 CPUs are not whole cores: each has 2 threads");
+    }
+
+    #[test]
+    fn cores_that_differ_give_as_many_cpus_as_they_say() {
+        // Of the first core one thread may be used.
+        let machine = recorded(THREADS, &all(64)[1..]);
+        let choice = Choice { cpus: Some(4), threads: true, ..Choice::default() };
+        match machine.choose(&choice) {
+            Ok(sets) => assert_eq!(sets.server.len(), 4, "{sets:?}"),
+            Err(why) => assert_eq!(why, "4 CPUs are not whole cores: the nearest here are 7"),
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Facts {
     /// Bytes of memory that could be had without pushing anything out, or being pushed out: of the
     /// machine, or of a control group around us that leaves less.
     pub free_bytes: u64,
+    /// How many CPUs' worth of time the control groups around us have; none: no bound.
+    pub quota_cpus: Option<f64>,
     /// The processor's name.
     pub processor: String,
     /// Whether the kernel backs memory with huge pages by itself: `always`, `madvise` or `never`.
@@ -33,7 +35,8 @@ impl Facts {
         Self {
             cpus,
             cache_bytes,
-            free_bytes: free_bytes(&text("/proc/meminfo"), left_by_groups()),
+            free_bytes: free_bytes(&text("/proc/meminfo"), of_groups(left_by)),
+            quota_cpus: of_groups(quota_of).into_iter().min_by(f64::total_cmp),
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.into()),
             huge_pages: in_brackets(&huge_pages).unwrap_or("not told").into(),
         }
@@ -78,16 +81,29 @@ fn free_bytes(meminfo: &str, left: impl IntoIterator<Item = u64>) -> u64 {
     left.into_iter().fold(kibibytes.unwrap_or(0) << 10, u64::min)
 }
 
-/// What the control groups around us leave of their limits, where they have any.
-fn left_by_groups() -> Vec<u64> {
+/// What the control groups around us say, where they do.
+fn of_groups<T>(say: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<T>) -> Vec<T> {
     let folders = os::control_groups::folders();
-    let file = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).ok();
-    folders.iter().filter_map(|folder| left_by(|name| file(folder, name))).collect()
+    let of = |folder: &Path| say(&|name| fs::read_to_string(folder.join(name)).ok());
+    folders.iter().filter_map(|folder| of(folder)).collect()
+}
+
+/// How many CPUs' worth of time one has, from its files of either version.
+fn quota_of(read: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
+    let of_unified = read("cpu.max").and_then(|text| {
+        let (quota, period) = text.trim().split_once(' ')?;
+        Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
+    });
+    let number = |name| read(name)?.trim().parse::<f64>().ok();
+    let (quota, period) =
+        of_unified.or_else(|| Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)))?;
+    // -1 stands for none.
+    (quota > 0.0).then(|| quota / period)
 }
 
 /// What one leaves, from its files of either version. The pages of files that count in it give way
 /// to what we take, as those of the machine do.
-fn left_by(read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+fn left_by(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let number = |name: &&str| read(name)?.trim().parse::<u64>().ok();
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit = limits.iter().filter_map(number).min()?;
@@ -145,7 +161,7 @@ mod tests {
                 let (_, text) = files.iter().find(|(file, _)| *file == name)?;
                 Some((*text).to_owned())
             };
-            assert_eq!(left_by(read), expected, "{files:?}");
+            assert_eq!(left_by(&read), expected, "{files:?}");
         };
         let (max, current) = (("memory.max", "1000\n"), ("memory.current", "700\n"));
         let stat = ("memory.stat", "anon 500\nfile 150\nfile_mapped 9\n");
@@ -157,6 +173,23 @@ mod tests {
         check(&[("memory.max", "max\n"), ("memory.high", "max\n"), current, stat], None);
         let first = [("memory.limit_in_bytes", "1000\n"), ("memory.usage_in_bytes", "700\n")];
         check(&[&first[..], &[("memory.stat", "cache 1\ntotal_cache 150\n")]].concat(), Some(450));
+        check(&[], None);
+    }
+
+    #[test]
+    fn a_group_may_have_less_time_than_cpus() {
+        let check = |files: &[(&str, &str)], expected| {
+            let read = |name: &str| {
+                let (_, text) = files.iter().find(|(file, _)| *file == name)?;
+                Some((*text).to_owned())
+            };
+            assert_eq!(quota_of(&read), expected, "{files:?}");
+        };
+        check(&[("cpu.max", "250000 100000\n")], Some(2.5));
+        check(&[("cpu.max", "max 100000\n")], None);
+        let period = ("cpu.cfs_period_us", "100000\n");
+        check(&[("cpu.cfs_quota_us", "50000\n"), period], Some(0.5));
+        check(&[("cpu.cfs_quota_us", "-1\n"), period], None);
         check(&[], None);
     }
 

@@ -75,7 +75,8 @@ impl Plan {
             ));
         }
         let area_bytes = area_bytes(options.area_bytes, &facts)?;
-        let caveats = caveats(area_bytes, &facts);
+        let most_cpus = counts.iter().copied().max().unwrap_or(1);
+        let caveats = caveats(area_bytes, most_cpus, &facts);
         Ok(Self { facts, kinds, counts, area_bytes, window_us, repetitions, caveats })
     }
 
@@ -196,7 +197,7 @@ fn area_bytes(typed: Option<u64>, facts: &Facts) -> Result<u64, String> {
     }
 }
 
-fn caveats(area_bytes: u64, facts: &Facts) -> Vec<String> {
+fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
     let mut caveats = Vec::new();
     match facts.cache_bytes {
         None => {
@@ -209,6 +210,12 @@ fn caveats(area_bytes: u64, facts: &Facts) -> Vec<String> {
             cache >> 20
         )),
         Some(_) => {}
+    }
+    if let Some(quota) = facts.quota_cpus.filter(|&quota| quota < most_cpus as f64) {
+        caveats.push(format!(
+            "a control group allows {quota:.2} CPUs' worth of time: speed-up beyond that is the \
+             group's, not the memory's"
+        ));
     }
     if !os::memory_bandwidth::has_streaming_stores() {
         caveats.push("plain instructions only: no others are written for this processor".into());
@@ -264,10 +271,20 @@ mod tests {
 
     #[test]
     fn areas_that_fit_into_a_cache_are_said_to() {
-        let told = |facts: &Facts| caveats(64 << 20, facts).join(" ");
+        let told = |facts: &Facts| caveats(64 << 20, 2, facts).join(" ");
         assert!(told(&facts(2, Some(40 << 20), 1)).contains("the last cache of 40 MiB"));
         assert!(told(&facts(2, None, 1)).contains("not told"));
         assert!(!told(&facts(2, Some(32 << 20), 1)).contains("cache"));
+    }
+
+    #[test]
+    fn a_group_that_has_less_time_than_cpus_is_said_to() {
+        let told = |quota_cpus, most_cpus| {
+            let facts = Facts { quota_cpus, ..facts(8, Some(1 << 20), 1) };
+            caveats(64 << 20, most_cpus, &facts).join(" ")
+        };
+        assert!(told(Some(2.5), 4).contains("allows 2.50 CPUs' worth of time"));
+        assert!(!told(Some(2.5), 2).contains("worth") && !told(None, 8).contains("worth"));
     }
 
     #[test]

@@ -12,7 +12,9 @@ const WORKER: &str = r#"for group in $1; do echo 0 > "$group"; done
 fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Observed {
     let mut enclosure = Enclosure::create();
     enclosure.bound_memory(None).expect("root may count memory");
-    enclosure.count_disk(device.as_ref()).expect("root may count what the disk does");
+    if device.is_some() {
+        enclosure.count_disk(device.as_ref()).expect("root may count what the disk does");
+    }
     let mut group = Group::create_in(&enclosure.enclosing());
     let mut shell = Command::new("sh")
         .args(["-c", WORKER, "sh", &group.entrances(), work])

@@ -209,7 +209,7 @@ impl Stage<'_> {
         let observer = Observer::new(Watched {
             groups: target.groups(),
             enclosure: Some(&entered.enclosure),
-            cpus: entered.cpus.server.clone(),
+            cpus: entered.server_cpus(),
             device: entered.device.clone(),
             system_calls: self.definition.system_calls,
         });
