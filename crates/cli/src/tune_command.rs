@@ -14,7 +14,7 @@ use lab::search::{
 };
 use lab::study::minutes;
 use lab::warm_up::{run_s, warm_up_s};
-use lab::workload::Workload;
+use lab::workload::{Workload, digest};
 use lab::{Environment, Installed, Launch, ServerSpec, Setting, Values};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
@@ -374,17 +374,13 @@ fn dimension(name: &str, values: Vec<String>) -> Dimension {
 
 impl Subject<'_> {
     /// What the server is started with, but for what is varied; the same for the same files,
-    /// command, environment and values of knobs (FNV-1a, 64 bits).
+    /// command, environment and values of knobs.
     fn fingerprint(&self) -> String {
         let peer = &self.installed.peer;
         let settings: Vec<Values> =
             peer.settings.iter().map(|setting| peer.knob_values(setting)).collect();
         let base = peer.knob_values(&self.base);
-        let text = format!("{:?}", (&peer.files, &peer.start, base, settings));
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("{hash:016x}")
+        digest(format!("{:?}", (&peer.files, &peer.start, base, settings)))
     }
 
     fn header(&self, plan: &Plan, definition: &str) -> Header {

@@ -13,6 +13,7 @@ use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -301,7 +302,7 @@ impl Tools {
         }
         // One log may be replayed on several directories, of which each has other files.
         let what = format!("{}\n{:?}\n{length_max}", path.display(), spec.root);
-        let place = self.scratch.join("logs").join(digest(Path::new(&what)) + ".log");
+        let place = self.scratch.join("logs").join(digest(&what) + ".log");
         let mut text = Vec::new();
         wsesslog::write(&chosen, &mut text, &changes).map_err(|why| format!("{why}"))?;
         write(&place, &text)?;
@@ -339,7 +340,7 @@ impl Tools {
             return Ok(PathBuf::new());
         }
         let options = spec.files.as_deref().unwrap_or_default();
-        let folder = self.scratch.join("files").join(digest(Path::new(options)));
+        let folder = self.scratch.join("files").join(digest(options));
         make_folder(&folder)?;
         let place = folder.display().to_string();
         let mut words = vec!["fileset", &place];
@@ -364,7 +365,7 @@ impl Tools {
             return Ok(sessions);
         }
         let options = spec.log.as_deref().unwrap_or_default();
-        let path = folder.join(format!("{}.log", digest(Path::new(options))));
+        let path = folder.join(format!("{}.log", digest(options)));
         if !path.exists() {
             let place = path.display().to_string();
             let mut words = vec!["log", "generate", "--output", &place];
@@ -428,8 +429,8 @@ fn connection_of(load: &str) -> Connection {
 }
 
 /// A name for what was made from these words (FNV-1a, 64 bits).
-fn digest(words: &Path) -> String {
-    let bytes = words.as_os_str().as_encoded_bytes();
+pub fn digest(words: impl AsRef<OsStr>) -> String {
+    let bytes = words.as_ref().as_encoded_bytes();
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
