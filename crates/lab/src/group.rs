@@ -3,9 +3,10 @@
 //! The group is made below our own in the `cpuacct` hierarchy (version 1), or in the unified one
 //! (version 2), where the kernel counts processor time without any controller. Where neither may
 //! be written, [`Accounting::ProcessTree`] sums `/proc/PID/stat` over the first process and its
-//! process group and their descendants, which misses short-lived children that nobody waited for
-//! and has a resolution of 10 ms. The one limit that can be set is that of memory, in a second
-//! group where the hierarchies are separate (version 1).
+//! process group and their descendants, which misses short-lived children that nobody waited for;
+//! that of those somebody did, and of threads that ended, it has in steps of 10 ms. The one limit
+//! that can be set is that of memory, in a second group where the hierarchies are separate (version
+//! 1).
 //!
 //! A group goes when it is dropped; a [`Guard`](crate::Guard) removes that of a lab that is killed,
 //! and where both are, the next lab does, if nothing is in it any more.
@@ -38,7 +39,7 @@ impl Accounting {
             Self::Cpuacct | Self::Unified => None,
             Self::ProcessTree => Some(
                 "no control group could be made (try as root): processor time is summed over \
-                 processes in steps of 10 ms, and short-lived children may be missing",
+                 processes, and that of short-lived children and threads may be missing",
             ),
         }
     }
