@@ -28,9 +28,9 @@ pub(crate) fn is_of_server(reason: &str) -> bool {
     reason.starts_with(DOES_NOT_SERVE)
 }
 
-/// What is behind a 403 most often.
-const MAY_NOT_READ: &str = ": as root it gives up its rights: what it serves must be readable by \
-                            all, and every folder above";
+/// What is behind a 403 most often where we are root.
+const MAY_NOT_READ: &str = ": most servers give up the rights of root: what they serve must be \
+                            readable by all, and every folder above";
 
 /// How a server is started, whichever it is.
 #[derive(Debug, Clone)]
@@ -183,7 +183,8 @@ impl RunningServer {
                     return Ok(());
                 }
                 Ok(response) => {
-                    let hint = if response.status == 403 { MAY_NOT_READ } else { "" };
+                    let is_refused = response.status == 403 && os::process::is_root();
+                    let hint = if is_refused { MAY_NOT_READ } else { "" };
                     return Err(self.complaint(&format!("{} at {path}{hint}", response.status)));
                 }
                 Err(why) if elapsed_us > within_ms * 1000 => {

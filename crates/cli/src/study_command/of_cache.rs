@@ -8,7 +8,7 @@ use lab::record::{Described, Header, Kind};
 use lab::study::{Tally, minutes};
 use load::interrupt::Interrupt;
 
-use super::{StudyArguments, Terminal, check_budget, conclude, stopped};
+use super::{StudyArguments, Terminal, check_budget, conclude};
 use crate::lab_options::open_records;
 use crate::{Failure, print};
 
@@ -41,8 +41,7 @@ pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> R
     folder.add_environment(&environment).map_err(Failure::Operation)?;
     let watch = Terminal { interrupt: Interrupt::new().map_err(Failure::Operation)? };
     let mut study = Study::new(&definition, &folder, &opened.cache, watch);
-    let end = study.run().map_err(|why| stopped(&why))?;
-    conclude(end, Tally::default(), &path)
+    conclude(study.run().map_err(Failure::Operation)?, Tally::default(), &path)
 }
 
 fn header(definition: &Definition, estimated_s: f64) -> Header {

@@ -127,22 +127,14 @@ impl Topology {
         if cores.is_empty() || choice.cpus == Some(0) {
             return Err("a server needs a CPU: cpus = 1 or more".into());
         }
-        let wanted = self.cores_wanted(&cores, choice)?;
-        let chosen = match choice.policy {
-            Policy::Close => close(&cores, wanted),
-            Policy::Spread => spread(&cores, wanted),
-            Policy::Socket => whole(&cores, wanted, "socket", |cpu| cpu.socket)?,
-            Policy::Node => whole(&cores, wanted, "memory node", |cpu| cpu.node)?,
+        let chosen = match choice.cpus {
+            Some(cpus) if choice.threads && differ(&cores) => filled(&cores, choice.policy, cpus)?,
+            _ => by_policy(&cores, choice.policy, self.cores_wanted(&cores, choice)?)?,
         };
         let threads = |core: &Core| {
             core.threads[..if choice.threads { core.threads.len() } else { 1 }].to_vec()
         };
         let server: Vec<usize> = chosen.iter().flat_map(threads).collect();
-        if let Some(cpus) = choice.cpus.filter(|&cpus| cpus != server.len()) {
-            // Not all cores have as many threads as the first, or not all of them may be used.
-            let made = server.len();
-            return Err(format!("{cpus} CPUs are not whole cores: the nearest here are {made}"));
-        }
         let clients = clients(&cores, &chosen, &server, choice.client_cpus)?;
         Ok(CpuSets { server, clients })
     }
@@ -172,6 +164,38 @@ impl Topology {
         }
         cores.into_values().collect()
     }
+}
+
+/// Whether some cores have more threads than others, or more that may be used.
+fn differ(cores: &[Core]) -> bool {
+    cores.iter().any(|core| core.threads.len() != cores[0].threads.len())
+}
+
+/// So many cores, or as many as a unit has.
+fn by_policy(cores: &[Core], policy: Policy, wanted: Option<usize>) -> Result<Vec<Core>, String> {
+    Ok(match policy {
+        Policy::Close => close(cores, wanted),
+        Policy::Spread => spread(cores, wanted),
+        Policy::Socket => whole(cores, wanted, "socket", |cpu| cpu.socket)?,
+        Policy::Node => whole(cores, wanted, "memory node", |cpu| cpu.node)?,
+    })
+}
+
+/// As few whole cores as have so many threads together, where cores differ: of any, else of those
+/// that have the most.
+fn filled(cores: &[Core], policy: Policy, cpus: usize) -> Result<Vec<Core>, String> {
+    let threads = |cores: &[Core]| cores.iter().map(|core| core.threads.len()).sum::<usize>();
+    let most = cores.iter().map(|core| core.threads.len()).max().unwrap_or(0);
+    let widest: Vec<Core> =
+        cores.iter().filter(|core| core.threads.len() == most).cloned().collect();
+    for pool in [cores, &widest] {
+        let sets = (1..=pool.len()).filter_map(|count| by_policy(pool, policy, Some(count)).ok());
+        if let Some(chosen) = sets.into_iter().find(|chosen| threads(chosen) == cpus) {
+            return Ok(chosen);
+        }
+    }
+    let there = threads(cores);
+    Err(format!("{cpus} CPUs are wanted: no whole cores of those that are there, {there} CPUs, do"))
 }
 
 /// The smallest unit that has so many cores; in it, the first ones.
@@ -419,11 +443,21 @@ mod tests {
     fn cores_that_differ_give_as_many_cpus_as_they_say() {
         // Of the first core one thread may be used.
         let machine = recorded(THREADS, &all(64)[1..]);
-        let choice = Choice { cpus: Some(4), threads: true, ..Choice::default() };
-        match machine.choose(&choice) {
-            Ok(sets) => assert_eq!(sets.server.len(), 4, "{sets:?}"),
-            Err(why) => assert_eq!(why, "4 CPUs are not whole cores: the nearest here are 7"),
-        }
+        let choice = |cpus| Choice { cpus: Some(cpus), threads: true, ..Choice::default() };
+        let server = |cpus| machine.choose(&choice(cpus)).map(|sets| sets.server);
+        assert_eq!(server(3), Ok(vec![1, 2, 3]));
+        assert_eq!(server(4), Ok(vec![2, 3, 4, 5]), "of whole ones");
+        assert!(server(64).is_err_and(|why| why.contains("63 CPUs")));
+        // Eight cores with two threads, and four with one.
+        let siblings = |path: &str| {
+            let cpu: usize = path.strip_prefix("cpu/cpu")?.split('/').next()?.parse().ok()?;
+            let pair = cpu / 2 * 2;
+            (path.ends_with("siblings_list") && cpu < 16).then(|| format!("{pair}-{}", pair + 1))
+        };
+        let hybrid = Topology::parse(siblings, &all(20));
+        let shared = Choice { client_cpus: Some(0), ..choice(20) };
+        assert_eq!(hybrid.choose(&shared).map(|sets| sets.server), Ok(all(20)));
+        assert_eq!(hybrid.choose(&choice(17)).map(|sets| sets.server.len()), Ok(17));
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Observed {
             (self.page_cache_bytes.is_none(), "page cache of the servers: no group counts memory"),
             (self.device_reads.is_none(), "reads of the disk: the files lie on none that is known"),
             (self.block_read_bytes.is_none(), "block reads: neither a group nor /proc/PID/io"),
+            (self.block_reads.is_none(), "numbers of block reads: no group counts them"),
             (
                 self.softirq_us.is_none(),
                 "soft interrupts and counters: no CPUs of servers are named",

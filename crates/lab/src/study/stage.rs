@@ -16,6 +16,10 @@ use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use std::net::SocketAddr;
 
+/// What is said where a server may run on its clients' CPUs, and these are others than its own.
+const CLIENTS_TOO: &str = "counters, soft interrupts and busy CPUs of the server alone: it may run \
+                           on its clients' CPUs, and what is done there counts too";
+
 /// A server that takes part.
 #[derive(Clone, Debug)]
 pub struct Entrant {
@@ -222,6 +226,9 @@ impl Stage<'_> {
         // Without it they may stay in memory as well; if not, the run is void.
         measured.not_available.extend(held.err().map(|why| format!("files held in memory: {why}")));
         measured.not_available.extend(unbound);
+        if entered.server_cpus().iter().any(|cpu| !entered.cpus.server.contains(cpu)) {
+            measured.not_available.push(CLIENTS_TOO.into());
+        }
         measured.void.extend(judge_disk(domain, &measured));
         Ok((measured, warm_up.seconds))
     }
