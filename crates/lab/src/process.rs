@@ -172,8 +172,6 @@ mod tests {
         }
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat exists");
         assert!(comes_true(|| cpu_ns(child.id()) > 0), "starting takes some of it");
-        let used_ns = cpu_ns(child.id());
-        assert!(used_ns < 10_000_000 || used_ns % 10_000_000 > 0, "{used_ns}");
         drop(child.stdin.take());
         child.wait().expect("it was ours");
         assert_eq!(cpu_ns(child.id()), 0);
