@@ -25,7 +25,7 @@ const LOOK_MS: u32 = 200;
 /// long.
 const END_WITHIN_MS: u64 = 20_000;
 /// How long others that end at the same time may live longer without being told of.
-const FOLLOW_WITHIN_MS: u64 = 1_000;
+const FOLLOW_WITHIN_MS: u64 = 3_000;
 /// How long what it has left behind has.
 const REST_WITHIN_MS: u64 = 5_000;
 /// Who uses less processor time than this between two looks waits for something.
