@@ -218,24 +218,18 @@ impl Plan {
         }
     }
 
-    /// How long the window takes at least: without a length of its own until the last session
-    /// begins, where that is known.
+    /// How long the window takes at least: without a length of its own that of a trace, until the
+    /// last session begins. At a low rate a long log may be replayed for weeks, but whoever starts
+    /// that without a length means to end it by hand.
     fn least_us(&self) -> u64 {
-        if let Some(duration_us) = self.duration_us {
-            return duration_us;
-        }
-        let last = self.sessions_max.unwrap_or(0).saturating_sub(1);
-        let last_us = match &self.model {
-            Model::Open(Process::Trace(speed)) => {
-                let last = last.min((self.log.sessions() as u64).saturating_sub(1));
-                self.log.start_us(last as usize).map(|start_us| start_us as f64 / speed)
-            }
-            Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => {
-                rate.time_us(last as f64)
-            }
-            Model::Closed { .. } => None,
+        let Model::Open(Process::Trace(speed)) = self.model else {
+            return self.duration_us.unwrap_or(0);
         };
-        last_us.map_or(0, |last_us| (last_us as u64).saturating_sub(self.warm_up_us))
+        self.duration_us.unwrap_or_else(|| {
+            let sessions = self.sessions_max.unwrap_or(0).min(self.log.sessions() as u64);
+            let last_us = self.log.start_us(sessions.saturating_sub(1) as usize).unwrap_or(0);
+            ((last_us as f64 / speed) as u64).saturating_sub(self.warm_up_us)
+        })
     }
 
     /// Think time of a session, on average, in microseconds.

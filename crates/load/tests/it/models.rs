@@ -320,10 +320,14 @@ fn a_series_needs_no_more_memory_than_there_may_be() {
     check(&plan, Some("31536000 intervals in all threads"));
     plan.model = Model::Open(Process::Trace(1000.0));
     check(&plan, None);
+    plan.duration_us = Some(31_536_000_000 * MS);
+    check(&plan, Some("31536000 intervals in all threads"));
+    plan.duration_us = None;
+    // Who replays a long log slowly ends that by hand.
     plan.model = Model::Open(Process::Constant(Schedule::constant(0.001).unwrap()));
-    check(&plan, None);
     plan.sessions_max = Some(100_001);
-    check(&plan, Some("100000000 intervals in all threads"));
-    plan.warm_up_us = 99_999_000_000 * MS;
+    check(&plan, None);
+    (plan.model, plan.warm_up_us) = (Model::Open(Process::Trace(1.0)), 31_535_999_000 * MS);
+    plan.sessions_max = Some(2);
     check(&plan, None);
 }
