@@ -226,7 +226,8 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
     let top = dots().map(|dot| dot.high).fold(0.0, f64::max);
     let (left, right) = dots()
         .fold((f64::INFINITY, 0.0_f64), |(left, right), dot| (left.min(dot.x), right.max(dot.x)));
-    y.range = Some((0.0, top * 1.08));
+    // Where nothing was served an axis has a length all the same.
+    y.range = Some((0.0, if top > 0.0 { top * 1.08 } else { 1.0 }));
     let ideal = reference(
         "all that is offered".into(),
         vec![Dot::exact(left, left), Dot::exact(right.min(top * 1.08), right.min(top * 1.08))],
@@ -317,6 +318,16 @@ pub(crate) fn cell(point: &Measured, measure: Measure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_axis_of_nothing_has_a_length() {
+        let dots = [1000.0, 2000.0].map(|x| Dot::exact(x, 0.0)).to_vec();
+        let mut curves = vec![Curve { dots, ..Curve::default() }];
+        let mut y = Axis::linear("good replies/s");
+        let panel = Panel { limit_per_s: Some(5000.0), ..Panel::default() };
+        with_limit(&panel, &mut curves, &mut y);
+        assert_eq!(y.range, Some((0.0, 1.0)));
+    }
 
     /// Over rates it is a line across all curves; far beyond them, and over clients, it is none.
     #[test]

@@ -62,9 +62,17 @@ fn peak_cells(series: &Series) -> (String, String) {
     (shown, number::plain(peak.offered))
 }
 
+/// What is more than was seen of either makes a ratio a bound; of both, it says nothing.
 fn by_floor(series: &Series, floor: &Series, confidence: f64) -> String {
+    let is_bound = |series: &Series| series.peak().is_some_and(|peak| peak.found.is_lower_bound());
+    let sign = match (is_bound(series), is_bound(floor)) {
+        (true, true) => return String::new(),
+        (true, false) => "≥ ",
+        (false, true) => "≤ ",
+        (false, false) => "",
+    };
     let pair = Comparison::of_peaks(series, floor, confidence);
-    pair.map_or_else(String::new, |pair| pair.shown())
+    pair.map_or_else(String::new, |pair| format!("{sign}{}", pair.shown()))
 }
 
 /// At the same point if both have one, block by block; else at each one's peak.

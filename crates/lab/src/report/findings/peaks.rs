@@ -54,10 +54,21 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
         let ties = listed_at_most(&ties, LISTED_MAX);
         text.push_str(&format!(" Between {} and {ties}: a tie.", best.name));
     }
+    let is_bound = |name: &String| {
+        ranked.iter().any(|(one, peak)| one.name == *name && peak.found.is_lower_bound())
+    };
     let open = named(&against, Verdict::NotReached);
+    let (open, passed): (Vec<_>, Vec<_>) = open.into_iter().partition(is_bound);
     if !open.is_empty() {
         let open = listed_at_most(&open, LISTED_MAX);
         text.push_str(&format!(" {open} may serve more: what was seen is a lower bound."));
+    }
+    if !passed.is_empty() {
+        let passed = listed_at_most(&passed, LISTED_MAX);
+        text.push_str(&format!(
+            " {} may serve more than was seen, and so more than {passed}.",
+            best.name
+        ));
     }
     findings.add(Head::Supported, text);
     indicated(findings, &title, &against);

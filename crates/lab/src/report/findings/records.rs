@@ -277,7 +277,7 @@ fn without_numbers(reason: &str) -> String {
     reason.split(digits).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
 }
 
-/// Points of which no run counts.
+/// Points of which no run counts, whatever was seen of them by whoever looked for something else.
 fn lost(findings: &mut Findings, opened: &Opened) {
     let settings: BTreeSet<(&str, &str)> =
         opened.runs.iter().map(|run| (&*run.point.server, &*run.point.setting)).collect();
@@ -289,11 +289,17 @@ fn lost(findings: &mut Findings, opened: &Opened) {
         let which = if is_one_of_several(server) { format!(" {setting}") } else { String::new() };
         format!("{server}{which} at {offered} ({workload}, {domain})")
     };
-    let valid: BTreeSet<String> =
-        opened.runs.iter().filter(|run| run.void.is_empty()).map(name).collect();
-    let void: BTreeSet<String> =
-        opened.runs.iter().filter(|run| !run.void.is_empty()).map(name).collect();
-    let lost: Vec<String> = void.difference(&valid).cloned().collect();
+    let named = |is_void: bool| -> BTreeSet<(String, &str)> {
+        let runs = opened.runs.iter().filter(|run| run.void.is_empty() != is_void);
+        runs.map(|run| (name(run), &*run.purpose)).collect()
+    };
+    let valid = named(false);
+    let lost: BTreeSet<String> = named(true)
+        .into_iter()
+        .filter(|point| !valid.contains(point))
+        .map(|(name, _)| name)
+        .collect();
+    let lost: Vec<String> = lost.into_iter().collect();
     if !lost.is_empty() {
         let text = format!("No run counts of {}.", listed_at_most(&lost, LISTED_MAX));
         findings.add(Head::NotSeen, text);

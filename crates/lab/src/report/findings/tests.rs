@@ -1,6 +1,7 @@
 //! What is said of a handful of runs.
 
 use super::super::summary::Found;
+use super::super::tables;
 use super::*;
 use crate::record::{
     Ceiling, Described, Figures, Header, Offered, Planned, Point, RaceOutcome, Rival, Run, Search,
@@ -142,6 +143,18 @@ fn a_setting_of_which_no_run_counts_is_named() {
     );
 }
 
+/// The run that found the rate of a utilisation is none of the runs that were to be made there.
+#[test]
+fn a_rate_that_was_found_and_not_measured_is_told() {
+    let mut found = runs("one", 100.0, &[90.0]);
+    found[0].purpose = "rate for utilisation 0.8".into();
+    let mut measured = runs("one", 100.0, &[90.0, 90.0]);
+    for run in &mut measured {
+        run.void = vec!["late".into()];
+    }
+    check(&[found, measured], Head::NotSeen, "No run counts of one at 100 (w, d).");
+}
+
 /// A search of a server: what it held, what broke.
 fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
     let purpose = "limit 1".to_owned();
@@ -187,6 +200,33 @@ fn servers_that_keep_up_are_not_ranked() {
     let one = runs("one", 100.0, &[100.0; 6]);
     let other = runs("other", 100.0, &[100.0; 6]);
     check(&[one, other], Head::NotSupported, "no ranking by throughput");
+}
+
+/// Of the best no more was seen than was offered, of the other all.
+#[test]
+fn a_lower_bound_is_said_of_whom_it_is() {
+    let best = runs("best", 100.0, &[100.0, 99.5, 100.0, 99.0, 100.0, 99.5]);
+    let other = runs("other", 100.0, &[98.0, 100.5, 98.0, 98.0, 100.5, 98.0]);
+    let said = said(Header::default(), &[best, other]);
+    has(&said, "best may serve more than was seen, and so more than other.");
+    assert!(!said.iter().any(|one| one.text.contains("other may serve")), "{said:#?}");
+}
+
+/// A floor that kept up with all that was offered may be far above it.
+#[test]
+fn the_distance_to_a_floor_whose_peak_was_not_seen_is_a_bound() {
+    let column = |server: f64, floor: f64| {
+        let runs = [runs("one", 100.0, &[server; 6]), runs("floor", 100.0, &[floor; 6])].concat();
+        let header = Header { floor: "floor".into(), ..Header::default() };
+        let opened = Opened { header, runs, ..Opened::default() };
+        let table = tables::summary(&Summary::of(&opened).panels[0], 0.95);
+        let at = table.heads.iter().position(|head| head == "of the floor's");
+        let row = table.rows.iter().find(|row| row[0] == "one").expect("it ran");
+        at.map(|at| row[at].clone()).unwrap_or_default()
+    };
+    assert_eq!(column(50.0, 80.0), "0.62");
+    assert_eq!(column(50.0, 100.0), "≤ 0.50");
+    assert_eq!(column(100.0, 100.0), "");
 }
 
 /// The same of clients that wait for replies.
