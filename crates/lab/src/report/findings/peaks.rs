@@ -41,7 +41,9 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     }
     let mut text = format!("{title}: {}.", sentence(best, peak, panel));
     let against: Vec<&Comparison> = pairs.iter().filter(|pair| pair.first == best.name).collect();
-    for pair in against.iter().filter(|pair| pair.verdict == Verdict::Differ).take(LISTED_MAX) {
+    let is_ahead =
+        |pair: &&&Comparison| pair.verdict == Verdict::Differ && pair.ratio.interval.low > 1.0;
+    for pair in against.iter().filter(is_ahead).take(LISTED_MAX) {
         text.push_str(&format!(
             " {} serves {} times the requests of {} at its peak.",
             pair.first,

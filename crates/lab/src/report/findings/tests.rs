@@ -347,6 +347,15 @@ fn a_lucky_setting_that_was_given_up_is_not_crowned() {
 }
 
 /// A neighbour that beat the winner before it has fewer searches, and need not look better in them.
+/// Of a tuning that was interrupted: the highest median, and behind where both were measured.
+#[test]
+fn who_was_behind_in_pairs_is_not_said_to_be_better() {
+    let high = [[100.0; 6].as_slice(), &[200.0; 7]].concat();
+    let told = crowned(vec![setting("high", &high), setting("ahead", &[120.0; 6])], None);
+    assert!(told.contains("ahead did better: it is not decided."), "{told}");
+    assert!(!told.contains("better than"), "{told}");
+}
+
 #[test]
 fn the_winner_is_the_one_that_the_tuning_has_named() {
     let settings = || {

@@ -110,9 +110,19 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
             counted(weak.len(), "other")
         ));
     }
-    let differ = with(Verdict::Differ).len();
-    if differ > 0 {
-        text.push_str(&format!(" It is better than {}.", counted(differ, "other")));
+    let differ = compared.iter().filter(|pair| pair.verdict == Verdict::Differ);
+    // Its median is the highest, but in the blocks that both have the other may be ahead.
+    let (better, worse): (Vec<&Comparison>, Vec<&Comparison>) =
+        differ.partition(|pair| pair.ratio.interval.low > 1.0);
+    if !better.is_empty() {
+        text.push_str(&format!(" It is better than {}.", counted(better.len(), "other")));
+    }
+    if !worse.is_empty() {
+        let worse: Vec<String> = worse.iter().map(|pair| pair.second.clone()).collect();
+        let worse = listed_at_most(&worse, LISTED_MAX);
+        text.push_str(&format!(
+            " Where both were measured, {worse} did better: it is not decided."
+        ));
     }
     text
 }
