@@ -203,7 +203,7 @@ fn skip_what_cannot_be_entered(
                 1 => why,
                 _ => format!("with workload {name}: {why}"),
             })?;
-            inside.insert(domain.name.clone(), lab::settings_inside(&entered));
+            inside.entry(domain.name.clone()).or_insert_with(|| lab::settings_inside(&entered));
             left = entered.leave().and(left.clone());
         }
         Ok(())

@@ -264,7 +264,9 @@ pub fn configuration(
         let text = install::fill(&file.text, &values)?;
         Ok((file.path.clone(), text))
     });
-    let mut command = environment(peer, &values)?;
+    let variables = environment(peer, &values)?;
+    let mut command: Vec<String> =
+        variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !command.is_empty() {
         command.insert(0, "env".into());
     }
@@ -272,11 +274,11 @@ pub fn configuration(
     Ok((files.collect::<Result<_, String>>()?, command))
 }
 
-/// The variables that are added to a peer's environment, as words for `env`.
-fn environment(peer: &Peer, values: &Values) -> Result<Vec<String>, String> {
-    let word =
-        |(name, value): (&String, &String)| Ok(format!("{name}={}", install::fill(value, values)?));
-    peer.start.environment.iter().map(word).collect()
+/// The variables that are added to a peer's environment.
+fn environment(peer: &Peer, values: &Values) -> Result<Values, String> {
+    let filled =
+        |(name, value): (&String, &String)| Ok((name.clone(), install::fill(value, values)?));
+    peer.start.environment.iter().map(filled).collect()
 }
 
 /// The command and the files of a peer under one of its settings, for people: as they are filled in
@@ -348,9 +350,7 @@ fn spawn(
     let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
     let error_log = log.try_clone().map_err(|why| why.to_string())?;
     let mut shell = standing_by(&group.entrances(), command);
-    for (name, value) in &peer.start.environment {
-        shell.env(name, install::fill(value, values)?);
-    }
+    shell.envs(environment(peer, values)?);
     shell.current_dir(work_dir).stdout(log).stderr(error_log);
     shell.spawn().map_err(|why| format!("sh: {why}"))
 }

@@ -91,18 +91,25 @@ fn lowest(limits: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     limits.flatten().min_by(f64::total_cmp)
 }
 
+/// How many CPUs' worth of time a group of version 2 has, from its `cpu.max`; none: no bound.
+pub(crate) fn cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+}
+
+/// The same of version 1, from its quota and its period in microseconds; -1 stands for none.
+pub(crate) fn cfs_quota(quota_us: f64, period_us: f64) -> Option<f64> {
+    (quota_us >= 0.0).then(|| quota_us / period_us)
+}
+
 fn cpu_quota(machine: &Machine) -> Look {
     if machine.text(OWN).is_none() {
         return Look::unreadable(OWN);
     }
-    let unified = machine.of_groups("cpu.max").map(|(_, text)| {
-        let (quota, period) = text.split_once(' ')?;
-        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-    });
+    let unified = machine.of_groups("cpu.max").map(|(_, text)| cpu_max(text));
     let separate = machine.of_groups("cpu.cfs_quota_us").map(|(folder, quota)| {
         let period = machine.number(&format!("{folder}/cpu.cfs_period_us"))?;
-        // -1 stands for none.
-        Some(quota.parse::<u64>().ok()? as f64 / period as f64)
+        cfs_quota(quota.parse().ok()?, period as f64)
     });
     match lowest(unified.chain(separate)) {
         None => Look::fine("none"),

@@ -21,6 +21,7 @@ mod threads;
 
 use std::path::Path;
 
+pub(crate) use control_groups::{cfs_quota, cpu_max};
 pub use finding::{Finding, Section, Tally, Verdict, json, show};
 pub use machine::Machine;
 pub use rule::Check;

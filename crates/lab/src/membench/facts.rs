@@ -1,5 +1,6 @@
 //! What is known of the machine before anything is measured.
 
+use crate::doctor::{cfs_quota, cpu_max};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -90,15 +91,9 @@ fn of_groups<T>(say: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<T>) -> V
 
 /// How many CPUs' worth of time one has, from its files of either version.
 fn quota_of(read: &dyn Fn(&str) -> Option<String>) -> Option<f64> {
-    let of_unified = read("cpu.max").and_then(|text| {
-        let (quota, period) = text.trim().split_once(' ')?;
-        Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
-    });
     let number = |name| read(name)?.trim().parse::<f64>().ok();
-    let (quota, period) =
-        of_unified.or_else(|| Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)))?;
-    // -1 stands for none.
-    (quota > 0.0).then(|| quota / period)
+    let of_unified = read("cpu.max").and_then(|text| cpu_max(text.trim()));
+    of_unified.or_else(|| cfs_quota(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
 }
 
 /// What one leaves, from its files of either version. The pages of files that count in it give way
@@ -154,14 +149,18 @@ mod tests {
         assert_eq!(in_brackets("always [madvise] never"), Some("madvise"));
     }
 
+    /// Reads the files of a control group that has these.
+    fn group(files: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        |name| {
+            let (_, text) = files.iter().find(|(file, _)| *file == name)?;
+            Some((*text).to_owned())
+        }
+    }
+
     #[test]
     fn a_group_leaves_what_others_in_it_have_not_taken() {
         let check = |files: &[(&str, &str)], expected| {
-            let read = |name: &str| {
-                let (_, text) = files.iter().find(|(file, _)| *file == name)?;
-                Some((*text).to_owned())
-            };
-            assert_eq!(left_by(&read), expected, "{files:?}");
+            assert_eq!(left_by(&group(files)), expected, "{files:?}");
         };
         let (max, current) = (("memory.max", "1000\n"), ("memory.current", "700\n"));
         let stat = ("memory.stat", "anon 500\nfile 150\nfile_mapped 9\n");
@@ -179,11 +178,7 @@ mod tests {
     #[test]
     fn a_group_may_have_less_time_than_cpus() {
         let check = |files: &[(&str, &str)], expected| {
-            let read = |name: &str| {
-                let (_, text) = files.iter().find(|(file, _)| *file == name)?;
-                Some((*text).to_owned())
-            };
-            assert_eq!(quota_of(&read), expected, "{files:?}");
+            assert_eq!(quota_of(&group(files)), expected, "{files:?}");
         };
         check(&[("cpu.max", "250000 100000\n")], Some(2.5));
         check(&[("cpu.max", "max 100000\n")], None);
