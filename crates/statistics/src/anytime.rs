@@ -8,7 +8,7 @@
 //! (arXiv:2210.08589), exact for normal values of unknown variance. The price is about twice the
 //! width of an interval that may be looked at once.
 
-use crate::bootstrap::Interval;
+use crate::order::Interval;
 use crate::student::Mean;
 
 /// The prior's precision, in values: the effect, in standard deviations, is expected to lie within

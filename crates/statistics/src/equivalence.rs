@@ -4,7 +4,7 @@
 //! was measured. So there are two answers for it: a *tie* where the whole interval lies within a
 //! margin of 1 (two one-sided tests, Schuirmann 1987), and *cannot tell* where it does not.
 
-use crate::bootstrap::Interval;
+use crate::order::Interval;
 use crate::student::{Mean, student_above};
 
 /// What an interval of a ratio says, given what difference is too small to matter.

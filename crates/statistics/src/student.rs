@@ -2,10 +2,10 @@
 //! of two samples that were not measured in pairs.
 //!
 //! For means of few values that scatter about alike. Paired measurements are compared by
-//! `equivalence` and `anytime`; medians by `bootstrap`.
+//! `equivalence` and `anytime`; medians by `order`.
 
 use crate::beta::regularised_beta;
-use crate::bootstrap::Interval;
+use crate::order::Interval;
 
 /// The chance that a t variable of so many degrees of freedom lies above `t`.
 pub fn student_above(t: f64, degrees: f64) -> f64 {

@@ -15,11 +15,11 @@ mod sessions;
 use super::options::{Defaults, Named, Options};
 use super::rounds::progress;
 use super::stage::Stage;
-use super::table::{CONFIDENCE, SEED, estimate, markdown};
+use super::table::{CONFIDENCE, estimate, markdown};
 use crate::tools::Tool;
 use serde_json::{Value, json};
 
-use statistics::{Estimate, bootstrap_median, paired_ratio};
+use statistics::{Estimate, median_estimate, paired_ratio};
 use std::fs;
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
 /// The median of what is a number, with its interval.
 fn middle(samples: &[f64]) -> Option<Estimate> {
     let clean: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
-    bootstrap_median(&clean, CONFIDENCE, SEED)
+    median_estimate(&clean, CONFIDENCE)
 }
 
 fn middle_cell(samples: &[f64]) -> String {
@@ -157,5 +157,5 @@ fn middle_cell(samples: &[f64]) -> String {
 
 /// One over the other, round by round.
 fn ratio_cell(ours: &[f64], theirs: &[f64]) -> String {
-    estimate(paired_ratio(ours, theirs, CONFIDENCE, SEED))
+    estimate(paired_ratio(ours, theirs, CONFIDENCE))
 }

@@ -3,10 +3,10 @@
 use super::idle::IdleResult;
 use super::row::Row;
 use super::serve::{FLOOR, OURS};
-use super::table::{CONFIDENCE, SEED, estimate, markdown, verdict};
+use super::table::{CONFIDENCE, estimate, markdown, verdict};
 use lab::{Installed, Skipped};
 use serde_json::{Value, json};
-use statistics::{Estimate, bootstrap_median, median, paired_ratio};
+use statistics::{Estimate, median, median_estimate, paired_ratio};
 use std::fs;
 use std::path::Path;
 
@@ -73,12 +73,12 @@ impl Contestant {
 
     fn cost(&self) -> Option<Estimate> {
         let clean: Vec<f64> = self.cpu_us().into_iter().filter(|us| us.is_finite()).collect();
-        bootstrap_median(&clean, CONFIDENCE, SEED)
+        median_estimate(&clean, CONFIDENCE)
     }
 
     /// Its cost over another's, round by round.
     fn ratio(&self, other: &Self) -> Option<Estimate> {
-        paired_ratio(&self.cpu_us(), &other.cpu_us(), CONFIDENCE, SEED)
+        paired_ratio(&self.cpu_us(), &other.cpu_us(), CONFIDENCE)
     }
 }
 

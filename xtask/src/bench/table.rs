@@ -5,9 +5,6 @@ use statistics::Estimate;
 /// Of every interval.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Seeds the resampling: the same samples give the same intervals.
-pub(crate) const SEED: u64 = 1;
-
 /// `5.30 [5.28, 5.35]`.
 pub(crate) fn estimate(estimate: Option<Estimate>) -> String {
     let Some(Estimate { median, interval }) = estimate else { return "–".into() };

@@ -86,6 +86,8 @@ pub struct Comparison {
     pub figures: Vec<(Figure, Verdict)>,
     /// The common rate, requests a second.
     pub rate_per_s: f64,
+    /// Of the intervals.
+    pub confidence: f64,
     /// Windows that were void, repeated or not.
     pub void: Vec<String>,
     /// What a reader must know: that a server failed requests, and the like.
@@ -239,7 +241,8 @@ impl Plan {
             (figure, verdict)
         });
         let caveats = caveats(sides, &saturated, &common);
-        Ok(Comparison { figures: figures.into(), rate_per_s, void: contest.void, caveats })
+        let (figures, confidence) = (figures.into(), self.confidence);
+        Ok(Comparison { figures, rate_per_s, confidence, void: contest.void, caveats })
     }
 
     fn trial<'w>(&self, workload: &'w Workload, offered: Offered, seed: u64) -> Trial<'w> {

@@ -63,7 +63,8 @@ fn compared(phase: &Phase) -> Comparison {
         (figure, verdict)
     });
     let caveats = caveats(&sides(), phase, phase);
-    Comparison { figures: figures.into(), rate_per_s: 500.0, void: Vec::new(), caveats }
+    let (figures, void) = (figures.into(), Vec::new());
+    Comparison { figures, rate_per_s: 500.0, confidence: 0.95, void, caveats }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A comparison in a few lines, for people.
 
 use super::{Comparison, Figure, Side, Verdict};
-use statistics::{PAIRS_MIN, median};
+use page::number;
+use statistics::{median, values_min};
 use std::fmt::Write as _;
 
 /// The table, what is to be minded, and the verdict. Lines end with a line feed.
@@ -11,8 +12,9 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
         let _ = writeln!(text, "{letter}  {} {}", side.label(), side.version);
     }
     let rate = comparison.rate_per_s;
+    let confidence = number::percent(comparison.confidence);
     let _ = writeln!(text, "\nThe common rate is {rate:.0} requests/s.\n");
-    let _ = writeln!(text, "{:<28} {:>10} {:>10}   A / B [95 %]", "", "A", "B");
+    let _ = writeln!(text, "{:<28} {:>10} {:>10}   A / B [{confidence}]", "", "A", "B");
     for (figure, verdict) in &comparison.figures {
         text.push_str(&line(figure, verdict));
     }
@@ -29,7 +31,7 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
 fn line(figure: &Figure, verdict: &Verdict) -> String {
     let middle = |values: &[f64]| {
         let known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        median(&known).map_or_else(|| "-".to_owned(), number)
+        median(&known).map_or_else(|| "-".to_owned(), three_digits)
     };
     let ratio = verdict.ratio().map_or_else(
         || "-".to_owned(),
@@ -43,7 +45,7 @@ fn line(figure: &Figure, verdict: &Verdict) -> String {
 }
 
 /// Three digits where there are decimals, all of them where there are none.
-fn number(value: f64) -> String {
+fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         value if value >= 100.0 => 0,
         value if value >= 10.0 => 1,
@@ -73,8 +75,9 @@ fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
         }
         Verdict::TooFew(_) => {
             return format!(
-                "Verdict: cannot tell. It takes {PAIRS_MIN} good pairs at least (--pairs). \
-                 {judged}."
+                "Verdict: cannot tell. It takes {} good pairs at least (--pairs). \
+                 {judged}.",
+                values_min(comparison.confidence)
             );
         }
     };

@@ -1,10 +1,7 @@
 //! What paired measurements of two servers allow one to say: which is better, a tie, or neither.
 
-use statistics::{Estimate, Interval, PAIRS_MIN, paired_ratio};
+use statistics::{Estimate, Interval, paired_ratio, values_min};
 use std::fmt;
-
-/// Resampling is seeded, so that the same numbers say the same.
-const SEED: u64 = 1;
 
 /// A figure by which two servers are compared.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +27,7 @@ pub enum Verdict {
     Tie(Estimate),
     /// The interval holds 1 and reaches beyond the margin: more pairs would tell.
     Open(Estimate),
-    /// There are fewer than [`PAIRS_MIN`] pairs, which support no interval.
+    /// There are fewer than [`values_min`] pairs, which support no interval.
     TooFew(Estimate),
     /// Nothing was measured.
     Nothing,
@@ -47,15 +44,15 @@ pub enum Told {
     Tie,
     /// It holds 1 and reaches beyond the margin: more pairs would tell.
     Open,
-    /// It is of fewer than [`PAIRS_MIN`] pairs, which support none.
+    /// It is of fewer than [`values_min`] pairs, which support none.
     TooFew,
 }
 
-/// What the interval of the ratio of so many pairs says, where a difference of no more than the
-/// `margin` (0.02: 2 %) is none.
-pub fn told(interval: Interval, margin: f64, pairs: usize) -> Told {
+/// What the interval of the ratio of so many pairs says with that confidence, where a difference of
+/// no more than the `margin` (0.02: 2 %) is none.
+pub fn told(interval: Interval, margin: f64, pairs: usize, confidence: f64) -> Told {
     match interval {
-        _ if pairs < PAIRS_MIN => Told::TooFew,
+        _ if pairs < values_min(confidence) => Told::TooFew,
         _ if interval.is_within(margin) => Told::Tie,
         Interval { low, .. } if low > 1.0 => Told::Higher,
         Interval { high, .. } if high < 1.0 => Told::Lower,
@@ -66,10 +63,10 @@ pub fn told(interval: Interval, margin: f64, pairs: usize) -> Told {
 impl Figure {
     /// Judges it. `margin` is the difference that is none, such as 0.02; `confidence` such as 0.95.
     pub fn judge(&self, margin: f64, confidence: f64) -> Verdict {
-        let Some(ratio) = paired_ratio(&self.first, &self.second, confidence, SEED) else {
+        let Some(ratio) = paired_ratio(&self.first, &self.second, confidence) else {
             return Verdict::Nothing;
         };
-        match told(ratio.interval, margin, self.pairs()) {
+        match told(ratio.interval, margin, self.pairs(), confidence) {
             Told::TooFew => Verdict::TooFew(ratio),
             Told::Tie => Verdict::Tie(ratio),
             Told::Open => Verdict::Open(ratio),
@@ -139,7 +136,7 @@ mod tests {
     fn an_interval_says_one_of_five_things() {
         #[track_caller]
         fn check(low: f64, high: f64, pairs: usize, expected: Told) {
-            assert_eq!(told(Interval { low, high }, 0.02, pairs), expected);
+            assert_eq!(told(Interval { low, high }, 0.02, pairs, 0.95), expected);
         }
         check(1.01, 1.05, 6, Told::Higher);
         check(0.90, 0.99, 6, Told::Lower);
@@ -148,6 +145,13 @@ mod tests {
         check(0.7, 1.4, 6, Told::Open);
         check(1.0, 1.05, 6, Told::Open);
         check(0.99, 1.01, 5, Told::TooFew);
+        let of_confidence = |confidence| {
+            [3, 4, 7, 8].map(|pairs| {
+                told(Interval { low: 1.1, high: 1.2 }, 0.02, pairs, confidence) == Told::TooFew
+            })
+        };
+        assert_eq!(of_confidence(0.99), [true, true, true, false]);
+        assert_eq!(of_confidence(0.8), [true, false, false, false]);
     }
 
     /// A real difference below the margin is a tie, and said to be one.

@@ -11,7 +11,7 @@ mod facts;
 mod kind;
 mod report;
 
-use statistics::{Estimate, bootstrap_median, paired_ratio};
+use statistics::{Estimate, median_estimate, paired_ratio};
 
 use crew::{Crew, Sample};
 pub use facts::Facts;
@@ -138,17 +138,16 @@ impl Plan {
 
 /// The rates of one cell; its speed-up over one core is taken repetition by repetition.
 fn row(kind: Kind, cores: usize, cell: &[Sample], one_core: &[Sample]) -> Option<Row> {
-    const SEED: u64 = 1;
     const CONFIDENCE: f64 = 0.95;
     let rates = |cell: &[Sample]| -> Vec<f64> { cell.iter().map(|sample| sample.rate).collect() };
-    let estimate = |sample: &[f64]| bootstrap_median(sample, CONFIDENCE, SEED);
+    let estimate = |sample: &[f64]| median_estimate(sample, CONFIDENCE);
     let spread = |estimate: Estimate| Spread {
         median: estimate.median,
         low: estimate.interval.low,
         high: estimate.interval.high,
     };
     let per_cycle: Vec<f64> = cell.iter().filter_map(|sample| sample.bytes_per_cycle).collect();
-    let speed_up = paired_ratio(&rates(cell), &rates(one_core), CONFIDENCE, SEED)?;
+    let speed_up = paired_ratio(&rates(cell), &rates(one_core), CONFIDENCE)?;
     Some(Row {
         access: kind.access,
         is_streaming: kind.is_streaming(),

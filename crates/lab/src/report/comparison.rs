@@ -1,6 +1,6 @@
 //! Two series against each other: how much more one serves, and whether that can be said. Pure.
 
-use statistics::{Estimate, PAIRS_MIN, paired_ratio};
+use statistics::{Estimate, paired_ratio, values_min};
 
 use super::measure::Measure;
 use super::number;
@@ -40,8 +40,8 @@ impl Verdict {
         }
     }
 
-    fn of(ratio: &Estimate, pairs: usize) -> Self {
-        match (ratio.interval.contains(1.0), pairs < PAIRS_MIN) {
+    fn of(ratio: &Estimate, pairs: usize, confidence: f64) -> Self {
+        match (ratio.interval.contains(1.0), pairs < values_min(confidence)) {
             (true, _) => Self::Tie,
             (false, true) => Self::Indicated,
             (false, false) => Self::Differ,
@@ -90,7 +90,7 @@ impl Comparison {
             second: second.to_owned(),
             ratio,
             pairs: Some(pairs),
-            verdict: Verdict::of(&ratio, pairs),
+            verdict: Verdict::of(&ratio, pairs, confidence),
         })
     }
 
@@ -100,13 +100,13 @@ impl Comparison {
             first.limits.iter().filter_map(|(block, own)| Some((*own, *second.limits.get(block)?)));
         let pairs = pairs.map(|(own, others)| (own.max(RATE_MIN), others.max(RATE_MIN)));
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        let ratio = paired_ratio(&own, &others, confidence, 1).filter(|_| own.len() > 1)?;
+        let ratio = paired_ratio(&own, &others, confidence).filter(|_| own.len() > 1)?;
         Some(Self {
             first: first.name.clone(),
             second: second.name.clone(),
             ratio,
             pairs: Some(own.len()),
-            verdict: Verdict::of(&ratio, own.len()),
+            verdict: Verdict::of(&ratio, own.len(), confidence),
         })
     }
 

@@ -159,11 +159,15 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if matches!(kind.measure, Measure::DiskBytes | Measure::TimeoutShare) && is_nothing {
         return None;
     }
-    let mut about = format!(
-        "{} Points are medians over blocks, bands {:.0} % intervals.",
-        kind.about,
-        share * 100.0
-    );
+    let share = number::percent(share);
+    let points = match shown.iter().any(|series| series.is_searched()) {
+        true => format!(
+            "Points are the trials of the searches; where several blocks tried the same rate, \
+             their median with its {share} interval."
+        ),
+        false => format!("Points are medians over blocks, bands {share} intervals."),
+    };
+    let mut about = format!("{} {points}", kind.about);
     let mut y = if kind.log { Axis::log(kind.y) } else { Axis::linear(kind.y) };
     match kind.with_limit {
         true => about.push_str(&with_limit(panel, &mut curves, &mut y)),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statistics::{Estimate, bootstrap_median, paired_ratio};
+use statistics::{Estimate, median, median_estimate, paired_ratio};
 
 use super::measure::Measure;
 use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search, Tuning};
@@ -54,11 +54,13 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Measured>,
     /// The runs that searches are made of, by purpose and what was offered.
     pub(crate) trials: Vec<Measured>,
+    /// Those of searches whose result is known, by what was offered, ascending.
+    pub(crate) searched: Vec<Measured>,
     /// The searches for its highest rate, but those that only looked coarsely.
     pub(crate) searches: Vec<Search>,
     /// What they say the highest rate is, by block: 0 where every rate broke.
     pub(crate) limits: BTreeMap<u32, f64>,
-    /// The trials close to that rate.
+    /// In each block the trials at the rate that its search says held.
     pub(crate) held: Option<Measured>,
     /// That of the intervals of all this.
     pub(crate) confidence: f64,
@@ -70,7 +72,7 @@ pub(crate) struct Measured {
     pub(crate) offered: f64,
     /// Empty for a point of a sweep.
     pub(crate) purpose: String,
-    /// By block; a repetition of the same block stands for the one before.
+    /// By block: the medians of the runs that a search has made there.
     pub(crate) blocks: BTreeMap<u32, BTreeMap<Measure, f64>>,
     pub(crate) estimates: BTreeMap<Measure, Estimate>,
     /// The files with the whole outcomes.
@@ -186,13 +188,13 @@ impl Panel {
                 setting: (*setting).to_owned(),
                 is_closed: closed,
                 knobs: own.first().map(|run| run.point.knobs.clone()).unwrap_or_default(),
-                points: measured(&own, true, cpus, confidence, opened.header.seed),
-                trials: measured(&own, false, cpus, confidence, opened.header.seed),
+                points: measured(&own, true, cpus, confidence),
+                trials: measured(&own, false, cpus, confidence),
                 confidence,
                 ..Series::default()
             };
             series.take_searches(searches);
-            series.held = series.held(&own, cpus, confidence);
+            series.take_trials(&own, cpus);
             series
         });
         let series: Vec<Series> = series.collect();
@@ -239,21 +241,12 @@ impl Series {
         if !self.points.is_empty() {
             return self.points.iter().collect();
         }
-        let mut trials: Vec<&Measured> =
-            self.trials.iter().filter(|trial| self.is_searched(trial)).collect();
-        trials.sort_by(|a, b| a.offered.total_cmp(&b.offered));
-        trials.dedup_by(|a, b| a.offered == b.offered);
-        trials
+        self.searched.iter().collect()
     }
 
-    /// Whether a trial belongs to a search whose result is known. A search that is made once in
-    /// each block is named with the block.
-    pub(crate) fn is_searched(&self, trial: &Measured) -> bool {
-        let named = |block: &u32| format!("{} {block}", trial.purpose);
-        self.searches.iter().any(|search| {
-            search.purpose == trial.purpose
-                || trial.blocks.keys().any(|block| named(block) == search.purpose)
-        })
+    /// Whether its curve is made of what searches have tried, not of points that were swept.
+    pub(crate) fn is_searched(&self) -> bool {
+        self.points.is_empty()
     }
 
     /// The point with the highest throughput that was swept.
@@ -277,28 +270,32 @@ impl Series {
         let narrowest = searches.iter().filter_map(width).fold(f64::INFINITY, f64::min);
         let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
-        for (index, search) in self.searches.iter().enumerate() {
-            let last = search.purpose.rsplit(' ').next();
-            let block = last.and_then(|word| word.parse().ok()).unwrap_or(index as u32);
+        for (block, search) in blocks_of(&self.searches) {
             self.limits.extend(limit_of(search).map(|limit| (block, limit)));
         }
     }
 
-    /// Of the trials a little below what the searches have found.
-    fn held(&self, runs: &[&Run], cpus: Option<f64>, confidence: f64) -> Option<Measured> {
-        const NEAR: std::ops::RangeInclusive<f64> = 0.9..=1.0;
-        let limit = self.peak().filter(|_| !self.limits.is_empty())?.per_s;
-        let near = runs.iter().copied().filter(|run| NEAR.contains(&(offered(&run.point) / limit)));
-        let near: Vec<Run> = near
-            .filter(|run| !run.purpose.is_empty())
-            .map(|run| Run {
-                point: Point { offered: Offered::RequestsPerS(limit), ..run.point.clone() },
-                purpose: String::new(),
-                ..run.clone()
-            })
-            .collect();
-        let near: Vec<&Run> = near.iter().collect();
-        measured(&near, true, cpus, confidence, SEED).pop()
+    /// Takes the trials of the searches: all of them as points of a curve, and those at what each
+    /// search says held as what the highest rate is like.
+    fn take_trials(&mut self, runs: &[&Run], cpus: Option<f64>) {
+        let limit = self.peak().filter(|_| !self.limits.is_empty()).map(|peak| peak.per_s);
+        let (mut all, mut held): (Vec<Run>, Vec<Run>) = (Vec::new(), Vec::new());
+        for (block, search) in blocks_of(&self.searches) {
+            let of_search = runs.iter().filter(|run| is_trial_of(run, search));
+            for run in of_search {
+                let run = Run { block, purpose: String::new(), ..(*run).clone() };
+                if let Some(limit) = limit.filter(|_| offered(&run.point) == search.held_per_s) {
+                    let offered = Offered::RequestsPerS(limit);
+                    held.push(Run { point: Point { offered, ..run.point.clone() }, ..run.clone() });
+                }
+                all.push(run);
+            }
+        }
+        let measured = |runs: &[Run]| {
+            let runs: Vec<&Run> = runs.iter().collect();
+            measured(&runs, true, cpus, self.confidence)
+        };
+        (self.searched, self.held) = (measured(&all), measured(&held).pop());
     }
 
     /// What searches have found: between what they held and what broke, or the median of several.
@@ -306,7 +303,7 @@ impl Series {
     fn searched(&self) -> Option<Peak> {
         let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
         let limits: Vec<f64> = self.limits.values().copied().collect();
-        let several = bootstrap_median(&limits, self.confidence, SEED).filter(|_| limits.len() > 1);
+        let several = median_estimate(&limits, self.confidence).filter(|_| limits.len() > 1);
         let (per_s, low, high) = match several {
             Some(Estimate { median, interval }) => (median, interval.low, interval.high),
             None => {
@@ -349,6 +346,33 @@ impl Series {
 }
 
 impl Measured {
+    /// Takes the runs of each block. A sweep has one valid run in each, a search may have several,
+    /// of which one value is taken: they are no blocks of their own.
+    fn with_runs(
+        mut self,
+        runs: &BTreeMap<u32, Vec<&Run>>,
+        cpus: Option<f64>,
+        confidence: f64,
+    ) -> Self {
+        for (block, runs) in runs {
+            let of_runs = |measure: Measure| {
+                let values: Vec<f64> =
+                    runs.iter().filter_map(|run| measure.of(run, cpus)).collect();
+                Some((measure, median(&values)?))
+            };
+            self.blocks.insert(*block, Measure::every().filter_map(of_runs).collect());
+            let files = runs.iter().map(|run| &run.outcome_file).filter(|file| !file.is_empty());
+            self.outcome_files.extend(files.cloned());
+        }
+        for measure in Measure::every() {
+            let sample: Vec<f64> =
+                self.blocks.values().filter_map(|values| values.get(&measure).copied()).collect();
+            let estimate = median_estimate(&sample, confidence);
+            self.estimates.extend(estimate.map(|estimate| (measure, estimate)));
+        }
+        self
+    }
+
     pub(crate) fn median(&self, measure: Measure) -> Option<f64> {
         Some(self.estimates.get(&measure)?.median)
     }
@@ -370,12 +394,24 @@ impl Measured {
             (*others != 0.0).then_some((*own, *others))
         });
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        Some((paired_ratio(&own, &others, confidence, SEED)?, own.len()))
+        Some((paired_ratio(&own, &others, confidence)?, own.len()))
     }
 }
 
-/// Resampling of ratios is the same in every report.
-const SEED: u64 = 1;
+/// Each search with the block in which it was made, which its purpose ends with.
+fn blocks_of(searches: &[Search]) -> impl Iterator<Item = (u32, &Search)> {
+    searches.iter().enumerate().map(|(index, search)| {
+        let last = search.purpose.rsplit(' ').next();
+        (last.and_then(|word| word.parse().ok()).unwrap_or(index as u32), search)
+    })
+}
+
+/// A search that is made once in each block is named with the block; its runs may not be.
+fn is_trial_of(run: &Run, search: &Search) -> bool {
+    let block = search.purpose.strip_prefix(&*run.purpose);
+    !run.purpose.is_empty()
+        && block.is_some_and(|block| block.is_empty() || block == format!(" {}", run.block))
+}
 
 /// Whether more may be borne than what held: the generator gave out, or nothing broke.
 fn is_bound(search: &Search) -> bool {
@@ -428,38 +464,93 @@ fn sought(runs: &[&Run], point: &Point) -> Option<f64> {
 }
 
 /// The valid runs by purpose and by what was offered.
-fn measured(
-    runs: &[&Run],
-    swept: bool,
-    cpus: Option<f64>,
-    confidence: f64,
-    seed: u64,
-) -> Vec<Measured> {
-    let mut points: Vec<Measured> = Vec::new();
+fn measured(runs: &[&Run], swept: bool, cpus: Option<f64>, confidence: f64) -> Vec<Measured> {
+    let mut points: Vec<(Measured, BTreeMap<u32, Vec<&Run>>)> = Vec::new();
     let valid = runs.iter().filter(|run| run.void.is_empty() && run.figures.is_some());
     for run in valid.filter(|run| run.purpose.is_empty() == swept) {
         let offered = offered(&run.point);
-        let same = |point: &Measured| point.offered == offered && point.purpose == run.purpose;
+        let same =
+            |(point, _): &(Measured, _)| point.offered == offered && point.purpose == run.purpose;
         let index = points.iter().position(same).unwrap_or_else(|| {
             let purpose = run.purpose.clone();
             let sought = sought(runs, &run.point).filter(|_| swept);
-            points.push(Measured { offered, purpose, sought, ..Measured::default() });
+            points.push((
+                Measured { offered, purpose, sought, ..Measured::default() },
+                BTreeMap::new(),
+            ));
             points.len() - 1
         });
-        let values = Measure::every().filter_map(|m| Some((m, m.of(run, cpus)?)));
-        points[index].blocks.insert(run.block, values.collect());
-        if !run.outcome_file.is_empty() {
-            points[index].outcome_files.push(run.outcome_file.clone());
-        }
-    }
-    points.sort_by(|a, b| a.purpose.cmp(&b.purpose).then(a.offered.total_cmp(&b.offered)));
-    for point in &mut points {
-        for measure in Measure::every() {
-            let sample: Vec<f64> =
-                point.blocks.values().filter_map(|values| values.get(&measure).copied()).collect();
-            let estimate = bootstrap_median(&sample, confidence, seed);
-            point.estimates.extend(estimate.map(|estimate| (measure, estimate)));
-        }
+        points[index].1.entry(run.block).or_default().push(run);
     }
     points
+        .sort_by(|(a, _), (b, _)| a.purpose.cmp(&b.purpose).then(a.offered.total_cmp(&b.offered)));
+    let points = points.into_iter().map(|(point, runs)| point.with_runs(&runs, cpus, confidence));
+    points.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Figures;
+
+    /// A trial at a rate: what was served of it.
+    fn trial(purpose: &str, block: u32, rate: f64, served: f64) -> Run {
+        let figures = Figures { throughput_per_s: served, ..Figures::default() };
+        let point = Point { offered: Offered::RequestsPerS(rate), ..Point::default() };
+        Run { point, block, purpose: purpose.into(), figures: Some(figures), ..Run::default() }
+    }
+
+    fn search(purpose: &str, held_per_s: f64, broke_per_s: f64) -> Search {
+        let broke_per_s = Some(broke_per_s);
+        Search { purpose: purpose.into(), held_per_s, broke_per_s, ..Search::default() }
+    }
+
+    fn series(runs: Vec<Run>, searches: Vec<Search>) -> Series {
+        let mut summary = Summary::of(&Opened { runs, searches, ..Opened::default() });
+        summary.panels.remove(0).series.remove(0)
+    }
+
+    fn throughputs(point: &Measured) -> Vec<f64> {
+        point.blocks.values().map(|values| values[&Measure::Throughput]).collect()
+    }
+
+    /// At the ends of its gap a search tries a rate several times, which is one value of a block.
+    #[test]
+    fn the_trials_of_a_block_are_one_value() {
+        let limit = "limit, block 1";
+        let served = [99.0, 40.0, 98.0];
+        let runs = served.map(|served| trial(limit, 0, 100.0, served)).to_vec();
+        let series = series(runs, vec![search(limit, 100.0, 104.0)]);
+        assert_eq!(throughputs(series.at_peak().expect("it held")), [98.0]);
+        assert_eq!(throughputs(series.curve()[0]), [98.0]);
+        assert_eq!(throughputs(&series.trials[0]), [98.0]);
+    }
+
+    /// What the highest rate is like, the trials at that which held say, not those that broke there
+    /// in other blocks.
+    #[test]
+    fn a_peak_is_made_of_what_each_block_held() {
+        let (one, two) = ("limit, block 1", "limit, block 2");
+        let runs = vec![
+            trial(one, 0, 100.0, 100.0),
+            trial(one, 0, 96.0, 96.0),
+            trial(one, 0, 104.0, 50.0),
+            trial(two, 1, 96.0, 95.0),
+            trial(two, 1, 100.0, 40.0),
+        ];
+        let series = series(runs, vec![search(one, 100.0, 104.0), search(two, 96.0, 100.0)]);
+        let held = series.at_peak().expect("both held");
+        assert_eq!(throughputs(held), [100.0, 95.0]);
+        assert!((held.offered - 100.0).abs() < 0.1, "{}", held.offered);
+    }
+
+    /// No trial is lost where two blocks tried the same rate.
+    #[test]
+    fn blocks_that_tried_the_same_rate_are_one_point() {
+        let (one, two) = ("halving 1", "halving 2");
+        let runs = vec![trial("halving", 1, 100.0, 100.0), trial("halving", 2, 100.0, 90.0)];
+        let series = series(runs, vec![search(one, 100.0, 104.0), search(two, 100.0, 104.0)]);
+        let points: Vec<Vec<f64>> = series.curve().into_iter().map(throughputs).collect();
+        assert_eq!(points, [[100.0, 90.0]]);
+    }
 }

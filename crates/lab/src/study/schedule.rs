@@ -6,16 +6,13 @@
 //! and then time goes to the points whose intervals are widest.
 
 use crate::record::{Point, Run};
-use statistics::{Generator, bootstrap_median};
+use statistics::{Generator, median_estimate};
 
 /// So often every point is measured before any is preferred, whatever the budget.
 const FIRST_BLOCKS: u32 = 2;
 
 /// A run that is void is repeated so often within its block.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
-
-/// Resampling is seeded.
-const SEED: u64 = 1;
 
 /// One run that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +133,7 @@ impl Schedule {
         if figures.len() < 2 {
             return f64::INFINITY;
         }
-        let estimate = bootstrap_median(&figures, self.confidence, SEED);
+        let estimate = median_estimate(&figures, self.confidence);
         estimate.map_or(f64::INFINITY, |estimate| {
             let width = estimate.interval.high - estimate.interval.low;
             // Few values give a range that is too narrow; what was measured less often comes first.

@@ -2,8 +2,8 @@
 
 use super::Subject;
 use super::field::{Entrant, Sample};
-use crate::bench::table::{CONFIDENCE, SEED, estimate, markdown};
-use statistics::{bootstrap_median, median, paired_ratio};
+use crate::bench::table::{CONFIDENCE, estimate, markdown};
+use statistics::{median, median_estimate, paired_ratio};
 
 /// The engine with which the others are compared: the default.
 const REFERENCE: &str = "event-loop-per-core";
@@ -55,10 +55,10 @@ fn head(is_cold: bool, reference: &str) -> Vec<String> {
 }
 
 fn line(is_cold: bool, it: &Entrant, reference: Option<&Entrant>) -> Vec<String> {
-    let middle = |values: Vec<f64>| estimate(bootstrap_median(&clean(values), CONFIDENCE, SEED));
+    let middle = |values: Vec<f64>| estimate(median_estimate(&clean(values), CONFIDENCE));
     let over = |values: fn(&Entrant) -> Vec<f64>| {
         let reference = reference.filter(|reference| reference.label != it.label);
-        estimate(reference.and_then(|r| paired_ratio(&values(it), &values(r), CONFIDENCE, SEED)))
+        estimate(reference.and_then(|r| paired_ratio(&values(it), &values(r), CONFIDENCE)))
     };
     let number = |value: f64, digits: usize| match value.is_finite() {
         true => format!("{value:.digits$}"),

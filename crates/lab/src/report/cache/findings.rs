@@ -1,6 +1,6 @@
 //! What the numbers of a study of the cache support and what they do not, in words.
 
-use statistics::PAIRS_MIN;
+use statistics::values_min;
 
 use super::measure::Measure;
 use super::number::{figure, ratio};
@@ -13,11 +13,12 @@ use crate::report::findings::{self, Finding, Head};
 pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     let mut findings = Vec::new();
     let blocks = summary.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
-    if blocks >= PAIRS_MIN {
+    let least = values_min(summary.confidence);
+    if blocks >= least {
         findings.extend(Part::ALL.into_iter().flat_map(|part| compared(summary, part)));
     } else {
         let text = format!(
-            "Some cells rest on {blocks} blocks. Below {PAIRS_MIN} an interval is the whole range, \
+            "Some cells rest on {blocks} blocks. Below {least} an interval is the whole range, \
              and still too narrow: no difference of times is called certain."
         );
         findings.push(Finding { head: Head::NotSupported, text });

@@ -61,9 +61,9 @@ fn preamble(opened: &Opened, summary: &Summary) -> Vec<String> {
     lines.extend(document::asked(header));
     lines.extend(header.workloads.iter().map(|workload| format!("{}.", workload.about)));
     lines.push(format!(
-        "Medians over blocks with {:.0} % intervals. Times of a lookup or a load are by the clock; \
+        "Medians over blocks with {} intervals. Times of a lookup or a load are by the clock; \
          a request's CPU time is the mean over all threads, and includes the load if it missed.",
-        summary.confidence * 100.0
+        number::percent(summary.confidence)
     ));
     lines
 }

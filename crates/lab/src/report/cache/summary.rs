@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use statistics::{Estimate, bootstrap_median, paired_ratio};
+use statistics::{Estimate, median_estimate, paired_ratio};
 
 use super::measure::Measure;
 use crate::cache_study::{Cell, Definition, Design, Numbers, Part};
 use crate::record::Opened;
-
-/// Resampling is seeded.
-const SEED: u64 = 1;
 
 /// The cells in the order of their design.
 #[derive(Debug, Default)]
@@ -55,7 +52,7 @@ impl Summary {
     pub(crate) fn estimate(&self, row: &Row, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> =
             row.blocks.values().filter_map(|numbers| measure.of(numbers)).collect();
-        bootstrap_median(&values, self.confidence, SEED)
+        median_estimate(&values, self.confidence)
     }
 
     /// The part's first store under the same conditions; none for that itself.
@@ -71,6 +68,6 @@ impl Summary {
             Some((measure.of(numbers)?, measure.of(first.blocks.get(block)?)?))
         });
         let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        paired_ratio(&own, &others, self.confidence, SEED)
+        paired_ratio(&own, &others, self.confidence)
     }
 }

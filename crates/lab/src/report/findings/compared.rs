@@ -56,7 +56,7 @@ fn verdict(
         let first_is_better = (pair.ratio.median > 1.0) == (measure == Measure::Throughput);
         let text = format!("{name} ({} times)", pair.shown());
         let interval = pair.ratio.interval;
-        match told(interval, margin, pair.pairs.unwrap_or(0)) {
+        match told(interval, margin, pair.pairs.unwrap_or(0), confidence) {
             Told::Higher | Told::Lower => better[usize::from(!first_is_better)].push(text),
             Told::TooFew if !interval.contains(1.0) => {
                 let who = if first_is_better { &first.name } else { &second.name };

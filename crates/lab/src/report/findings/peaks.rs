@@ -180,8 +180,8 @@ fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence:
     let by_chance = (1.0 - confidence) * pairs.len() as f64;
     if by_chance >= 0.5 && count(Verdict::Differ) > 0 {
         text.push_str(&format!(
-            " At {:.0} % confidence about {} of so many pairs would differ by chance alone.",
-            confidence * 100.0,
+            " At {} confidence about {} of so many pairs would differ by chance alone.",
+            number::percent(confidence),
             by_chance.round().max(1.0)
         ));
     }

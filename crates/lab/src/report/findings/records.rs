@@ -8,7 +8,7 @@ use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
 use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Planned, Point, Run};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
-use statistics::PAIRS_MIN;
+use statistics::values_min;
 
 const LISTED_MAX: usize = 6;
 
@@ -96,10 +96,11 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
         findings.add(Head::NotSupported, text);
     }
     let few = points(summary).map(|point| point.blocks.len()).max().unwrap_or(0);
-    if all > 0 && few < PAIRS_MIN {
+    let (least, confidence) = (values_min(summary.confidence), number::percent(summary.confidence));
+    if all > 0 && few < least {
         let text = format!(
-            "Points rest on at most {}. Below {PAIRS_MIN} an interval is the whole range, and \
-             still too narrow for 95 %: no difference between servers is called certain.",
+            "Points rest on at most {}. Below {least} an interval is the whole range, and \
+             still too narrow for {confidence}: no difference between servers is called certain.",
             counted(few, "block")
         );
         findings.add(Head::NotSupported, text);

@@ -60,6 +60,34 @@ fn few_blocks_that_agree_only_seem_to() {
     check(&single, Head::NotSupported, "but one run of each is too few: one of them is always");
 }
 
+/// How many pairs are too few depends on how sure one wants to be.
+#[test]
+fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
+    #[track_caller]
+    fn check(confidence: f64, blocks: usize, told: Option<&str>) {
+        let fast: Vec<f64> = (0..blocks).map(|n| 110.0 + n as f64 / 10.0).collect();
+        let slow: Vec<f64> = (0..blocks).map(|n| 100.0 + n as f64 / 10.0).collect();
+        let header = Header { confidence, ..Header::default() };
+        let said = said(header, &[runs("fast", 200.0, &fast), runs("slow", 200.0, &slow)]);
+        let is_said = |head: Head, part: &str| {
+            said.iter().any(|finding| finding.head == head && finding.text.contains(part))
+        };
+        assert_eq!(is_said(Head::Supported, "fast serves 1.10 "), told.is_none(), "{said:#?}");
+        assert_eq!(is_said(Head::NotSupported, "the whole range"), told.is_some(), "{said:#?}");
+        assert!(told.is_none_or(|told| is_said(Head::NotSupported, told)), "{said:#?}");
+    }
+    check(0.99, 7, Some("Below 8 an interval is the whole range, and still too narrow for 99 %:"));
+    check(0.99, 8, None);
+    check(
+        0.999,
+        10,
+        Some("Below 11 an interval is the whole range, and still too narrow for 99.9 %"),
+    );
+    check(0.95, 5, Some("Below 6 an interval is the whole range, and still too narrow for 95 %:"));
+    check(0.8, 3, Some("Below 4 an interval is the whole range, and still too narrow for 80 %:"));
+    check(0.8, 4, None);
+}
+
 #[test]
 fn an_interval_that_holds_1_is_a_tie() {
     let one = runs("one", 200.0, &[100.0, 104.0, 98.0, 103.0, 99.0, 102.0]);
