@@ -28,6 +28,7 @@ pub mod membench;
 pub mod memory;
 pub mod observe;
 mod peer;
+mod port;
 mod process;
 pub mod record;
 pub mod report;

@@ -8,11 +8,12 @@ use crate::http::{self, Connection, Response};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
 use crate::peer::{PLACES, Peer, Setting, Workers};
+use crate::port;
 use crate::process;
 use crate::template::Values;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +28,13 @@ const DOES_NOT_SERVE: &str = "it does not serve";
 pub(crate) fn is_of_server(reason: &str) -> bool {
     reason.starts_with(DOES_NOT_SERVE)
 }
+
+/// How that goes on where the server says that somebody else listens where it shall.
+const PORT_IS_TAKEN: &str = "its port is taken";
+
+/// How many ports a server is started with, one after the other, if each turns out to be taken: one
+/// is bad luck, and after some it is the server that has a port of its own.
+const PORTS_TRIED_MAX: usize = 3;
 
 /// What is behind a 403 most often where we are root.
 const MAY_NOT_READ: &str = ": most servers give up the rights of root: what they serve must be \
@@ -76,7 +84,8 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts a peer under one of its settings and waits until it serves.
+    /// Starts a peer under one of its settings and waits until it serves; with another port, if
+    /// somebody else has taken the one that was free.
     ///
     /// # Errors
     /// Why it does not, with the end of what it printed.
@@ -92,7 +101,30 @@ impl RunningServer {
                 "{name} cannot be put into a network: its file says no {{listen}}"
             ));
         }
-        let port = free_port()?;
+        let start = || {
+            let port = port::free(launch.place.listen, launch.place.network.as_deref())?;
+            Self::start_at(port, installed, setting, launch)
+        };
+        let is_another_needed =
+            |why: &str| why.starts_with(&format!("{DOES_NOT_SERVE} ({PORT_IS_TAKEN}"));
+        let mut outcome = start();
+        for _ in 1..PORTS_TRIED_MAX {
+            match outcome {
+                Err(why) if is_another_needed(&why) => outcome = start(),
+                _ => break,
+            }
+        }
+        outcome
+    }
+
+    /// The same with a port that is given.
+    pub(crate) fn start_at(
+        port: u16,
+        installed: &Installed,
+        setting: &Setting,
+        launch: &Launch,
+    ) -> Result<Self, String> {
+        let peer = &installed.peer;
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
         let values = values(peer, setting, launch, port, &work_dir)?;
         prepare(peer, &values, &work_dir)?;
@@ -210,7 +242,12 @@ impl RunningServer {
     }
 
     fn complaint(&self, what: &str) -> String {
-        format!("{DOES_NOT_SERVE} ({what}): {}", process::last_lines(&self.printed()))
+        let printed = self.printed();
+        let what = match port::is_taken(&printed) {
+            true => format!("{PORT_IS_TAKEN}; {what}"),
+            false => what.to_owned(),
+        };
+        format!("{DOES_NOT_SERVE} ({what}): {}", process::last_lines(&printed))
     }
 
     fn printed(&self) -> String {
@@ -396,15 +433,6 @@ fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
     let folder = group.folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
     let memory = group.memory_folder().map_or("/nonexistent".as_ref(), Path::as_os_str);
     Guard::new(KILL, [pid.to_string().as_ref(), folder, memory])
-}
-
-/// A port nobody listens at. Somebody else might take it before the server does; then the server
-/// says so.
-fn free_port() -> Result<u16, String> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|why| format!("no free port: {why}"))
 }
 
 #[cfg(test)]

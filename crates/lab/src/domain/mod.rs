@@ -76,6 +76,8 @@ pub struct Domain {
 pub struct Place {
     /// What to put before the command, so that it runs in a network namespace; often nothing.
     pub prefix: Vec<String>,
+    /// That network namespace; ours if none.
+    pub network: Option<PathBuf>,
     /// The address it shall listen at: one, or any of a namespace.
     pub listen: Ipv4Addr,
     /// An address at which it can be asked.
@@ -91,6 +93,7 @@ impl Default for Place {
     fn default() -> Self {
         Self {
             prefix: Vec::new(),
+            network: None,
             listen: Ipv4Addr::LOCALHOST,
             address: Ipv4Addr::LOCALHOST,
             ask_from: None,
@@ -275,6 +278,7 @@ impl Domain {
             let place = match subnets {
                 Some(subnets) => Place {
                     prefix: subnets.server_prefix(),
+                    network: Some(subnets.server_namespace()),
                     listen: Ipv4Addr::UNSPECIFIED,
                     address: subnets.all()[index].server,
                     ask_from: Some(subnets.all()[index].namespace()),

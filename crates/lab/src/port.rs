@@ -1,0 +1,190 @@
+//! The port that a server is told to listen at: how one is chosen that nobody takes meanwhile, and
+//! how a server says that somebody has.
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The ports below are those that services are known by.
+const FIRST: u16 = 10_000;
+
+/// From where to where the ports lie that the kernel gives to whoever names none.
+const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// How programs say that somebody else listens where they shall: in the words of the C library, as
+/// most do, in those of Erlang, and in our own.
+const TAKEN: [&str; 3] = ["address already in use", "eaddrinuse", "another program listens there"];
+
+/// A port at which nobody listens in a network namespace; ours if none is named. A server may need
+/// seconds to take it, and nobody else shall get it until then: it is none that the kernel gives
+/// to connections, or to servers that name no port, and we choose every other one before we choose
+/// it again.
+///
+/// # Errors
+/// The namespace cannot be entered, or no port is free.
+pub(crate) fn free(listen: Ipv4Addr, network: Option<&Path>) -> Result<u16, String> {
+    let chosen = match network {
+        Some(network) => os::namespaces::in_network(network, || choose(listen)).flatten(),
+        None => choose(listen),
+    };
+    chosen.map_err(|why| format!("no free port: {why}"))
+}
+
+/// Whether a server that has printed this found its port taken.
+pub(crate) fn is_taken(printed: &str) -> bool {
+    let printed = printed.to_ascii_lowercase();
+    TAKEN.iter().any(|words| printed.contains(words))
+}
+
+fn choose(listen: Ipv4Addr) -> io::Result<u16> {
+    // Those of other processes like us begin elsewhere.
+    static NEXT: LazyLock<AtomicUsize> =
+        LazyLock::new(|| AtomicUsize::new(RandomState::new().hash_one(FIRST) as usize));
+    let ports = outside(&fs::read_to_string(EPHEMERAL).unwrap_or_default());
+    let bind = |port| TcpListener::bind((listen, port));
+    let in_turn = ports.iter().map(|_| ports[NEXT.fetch_add(1, Ordering::Relaxed) % ports.len()]);
+    let found = in_turn.map(bind).find_map(Result::ok);
+    // Where the kernel may give away all of them, its choice is as good as any.
+    let listener = found.map_or_else(|| bind(0), Ok)?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// The ports that are not in a range, as the kernel writes it.
+fn outside(range: &str) -> Vec<u16> {
+    let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u16>().ok());
+    let given = ends.next().zip(ends.next()).map(|(first, last)| first..=last);
+    let is_given = |port: &u16| given.as_ref().is_some_and(|given| given.contains(port));
+    (FIRST..=u16::MAX).filter(|port| !is_given(port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Affinity, Place};
+    use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values};
+    use std::fs::OpenOptions;
+    use std::io::{Read, Write};
+    use std::path::PathBuf;
+
+    /// The variables that make the next test do something: where it listens, and how many times it
+    /// shall find that it cannot.
+    const PORT: &str = "ROPEWALK_LAB_PORT";
+    const TIMES: &str = "ROPEWALK_LAB_PORT_TAKEN_TIMES";
+
+    /// Not a test by itself: a server for the ones below, started in the folder that it serves.
+    #[test]
+    fn server() {
+        let Ok(port) = std::env::var(PORT) else { return };
+        let times: u64 = std::env::var(TIMES).expect("both are set").parse().expect("a number");
+        let listen = || TcpListener::bind(format!("127.0.0.1:{port}"));
+        let root = std::env::var_os("ROOT").expect("it is set, too");
+        let starts = Path::new(&root).join("starts");
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(starts).expect("it is ours");
+        file.write_all(b".").expect("the folder is writable");
+        let starts = file.metadata().expect("it is there").len();
+        let _other = (starts <= times).then(listen);
+        // Behind what is printed of this there are lines enough to hide it.
+        let listener = listen().expect("nobody else listens");
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    }
+
+    fn launch(root: &Path, place: Place) -> Launch {
+        Launch {
+            surroundings: Surroundings::find(false),
+            root: root.to_owned(),
+            scratch: root.to_owned(),
+            workers: 1,
+            cpus: Vec::new(),
+            memory_bytes_max: None,
+            ready_path: "/".into(),
+            workload: Values::new(),
+            place,
+            affinity: Affinity::default(),
+        }
+    }
+
+    /// What comes of a server whose port is taken so many times, and how often it was started.
+    fn started(times: u32) -> (Result<(), String>, u64) {
+        let program = std::env::current_exe().expect("it runs");
+        let text = format!(
+            "name = 'late'\ndescription = 'd'\npackage = 'p'\n\
+             settings = [{{ name = 'usual', about = 'a' }}]\nstop = {{ signal = 'KILL' }}\n\
+             detect = {{ command = ['true'], version_after = '' }}\n[start]\n\
+             command = ['{}', '--exact', 'port::tests::server', '--nocapture']\n\
+             environment = {{ {PORT} = '{{port}}', {TIMES} = '{times}', ROOT = '{{root}}' }}\n",
+            program.display()
+        );
+        let peer = Peer::parse(&text).expect("it is right");
+        let installed = Installed { peer, version: String::new() };
+        let root = folder(&format!("late-{times}"));
+        let launch = launch(&root, Place::default());
+        let outcome = RunningServer::start(&installed, &installed.peer.settings[0], &launch);
+        let outcome = outcome.map(drop);
+        let starts = fs::metadata(root.join("starts")).map_or(0, |file| file.len());
+        fs::remove_dir_all(root).expect("it is ours");
+        (outcome, starts)
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("ropewalk-lab-port-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("it is writable");
+        folder
+    }
+
+    /// Nothing that the kernel gives away, and nothing twice.
+    #[test]
+    fn ports_are_left_to_whom_they_are_given() {
+        assert_eq!(outside("10002\t65533\n"), [10_000, 10_001, 65_534, 65_535]);
+        assert_eq!(outside("1024 65535"), [0_u16; 0]);
+        let given = outside(&fs::read_to_string(EPHEMERAL).expect("Linux has it"));
+        let chosen = [(); 3].map(|()| free(Ipv4Addr::LOCALHOST, None).expect("some are free"));
+        assert!(given.is_empty() || chosen.iter().all(|port| given.contains(port)), "{chosen:?}");
+        assert!(chosen[0] != chosen[1] && chosen[1] != chosen[2], "{chosen:?}");
+    }
+
+    /// Whatever the words of a server are, they are understood.
+    #[test]
+    fn every_peer_says_that_its_port_is_taken() {
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some are free");
+        let port = other.local_addr().expect("it listens").port();
+        let root = folder("taken");
+        // Where the other one does not answer in its stead.
+        let address = Ipv4Addr::new(127, 0, 0, 2);
+        let place = Place { listen: Ipv4Addr::UNSPECIFIED, address, ..Place::default() };
+        let launch = launch(&root, place);
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let peers = Peer::read_all(&peers).expect("all are right");
+        // The floor is told its files by a list, which there is none of here.
+        let there = peers.into_iter().filter(|peer| peer.name != "floor");
+        for peer in there.filter_map(|peer| peer.install(&launch.surroundings).ok()) {
+            let (name, setting) = (&peer.peer.name, &peer.peer.settings[0]);
+            let why = RunningServer::start_at(port, &peer, setting, &launch).map(drop);
+            let why = why.expect_err("the port is taken");
+            assert!(why.contains("(its port is taken; "), "{name}: {why}");
+        }
+        fs::remove_dir_all(root).expect("it is ours");
+    }
+
+    #[test]
+    fn a_server_whose_port_is_taken_gets_another() {
+        assert_eq!(started(0), (Ok(()), 1));
+        assert_eq!(started(2), (Ok(()), 3));
+    }
+
+    #[test]
+    fn a_server_that_finds_every_port_taken_is_given_up() {
+        let (outcome, starts) = started(u32::MAX);
+        let why = outcome.expect_err("it never listens");
+        assert_eq!((starts, crate::server::is_of_server(&why)), (3, true), "{why}");
+        assert!(why.contains("(its port is taken; it ended)"), "{why}");
+    }
+}
