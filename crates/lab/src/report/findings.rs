@@ -90,7 +90,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// At most `max` of them, and how many more there are.
-fn listed_at_most(names: &[String], max: usize) -> String {
+pub(super) fn listed_at_most(names: &[String], max: usize) -> String {
     match names.len().checked_sub(max) {
         None | Some(0) => listed(names),
         Some(more) => format!("{} and {more} more", names[..max].join(", ")),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statistics::{Estimate, median, median_estimate, paired_ratio};
 
 use super::measure::Measure;
+use super::number;
 use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search, Tuning};
 use crate::study::utilisation::{Gauge, share_looked_for};
 use crate::template::Values;
@@ -110,6 +111,19 @@ impl Found {
     /// Whether the peak may be higher than what was seen.
     pub(crate) fn is_lower_bound(self) -> bool {
         matches!(self, Self::NotReached | Self::AtLeast)
+    }
+
+    /// What stands before such a peak.
+    pub(crate) fn sign(self) -> &'static str {
+        if self.is_lower_bound() { "≥ " } else { "" }
+    }
+}
+
+impl Peak {
+    /// With its interval, and the sign of what may be higher.
+    pub(crate) fn shown(&self) -> String {
+        let shown = number::interval(self.per_s, self.low, self.high, number::figure);
+        format!("{}{shown}", self.found.sign())
     }
 }
 

@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Heat, HeatCell, Table};
 use super::comparison::{place, refusal};
 use super::figures::Styles;
+use super::findings::listed_at_most;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
 use crate::record::Header;
 
 /// More small figures than this are not looked at; the others are in the table.
 const SMALL_MAX: usize = 12;
+/// Of a list in a sentence.
+const LISTED_MAX: usize = 8;
 
 /// The tuning surfaces of a panel: one for each server that ran with several settings.
 pub(crate) fn of_panel(panel: &Panel, index: usize, share: f64) -> Vec<Figure> {
@@ -43,6 +46,7 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     // The knobs with most levels become the axes.
     knobs.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.len()));
     let table = table(&cells, &knobs);
+    let about = about(&cells, &knobs);
     let title = format!("{}: {}", series[0].server, panel.title());
     let drawn = if knobs.len() == 1 {
         vec![(String::new(), Drawing::Lines(line(&cells, &knobs[0], share)))]
@@ -55,20 +59,47 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
         _ => format!(" {left_out} more small figures are left out; the table has them."),
     };
     let last = drawn.len().min(SMALL_MAX).saturating_sub(1);
-    let figures = drawn.into_iter().take(SMALL_MAX).enumerate().map(|(number, (facet, drawing))| {
-        let suffix = if facet.is_empty() { String::new() } else { format!(", {facet}") };
-        Figure {
-            id: format!("{id}-{number}"),
-            title: format!("Tuning of {title}{suffix}"),
-            about: format!(
-                "The highest throughput of each setting; darker is more, the best has a star.{more}"
-            ),
-            drawing,
-            // The whole table once, below the last.
-            table: if number == last { table.clone() } else { Table::default() },
-        }
-    });
+    let figures =
+        drawn.into_iter().take(SMALL_MAX).enumerate().map(|(number, (facet, drawing))| {
+            let suffix = if facet.is_empty() { String::new() } else { format!(", {facet}") };
+            Figure {
+                id: format!("{id}-{number}"),
+                title: format!("Tuning of {title}{suffix}"),
+                about: format!("{about}{more}"),
+                drawing,
+                // The whole table once, below the last.
+                table: if number == last { table.clone() } else { Table::default() },
+            }
+        });
     figures.collect()
+}
+
+/// What stands below a surface. A curve has no place for the sign that cells have.
+fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
+    let bounds: Vec<&Cell<'_>> =
+        cells.iter().filter(|cell| cell.peak.found.is_lower_bound()).collect();
+    if let [(knob, values)] = knobs {
+        let is_bound =
+            |value: &&String| bounds.iter().any(|cell| cell.series.knobs.get(knob) == Some(*value));
+        let named = values.iter().filter(is_bound).map(|value| format!("{knob} = {value}"));
+        let more = may_be_higher(&named.collect::<Vec<_>>());
+        return format!("The highest throughput of each setting.{more}");
+    }
+    let sign = match bounds[..] {
+        [] => "",
+        _ => " ≥ stands before what may be higher: the peak was not seen.",
+    };
+    format!("The highest throughput of each setting; darker is more, the best has a star.{sign}")
+}
+
+fn may_be_higher(named: &[String]) -> String {
+    match named {
+        [] => String::new(),
+        _ => {
+            let named = listed_at_most(named, LISTED_MAX);
+            format!(" Of these the peak was not seen, and may be higher: {named}.")
+        }
+    }
 }
 
 /// The settings that have a peak, in the order of the records.
@@ -174,15 +205,14 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
 }
 
 fn heat_cell(cell: &Cell<'_>) -> HeatCell {
-    let Peak { per_s, low, high, .. } = cell.peak;
     let knobs = cell.series.knobs.iter().map(|(name, value)| format!("{name} = {value}"));
     HeatCell {
-        value: per_s,
-        text: number::figure(per_s),
+        value: cell.peak.per_s,
+        text: format!("{}{}", cell.peak.found.sign(), number::figure(cell.peak.per_s)),
         about: format!(
             "{}: {} good replies/s{}",
             knobs.collect::<Vec<_>>().join(", "),
-            number::interval(per_s, low, high, number::figure),
+            cell.peak.shown(),
             told(cell.refused)
         ),
         best: cell.is_best,
@@ -200,9 +230,7 @@ fn table(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Table {
         let mut row = vec![cell.series.setting.clone()];
         let values = knobs.iter().map(|(name, _)| cell.series.knobs.get(name).cloned());
         row.extend(values.map(Option::unwrap_or_default));
-        let Peak { per_s, low, high, .. } = cell.peak;
-        let shown = number::interval(per_s, low, high, number::figure);
-        row.push(format!("{shown}{}", told(cell.refused)));
+        row.push(format!("{}{}", cell.peak.shown(), told(cell.refused)));
         table.rows.push(row);
     }
     table
@@ -244,87 +272,138 @@ fn scaling_figure(
     panels: &[(f64, &Panel)],
     styles: &Styles,
 ) -> Option<Figure> {
-    let mut names: Vec<&str> = Vec::new();
-    for series in panels.iter().flat_map(|(_, panel)| &panel.series) {
-        if !names.contains(&&*series.name) {
-            names.push(&series.name);
-        }
+    let names = with_peaks(panels);
+    if panels.len() < 2 || names.is_empty() {
+        return None;
     }
-    let curves = names.iter().map(|name| {
-        let dots = panels.iter().filter_map(|(cpus, panel)| {
-            let series = panel.series.iter().find(|series| series.name == *name)?;
-            let Peak { per_s, low, high, .. } = series.peak()?;
-            Some(Dot { x: *cpus, y: per_s, low, high })
+    let curve = |name: &&str| {
+        let dots = peaks(panels, name).map(|(cpus, peak)| {
+            let Peak { per_s, low, high, .. } = peak;
+            Dot { x: cpus, y: per_s, low, high }
         });
         let (label, style) = ((*name).to_owned(), styles.style(name));
         Curve { label, form: Form::Measured, style, dots: dots.collect() }
-    });
-    let mut curves: Vec<Curve> = curves.filter(|curve| !curve.dots.is_empty()).collect();
-    if panels.len() < 2 || curves.is_empty() {
-        return None;
-    }
-    let table = scaling_table(&curves, panels);
+    };
+    let mut curves: Vec<Curve> = names.iter().map(curve).collect();
     let top = curves.iter().flat_map(|c| &c.dots).map(|dot| dot.high).fold(0.0, f64::max);
-    let first = curves.iter().filter_map(|curve| curve.dots.first());
-    if let Some(first) = first.max_by(|a, b| (a.y / a.x).total_cmp(&(b.y / b.x))) {
-        let ideal = panels.iter().map(|(cpus, _)| Dot::exact(*cpus, first.y / first.x * cpus));
-        let dots = ideal.filter(|dot| dot.y <= top * 1.3).collect();
-        let label = "linear from the best".into();
-        curves.push(Curve { label, form: Form::Reference, style: 0, dots });
-    }
-    let limits = limits(panels, top, &mut curves);
+    curves.extend(linear(&names, panels, top));
+    let (bounds, limits) = (bounds(&names, panels), limits(panels, top, &mut curves));
     let among = if others.is_empty() { String::new() } else { format!(" ({others})") };
     Some(Figure {
         id: format!("scaling-{index}"),
         title: format!("Scaling: {workload}"),
         about: format!(
-            "The highest throughput against the number of processors the server was given{among}. \
-             {limits}"
+            "The highest throughput against the number of processors the server was given{among}.\
+             {bounds} {limits}"
         ),
         drawing: Drawing::Lines(Chart {
             x: Axis::linear("CPUs"),
             y: Axis::linear("good replies/s"),
             curves,
         }),
-        table,
+        table: scaling_table(&names, panels),
     })
 }
 
+/// The series that have a peak anywhere, in the order of the records.
+fn with_peaks<'p>(panels: &[(f64, &'p Panel)]) -> Vec<&'p str> {
+    let mut names: Vec<&str> = Vec::new();
+    for series in panels.iter().flat_map(|(_, panel)| &panel.series) {
+        if !names.contains(&&*series.name) && series.peak().is_some() {
+            names.push(&series.name);
+        }
+    }
+    names
+}
+
+/// The peaks of a series, with the number of processors.
+fn peaks<'p>(panels: &'p [(f64, &Panel)], name: &'p str) -> impl Iterator<Item = (f64, Peak)> + 'p {
+    panels.iter().filter_map(move |(cpus, panel)| {
+        let series = panel.series.iter().find(|series| series.name == name)?;
+        Some((*cpus, series.peak()?))
+    })
+}
+
+/// What as many processors would serve, each as much as those of the server that makes most of
+/// the fewest. Who that is, is not known while one of them was not driven to its peak.
+fn linear(names: &[&str], panels: &[(f64, &Panel)], top: f64) -> Option<Curve> {
+    let first = || names.iter().filter_map(|name| peaks(panels, name).next());
+    let each = first().map(|(cpus, peak)| peak.per_s / cpus).max_by(f64::total_cmp)?;
+    let is_seen = first().all(|(_, peak)| !peak.found.is_lower_bound());
+    let ideal = panels.iter().map(|(cpus, _)| Dot::exact(*cpus, each * cpus));
+    let dots = ideal.filter(|dot| dot.y <= top * 1.3).collect();
+    let label = if is_seen { "linear from the best" } else { "linear from the best seen" };
+    Some(Curve { label: label.into(), form: Form::Reference, style: 0, dots })
+}
+
+/// Names the dots that are lower bounds.
+fn bounds(names: &[&str], panels: &[(f64, &Panel)]) -> String {
+    let named = names.iter().filter_map(|name| {
+        let bounds = peaks(panels, name).filter(|(_, peak)| peak.found.is_lower_bound());
+        let cpus: Vec<f64> = bounds.map(|(cpus, _)| cpus).collect();
+        (!cpus.is_empty()).then(|| format!("{name} with {}", cpus_listed(&cpus)))
+    });
+    may_be_higher(&named.collect::<Vec<_>>())
+}
+
+/// `1 CPU`, `1 and 2 CPUs`.
+fn cpus_listed(counts: &[f64]) -> String {
+    let listed: Vec<String> = counts.iter().map(|count| number::plain(*count)).collect();
+    let noun = if counts == [1.0] { "CPU" } else { "CPUs" };
+    format!("{} {noun}", listed_at_most(&listed, LISTED_MAX))
+}
+
 /// Draws the path's own limit where it is known, and says how far it goes. Where it would flatten
-/// the curves it is told only.
+/// the curves it is told only, and no line is drawn across such a place.
 fn limits(panels: &[(f64, &Panel)], top: f64, curves: &mut Vec<Curve>) -> String {
     let known = panels.iter().filter_map(|(cpus, panel)| Some((*cpus, panel.limit_per_s?)));
     let known: Vec<(f64, f64)> = known.collect();
-    let Some(low) = known.iter().map(|(_, limit)| *limit).reduce(f64::min) else {
+    if known.is_empty() {
         return "The path's own limit was not measured.".into();
-    };
-    let high = known.iter().map(|(_, limit)| *limit).fold(low, f64::max);
-    let range = match number::figure(low) == number::figure(high) {
-        true => number::figure(low),
-        false => format!("{} to {}", number::figure(low), number::figure(high)),
-    };
-    let dots: Vec<Dot> = known.iter().map(|&(cpus, limit)| Dot::exact(cpus, limit)).collect();
-    let drawn: Vec<Dot> = dots.iter().filter(|dot| dot.y <= 2.0 * top).cloned().collect();
-    let is_drawn = drawn.len() > 1;
-    if is_drawn {
-        let label = format!("network limit {range}/s");
-        curves.push(Curve { label, form: Form::Reference, style: 0, dots: drawn });
     }
-    let above = if is_drawn { "" } else { ", above this figure" };
-    format!("The path between the hosts ends at {range} requests/s{above}.")
+    let is_near = |(_, limit): &(f64, f64)| *limit <= 2.0 * top;
+    let runs = known.chunk_by(|a, b| is_near(a) == is_near(b));
+    let longest = runs.filter(|run| is_near(&run[0])).max_by_key(|run| run.len());
+    let near = longest.unwrap_or_default();
+    if near.len() > 1 {
+        let label = format!("network limit {}/s", range(near));
+        let dots = near.iter().map(|&(cpus, limit)| Dot::exact(cpus, limit)).collect();
+        curves.push(Curve { label, form: Form::Reference, style: 0, dots });
+    }
+    let only = |of: &[(f64, f64)]| {
+        let cpus: Vec<f64> = of.iter().map(|(cpus, _)| *cpus).collect();
+        format!("for {} only", cpus_listed(&cpus))
+    };
+    let measured = match known.len() == panels.len() {
+        true => String::new(),
+        false => format!(" (measured {})", only(&known)),
+    };
+    let drawn = match near.len() {
+        0 => ", above this figure".into(),
+        1 => ", which is not drawn".into(),
+        count if count == known.len() => String::new(),
+        _ => format!(", drawn {}", only(near)),
+    };
+    format!("The path between the hosts ends at {} requests/s{measured}{drawn}.", range(&known))
 }
 
-fn scaling_table(curves: &[Curve], panels: &[(f64, &Panel)]) -> Table {
+/// From the lowest limit to the highest; one figure if they look the same.
+fn range(limits: &[(f64, f64)]) -> String {
+    let limits = || limits.iter().map(|(_, limit)| *limit);
+    let low = number::figure(limits().fold(f64::INFINITY, f64::min));
+    let high = number::figure(limits().fold(0.0, f64::max));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+fn scaling_table(names: &[&str], panels: &[(f64, &Panel)]) -> Table {
     let mut table = Table::new(&["CPUs"]);
-    table.heads.extend(curves.iter().map(|curve| curve.label.clone()));
-    for (cpus, _) in panels {
-        let cells = curves.iter().map(|curve| {
-            let dot = curve.dots.iter().find(|dot| dot.x == *cpus);
-            dot.map_or_else(String::new, |dot| {
-                number::interval(dot.y, dot.low, dot.high, number::figure)
-            })
+    table.heads.extend(names.iter().map(|name| (*name).to_owned()));
+    for panel in panels {
+        let cells = names.iter().map(|name| {
+            let peak = peaks(std::slice::from_ref(panel), name).next();
+            peak.map_or_else(String::new, |(_, peak)| peak.shown())
         });
-        table.rows.push([number::plain(*cpus)].into_iter().chain(cells).collect());
+        table.rows.push([number::plain(panel.0)].into_iter().chain(cells).collect());
     }
     table
 }
@@ -334,43 +413,56 @@ mod tests {
     use super::*;
     use crate::record::{RaceOutcome, Rival, Search, Tuning};
 
-    /// Low limits are drawn where the servers are seen against them; high ones are told.
+    /// Low limits are drawn where the servers are seen against them; high ones are told, and so are
+    /// those that make no line.
     #[test]
     fn a_limit_is_drawn_or_told() {
-        let check = |limits: [Option<f64>; 2], drawn: usize, expected: &str| {
-            let panels = limits.map(|limit_per_s| Panel { limit_per_s, ..Panel::default() });
-            let panels = [(1.0, &panels[0]), (2.0, &panels[1])];
+        let check = |limits: &[Option<f64>], drawn: usize, expected: &str| {
+            let panels =
+                limits.iter().map(|&limit_per_s| Panel { limit_per_s, ..Panel::default() });
+            let panels: Vec<Panel> = panels.collect();
+            let panels: Vec<_> = (1..).map(f64::from).zip(&panels).collect();
             let mut curves = Vec::new();
             let told = super::limits(&panels, 1000.0, &mut curves);
-            assert_eq!(told, expected);
+            assert_eq!(told.trim_start_matches("The path between the hosts ends at "), expected);
             assert_eq!(curves.iter().map(|curve| curve.dots.len()).sum::<usize>(), drawn);
             assert!(curves.iter().all(|curve| curve.form == Form::Reference));
         };
-        check([None, None], 0, "The path's own limit was not measured.");
-        let ends = "The path between the hosts ends at";
-        check([Some(1100.0); 2], 2, &format!("{ends} 1,100 requests/s."));
-        let both = format!("{ends} 1,100 to 1,500 requests/s.");
-        check([Some(1100.0), Some(1500.0)], 2, &both);
-        let above = format!("{ends} 9,000 requests/s, above this figure.");
-        check([Some(9000.0); 2], 0, &above);
+        let (low, high) = (Some(1100.0), Some(9000.0));
+        check(&[None, None], 0, "The path's own limit was not measured.");
+        check(&[low, low], 2, "1,100 requests/s.");
+        check(&[low, Some(1500.0)], 2, "1,100 to 1,500 requests/s.");
+        check(&[high, high], 0, "9,000 requests/s, above this figure.");
+        let only = "requests/s (measured for 2 CPUs only)";
+        check(&[None, high], 0, &format!("9,000 {only}, above this figure."));
+        check(&[None, low], 0, &format!("1,100 {only}, which is not drawn."));
+        check(&[low, None, low], 2, "1,100 requests/s (measured for 1 and 3 CPUs only).");
+        let both = "1,100 to 9,000 requests/s,";
+        check(&[low, high], 0, &format!("{both} which is not drawn."));
+        check(&[low, high, low], 0, &format!("{both} which is not drawn."));
+        check(&[low, high, low, low], 2, &format!("{both} drawn for 3 and 4 CPUs only."));
     }
+
+    /// A server that was searched so often, each time with the same outcome; its knobs `a` and `b`
+    /// are the characters of the setting's name.
+    fn searched(server: &str, setting: &str, rate: f64, broke: Option<f64>, count: u32) -> Series {
+        let search = Search { held_per_s: rate, broke_per_s: broke, ..Search::default() };
+        let knobs = ["a", "b"].into_iter().zip(setting.chars());
+        Series {
+            name: server.into(),
+            server: server.into(),
+            setting: setting.into(),
+            knobs: knobs.map(|(knob, value)| (knob.to_owned(), value.to_string())).collect(),
+            limits: (1..=count).map(|block| (block, rate)).collect(),
+            searches: vec![search; count as usize],
+            ..Series::default()
+        }
+    }
+
     /// The star is the winner's, though another that was searched more often bore more.
     #[test]
     fn the_star_is_where_the_tuning_says() {
-        let setting = |name: &str, rate: f64, searches: u32| {
-            let limits = (1..=searches).map(|block| (block, rate));
-            let search = Search { held_per_s: rate, broke_per_s: Some(rate), ..Search::default() };
-            Series {
-                server: "s".into(),
-                setting: name.into(),
-                knobs: [("a", &name[..1]), ("b", &name[1..])]
-                    .map(|(knob, value)| (knob.to_owned(), value.to_owned()))
-                    .into(),
-                limits: limits.collect(),
-                searches: vec![search; searches as usize],
-                ..Series::default()
-            }
-        };
+        let setting = |name, rate, count| searched("s", name, rate, Some(rate), count);
         let series =
             vec![setting("11", 100.0, 20), setting("12", 98.0, 5), setting("22", 120.0, 1)];
         let rivals = vec![Rival { setting: "11".into(), outcome: RaceOutcome::Better }];
@@ -382,5 +474,59 @@ mod tests {
         let cells = heat.cells.iter().flatten().flatten();
         let starred = cells.filter(|cell| cell.best).map(|cell| &*cell.text);
         assert_eq!(starred.collect::<Vec<_>>(), ["98.0"]);
+    }
+
+    /// In a heat map and in tables by a sign, below a curve in words.
+    #[test]
+    fn what_may_be_higher_is_said_of_settings() {
+        let panel = |second| Panel {
+            series: vec![
+                searched("s", "11", 100.0, None, 1),
+                searched("s", second, 98.0, Some(98.0), 1),
+            ],
+            ..Panel::default()
+        };
+        let heats = of_panel(&panel("22"), 0, 0.95);
+        let Drawing::Heat(heat) = &heats[0].drawing else { panic!("two knobs") };
+        let cells = heat.cells.iter().flatten().flatten();
+        let shown = cells.map(|cell| (&*cell.text, &*cell.about));
+        let first = ("≥ 100", "a = 1, b = 1: ≥ 100 good replies/s");
+        let second = ("98.0", "a = 2, b = 2: 98.0 good replies/s");
+        assert_eq!(shown.collect::<Vec<_>>(), [first, second]);
+        assert!(heats[0].about.contains("≥ stands before"), "{}", heats[0].about);
+        let rows = heats[0].table.rows.iter().map(|row| &*row[3]);
+        assert_eq!(rows.collect::<Vec<_>>(), ["≥ 100", "98.0"]);
+
+        let lines = of_panel(&panel("21"), 0, 0.95);
+        let about = "The highest throughput of each setting. Of these the peak was not seen, and \
+                     may be higher: a = 1.";
+        assert_eq!(lines[0].about, about);
+    }
+
+    #[test]
+    fn what_may_be_higher_is_said_of_cpus() {
+        let styles = Styles::of(&Summary::default());
+        let check = |broke: [Option<f64>; 2], row: &str, more: &str, label: &str| {
+            let panels = [1000.0, 1900.0].map(|rate| Panel {
+                series: ["x", "y"]
+                    .into_iter()
+                    .zip(broke)
+                    .map(|(server, broke)| searched(server, "", rate, broke.map(|_| rate), 1))
+                    .collect(),
+                ..Panel::default()
+            });
+            let panels = [(1.0, &panels[0]), (2.0, &panels[1])];
+            let figure = scaling_figure(0, &"w".to_owned(), "", &panels, &styles).unwrap();
+            assert_eq!(figure.table.rows[1].join(" "), row);
+            let about = "The highest throughput against the number of processors the server was \
+                         given.";
+            let limit = "The path's own limit was not measured.";
+            assert_eq!(figure.about, format!("{about}{more} {limit}"));
+            let Drawing::Lines(chart) = &figure.drawing else { panic!("curves") };
+            assert_eq!(chart.curves.last().unwrap().label, label);
+        };
+        check([Some(1.0); 2], "2 1,900 1,900", "", "linear from the best");
+        let more = " Of these the peak was not seen, and may be higher: y with 1 and 2 CPUs.";
+        check([Some(1.0), None], "2 1,900 ≥ 1,900", more, "linear from the best seen");
     }
 }

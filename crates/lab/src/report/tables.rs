@@ -53,13 +53,8 @@ fn peak_cells(series: &Series) -> (String, String) {
         let nothing = if series.searches.is_empty() { "no valid run" } else { "no rate held" };
         return (nothing.into(), String::new());
     };
-    let shown = number::interval(peak.per_s, peak.low, peak.high, number::figure);
-    let shown = match peak.found {
-        Found::Swept => shown,
-        Found::NotReached | Found::AtLeast => format!("≥ {shown}"),
-        Found::Searched => format!("{shown} (MAT)"),
-    };
-    (shown, number::plain(peak.offered))
+    let how = if peak.found == Found::Searched { " (MAT)" } else { "" };
+    (format!("{}{how}", peak.shown()), number::plain(peak.offered))
 }
 
 /// What is more than was seen of either makes a ratio a bound; of both, it says nothing.

@@ -108,7 +108,7 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
             )
         }
         Found::NotReached => format!(
-            "{name} serves most, {shown} requests/s, which is all that was offered: its peak lies \
+            "{name} serves most, {shown} requests/s, which is all that was offered: its peak may lie \
              higher"
         ),
         Found::Searched => {
