@@ -108,8 +108,8 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
             )
         }
         Found::NotReached => format!(
-            "{name} serves most, {shown} requests/s, which is all that was offered: its peak may lie \
-             higher"
+            "{name} serves most, {shown} requests/s, which is all that was offered: its peak may \
+             lie higher"
         ),
         Found::Searched => {
             format!("{name} has the highest maximum achievable throughput, {shown} requests/s")
