@@ -1,6 +1,6 @@
 //! Two series against each other: how much more one serves, and whether that can be said. Pure.
 
-use statistics::{Estimate, paired_ratio, values_min};
+use statistics::{Estimate, median_estimate, values_min};
 
 use super::measure::Measure;
 use super::number;
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Differ,
     /// It does not, but there are too few pairs to rely on it.
     Indicated,
-    /// The one that was seen to serve less was not driven to its peak.
+    /// One of them may serve more than was seen, and that may change it.
     NotReached,
 }
 
@@ -52,14 +52,16 @@ impl Verdict {
 impl Comparison {
     /// At the peaks of two series; none if they cannot be compared.
     pub(crate) fn of_peaks(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
+        if let Some(comparison) = Self::of_searches(first, second, confidence) {
+            return Some(comparison);
+        }
         let (own, others) = (first.peak()?, second.peak()?);
         let mut comparison = match (own.found, others.found) {
             (Found::Swept | Found::NotReached, Found::Swept | Found::NotReached) => {
                 let (own, others) = (first.best()?, second.best()?);
                 Self::of_points((&first.name, own), (&second.name, others), MOST, confidence)?
             }
-            _ => Self::of_searches(first, second, confidence)
-                .or_else(|| Self::of_brackets((first, &own), (second, &others)))?,
+            _ => Self::of_brackets((first, &own), (second, &others))?,
         };
         if comparison.rests_on_a_bound(own.found, others.found) {
             comparison.verdict = Verdict::NotReached;
@@ -96,17 +98,29 @@ impl Comparison {
 
     /// What two searches found in the same blocks; none if they have less than two in common.
     fn of_searches(first: &Series, second: &Series, confidence: f64) -> Option<Self> {
-        let pairs =
-            first.limits.iter().filter_map(|(block, own)| Some((*own, *second.limits.get(block)?)));
-        let pairs = pairs.map(|(own, others)| (own.max(RATE_MIN), others.max(RATE_MIN)));
-        let (own, others): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        let ratio = paired_ratio(&own, &others, confidence).filter(|_| own.len() > 1)?;
+        // As seen, and what it is at least and at most where a limit may be higher.
+        let (mut seen, mut least, mut most) = (Vec::new(), Vec::new(), Vec::new());
+        for (block, own) in &first.limits {
+            let Some(others) = second.limits.get(block) else { continue };
+            let ratio = own.max(RATE_MIN) / others.max(RATE_MIN);
+            seen.push(ratio);
+            least.push(if second.bounds.contains(block) { 0.0 } else { ratio });
+            most.push(if first.bounds.contains(block) { f64::MAX } else { ratio });
+        }
+        let of = |ratios: &[f64]| median_estimate(ratios, confidence).filter(|_| ratios.len() > 1);
+        let ratio = of(&seen)?;
+        let is_above = of(&least)?.interval.low > 1.0;
+        let is_below = of(&most)?.interval.high < 1.0;
+        let is_known = is_above || is_below || (least == seen && most == seen);
         Some(Self {
             first: first.name.clone(),
             second: second.name.clone(),
             ratio,
-            pairs: Some(own.len()),
-            verdict: Verdict::of(&ratio, own.len(), confidence),
+            pairs: Some(seen.len()),
+            verdict: match is_known {
+                true => Verdict::of(&ratio, seen.len(), confidence),
+                false => Verdict::NotReached,
+            },
         })
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Series {
     pub(crate) searches: Vec<Search>,
     /// What they say the highest rate is, by block: 0 where every rate broke.
     pub(crate) limits: BTreeMap<u32, f64>,
+    /// The blocks in which it may be higher than that.
+    pub(crate) bounds: BTreeSet<u32>,
     /// In each block the trials at the rate that its search says held.
     pub(crate) held: Option<Measured>,
     /// That of the intervals of all this.
@@ -260,7 +262,7 @@ impl Series {
 
     /// Whether its curve is made of what searches have tried, not of points that were swept.
     pub(crate) fn is_searched(&self) -> bool {
-        self.points.is_empty()
+        self.points.is_empty() && !self.searched.is_empty()
     }
 
     /// The point with the highest throughput that was swept.
@@ -285,7 +287,11 @@ impl Series {
         let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
         for (block, search) in blocks_of(&self.searches) {
-            self.limits.extend(limit_of(search).map(|limit| (block, limit)));
+            let Some(limit) = limit_of(search) else { continue };
+            self.limits.insert(block, limit);
+            if is_bound(search) {
+                self.bounds.insert(block);
+            }
         }
     }
 
@@ -312,23 +318,23 @@ impl Series {
         (self.searched, self.held) = (measured(&all), measured(&held).pop());
     }
 
-    /// What searches have found: between what they held and what broke, or the median of several.
+    /// What searches have found: between what one held and what broke, or the median of several.
     /// None if they saw nothing.
     fn searched(&self) -> Option<Peak> {
-        let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
         let limits: Vec<f64> = self.limits.values().copied().collect();
-        let several = median_estimate(&limits, self.confidence).filter(|_| limits.len() > 1);
-        let (per_s, low, high) = match several {
-            Some(Estimate { median, interval }) => (median, interval.low, interval.high),
-            None => {
-                let held = last.held_per_s;
-                (held, held, last.broke_per_s.unwrap_or(held))
-            }
+        let Estimate { median: per_s, interval } = median_estimate(&limits, self.confidence)?;
+        let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
+        let (low, high) = match limits.len() {
+            1 => (last.held_per_s, last.broke_per_s.unwrap_or(per_s)),
+            _ => (interval.low, interval.high),
         };
         // A limit that may be higher does not move the median if it lies above it already.
-        let mut bounds = self.searches.iter().filter(|search| is_bound(search));
-        let may_be_higher = |search| limit_of(search).is_some_and(|limit| limit <= per_s);
-        let found = if bounds.any(may_be_higher) { Found::AtLeast } else { Found::Searched };
+        let at_most = self.limits.iter().map(|(block, limit)| match self.bounds.contains(block) {
+            true => f64::MAX,
+            false => *limit,
+        });
+        let is_moved = median(&at_most.collect::<Vec<_>>()).is_some_and(|most| most > per_s);
+        let found = if is_moved { Found::AtLeast } else { Found::Searched };
         Some(Peak { per_s, low, high, offered: per_s, found })
     }
 
@@ -556,6 +562,14 @@ mod tests {
         let held = series.at_peak().expect("both held");
         assert_eq!(throughputs(held), [100.0, 95.0]);
         assert!((held.offered - 100.0).abs() < 0.1, "{}", held.offered);
+    }
+
+    #[test]
+    fn what_was_void_was_not_searched() {
+        let void = Run { void: vec!["late".into()], ..trial("", 0, 100.0, 100.0) };
+        assert!(!series(vec![void], Vec::new()).is_searched());
+        let searched = series(vec![trial("limit", 1, 1.0, 1.0)], vec![search("limit 1", 1.0, 2.0)]);
+        assert!(searched.is_searched());
     }
 
     /// No trial is lost where two blocks tried the same rate.

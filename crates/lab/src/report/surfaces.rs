@@ -158,7 +158,10 @@ fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) 
     let log = numbers.as_ref().is_some_and(|n| n[0] > 0.0 && n[n.len() - 1] / n[0] > 50.0);
     let x = if log { Axis::log(&label) } else { Axis::linear(&label) };
     let curve = Curve {
-        label: format!("highest throughput, {:.0} % interval", share * 100.0),
+        label: match cells.iter().any(|cell| cell.series.limits.len() == 1) {
+            true => "highest throughput, interval or bracket of one search".into(),
+            false => format!("highest throughput, {} interval", number::percent(share)),
+        },
         form: Form::Measured,
         style: 0,
         dots,
@@ -454,6 +457,7 @@ mod tests {
             setting: setting.into(),
             knobs: knobs.map(|(knob, value)| (knob.to_owned(), value.to_string())).collect(),
             limits: (1..=count).map(|block| (block, rate)).collect(),
+            bounds: (1..=count).filter(|_| broke.is_none()).collect(),
             searches: vec![search; count as usize],
             ..Series::default()
         }

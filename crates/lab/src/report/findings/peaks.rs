@@ -28,15 +28,7 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     }
     let pairs = pairs(panel, confidence);
     if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
-        findings.add(
-            Head::NotSupported,
-            format!(
-                "{title}: no ranking by throughput. All servers{} kept up with the highest rate \
-                 offered, so no peak was seen; CPU time per request and response times can be \
-                 compared.",
-                but(&unseen(panel))
-            ),
-        );
+        findings.add(Head::NotSupported, no_ranking(panel, &ranked));
         return;
     }
     let mut text = format!("{title}: {}.", sentence(best, peak, panel));
@@ -67,14 +59,34 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     }
     if !passed.is_empty() {
         let passed = listed_at_most(&passed, LISTED_MAX);
-        text.push_str(&format!(
-            " {} may serve more than was seen, and so more than {passed}.",
-            best.name
-        ));
+        text.push_str(&match peak.found.is_lower_bound() {
+            true => {
+                format!(" {} may serve more than was seen, and so more than {passed}.", best.name)
+            }
+            false => format!(
+                " Between {} and {passed} it is open: in some blocks one of them may serve more \
+                 than was seen.",
+                best.name
+            ),
+        });
     }
     findings.add(Head::Supported, text);
     indicated(findings, &title, &against);
     tally(findings, &title, &pairs, confidence);
+}
+
+/// No server was driven to its peak.
+fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
+    let all = format!("All servers{}", but(&unseen(panel)));
+    let why = match ranked.iter().all(|(_, peak)| peak.found == Found::NotReached) {
+        true => format!("{all} kept up with the highest rate offered, so no peak was seen"),
+        false => format!("{all} may serve more than was seen, which no rate that broke tells"),
+    };
+    format!(
+        "{}: no ranking by throughput. {why}; CPU time per request and response times can be \
+         compared.",
+        panel.title()
+    )
 }
 
 /// Those of which nothing is known.

@@ -377,7 +377,6 @@ fn a_lucky_setting_that_was_given_up_is_not_crowned() {
     assert!(told.starts_with("w, d: the best of 2 settings is s good (k = good)"), "{told}");
 }
 
-/// A neighbour that beat the winner before it has fewer searches, and need not look better in them.
 /// Of a tuning that was interrupted: the highest median, and behind where both were measured.
 #[test]
 fn who_was_behind_in_pairs_is_not_said_to_be_better() {
@@ -387,6 +386,22 @@ fn who_was_behind_in_pairs_is_not_said_to_be_better() {
     assert!(!told.contains("better than"), "{told}");
 }
 
+#[test]
+fn a_winner_that_was_not_driven_to_its_limit_is_said_to_be_none() {
+    let (runs, mut searches) = setting("bound", &[100.0; 6]);
+    for search in &mut searches {
+        (search.generator_bound, search.broke_per_s) = (true, None);
+    }
+    let settings = vec![(runs, searches), setting("low", &[50.0; 6])];
+    let told = crowned(settings, None);
+    assert!(told.contains("(k = bound): ≥ 100 requests/s. It may bear more"), "{told}");
+    let (runs, mut searches) = setting("open", &[99.0; 6]);
+    searches.iter_mut().for_each(|search| search.generator_bound = true);
+    let told = crowned(vec![setting("good", &[100.0; 6]), (runs, searches)], None);
+    assert!(told.contains("Whether it is better than s open is not decided"), "{told}");
+}
+
+/// A neighbour that beat the winner before it has fewer searches, and need not look better in them.
 #[test]
 fn the_winner_is_the_one_that_the_tuning_has_named() {
     let settings = || {
@@ -499,6 +514,27 @@ fn searches_that_the_generator_ended_count_as_lower_bounds() {
     let (summary, _) = searched(&[("once", found)]);
     let peak = summary.panels[0].series[0].peak().expect("it held something");
     assert_eq!((peak.found, peak.per_s.round()), (Found::Searched, 102.0));
+    // Of an even number the median lies between two, and moves with the higher of them.
+    let found = halves((100.0, Some(104.0), "p99"), (130.0, None, ""));
+    let (summary, _) = searched(&[("half", found)]);
+    let peak = summary.panels[0].series[0].peak().expect("it held something");
+    assert_eq!((peak.found, peak.per_s.round()), (Found::AtLeast, 116.0));
+}
+
+/// The medians of both are known, and which block would be ahead is not.
+#[test]
+fn blocks_that_may_be_higher_decide_nothing() {
+    let some = |at: usize, low: Limit, high: Limit| -> [Limit; 10] {
+        std::array::from_fn(|block| if block < at { low } else { high })
+    };
+    let one = some(6, (1000.0, Some(1040.0), "p99"), (2000.0, None, ""));
+    let other = some(6, (1100.0, Some(1144.0), "p99"), (2200.0, Some(2288.0), "p99"));
+    let (_, said) = searched(&[("one", one), ("other", other)]);
+    has(&said, "Between other and one it is open");
+    // Whoever is ahead all the same is.
+    let one = some(8, (1000.0, Some(1040.0), "p99"), (2000.0, None, ""));
+    let (_, said) = searched(&[("one", one), ("other", [(2200.0, Some(2288.0), "p99"); 10])]);
+    has(&said, "other serves 2.2");
 }
 
 #[test]
@@ -509,6 +545,6 @@ fn a_server_that_never_ran_bears_nothing_that_is_known() {
         searched(&[("dead", dead), ("one", bound(100.0)), ("other", bound(90.0))]);
     assert_eq!(summary.panels[0].series[0].peak(), None);
     has(&said, "searches that found no limit do not count: dead (it does not start:).");
-    has(&said, "All servers but dead kept up with the highest rate offered");
+    has(&said, "All servers but dead may serve more than was seen, which no rate that broke tells");
     has(&said, "rest on fewer searches than the 10 that were asked for: dead (0).");
 }

@@ -3,7 +3,6 @@
 //! from the searches of each setting.
 
 use super::super::comparison::{Comparison, Verdict, is_unfair, is_winner, place, ranked};
-use super::super::number;
 use super::super::summary::{Panel, Peak, Series, Summary};
 use super::{Findings, Head, counted, listed_at_most};
 use crate::record::{RaceOutcome, Tuning};
@@ -47,15 +46,15 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
 }
 
 fn crowned(panel: &Panel, (best, peak): (&Series, &Peak), settings: usize) -> String {
-    let Peak { per_s, low, high, .. } = peak;
-    let shown = number::interval(*per_s, *low, *high, number::figure);
     let knobs: Vec<String> = best.knobs.iter().map(|(k, v)| format!("{k} = {v}")).collect();
     format!(
-        "{}: the best of {} is {} ({}): {shown} requests/s.",
+        "{}: the best of {} is {} ({}): {} requests/s.{}",
         panel.title(),
         counted(settings, "setting"),
         best.name,
-        if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") }
+        if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") },
+        peak.shown(),
+        if peak.found.is_lower_bound() { " It may bear more than was seen." } else { "" }
     )
 }
 
@@ -108,6 +107,14 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
         text.push_str(&format!(
             " It seems better than {}, on too few pairs to be sure.",
             counted(weak.len(), "other")
+        ));
+    }
+    let open = with(Verdict::NotReached);
+    if !open.is_empty() {
+        let open = listed_at_most(&open, LISTED_MAX);
+        text.push_str(&format!(
+            " Whether it is better than {open} is not decided: one of them may bear more than was \
+             seen."
         ));
     }
     let differ = compared.iter().filter(|pair| pair.verdict == Verdict::Differ);
