@@ -3,9 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use lab::Peer;
 use lab::study::{Definition, Experiment};
+use lab::workload::WorkloadSpec;
+use lab::{Peer, ServerSpec};
+use testkit::Temporary;
 
 use crate::REPOSITORY;
 use crate::server_process::ROPEWALK;
@@ -70,4 +73,91 @@ fn unsaid(source: &str, question: &str, expected: &str) -> impl Iterator<Item = 
     let texts = [("source", source), ("question", question), ("expected", expected)];
     let missing = texts.map(|(what, text)| text.is_empty().then(|| format!("{what}: it is empty")));
     missing.into_iter().flatten()
+}
+
+/// A session that pauses holds its connection meanwhile: a server that is left with the usual bound
+/// on connections would be measured by that bound.
+#[test]
+fn where_sessions_pause_every_server_is_given_its_connections() {
+    let peers = lab::catalogue(Path::new(ROPEWALK), None).unwrap();
+    let faults = in_every_size(|definition| {
+        let pauses = definition.workloads.iter().any(has_pauses);
+        let servers = definition.servers.iter().filter(|_| pauses);
+        servers.filter_map(|spec| short_of_connections(spec, &peers)).collect()
+    });
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// "4 GB" are memory for all that is asked for, and "2 GB" for four fifths of it.
+#[test]
+fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
+    const NAME: &str = "zipf-sessions";
+    let accessed = bytes_of(&WorkloadSpec::preset(NAME).unwrap().log.unwrap());
+    let faults = in_every_size(|definition| {
+        let asks = definition.workloads.iter().any(|one| one.name == NAME);
+        let domains = definition.domains.iter().filter(|_| asks);
+        let shares = domains.filter_map(|domain| {
+            let limit = domain.memory?.limit_bytes?;
+            Some((&domain.name, limit as f64 / accessed))
+        });
+        let wrong = shares.filter(|(name, share)| match name.as_str() {
+            "2 GB" => !(0.75..0.85).contains(share),
+            _ => *share < 1.1,
+        });
+        wrong.map(|(name, share)| format!("{name}: memory for {share:.2} of it")).collect()
+    });
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// What is found in the experiments of servers, a line each with the file and the size.
+fn in_every_size(find: impl Fn(&Definition) -> Vec<String>) -> Vec<String> {
+    let folder = std::fs::read_dir(Path::new(REPOSITORY).join("experiments")).unwrap();
+    let paths = folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let mut all = Vec::new();
+    for path in paths {
+        let sizes = sizes(&std::fs::read_to_string(&path).unwrap());
+        for size in std::iter::once(None).chain(sizes.iter().map(|size| Some(size.as_str()))) {
+            if let Experiment::Servers(definition) = Experiment::read(&path, size).unwrap() {
+                let of = |what: String| format!("{} (size {size:?}): {what}", path.display());
+                all.extend(find(&definition).into_iter().map(of));
+            }
+        }
+    }
+    all
+}
+
+fn has_pauses(workload: &WorkloadSpec) -> bool {
+    let log = workload.log.as_deref().unwrap_or_default();
+    let is_paused = ["radhakrishnan", "geneves"].iter().any(|preset| log.contains(preset));
+    is_paused && !workload.load.contains("--think-max")
+}
+
+/// Says it if a server is left with the usual number of connections, or has more user threads than
+/// it may have connections.
+fn short_of_connections(spec: &ServerSpec, peers: &[Peer]) -> Option<String> {
+    let name = spec.peer_name()?;
+    let peer = peers.iter().find(|peer| peer.name == name)?;
+    let bounds = ["limits.connections_max", "max_conns", "max_connections"];
+    let bound = bounds.into_iter().find(|bound| peer.knobs.contains_key(*bound))?;
+    let knobs = spec.setting(peer).ok()?.knobs;
+    let number = |knob: &str| knobs.get(knob).and_then(|value| value.parse::<u64>().ok());
+    let Some(connections) = number(bound) else {
+        // Of lighttpd each process has so many.
+        return (name != "lighttpd").then(|| format!("{spec}: {bound} is not given"));
+    };
+    // The paper's sizes have four partitions.
+    let fibers = number("engine.knobs.prespawned").unwrap_or(0) * 4;
+    (fibers > connections).then(|| format!("{spec}: {fibers} user threads"))
+}
+
+/// The bytes of all files that a log asks for.
+fn bytes_of(log: &str) -> f64 {
+    let folder = Temporary::new();
+    let path = folder.path().join("sessions.log");
+    let mut generate = Command::new(ROPEWALK);
+    generate.args(["log", "generate"]).args(log.split(' ')).arg("--output").arg(&path);
+    assert!(generate.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    let described = Command::new(ROPEWALK).args(["log", "describe", "--json"]).arg(path).output();
+    let json: serde_json::Value = serde_json::from_slice(&described.unwrap().stdout).unwrap();
+    json["bytes"]["files_bytes"].as_f64().unwrap()
 }
