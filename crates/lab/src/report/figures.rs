@@ -193,7 +193,8 @@ pub(crate) fn tell_left_out(count: usize, where_to: &str) -> String {
     match count {
         0 => String::new(),
         _ => format!(
-            " The {CURVES_MAX} series with the highest peaks are drawn, {count} more are {where_to}."
+            " The {CURVES_MAX} series with the highest peaks are drawn, {count} more are \
+             {where_to}."
         ),
     }
 }
