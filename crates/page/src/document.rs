@@ -96,14 +96,16 @@ pub fn words(class: &str, head: &str, sentences: &[String]) -> String {
     text
 }
 
-/// Pairs of backticks become code; the text is escaped already.
+/// Pairs of backticks become code, one without its like is text; the text is escaped already.
 pub fn with_code(escaped: &str) -> String {
-    let mut parts = escaped.split('`');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    while let (Some(code), Some(rest)) = (parts.next(), parts.next()) {
-        let _ = write!(text, "<code>{code}</code>{rest}");
+    let (mut text, mut rest) = (String::new(), escaped);
+    while let Some((before, after)) = rest.split_once('`')
+        && let Some((code, left)) = after.split_once('`')
+    {
+        let _ = write!(text, "{before}<code>{code}</code>");
+        rest = left;
     }
-    text
+    text + rest
 }
 
 /// A table under its title.
@@ -263,6 +265,6 @@ mod tests {
         let odd = "<script>alert('\"&\u{0}')</script>";
         let expected = "&lt;script&gt;alert(&#39;&quot;&amp;\u{fffd}&#39;)&lt;/script&gt;";
         assert_eq!(escape(odd), expected);
-        assert_eq!(with_code("a `b` c `d"), "a <code>b</code> c ");
+        assert_eq!(with_code("a `b` c `d"), "a <code>b</code> c `d");
     }
 }

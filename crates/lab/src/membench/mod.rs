@@ -28,6 +28,8 @@ const TIMES_CACHE: u64 = 4;
 const AREA_BYTES_MIN: u64 = 64 << 20;
 /// At most this part of the memory that is free, for all areas together.
 const PART_OF_MEMORY: u64 = 4;
+/// Of intervals.
+const CONFIDENCE: f64 = 0.95;
 /// Both halves of a copy must hold a chunk.
 const AREA_BYTES_LEAST: u64 = 2 * crew::CHUNK_BYTES as u64;
 
@@ -138,7 +140,6 @@ impl Plan {
 
 /// The rates of one cell; its speed-up over one core is taken repetition by repetition.
 fn row(kind: Kind, cores: usize, cell: &[Sample], one_core: &[Sample]) -> Option<Row> {
-    const CONFIDENCE: f64 = 0.95;
     let rates = |cell: &[Sample]| -> Vec<f64> { cell.iter().map(|sample| sample.rate).collect() };
     let estimate = |sample: &[f64]| median_estimate(sample, CONFIDENCE);
     let spread = |estimate: Estimate| Spread {

@@ -3,10 +3,12 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use statistics::values_min;
 
+use super::CONFIDENCE;
 use super::kind::Access;
 
-/// A median and its 95 % interval.
+/// A median and its 95 % interval, or the whole range of too few repetitions for one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     /// The median of the repetitions.
@@ -102,9 +104,13 @@ impl Outcome {
             None => String::new(),
             Some(ghz) => format!("\ncycles are reference cycles (TSC) of {ghz:.2} GHz"),
         };
+        let spread = match (self.repetitions as usize) < values_min(CONFIDENCE) {
+            true => "whole range".to_owned(),
+            false => format!("{:.0} % interval", CONFIDENCE * 100.0),
+        };
         format!(
             "{}: {} CPUs, last cache {cache}, huge pages {}\n\
-             {} MiB for each core, {} x {} ms each; median and 95 % interval{cycles}\n",
+             {} MiB for each core, {} x {} ms each; median and {spread}{cycles}\n",
             self.processor,
             self.cpus.len(),
             self.huge_pages,
@@ -235,6 +241,17 @@ ceiling of all 2 CPUs, write: 8.0 GB/s (AVX2, streaming), 1.50 times one core
 note: the machine is small
 ";
         assert_eq!(outcome().show(), expected);
+    }
+
+    #[test]
+    fn few_repetitions_support_no_interval() {
+        let heading = |repetitions| Outcome { repetitions, ..outcome() }.heading();
+        assert!(heading(5).contains("5 x 50 ms each; median and whole range\n"), "{}", heading(5));
+        assert!(
+            heading(6).contains("6 x 50 ms each; median and 95 % interval\n"),
+            "{}",
+            heading(6)
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use load::measures::{FILE_CLASSES, histogram, interval_histogram};
 use load::outcome::file_class_name;
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
-use super::figures::{Styles, shown};
+use super::figures::{Styles, shown, tell_left_out};
 use super::number;
 use super::summary::{Measured, Panel, Series};
 
@@ -36,6 +36,8 @@ struct Group<'s> {
     /// Whether classes of files have figures of their own: where the rates were chosen for the
     /// sake of response times.
     by_class: bool,
+    /// How many series are not drawn.
+    left_out: usize,
     members: Vec<(String, usize, &'s Measured)>,
 }
 
@@ -60,35 +62,53 @@ pub(crate) fn of_panel(
         if !merged.is_empty() {
             let title = format!("{}, {}", panel.title(), group.at);
             let id = format!("{index}-{number}");
-            figures.extend(pair(&merged, &title, &id));
+            let mut own: Vec<Figure> = pair(&merged, &title, &id).into();
             if group.by_class {
-                figures.extend(of_classes(&merged, &title, &id));
+                own.extend(of_classes(&merged, &title, &id));
             }
+            let told = tell_left_out(group.left_out, "left out");
+            own.iter_mut().for_each(|figure| figure.about.push_str(&told));
+            figures.extend(own);
         }
     }
     figures
 }
 
 fn groups<'s>(panel: &'s Panel, styles: &Styles) -> Vec<Group<'s>> {
-    let (series, _) = shown(panel);
-    let member = |series: &'s Series, point: Option<&'s Measured>| {
-        Some((series.name.clone(), styles.style(&series.name), point?))
-    };
     let sought = shares_sought(panel);
     if !sought.is_empty() {
         return sought.into_iter().map(|share| equally_busy(panel, styles, share)).collect();
     }
+    let named = |series: &'s Series, point: Option<&'s Measured>| {
+        point.map(|point| (series.name.clone(), point)).into_iter().collect()
+    };
     if let Some(offered) = common(panel) {
-        let members = series.iter().filter_map(|series| member(series, series.at(offered)));
         let at = format!("at {} {}", number::plain(offered), panel.unit());
-        return vec![Group { at, by_class: false, members: members.collect() }];
+        return vec![group(panel, styles, at, |series| named(series, series.at(offered)))];
     }
-    if series.iter().all(|series| series.points.is_empty()) {
-        let members = series.iter().filter_map(|series| member(series, series.held.as_ref()));
-        let at = "each close to the highest rate it held".into();
-        return vec![Group { at, by_class: false, members: members.collect() }];
+    if panel.series.iter().all(|series| series.points.is_empty()) {
+        let at = "each close to the highest rate it held".to_owned();
+        return vec![group(panel, styles, at, |series| named(series, series.held.as_ref()))];
     }
     Vec::new() // no two were measured at the same
+}
+
+/// What `of` says of each series that is drawn.
+fn group<'s>(
+    panel: &'s Panel,
+    styles: &Styles,
+    at: String,
+    of: impl Fn(&'s Series) -> Vec<(String, &'s Measured)>,
+) -> Group<'s> {
+    let (drawn, _) = shown(panel);
+    let is_drawn = |series: &&Series| drawn.iter().any(|one| one.name == series.name);
+    let others = panel.series.iter().filter(|series| !is_drawn(series));
+    let left_out = others.filter(|series| !of(series).is_empty()).count();
+    let members = drawn.into_iter().flat_map(|series| {
+        let style = styles.style(&series.name);
+        of(series).into_iter().map(move |(label, point)| (label, style, point))
+    });
+    Group { at, by_class: false, left_out, members: members.collect() }
 }
 
 /// The utilisations for which rates were looked for.
@@ -102,16 +122,14 @@ fn shares_sought(panel: &Panel) -> Vec<f64> {
 
 /// Each at the rate of its own that makes it so busy.
 fn equally_busy<'s>(panel: &'s Panel, styles: &Styles, share: f64) -> Group<'s> {
-    let (series, _) = shown(panel);
-    let members = series.iter().flat_map(|series| {
-        let points = series.points.iter().filter(|point| point.sought == Some(share));
-        points.map(|point| {
-            let name = format!("{} at {}", series.name, number::figure(point.offered));
-            (name, styles.style(&series.name), point)
-        })
-    });
     let at = format!("each at its own rate, {}", panel.gauge.busy(share));
-    Group { at, by_class: true, members: members.collect() }
+    let group = group(panel, styles, at, |series| {
+        let points = series.points.iter().filter(|point| point.sought == Some(share));
+        let name =
+            |point: &Measured| format!("{} at {}", series.name, number::figure(point.offered));
+        points.map(|point| (name(point), point)).collect()
+    });
+    Group { by_class: true, ..group }
 }
 
 /// The highest rate at which all series were measured and kept up; if there is none, the lowest
@@ -303,4 +321,29 @@ fn row(name: String, times: &Histogram<u64>) -> Vec<String> {
     row.extend(SHARES.iter().map(|(_, part)| ms(times.value_at_quantile(*part) as f64)));
     row.push(ms(times.max() as f64));
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::figures::CURVES_MAX;
+
+    /// Of those that were measured there.
+    #[test]
+    fn series_that_are_left_out_are_counted() {
+        let panel = |sought: Option<f64>| {
+            let series = (0..CURVES_MAX + 3).map(|n| {
+                let point = Measured { offered: 100.0, sought, ..Measured::default() };
+                let points = if n == 0 { Vec::new() } else { vec![point] };
+                Series { name: n.to_string(), points, ..Series::default() }
+            });
+            Panel { series: series.collect(), ..Panel::default() }
+        };
+        for sought in [None, Some(0.8)] {
+            let panel = panel(sought);
+            let groups = groups(&panel, &Styles::of(&Default::default()));
+            assert_eq!((groups.len(), groups[0].by_class), (1, sought.is_some()));
+            assert_eq!((groups[0].members.len(), groups[0].left_out), (CURVES_MAX - 1, 3));
+        }
+    }
 }

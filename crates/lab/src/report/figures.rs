@@ -176,12 +176,7 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     if kind.measure == Measure::ErrorShare && is_nothing {
         about.push_str(" Nothing failed.");
     }
-    if left_out > 0 {
-        about.push_str(&format!(
-            " The {CURVES_MAX} series with the highest peaks are drawn, {left_out} more are in \
-             the table."
-        ));
-    }
+    about.push_str(&tell_left_out(left_out, "in the table"));
     let x = format!("offered {}", panel.unit());
     let chart = Chart { x: Axis::linear(&x), y, curves };
     Some(Figure {
@@ -191,6 +186,17 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
         drawing: Drawing::Lines(chart),
         table: table(panel, kind),
     })
+}
+
+/// What is said of curves that are not drawn: how many, and where they are.
+pub(crate) fn tell_left_out(count: usize, where_to: &str) -> String {
+    match count {
+        0 => String::new(),
+        _ => format!(
+            " The {CURVES_MAX} series with the highest peaks are drawn, {count} more are \
+             {where_to}."
+        ),
+    }
 }
 
 fn no_height(dot: &Dot) -> bool {
@@ -232,12 +238,14 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
         .fold((f64::INFINITY, 0.0_f64), |(left, right), dot| (left.min(dot.x), right.max(dot.x)));
     // Where nothing was served an axis has a length all the same.
     y.range = Some((0.0, if top > 0.0 { top * 1.08 } else { 1.0 }));
-    let ideal = reference(
-        "all that is offered".into(),
-        vec![Dot::exact(left, left), Dot::exact(right.min(top * 1.08), right.min(top * 1.08))],
-    );
+    // Where less is served than the least that is offered it lies above the figure.
+    let end = right.min(top * 1.08);
+    let ideal = (!panel.closed && left < end).then(|| {
+        let dots = vec![Dot::exact(left, left), Dot::exact(end, end)];
+        reference("all that is offered".into(), dots)
+    });
     let Some(limit) = panel.limit_per_s else {
-        curves.extend((!panel.closed).then_some(ideal));
+        curves.extend(ideal);
         return format!(" {LIMIT_UNKNOWN}");
     };
     let told = limit_label(limit);
@@ -246,7 +254,7 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
         y.range = Some((0.0, f64::max(limit, top) * 1.08));
         curves.push(reference(told, vec![Dot::exact(left, limit), Dot::exact(right, limit)]));
     }
-    curves.extend((!panel.closed).then_some(ideal));
+    curves.extend(ideal);
     match is_drawn {
         true => format!(" {LIMIT_IS_DRAWN}"),
         false => {
@@ -331,6 +339,19 @@ mod tests {
         let panel = Panel { limit_per_s: Some(5000.0), ..Panel::default() };
         with_limit(&panel, &mut curves, &mut y);
         assert_eq!(y.range, Some((0.0, 1.0)));
+    }
+
+    #[test]
+    fn all_that_is_offered_is_no_line_where_it_would_go_backwards() {
+        let drawn = |served: f64| {
+            let dots = [1000.0, 2000.0].map(|x| Dot::exact(x, served)).to_vec();
+            let mut curves = vec![Curve { dots, ..Curve::default() }];
+            with_limit(&Panel::default(), &mut curves, &mut Axis::linear("good replies/s"));
+            curves.split_off(1).into_iter().flat_map(|line| line.dots).map(|dot| dot.x).collect()
+        };
+        let (low, high): (Vec<f64>, Vec<f64>) = (drawn(400.0), drawn(1500.0));
+        assert!(low.is_empty(), "{low:?}");
+        assert_eq!(high, [1000.0, 1500.0 * 1.08]);
     }
 
     /// Over rates it is a line across all curves; far beyond them, and over clients, it is none.

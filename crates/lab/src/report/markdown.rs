@@ -50,7 +50,7 @@ fn plain(text: &str) -> String {
     while let Some(c) = rest.chars().next() {
         let length = code(rest).unwrap_or(0);
         if length == 0 {
-            if special(c) {
+            if special(c) || is_entity(rest) {
                 plain.push('\\');
             }
             plain.push(c);
@@ -60,6 +60,13 @@ fn plain(text: &str) -> String {
         rest = after;
     }
     plain
+}
+
+/// Whether a text begins with what may be read as another character (CommonMark 0.31, section 2.5).
+fn is_entity(text: &str) -> bool {
+    let name = text.strip_prefix('&').and_then(|text| text.split_once(';')).map(|(name, _)| name);
+    let name = name.map(|name| name.strip_prefix('#').unwrap_or(name));
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric()))
 }
 
 /// The length of the code with which a text begins, if it does: as many backticks as open it close
@@ -102,5 +109,7 @@ mod tests {
         check("``a ` b`` _", "``a ` b`` \\_");
         check("![x](http://y)", "!\\[x\\](http://y)");
         check("é`ü", "é\\`ü");
+        check("&lt;b&#62; &#X3E;", "\\&lt;b\\&#62; \\&#X3E;");
+        check("/a?b=1&c=2; & `&lt;` &;", "/a?b=1&c=2; & `&lt;` &;");
     }
 }

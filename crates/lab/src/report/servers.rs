@@ -69,7 +69,9 @@ fn preamble(opened: &Opened) -> Vec<String> {
         number::moment(header.started_unix_us)
     )];
     lines.extend(document::asked(header));
-    let seconds: f64 = opened.runs.iter().map(|run| run.warm_up_s + run.window_s).sum();
+    // Without figures are those whose server did not start.
+    let loaded = opened.runs.iter().filter(|run| run.figures.is_some());
+    let seconds: f64 = loaded.map(|run| run.warm_up_s + run.window_s).sum();
     lines.push(format!(
         "Under load for {}; estimated {}.{}",
         number::duration(seconds),
@@ -138,6 +140,7 @@ fn texts(header: &Header) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Figures, Run};
 
     #[test]
     fn only_where_repetitions_were_asked_for_they_are_told() {
@@ -147,5 +150,14 @@ mod tests {
         };
         assert!(first(0).ends_with("; 0 runs, 0 of them void."), "{}", first(0));
         assert!(first(6).ends_with(" void; 6 asked for at each point."), "{}", first(6));
+    }
+
+    #[test]
+    fn a_server_that_never_started_was_not_under_load() {
+        let run = |figures| Run { figures, warm_up_s: 1.0, window_s: 2.0, ..Run::default() };
+        let runs = vec![run(Some(Figures::default())), run(None)];
+        let told = preamble(&Opened { runs, ..Opened::default() });
+        let expected = format!("Under load for {};", number::duration(3.0));
+        assert!(told[1].starts_with(&expected), "{told:?}");
     }
 }

@@ -7,7 +7,7 @@ use statistics::{Estimate, median, median_estimate, paired_ratio};
 
 use super::measure::Measure;
 use super::number;
-use crate::record::{Described, Kind, Offered, Opened, Point, Run, Search, Tuning};
+use crate::record::{Described, Header, Kind, Offered, Opened, Point, Run, Search, Server, Tuning};
 use crate::study::utilisation::{Gauge, share_looked_for};
 use crate::template::Values;
 
@@ -28,6 +28,8 @@ pub(crate) struct Summary {
 pub(crate) struct Panel {
     pub(crate) workload: String,
     pub(crate) domain: String,
+    /// How many processors the server was given there.
+    pub(crate) cpus: Option<f64>,
     /// Clients wait for their replies, and what is offered is their number.
     pub(crate) closed: bool,
     pub(crate) series: Vec<Series>,
@@ -176,8 +178,7 @@ impl Panel {
                 names.push(name);
             }
         }
-        let servers: Vec<&str> = opened.header.servers.iter().map(|s| &*s.name).collect();
-        names.sort_by_key(|(server, _)| servers.iter().position(|name| name == server));
+        names.sort_by_key(|(server, setting)| place_of(&opened.header, server, setting));
         let many: BTreeSet<&str> = names
             .iter()
             .filter(|(server, _)| names.iter().filter(|(other, _)| other == server).count() > 1)
@@ -218,6 +219,7 @@ impl Panel {
         Self {
             workload: workload.to_owned(),
             domain: domain.to_owned(),
+            cpus,
             closed,
             floor: floor.map(|series| series.name.clone()),
             gauge: Gauge::of(cpus, number_of(&opened.header.domains, domain, "client_cpus")),
@@ -459,6 +461,19 @@ pub(crate) fn number_of(described: &[Described], name: &str, number: &str) -> Op
     described.iter().find(|one| one.name == name)?.numbers.get(number).copied()
 }
 
+/// Where a setting of a server stands in the header: those of a server in the order in which they
+/// are to be measured, the two of a comparison as they were typed.
+fn place_of(header: &Header, server: &str, setting: &str) -> [usize; 3] {
+    let (servers, planned) = (&header.servers, &header.planned);
+    let with_it = |one: &Server| one.name == server && one.configurations.contains_key(setting);
+    [
+        servers.iter().position(|one| one.name == server),
+        planned.iter().position(|one| (&*one.server, &*one.setting) == (server, setting)),
+        servers.iter().position(with_it),
+    ]
+    .map(|place| place.unwrap_or(usize::MAX))
+}
+
 /// What a tuning has found, if its winner is one of these.
 fn tuning_of(opened: &Opened, series: &[Series]) -> Option<Tuning> {
     let found = opened.tuning.as_ref().filter(|_| opened.header.kind == Kind::Tune)?;
@@ -511,7 +526,7 @@ fn measured(runs: &[&Run], swept: bool, cpus: Option<f64>, confidence: f64) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Figures;
+    use crate::record::{Figures, Planned};
 
     /// A trial at a rate: what was served of it.
     fn trial(purpose: &str, block: u32, rate: f64, served: f64) -> Run {
@@ -532,6 +547,39 @@ mod tests {
 
     fn throughputs(point: &Measured) -> Vec<f64> {
         point.blocks.values().map(|values| values[&Measure::Throughput]).collect()
+    }
+
+    /// The order of the runs is drawn, that of the servers is not.
+    #[test]
+    fn settings_of_a_server_stand_as_the_header_lists_them() {
+        let server = |setting: &str| Server {
+            name: "nginx".into(),
+            configurations: [(setting.to_owned(), String::new())].into(),
+            ..Server::default()
+        };
+        let planned = |setting: &str| Planned {
+            server: "nginx".into(),
+            setting: setting.into(),
+            ..Planned::default()
+        };
+        let check = |header: Header| {
+            let runs = ["buffers", "sendfile"].map(|setting| {
+                let mut run = trial("", 0, 100.0, 100.0);
+                (run.point.server, run.point.setting) = ("nginx".into(), setting.into());
+                run
+            });
+            let opened = Opened { header, runs: runs.to_vec(), ..Opened::default() };
+            let panel = Summary::of(&opened).panels.remove(0);
+            let names: Vec<&str> = panel.series.iter().map(|series| &*series.setting).collect();
+            assert_eq!(names, ["sendfile", "buffers"]);
+        };
+        let servers = ["sendfile", "buffers"].map(server).to_vec();
+        check(Header { kind: Kind::Compare, servers, ..Header::default() });
+        let both = [server("buffers").configurations, server("sendfile").configurations];
+        let configurations = both.into_iter().flatten().collect();
+        let servers = vec![Server { configurations, ..server("") }];
+        let planned = ["sendfile", "buffers"].map(planned).to_vec();
+        check(Header { servers, planned, ..Header::default() });
     }
 
     /// At the ends of its gap a search tries a rate several times, which is one value of a block.

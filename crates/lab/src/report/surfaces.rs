@@ -38,7 +38,7 @@ struct Cell<'s> {
 
 fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figure> {
     let cells = cells(panel, series);
-    let mut knobs: Vec<(String, Vec<String>)> = levels(&cells);
+    let mut knobs: Vec<(String, Vec<String>)> = levels(&cells, panel.cpus);
     knobs.retain(|(_, levels)| levels.len() > 1);
     if cells.len() < 2 || knobs.is_empty() {
         return Vec::new();
@@ -53,25 +53,46 @@ fn surface(panel: &Panel, series: &[&Series], id: &str, share: f64) -> Vec<Figur
     } else {
         heats(&cells, &knobs)
     };
-    let left_out = drawn.len().saturating_sub(SMALL_MAX);
-    let more = match left_out {
-        0 => String::new(),
-        _ => format!(" {left_out} more small figures are left out; the table has them."),
-    };
-    let last = drawn.len().min(SMALL_MAX).saturating_sub(1);
-    let figures =
-        drawn.into_iter().take(SMALL_MAX).enumerate().map(|(number, (facet, drawing))| {
-            let suffix = if facet.is_empty() { String::new() } else { format!(", {facet}") };
-            Figure {
-                id: format!("{id}-{number}"),
-                title: format!("Tuning of {title}{suffix}"),
-                about: format!("{about}{more}"),
-                drawing,
-                // The whole table once, below the last.
-                table: if number == last { table.clone() } else { Table::default() },
-            }
-        });
+    let (drawn, more) = highest(drawn);
+    let last = drawn.len().saturating_sub(1);
+    let figures = drawn.into_iter().enumerate().map(|(number, (facet, drawing))| {
+        let suffix = if facet.is_empty() { String::new() } else { format!(", {facet}") };
+        Figure {
+            id: format!("{id}-{number}"),
+            title: format!("Tuning of {title}{suffix}"),
+            about: format!("{about}{more}"),
+            drawing,
+            // The whole table once, below the last.
+            table: if number == last { table.clone() } else { Table::default() },
+        }
+    });
     figures.collect()
+}
+
+/// As many small figures as are looked at, in their order, and what is said of the others. The one
+/// with the star is among them: its setting need not have the highest peak.
+fn highest(drawn: Vec<(String, Drawing)>) -> (Vec<(String, Drawing)>, String) {
+    let left_out = drawn.len().saturating_sub(SMALL_MAX);
+    if left_out == 0 {
+        return (drawn, String::new());
+    }
+    let rank = |(_, drawing): &(String, Drawing)| {
+        let Drawing::Heat(heat) = drawing else { return (false, 0.0) };
+        let cells = || heat.cells.iter().flatten().flatten();
+        (cells().any(|cell| cell.best), cells().map(|cell| cell.value).fold(0.0, f64::max))
+    };
+    let mut ranked: Vec<(usize, (String, Drawing))> = drawn.into_iter().enumerate().collect();
+    ranked.sort_by(|(_, a), (_, b)| {
+        let (a, b) = (rank(a), rank(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    ranked.truncate(SMALL_MAX);
+    ranked.sort_by_key(|(place, _)| *place);
+    let more = format!(
+        " The {SMALL_MAX} small figures with the highest peaks are drawn, the star's among them; \
+         {left_out} more are in the table."
+    );
+    (ranked.into_iter().map(|(_, one)| one).collect(), more)
 }
 
 /// What stands below a surface. A curve has no place for the sign that cells have.
@@ -118,8 +139,10 @@ fn cells<'s>(panel: &Panel, series: &[&'s Series]) -> Vec<Cell<'s>> {
     cells
 }
 
-/// The values of each knob, numbers by size and words as they came.
-fn levels(cells: &[Cell<'_>]) -> Vec<(String, Vec<String>)> {
+/// The values of each knob, numbers by size and words after them, whatever ran first. `{workers}`
+/// is as many as there are processors.
+fn levels(cells: &[Cell<'_>], cpus: Option<f64>) -> Vec<(String, Vec<String>)> {
+    let workers = cpus.map_or_else(|| "{workers}".to_owned(), |cpus| cpus.to_string());
     let mut knobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (knob, value) in cells.iter().flat_map(|cell| &cell.series.knobs) {
         let values = knobs.entry(knob).or_default();
@@ -127,11 +150,10 @@ fn levels(cells: &[Cell<'_>]) -> Vec<(String, Vec<String>)> {
             values.push(value.clone());
         }
     }
+    let number =
+        |value: &String| value.replace("{workers}", &workers).parse().unwrap_or(f64::INFINITY);
     for values in knobs.values_mut() {
-        if values.iter().all(|value| value.parse::<f64>().is_ok()) {
-            let number = |value: &String| value.parse::<f64>().unwrap_or(0.0);
-            values.sort_by(|a, b| number(a).total_cmp(&number(b)));
-        }
+        values.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
     }
     knobs.into_iter().map(|(knob, values)| (knob.to_owned(), values)).collect()
 }
@@ -446,11 +468,11 @@ mod tests {
         check(&[low, high, low, low], 2, &format!("{both} drawn for 3 and 4 CPUs only."));
     }
 
-    /// A server that was searched so often, each time with the same outcome; its knobs `a` and `b`
-    /// are the characters of the setting's name.
+    /// A server that was searched so often, each time with the same outcome; its knobs `a`, `b`
+    /// and so on are the characters of the setting's name.
     fn searched(server: &str, setting: &str, rate: f64, broke: Option<f64>, count: u32) -> Series {
         let search = Search { held_per_s: rate, broke_per_s: broke, ..Search::default() };
-        let knobs = ["a", "b"].into_iter().zip(setting.chars());
+        let knobs = ["a", "b", "c", "d", "e", "f"].into_iter().zip(setting.chars());
         Series {
             name: server.into(),
             server: server.into(),
@@ -478,6 +500,47 @@ mod tests {
         let cells = heat.cells.iter().flatten().flatten();
         let starred = cells.filter(|cell| cell.best).map(|cell| &*cell.text);
         assert_eq!(starred.collect::<Vec<_>>(), ["98.0"]);
+    }
+
+    /// Of many small figures those are looked at that have the highest peaks, and the winner's.
+    #[test]
+    fn the_best_small_figures_are_drawn_in_their_order() {
+        let names = (0..16).flat_map(|n| ["11", "22"].map(|axes| (n, format!("{axes}{n:04b}"))));
+        let settings = names.map(|(n, name)| {
+            let rate = 100.0 + f64::from(n);
+            searched("s", &name, rate, Some(rate), 1)
+        });
+        let tuning = Some(Tuning { winner: "110000".into(), rivals: Vec::new() });
+        let panel = Panel { series: settings.collect(), tuning, ..Panel::default() };
+        let figures = of_panel(&panel, 0, 0.95);
+        let drawn = figures.iter().map(|figure| {
+            let facet = figure.title.split_once(", ").expect("a facet").1;
+            facet.replace(|c: char| !c.is_ascii_digit(), "")
+        });
+        let expected = std::iter::once(0).chain(5..16).map(|n| format!("{n:04b}"));
+        assert_eq!(drawn.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let more = " The 12 small figures with the highest peaks are drawn, the star's among \
+                    them; 4 more are in the table.";
+        assert!(figures[0].about.ends_with(more), "{}", figures[0].about);
+        assert_eq!(figures[11].table.rows.len(), 32);
+    }
+
+    /// The order of the runs is drawn, that of an axis is not.
+    #[test]
+    fn levels_stand_by_size_and_words_after_them() {
+        let setting = |(a, b): (&str, &str)| {
+            let knobs = [("a", a), ("b", b)].map(|(knob, value)| (knob.into(), value.into()));
+            Series { knobs: knobs.into(), ..searched("s", "", 100.0, Some(100.0), 1) }
+        };
+        let levels =
+            [("16", "on"), ("off", "on"), ("{workers}", "off"), ("auto", "on"), ("2", "on")];
+        let series = levels.into_iter().map(setting).collect();
+        let panel = Panel { series, cpus: Some(4.0), ..Panel::default() };
+        let Drawing::Heat(heat) = &of_panel(&panel, 0, 0.95)[0].drawing else {
+            panic!("two knobs")
+        };
+        assert_eq!(heat.columns, ["2", "{workers}", "16", "auto", "off"]);
+        assert_eq!(heat.rows, ["off", "on"]);
     }
 
     /// In a heat map and in tables by a sign, below a curve in words.

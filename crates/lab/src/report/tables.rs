@@ -9,6 +9,7 @@ use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Series, offered};
 use crate::record::{Offered, Opened, Search};
+use crate::study::utilisation::share_looked_for;
 
 /// The highest throughput of each series, what it costs, and how far it is from the floor.
 pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
@@ -50,11 +51,22 @@ pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
 
 fn peak_cells(series: &Series) -> (String, String) {
     let Some(peak) = series.peak() else {
-        let nothing = if series.searches.is_empty() { "no valid run" } else { "no rate held" };
-        return (nothing.into(), String::new());
+        return (without_peak(series).into(), String::new());
     };
     let how = if peak.found == Found::Searched { " (MAT)" } else { "" };
     (format!("{}{how}", peak.shown()), number::plain(peak.offered))
+}
+
+/// Why nothing is known of a series without a peak.
+fn without_peak(series: &Series) -> &'static str {
+    let is_for_limit = |trial: &Measured| share_looked_for(&trial.purpose).is_none();
+    match &*series.trials {
+        _ if !series.searches.is_empty() => "no rate held",
+        [] => "no valid run",
+        trials if trials.iter().any(is_for_limit) => "no search ended",
+        // Those that look for the rate of a utilisation tell of no highest one.
+        _ => "trials only",
+    }
 }
 
 /// What is more than was seen of either makes a ratio a bound; of both, it says nothing.
@@ -337,6 +349,22 @@ pub(crate) fn described(opened: &Opened) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_series_without_a_peak_says_what_is_missing() {
+        let check = |trials: &[&str], expected: &str| {
+            let trial =
+                |purpose: &&str| Measured { purpose: (*purpose).into(), ..Measured::default() };
+            let trials = trials.iter().map(trial).collect();
+            assert_eq!(peak_cells(&Series { trials, ..Series::default() }).0, expected);
+        };
+        check(&[], "no valid run");
+        check(&["halving 1"], "no search ended");
+        check(&["rate for utilisation 0.5", "rate for utilisation 0.8"], "trials only");
+        let searches = vec![Search::default()];
+        let searched = Series { searches, ..Series::default() };
+        assert_eq!(peak_cells(&searched).0, "no rate held");
+    }
 
     #[test]
     fn a_search_says_what_it_found_or_why_it_found_nothing() {

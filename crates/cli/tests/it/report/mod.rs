@@ -78,7 +78,7 @@ fn few_blocks_support_no_difference() {
         &text,
         &[
             "but 3 pairs are too few: as many agree by chance once in 4 times",
-            "Points rest on at most 3 blocks.",
+            "rest on fewer than 6 blocks: ",
             "of 3 pairs of servers 0 differ at their peaks, 3 seem to",
         ],
     );

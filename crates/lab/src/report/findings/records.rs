@@ -6,7 +6,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, counted, listed_at_most};
-use crate::record::{CLIENT_BUSY_MAX, Offered, Opened, Planned, Point, Run};
+use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Run};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::values_min;
 
@@ -15,6 +15,7 @@ const LISTED_MAX: usize = 6;
 pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     unmeasured(findings, opened);
     blocks(findings, opened, summary);
+    without_intervals(findings, opened, summary);
     searches(findings, opened, summary);
     precision(findings, summary);
     saturated(findings, opened);
@@ -82,7 +83,7 @@ fn points_missing(opened: &Opened, summary: &Summary) -> usize {
     summary.panels.iter().map(of_panel).sum()
 }
 
-/// Points with fewer blocks than were asked for, or than an interval needs.
+/// Points with fewer blocks than were asked for.
 fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let asked = opened.header.repetitions as usize;
     let without = points_missing(opened, summary);
@@ -95,15 +96,31 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
         );
         findings.add(Head::NotSupported, text);
     }
-    let few = points(summary).map(|point| point.blocks.len()).max().unwrap_or(0);
+}
+
+/// What rests on fewer blocks or searches than an interval needs.
+fn without_intervals(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     let (least, confidence) = (values_min(summary.confidence), number::percent(summary.confidence));
-    if all > 0 && few < least {
-        let text = format!(
-            "Points rest on at most {}. Below {least} an interval is the whole range, and \
-             still too narrow for {confidence}: no difference between servers is called certain.",
-            counted(few, "block")
-        );
-        findings.add(Head::NotSupported, text);
+    let mut tell = |counts: &[usize], what: &str, of_what: &str, why: &str| {
+        let few = counts.iter().filter(|count| **count < least).count();
+        if few > 0 {
+            let text = format!(
+                "{few} of {} rest on fewer than {least} {of_what}: {why} {confidence}, and no \
+                 difference there is called certain.",
+                counted(counts.len(), what)
+            );
+            findings.add(Head::NotSupported, text);
+        }
+    };
+    let blocks: Vec<usize> = points(summary).map(|point| point.blocks.len()).collect();
+    let why = "such an interval is the whole range, still too narrow for";
+    tell(&blocks, "point", "blocks", why);
+    // A tuning gives up most settings early, and says so.
+    if opened.header.kind != Kind::Tune {
+        let series = summary.panels.iter().flat_map(|panel| &panel.series);
+        let limits = series.map(|series| series.limits.len()).filter(|count| *count > 0);
+        let why = "too few for an interval of";
+        tell(&limits.collect::<Vec<_>>(), "highest rate", "searches", why);
     }
 }
 
@@ -151,12 +168,15 @@ fn precision(findings: &mut Findings, summary: &Summary) {
     findings.add(Head::NotSupported, text);
 }
 
-/// Closed runs in which the clients had no processor time left.
+/// Closed runs in which the clients had no processor time left. Those that a search began with are
+/// no points, but those of a comparison are.
 fn saturated(findings: &mut Findings, opened: &Opened) {
+    let is_point = |run: &&Run| run.purpose.is_empty() || opened.header.kind == Kind::Compare;
     let closed = opened
         .runs
         .iter()
-        .filter(|run| run.void.is_empty() && matches!(run.point.offered, Offered::Connections(_)));
+        .filter(|run| run.void.is_empty() && matches!(run.point.offered, Offered::Connections(_)))
+        .filter(is_point);
     let is_busy =
         |run: &&Run| run.figures.as_ref().is_some_and(|f| f.client_busy_share > CLIENT_BUSY_MAX);
     let servers: BTreeSet<String> =
@@ -202,12 +222,14 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
             None => searches.push((share, vec![run])),
         }
     }
+    let names = Names::of(opened);
     for (share, tried) in searches {
         let was_tried = |point: &Point| tried.iter().any(|run| run.point == *point);
         if opened.runs.iter().any(|run| run.purpose.is_empty() && was_tried(&run.point)) {
             continue;
         }
-        let Point { server, workload, domain, .. } = &tried[0].point;
+        let Point { workload, domain, .. } = &tried[0].point;
+        let server = names.of_point(&tried[0].point);
         let of_domain = |what| number_of(&opened.header.domains, domain, what);
         let gauge = Gauge::of(of_domain("cpus"), of_domain("client_cpus"));
         let nearest = nearest(&tried, share, gauge);
@@ -278,17 +300,30 @@ fn without_numbers(reason: &str) -> String {
     reason.split(digits).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
 }
 
+/// The servers that ran, with their settings.
+struct Names<'o>(BTreeSet<(&'o str, &'o str)>);
+
+impl<'o> Names<'o> {
+    fn of(opened: &'o Opened) -> Self {
+        Self(opened.runs.iter().map(|run| (&*run.point.server, &*run.point.setting)).collect())
+    }
+
+    /// The server's, and the setting's where there are several.
+    fn of_point(&self, Point { server, setting, .. }: &Point) -> String {
+        match self.0.iter().filter(|(name, _)| name == server).count() > 1 {
+            true => format!("{server} {setting}"),
+            false => server.clone(),
+        }
+    }
+}
+
 /// Points of which no run counts, whatever was seen of them by whoever looked for something else.
 fn lost(findings: &mut Findings, opened: &Opened) {
-    let settings: BTreeSet<(&str, &str)> =
-        opened.runs.iter().map(|run| (&*run.point.server, &*run.point.setting)).collect();
-    let is_one_of_several =
-        |server: &str| settings.iter().filter(|one| one.0 == server).count() > 1;
+    let names = Names::of(opened);
     let name = |run: &Run| {
-        let Point { server, setting, workload, domain, .. } = &run.point;
+        let Point { workload, domain, .. } = &run.point;
         let offered = number::plain(super::super::summary::offered(&run.point));
-        let which = if is_one_of_several(server) { format!(" {setting}") } else { String::new() };
-        format!("{server}{which} at {offered} ({workload}, {domain})")
+        format!("{} at {offered} ({workload}, {domain})", names.of_point(&run.point))
     };
     let named = |is_void: bool| -> BTreeSet<(String, &str)> {
         let runs = opened.runs.iter().filter(|run| run.void.is_empty() != is_void);
@@ -326,14 +361,14 @@ pub(super) fn machines(findings: &mut Findings, opened: &Opened) {
 /// The names of what differs between environments, but for what always does.
 fn differences(opened: &Opened) -> Vec<String> {
     const ALWAYS: [&str; 3] = ["recorded_at_s", "load_1m", "runnable"];
-    let Some(first) = opened.environments.first().and_then(|value| value.as_object()) else {
-        return Vec::new();
-    };
-    let changed = first.iter().filter(|(name, value)| {
-        opened.environments.iter().any(|other| other.get(name) != Some(value))
+    let all = &opened.environments;
+    let names = all.iter().filter_map(|one| one.as_object()).flat_map(|one| one.keys());
+    let names: BTreeSet<&String> = names.collect();
+    let changed = names.into_iter().filter(|name| {
+        let values = || all.iter().map(|one| one.get(name));
+        values().skip(1).zip(values()).any(|(now, before)| now != before)
     });
-    let lasting = changed.filter(|(name, _)| !ALWAYS.contains(&name.as_str()));
-    lasting.map(|(name, _)| name.clone()).collect()
+    changed.filter(|name| !ALWAYS.contains(&name.as_str())).cloned().collect()
 }
 
 fn skipped(findings: &mut Findings, opened: &Opened) {

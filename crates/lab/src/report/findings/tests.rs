@@ -73,19 +73,49 @@ fn a_study_of_another_confidence_needs_other_numbers_of_blocks() {
             said.iter().any(|finding| finding.head == head && finding.text.contains(part))
         };
         assert_eq!(is_said(Head::Supported, "fast serves 1.10 "), told.is_none(), "{said:#?}");
-        assert_eq!(is_said(Head::NotSupported, "the whole range"), told.is_some(), "{said:#?}");
+        assert_eq!(is_said(Head::NotSupported, "rest on fewer than"), told.is_some(), "{said:#?}");
         assert!(told.is_none_or(|told| is_said(Head::NotSupported, told)), "{said:#?}");
     }
-    check(0.99, 7, Some("Below 8 an interval is the whole range, and still too narrow for 99 %:"));
-    check(0.99, 8, None);
     check(
-        0.999,
-        10,
-        Some("Below 11 an interval is the whole range, and still too narrow for 99.9 %"),
+        0.99,
+        7,
+        Some(
+            "fewer than 8 blocks: such an interval is the whole range, still too narrow for 99 %, and",
+        ),
     );
-    check(0.95, 5, Some("Below 6 an interval is the whole range, and still too narrow for 95 %:"));
-    check(0.8, 3, Some("Below 4 an interval is the whole range, and still too narrow for 80 %:"));
+    check(0.99, 8, None);
+    check(0.999, 10, Some("2 of 2 points rest on fewer than 11 blocks: "));
+    check(0.95, 5, Some("2 of 2 points rest on fewer than 6 blocks: "));
+    check(0.8, 3, Some("2 of 2 points rest on fewer than 4 blocks: "));
     check(0.8, 4, None);
+}
+
+/// One point that was measured often does not speak for those that were not.
+#[test]
+fn points_and_highest_rates_that_rest_on_little_are_counted() {
+    let often = runs("one", 200.0, &[100.0; 6]);
+    let part = "1 of 2 points rest on fewer than 6 blocks: ";
+    check(&[often, runs("one", 300.0, &[110.0; 2])], Head::NotSupported, part);
+
+    let found = |server: &str, count: usize| {
+        let searches = (1..=count).map(|block| {
+            let (mut runs, mut search) = search(server, 100.0, Some(104.0));
+            search.purpose = format!("limit, block {block}");
+            runs[0].purpose.clone_from(&search.purpose);
+            (runs, search)
+        });
+        searches.collect::<Vec<_>>()
+    };
+    let told = |kind| {
+        let found = [found("one", 6), found("two", 3)].concat();
+        let (runs, searches): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let header = Header { kind, ..Header::default() };
+        let opened = Opened { header, runs: runs.concat(), searches, ..Opened::default() };
+        findings(&opened, &Summary::of(&opened))
+    };
+    has(&told(Kind::Study), "1 of 2 highest rates rest on fewer than 6 searches: ");
+    // Most settings of a tuning are given up early.
+    assert!(!told(Kind::Tune).iter().any(|one| one.text.contains("highest rates rest")));
 }
 
 #[test]
@@ -287,6 +317,22 @@ fn clients_without_time_left_are_told() {
             .any(|finding| finding.text.contains("no processor time left in runs of one"))
     };
     assert!(told(0.97) && !told(0.9));
+    let mut begun = closed_runs("one", &[50.0], 0.97);
+    begun[0].purpose = "limit, block 1".into();
+    let of_a_search = said(Header::default(), std::slice::from_ref(&begun));
+    assert!(!of_a_search.iter().any(|one| one.text.contains("no processor time")));
+    let header = Header { kind: Kind::Compare, ..Header::default() };
+    has(&said(header, &[begun]), "no processor time left in runs of one");
+}
+
+/// What was not there when it was begun has come since.
+#[test]
+fn what_a_machine_has_only_after_a_resume_is_a_change() {
+    let first = serde_json::json!({ "kernel": "6.1", "recorded_at_s": 1 });
+    let again = serde_json::json!({ "kernel": "6.1", "recorded_at_s": 2, "quota": "2" });
+    let opened = Opened { environments: vec![first, again], ..Opened::default() };
+    let part = "The study was resumed 1 time; the machine was not the same: quota changed.";
+    has(&of_machines(&opened), part);
 }
 
 #[test]
@@ -318,6 +364,12 @@ fn utilisations_without_a_rate_are_told() {
     let header = Header { domains: vec![shared], ..Header::default() };
     let of_both = said(header, std::slice::from_ref(&tried));
     assert!(of_both.iter().any(|finding| finding.text.contains("takes 75 %.")), "{of_both:#?}");
+    let named = [("a", &tried), ("b", &tried)].map(|(setting, runs)| {
+        let mut runs = runs.clone();
+        runs.iter_mut().for_each(|run| run.point.setting = setting.into());
+        runs
+    });
+    check(&named, Head::NotSeen, "one b (w, d) was not measured at 80 % CPU");
     let found = [tried, vec![looked_for(1000.0, 0.81)]];
     let part = "1,000 requests/s were found to take 81 %, and the study ended before";
     check(&found, Head::NotSeen, part);
