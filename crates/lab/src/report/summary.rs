@@ -278,14 +278,14 @@ impl Series {
     /// no gap was not: nothing held, or nothing broke.
     fn take_searches(&mut self, searches: Vec<Search>) {
         let width = |search: &Search| {
-            let has_gap = search.held_per_s > 0.0 && !is_bound(search);
+            let has_gap = search.held_per_s > 0.0 && !search.is_bound();
             search.broke_per_s.filter(|_| has_gap).map(|broke| broke / search.held_per_s - 1.0)
         };
         let narrowest = searches.iter().filter_map(width).fold(f64::INFINITY, f64::min);
         let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
         for (block, search) in blocks_of(&self.searches) {
-            self.limits.extend(limit_of(search).map(|limit| (block, limit)));
+            self.limits.extend(search.limit_per_s().map(|limit| (block, limit)));
         }
     }
 
@@ -315,7 +315,7 @@ impl Series {
     /// What searches have found: between what they held and what broke, or the median of several.
     /// None if they saw nothing.
     fn searched(&self) -> Option<Peak> {
-        let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
+        let last = self.searches.iter().rfind(|search| search.limit_per_s().is_some())?;
         let limits: Vec<f64> = self.limits.values().copied().collect();
         let several = median_estimate(&limits, self.confidence).filter(|_| limits.len() > 1);
         let (per_s, low, high) = match several {
@@ -326,8 +326,9 @@ impl Series {
             }
         };
         // A limit that may be higher does not move the median if it lies above it already.
-        let mut bounds = self.searches.iter().filter(|search| is_bound(search));
-        let may_be_higher = |search| limit_of(search).is_some_and(|limit| limit <= per_s);
+        let mut bounds = self.searches.iter().filter(|search| search.is_bound());
+        let may_be_higher =
+            |search: &Search| search.limit_per_s().is_some_and(|limit| limit <= per_s);
         let found = if bounds.any(may_be_higher) { Found::AtLeast } else { Found::Searched };
         Some(Peak { per_s, low, high, offered: per_s, found })
     }
@@ -425,20 +426,6 @@ fn is_trial_of(run: &Run, search: &Search) -> bool {
     let block = search.purpose.strip_prefix(&*run.purpose);
     !run.purpose.is_empty()
         && block.is_some_and(|block| block.is_empty() || block == format!(" {}", run.block))
-}
-
-/// Whether more may be borne than what held: the generator gave out, or nothing broke.
-fn is_bound(search: &Search) -> bool {
-    search.generator_bound || search.broke_per_s.is_none()
-}
-
-/// Where a search says that the limit is: what held, if that is a lower bound; 0 if every rate
-/// broke. None if nothing held and none of that is the server's doing for certain.
-pub(crate) fn limit_of(search: &Search) -> Option<f64> {
-    match (search.held_per_s, search.broke_per_s) {
-        (held, _) if is_bound(search) => (held > 0.0).then_some(held),
-        (held, broke) => Some((held * broke?).sqrt()),
-    }
 }
 
 pub(crate) fn offered(point: &Point) -> f64 {
