@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser};
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Ceiling, Described, Folder, Header, Kind, Offered, Planned, Server, Skipped};
+use lab::search::unable;
 use lab::study::{
     Definition, End, Entrant, Experiment, Stage, Study, Tally, Watch, ceiling, estimate_s, minutes,
-    reckoned_run_s,
+    reckoned_ceiling_s, reckoned_run_s,
 };
 use lab::workload::Workload;
 use lab::{Environment, Found, Launch, ServerSpec, SettingsInside};
@@ -39,6 +40,9 @@ Examples:
 
 /// The status of a study that can be gone on with.
 const UNFINISHED: u8 = 4;
+
+/// Why a ceiling is left out.
+const NO_TIME: &str = "the budget does not hold that and a run";
 
 #[derive(Args)]
 pub(crate) struct StudyArguments {
@@ -300,15 +304,22 @@ fn check_load(
         Failure::Usage(format!("workload {name}: `load`: {why}"))
     };
     let log = workload.log.display().to_string();
-    let mut words = "ropewalk load http://127.0.0.1:1 -q --json - --duration 1s --seed 1"
-        .split(' ')
-        .chain(["--request-rate", "1", "--arrivals", "poisson", "--log", &log])
-        .collect::<Vec<_>>();
+    let mut words =
+        "ropewalk load http://127.0.0.1:1 -q --json - --start-at - --duration 1s --seed 1"
+            .split(' ')
+            .chain(["--request-rate", "1", "--arrivals", "poisson", "--log", &log])
+            .collect::<Vec<_>>();
     if definition.latency_target_us.is_some() {
         words.extend(["--latency-target", "1s"]);
     }
     if bounds_lag {
         words.extend(["--lag-bound", "1s"]);
+    }
+    if definition.verify_bytes {
+        words.extend(["--verify", "bytes"]);
+    }
+    if definition.domains.iter().any(|domain| domain.seats() > 1) {
+        words.extend(["--host", "127.0.0.1:1", "--share", "1/2"]);
     }
     let all = words.into_iter().chain(workload.load.iter().map(String::as_str));
     let line = CommandLine::try_parse_from(all).map_err(|error| {
@@ -401,9 +412,8 @@ fn environment(stage: &Stage<'_>) -> Environment {
     Environment::record(versions.collect())
 }
 
-/// The ceiling of each domain of which it is not known yet, where the floor is there to find it.
-/// Whoever interrupts it is asked again by the study itself, which also says when the budget that
-/// began then is spent.
+/// The ceiling of each domain of which it is not known yet, where the floor is there to find it and
+/// the budget holds it and a run. Whoever interrupts it is asked again by the study itself.
 fn measure_ceilings(
     lab: &Lab,
     stage: &Stage<'_>,
@@ -412,8 +422,10 @@ fn measure_ceilings(
     began_us: u64,
     watch: &mut Terminal,
 ) -> Result<(), Failure> {
-    let budget_us = stage.definition.budget_s.map(|seconds| (seconds * 1e6) as u64);
-    let is_spent = || budget_us.is_some_and(|budget| os::clock::now() - began_us > budget);
+    let run_s = reckoned_run_s(stage.definition);
+    let budget_s = stage.definition.budget_s;
+    let spent_s = || (os::clock::now() - began_us) as f64 / 1e6;
+    let holds = |seconds: f64| budget_s.is_none_or(|budget| spent_s() + seconds <= budget);
     let missing = without_ceiling(&stage.domains, known);
     if missing.is_empty() {
         return Ok(());
@@ -427,14 +439,26 @@ fn measure_ceilings(
         let setting = floor.setting(&installed.peer).map_err(Failure::Operation)?;
         let floor = Entrant { installed, setting };
         for &index in &missing {
-            if watch.is_interrupted() || is_spent() {
+            if watch.is_interrupted() {
                 return Ok(());
             }
             let name = &stage.domains[index].name;
-            let found = ceiling(stage, &floor, index, &mut || watch.is_interrupted());
-            match found.map_err(Failure::Operation)? {
-                Ok(found) => folder.add_ceiling(name, found).map_err(Failure::Operation)?,
+            if !holds(reckoned_ceiling_s(stage.definition) + run_s) {
+                print(&format!("{name}: its ceiling is not known: {NO_TIME}\n"))?;
+                continue;
+            }
+            // Each of its runs, and one of the study.
+            let mut ends = || watch.is_interrupted() || !holds(2.0 * run_s);
+            let found = ceiling(stage, &floor, index, &mut ends).map_err(|why| stopped(&why))?;
+            match found {
+                Ok(found) => {
+                    let added = folder.add_ceiling(name, found);
+                    added.map_err(|why| stopped(&unable(&why)))?;
+                }
                 Err(_) if watch.is_interrupted() => return Ok(()),
+                Err(_) if !holds(2.0 * run_s) => {
+                    print(&format!("{name}: its ceiling is not known: {NO_TIME}\n"))?;
+                }
                 Err(why) => print(&format!("{name}: its ceiling is not known: {why}\n"))?,
             }
         }
@@ -523,6 +547,39 @@ impl Watch for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Else it would be refused by every run.
+    #[test]
+    fn an_option_that_runs_give_themselves_is_refused() {
+        let check = |load: &str, more: &str, expected: bool| {
+            let text = format!(
+                "title = 't'\nservers = ['nginx']\nrepetitions = 1\nwindow = '1s'\n\
+                 workloads = ['1KB']\n{more}\n[offered]\nrates = [1]\n[[domains]]\n\
+                 name = 'd'\ncpus = 2\n{}",
+                if more.is_empty() { "" } else { "replicas = 2" }
+            );
+            let definition = Definition::parse("x", &text, None).expect("it is right");
+            let workload = Workload {
+                described: Described::default(),
+                root: PathBuf::new(),
+                log: "/not/here".into(),
+                requests: std::sync::Arc::default(),
+                prime: PathBuf::new(),
+                ready_path: String::new(),
+                load: load.split(' ').map(str::to_owned).collect(),
+                values: BTreeMap::new(),
+            };
+            let Err(Failure::Usage(why)) = check_load(&workload, &definition, false) else {
+                panic!("there is no log");
+            };
+            assert_eq!(why.contains("cannot be used multiple times"), expected, "{load}: {why}");
+        };
+        check("--verify none", "", false);
+        check("--verify none", "verify_bytes = true", true);
+        check("--host x", "", false);
+        check("--host x", "verify_bytes = true", true);
+        check("--timeout 1s", "verify_bytes = true", false);
+    }
 
     #[test]
     fn the_ceilings_that_are_missing_are_measured() {

@@ -30,8 +30,8 @@ Without --knob every knob varies over its whole grid (`ropewalk peers` lists the
 budget does not allow is sampled. --resume goes on with what Ctrl-C, a kill or a power cut has left
 (docs/tune.md).
 
-Exit status: 0 the best is known, 1 it could not be done, 2 wrong usage, 4 it was interrupted and
-can be resumed.
+Exit status: 0 the best is known, 1 it could not be done, 2 wrong usage, 4 it was interrupted or no
+run could be made any more, and it can be resumed.
 
 Examples:
   ropewalk tune nginx --workload zipf --budget 20m
@@ -145,6 +145,10 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     match subject.search(&plan, &typed, &folder, &opened) {
         Ok(tuned) => conclude(&tuned, &plan, &subject, &folder),
         Err(Stop::Failed(why)) => Err(Failure::Operation(why)),
+        Err(Stop::Unable(why)) => {
+            server::report(&why);
+            Err(Failure::Reported(UNFINISHED))
+        }
         Err(Stop::Interrupted) => {
             let path = folder.path().display();
             print(&format!("Interrupted. Go on with the same options and --resume -o {path}\n"))?;

@@ -8,12 +8,13 @@ use crate::client::{Client, Finished};
 use crate::group::Group;
 use crate::observe::{Observed, Observer, Watched, WindowUse};
 use crate::record::{Figures, Offered, Run};
-use crate::server::RunningServer;
+use crate::server::{self, RunningServer};
 use crate::workload::{Tools, Workload};
 use load::outcome::Outcome;
 use load::report::json;
 use load::units::parse_duration;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,46 @@ const WRONG_REPLY: &str = "a wrong reply: ";
 /// happened beside it.
 pub(crate) fn is_fault(reason: &str) -> bool {
     reason.starts_with(WRONG_REPLY) || reason.ends_with(HAS_ENDED)
+}
+
+/// Why there is no outcome of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmade {
+    /// This one cannot be made: its server or what was asked of it may be why.
+    Void(String),
+    /// None can be made now, whichever the server.
+    Surroundings(String),
+}
+
+impl From<String> for Unmade {
+    fn from(why: String) -> Self {
+        Self::Void(why)
+    }
+}
+
+impl fmt::Display for Unmade {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Void(why) | Self::Surroundings(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
+impl Unmade {
+    /// Why a server was not started: what it did itself, or what kept it from being started.
+    pub(crate) fn at_start(why: String) -> Self {
+        if server::is_of_server(&why) { Self::Void(why) } else { Self::Surroundings(why) }
+    }
+
+    /// What looks like a fault of the server, or of the run, may be that what all runs need is
+    /// gone: a server whose files were removed answers 404.
+    pub(crate) fn unless_gone(self, tools: &Tools, workload: &Workload) -> Self {
+        let needed = [&tools.program, &workload.log, &workload.prime, &workload.root];
+        let is_gone = |path: &&&PathBuf| !path.as_os_str().is_empty() && !path.exists();
+        match needed.iter().find(is_gone) {
+            Some(path) => Self::Surroundings(format!("{} is gone", path.display())),
+            None => self,
+        }
+    }
 }
 
 /// A server that runs, as far as a trial needs it.
@@ -198,7 +239,7 @@ impl Bench {
         server: Target<'_>,
         seat: usize,
         workload: &Workload,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unmade> {
         let log = workload.prime.display().to_string();
         let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
         let is_known = !workload.root.as_os_str().is_empty();
@@ -211,10 +252,10 @@ impl Bench {
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         match (&outcome.first_bad, errors.as_slice()) {
-            (Some(bad), _) => Err(format!("it serves something wrong: {bad}")),
+            (Some(bad), _) => Err(format!("it serves something wrong: {bad}").into()),
             (None, []) => Ok(()),
             (None, errors) => {
-                Err(format!("not everything can be had from it: {}", errors.join(", ")))
+                Err(format!("not everything can be had from it: {}", errors.join(", ")).into())
             }
         }
     }
@@ -223,7 +264,7 @@ impl Bench {
     ///
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
-    pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, String> {
+    pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, Unmade> {
         let watched = Watched { groups: server.groups(), ..Watched::default() };
         let observer = (!watched.groups.is_empty()).then(|| Observer::new(watched));
         self.run_observed(server, trial, observer.as_ref())
@@ -238,7 +279,7 @@ impl Bench {
         server: Target<'_>,
         trial: &Trial<'_>,
         observer: Option<&Observer<'_>>,
-    ) -> Result<Measured, String> {
+    ) -> Result<Measured, Unmade> {
         let words = words(trial);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let window = Duration::from_secs_f64(trial.window_s);
@@ -279,7 +320,7 @@ impl Bench {
         words: &[&str],
         more: &[String],
         window: Duration,
-    ) -> Result<(Outcome, String), String> {
+    ) -> Result<(Outcome, String), Unmade> {
         let are_told = self.seats.len() > 1;
         let mut generators = self.generators(server, words, more, are_told)?;
         if are_told {
@@ -298,7 +339,7 @@ impl Bench {
         more: &[String],
         window: Duration,
         observer: &Observer<'_>,
-    ) -> Result<(Outcome, String, Result<Observed, &'static str>), String> {
+    ) -> Result<(Outcome, String, Result<Observed, &'static str>), Unmade> {
         let warm_up_us = option_us(more, "--warm-up");
         let before = observer.look();
         if !observer.knows_cpus() && warm_up_us == 0 {
@@ -337,7 +378,7 @@ impl Bench {
         words: &[&str],
         more: &[String],
         are_told: bool,
-    ) -> Result<Vec<(Client, PathBuf)>, String> {
+    ) -> Result<Vec<(Client, PathBuf)>, Unmade> {
         let common: Vec<String> =
             words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
         let start = |(index, seat): (usize, &Seat)| {
@@ -354,7 +395,8 @@ impl Bench {
             }
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
-            Ok((Client::start_waiting(&seat.prefix, &seat.cpus, &command)?, path))
+            let started = Client::start_waiting(&seat.prefix, &seat.cpus, &command);
+            Ok((started.map_err(Unmade::Surroundings)?, path))
         };
         self.seats.iter().enumerate().map(start).collect()
     }
@@ -374,7 +416,7 @@ impl Bench {
 
 /// Has generators begin at one instant, as soon as all of them have said that they are ready; and
 /// says when, in microseconds since 1970.
-fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, String> {
+fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, Unmade> {
     for (client, _) in &mut *generators {
         client.await_ready(PATIENCE)?;
     }
@@ -389,14 +431,14 @@ fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, String> {
 fn finish(
     generators: Vec<(Client, PathBuf)>,
     within: Duration,
-) -> Result<(Outcome, String), String> {
+) -> Result<(Outcome, String), Unmade> {
     let outcomes =
         generators.into_iter().map(|(client, path)| read_outcome(&path, &client.finish(within)?));
-    let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, String>>()?;
+    let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, Unmade>>()?;
     if outcomes.len() == 1 {
         return Ok(outcomes.remove(0));
     }
-    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())
+    Ok(merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())?)
 }
 
 /// The longest that a load can take which is not hung: it warms up, its window, and then what is
@@ -429,15 +471,24 @@ fn outcome_path(scratch: &Path) -> PathBuf {
     scratch.join(format!("outcome-{}-{number}.json", std::process::id()))
 }
 
-fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), String> {
+fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), Unmade> {
     // Errors and void runs have a status of their own, and an outcome all the same.
-    let text = fs::read_to_string(path).map_err(|_| finished.complaint());
+    let text = fs::read_to_string(path);
     let _ = fs::remove_file(path); // where it was not written there is nothing to remove
-    let text = text?;
-    let outcome = json::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+    let name = path.display().to_string();
+    // A generator that names the file could not write it.
+    if finished.output.contains(&name) {
+        return Err(Unmade::Surroundings(finished.complaint()));
+    }
+    // Else it says why it made no run, and that may be the server's doing: one that does not keep
+    // the connections that are to rest.
+    let text = text.map_err(|_| Unmade::Void(finished.complaint()))?;
+    let broken = |why| Unmade::Surroundings(format!("{name}: {why}"));
+    let outcome = json::parse(&text).map_err(broken)?;
     // What it counted until then is not what was asked for, whoever ended it.
     if outcome.interrupted {
-        return Err("the load generator was interrupted before its time was over".into());
+        let why = "the load generator was interrupted before its time was over".to_owned();
+        return Err(Unmade::Void(why));
     }
     Ok((outcome, text))
 }
@@ -488,6 +539,47 @@ fn files_option(workload: &Workload) -> &[String] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is no server's doing ends a study or a search; what may be is a void run.
+    #[test]
+    fn a_generator_that_fails_says_whose_fault_it_is() {
+        let path = outcome_path(&std::env::temp_dir());
+        let of = |script: &str| {
+            let script = script.replace("FILE", &path.display().to_string());
+            let command = ["sh", "-c", &script].map(str::to_owned);
+            let client = Client::start_in(&[], &[], &command).expect("there is a shell");
+            finish(vec![(client, path.clone())], PATIENCE).map(drop)
+        };
+        let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
+        let idle = of("echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1");
+        assert_eq!(idle, Err(Unmade::Void(why.into())));
+        let is_ours = |of| matches!(of, Err(Unmade::Surroundings(_)));
+        assert!(is_ours(of("echo FILE: no space left >&2; exit 1")));
+        assert!(is_ours(of(": > FILE; echo FILE: no space left >&2; exit 1")));
+        assert!(is_ours(of("echo '{\"half' > FILE")));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_all_runs_need_may_be_gone() {
+        let there = std::env::temp_dir();
+        let tools = Tools { program: there.clone(), scratch: there.clone() };
+        let of = |root: PathBuf| {
+            let (log, prime) = (there.clone(), there.clone());
+            let workload = Workload { root, log, prime, ..workload(&[]) };
+            Unmade::Void("404".into()).unless_gone(&tools, &workload)
+        };
+        assert_eq!(of(there.clone()), Unmade::Void("404".into()));
+        assert_eq!(of("/not/here".into()), Unmade::Surroundings("/not/here is gone".into()));
+        assert_eq!(of(PathBuf::new()), Unmade::Void("404".into()), "it has no files of ours");
+    }
+
+    #[test]
+    fn a_server_that_was_not_started_is_not_to_blame() {
+        let of = |why: &str| Unmade::at_start(why.into());
+        assert!(matches!(of("it does not serve (it ended): bad knob"), Unmade::Void(_)));
+        assert!(matches!(of("no free port: it is taken"), Unmade::Surroundings(_)));
+    }
 
     fn workload(load: &[&str]) -> Workload {
         Workload {

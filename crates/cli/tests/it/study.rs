@@ -188,22 +188,19 @@ fn a_study_whose_log_has_grown_does_not_go_on() {
     assert!(err.contains(": workload one file: requests: 1 then, 2 now: "), "{err}");
 }
 
-/// The runs that find the ceiling take longer than this budget leaves: they are part of it. What
-/// they have found need not be found again.
+/// The runs that find the ceiling take longer than this budget: what was asked for comes first, and
+/// the ceiling is found once there is time for it.
 #[test]
-fn the_budget_of_a_study_counts_all_its_runs() {
+fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
     let lab = Lab::new();
     let path = experiment(&lab, "repetitions = 1", "repetitions = 2");
     let (status, out, err) = lab.run(&["study", text(&path), "--budget", "4500ms"]);
-    assert_eq!(status, 4, "{out}{err}");
-    assert!(out.contains("The budget is spent"), "{out}");
+    assert!(status == 4 || status == 0, "{out}{err}");
+    assert!(out.contains(": its ceiling is not known: the budget does not hold "), "{out}");
     let opened = lab.records();
-    assert_eq!((opened.ceilings.len(), opened.runs.len()), (1, 0), "{out}{err}");
+    assert!(opened.ceilings.is_empty() && !opened.runs.is_empty(), "{out}{err}");
     let planned: Vec<_> = opened.header.planned.iter().map(|one| &*one.server).collect();
     assert_eq!(planned, ["ropewalk:event-loop"], "what is missing can be told");
-    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "4500ms", "--resume"]);
-    assert!(status == 4 || status == 0, "{out}{err}");
-    assert!(!lab.records().runs.is_empty(), "{out}{err}");
     let (status, out, err) = lab.run(&["study", text(&path), "--budget", "1h", "--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     let opened = lab.records();

@@ -81,7 +81,10 @@ impl<'a, W: Watch> Study<'a, W> {
     }
 
     fn tell(&mut self, cell: &Cell, numbers: &Numbers) {
-        let left = minutes(f64::from(self.schedule.runs_left()) * self.seconds_of_one());
+        let all_s = f64::from(self.schedule.runs_left()) * self.seconds_of_one();
+        let budget_s = self.definition.budget_s;
+        let left_s = budget_s.map_or(all_s, |budget| all_s.min(budget - self.spent_s()).max(0.0));
+        let left = minutes(left_s);
         let Numbers { cpu_ns, hit_percent, .. } = numbers;
         self.watch.tell(&format!(
             "{cell}: {cpu_ns:.0} ns of CPU a request, {hit_percent:.1} % hits; about {left} remain"

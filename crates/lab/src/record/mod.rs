@@ -333,10 +333,16 @@ impl Figures {
 
     /// Whether all kinds of file that were asked for often are served alike, but for chance.
     pub fn fares_alike(&self) -> bool {
-        let often = self.served_by_kind.values().filter(|kind| kind.0 >= SPREAD_REQUESTS_MIN);
-        let failed = often.map(|&(requests, replies)| (requests.saturating_sub(replies), requests));
-        may_be_chance(&failed.collect::<Vec<_>>())
+        fare_alike(&self.served_by_kind)
     }
+}
+
+/// Whether all kinds of file that were asked for often are served alike, but for chance: of each
+/// the requests issued and the good replies.
+pub(crate) fn fare_alike(served_by_kind: &BTreeMap<String, (u64, u64)>) -> bool {
+    let often = served_by_kind.values().filter(|kind| kind.0 >= SPREAD_REQUESTS_MIN);
+    let failed = often.map(|&(requests, replies)| (requests.saturating_sub(replies), requests));
+    may_be_chance(&failed.collect::<Vec<_>>())
 }
 
 /// A generator that is busier than this in a closed run was the limit, or nearly so. In an open
@@ -428,6 +434,20 @@ impl Search {
     pub fn reason(&self) -> &str {
         let told = self.broken.first().and_then(|why| why.lines().next());
         told.unwrap_or("every run was void")
+    }
+
+    /// Whether more may be borne than what held: the generator gave out, or nothing broke.
+    pub fn is_bound(&self) -> bool {
+        self.generator_bound || self.broke_per_s.is_none()
+    }
+
+    /// Where the limit is: what held, if that is a lower bound; 0 if every rate broke. None if
+    /// nothing held and none of that is the server's doing for certain.
+    pub fn limit_per_s(&self) -> Option<f64> {
+        match (self.held_per_s, self.broke_per_s) {
+            (held, _) if self.is_bound() => (held > 0.0).then_some(held),
+            (held, broke) => Some((held * broke?).sqrt()),
+        }
     }
 }
 

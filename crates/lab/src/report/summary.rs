@@ -282,16 +282,16 @@ impl Series {
     /// no gap was not: nothing held, or nothing broke.
     fn take_searches(&mut self, searches: Vec<Search>) {
         let width = |search: &Search| {
-            let has_gap = search.held_per_s > 0.0 && !is_bound(search);
+            let has_gap = search.held_per_s > 0.0 && !search.is_bound();
             search.broke_per_s.filter(|_| has_gap).map(|broke| broke / search.held_per_s - 1.0)
         };
         let narrowest = searches.iter().filter_map(width).fold(f64::INFINITY, f64::min);
         let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
         for (block, search) in blocks_of(&self.searches) {
-            let Some(limit) = limit_of(search) else { continue };
+            let Some(limit) = search.limit_per_s() else { continue };
             self.limits.insert(block, limit);
-            if is_bound(search) {
+            if search.is_bound() {
                 self.bounds.insert(block);
             }
         }
@@ -325,7 +325,7 @@ impl Series {
     fn searched(&self) -> Option<Peak> {
         let limits: Vec<f64> = self.limits.values().copied().collect();
         let Estimate { median: per_s, interval } = median_estimate(&limits, self.confidence)?;
-        let last = self.searches.iter().rfind(|search| limit_of(search).is_some())?;
+        let last = self.searches.iter().rfind(|search| search.limit_per_s().is_some())?;
         let (low, high) = match limits.len() {
             1 => (last.held_per_s, last.broke_per_s.unwrap_or(per_s)),
             _ => (interval.low, interval.high),
@@ -433,20 +433,6 @@ fn is_trial_of(run: &Run, search: &Search) -> bool {
     let block = search.purpose.strip_prefix(&*run.purpose);
     !run.purpose.is_empty()
         && block.is_some_and(|block| block.is_empty() || block == format!(" {}", run.block))
-}
-
-/// Whether more may be borne than what held: the generator gave out, or nothing broke.
-fn is_bound(search: &Search) -> bool {
-    search.generator_bound || search.broke_per_s.is_none()
-}
-
-/// Where a search says that the limit is: what held, if that is a lower bound; 0 if every rate
-/// broke. None if nothing held and none of that is the server's doing for certain.
-pub(crate) fn limit_of(search: &Search) -> Option<f64> {
-    match (search.held_per_s, search.broke_per_s) {
-        (held, _) if is_bound(search) => (held > 0.0).then_some(held),
-        (held, broke) => Some((held * broke?).sqrt()),
-    }
 }
 
 pub(crate) fn offered(point: &Point) -> f64 {

@@ -7,10 +7,10 @@
 
 use super::mat::{Climb, Found, Hunt};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
-use crate::record::Figures;
+use crate::record::{Figures, fare_alike};
 use load::find_limit::{Conditions, Judged, Rules};
 use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A limit is not sought further below what was expected.
 const DEPTH: f64 = 32.0;
@@ -20,6 +20,9 @@ const DEPTH: f64 = 32.0;
 pub struct Standing {
     /// Its estimated limit in each block it took part in, requests a second.
     pub estimates_per_s: BTreeMap<u32, f64>,
+    /// The blocks in which every rate broke: the lowest of these stands for the limit, which it is
+    /// not below. Were such blocks left out, those in which it fared well would decide.
+    pub bounds: BTreeSet<u32>,
     /// Why it can no longer win.
     pub out: Option<String>,
     /// In some block the generator, not the server, was the limit.
@@ -151,7 +154,7 @@ impl<'m> Contest<'m> {
         let mut generator = Generator::new(self.seed ^ u64::from(self.blocks));
         let mut climbs: Vec<(usize, Climb)> = Vec::new();
         for &candidate in field {
-            let level = self.mean_per_s(candidate).unwrap_or(level_per_s);
+            let level = self.standings[candidate].level_per_s().unwrap_or(level_per_s);
             let rules = self.rules(level, &mut generator);
             climbs.push((candidate, self.climb(rules, stage, generator.next_u64())));
         }
@@ -188,7 +191,8 @@ impl<'m> Contest<'m> {
     /// When the search is to end.
     pub fn confirm(&mut self, candidate: usize, lead: u32, stage: &str) -> Result<Found, Stop> {
         self.blocks += 1;
-        let first = self.mean_per_s(candidate).unwrap_or(1.0) / (1.0 + self.gap);
+        let level = self.standings[candidate].level_per_s();
+        let first = level.unwrap_or(1.0) / (1.0 + self.gap);
         let rules = Rules { lead, end_trials_max: 3 * lead, ..self.rules_from(first) };
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
         let mut climb = self.climb(rules, stage, seed);
@@ -209,16 +213,20 @@ impl<'m> Contest<'m> {
     }
 
     /// Those of `field` that can still win, the best first: by the geometric means of their
-    /// estimates in the blocks from `from_block` on in which all of them took part.
+    /// estimates in the blocks from `from_block` on in which all of them took part; last those of
+    /// which nothing is known since.
     pub fn ranking(&self, field: &[usize], from_block: u32) -> Vec<usize> {
-        let mut ranked: Vec<usize> =
-            field.iter().copied().filter(|&one| self.standings[one].out.is_none()).collect();
+        let able = field.iter().copied().filter(|&one| self.standings[one].out.is_none());
+        let (mut ranked, unknown): (Vec<usize>, Vec<usize>) = able.partition(|&one| {
+            self.standings[one].estimates_per_s.range(from_block..).next().is_some()
+        });
         let common = self.common_blocks(&ranked, from_block);
         let score = |one: usize| {
             let estimates = &self.standings[one].estimates_per_s;
             common.iter().map(|block| estimates[block].ln()).sum::<f64>()
         };
         ranked.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+        ranked.extend(unknown);
         ranked
     }
 
@@ -229,18 +237,19 @@ impl<'m> Contest<'m> {
         ratio_of_logs(anytime_interval(&logs, confidence))
     }
 
-    /// The logarithms of the ratios of two candidates, block by block.
+    /// The logarithms of the ratios of two candidates, block by block. Where neither held any rate
+    /// nothing is known of it.
     pub fn log_ratios(&self, a: usize, b: usize, from_block: u32) -> Vec<f64> {
-        let (of_a, of_b) = (&self.standings[a].estimates_per_s, &self.standings[b].estimates_per_s);
-        let blocks = self.common_blocks(&[a, b], from_block);
+        let (of_a, of_b) = (&self.standings[a], &self.standings[b]);
+        let mut blocks = self.common_blocks(&[a, b], from_block);
+        blocks.retain(|block| !(of_a.bounds.contains(block) && of_b.bounds.contains(block)));
+        let (of_a, of_b) = (&of_a.estimates_per_s, &of_b.estimates_per_s);
         blocks.iter().map(|block| (of_a[block] / of_b[block]).ln()).collect()
     }
 
     /// The geometric mean of a candidate's estimates.
     pub fn mean_per_s(&self, candidate: usize) -> Option<f64> {
-        let estimates = &self.standings[candidate].estimates_per_s;
-        let sum: f64 = estimates.values().map(|estimate| estimate.ln()).sum();
-        (!estimates.is_empty()).then(|| (sum / estimates.len() as f64).exp())
+        geometric_mean(self.standings[candidate].estimates_per_s.values())
     }
 
     fn common_blocks(&self, field: &[usize], from_block: u32) -> Vec<u32> {
@@ -306,6 +315,9 @@ impl<'m> Contest<'m> {
         } else if standing.estimates_per_s.is_empty() {
             let broken = found.broken.first().map_or("all runs were void", String::as_str);
             standing.out = Some(format!("no rate holds: {broken}"));
+        } else if let (Some(broke), false) = (found.broke_per_s, found.generator_bound) {
+            standing.estimates_per_s.insert(found.block, broke);
+            standing.bounds.insert(found.block);
         }
         if standing.out.is_none() {
             standing.out = standing.unfairness(spread_max);
@@ -338,7 +350,18 @@ impl<'m> Contest<'m> {
     }
 }
 
+fn geometric_mean<'r>(rates: impl Iterator<Item = &'r f64>) -> Option<f64> {
+    let logs: Vec<f64> = rates.map(|rate| rate.ln()).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
 impl Standing {
+    /// Where its limit is expected: in the blocks in which it held something.
+    fn level_per_s(&self) -> Option<f64> {
+        let held = self.estimates_per_s.iter().filter(|(block, _)| !self.bounds.contains(block));
+        geometric_mean(held.map(|(_, rate)| rate))
+    }
+
     /// In a short run few files of a rare kind are asked for; in all that held there are enough.
     fn pool(&mut self, figures: &Figures) {
         for (kind, (requests, replies)) in &figures.served_by_kind {
@@ -347,12 +370,91 @@ impl Standing {
         }
     }
 
-    /// Whether a kind of file was dropped in the runs that held.
+    /// Whether a kind of file was dropped in the runs that held, and not by chance.
     fn unfairness(&self, spread_max: f64) -> Option<String> {
+        if fare_alike(&self.served_by_kind) {
+            return None;
+        }
         let (kind, behind) = least_served(&self.served_by_kind)?;
         let points = behind * 100.0;
         (behind > spread_max).then(|| {
             format!("unfair: {kind} is served {points:.1} percentage points less than all")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Asked, Seen};
+    use super::*;
+
+    /// The first bears 1,000 requests a second in even blocks and none in odd ones, the second
+    /// nothing after the first block, all others 900.
+    struct Moody;
+
+    impl Measure for Moody {
+        fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+            let bears = match (candidate.name.as_str(), asked.block) {
+                ("moody", block) if block % 2 == 1 && block > 1 => 0.0,
+                ("moody", _) => 1000.0,
+                ("broken", block) if block > 1 => 0.0,
+                _ => 900.0,
+            };
+            let served_share = f64::min(bears / asked.rate, 1.0);
+            let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
+            Ok(Seen { figures: Some(figures), ..Seen::default() })
+        }
+    }
+
+    fn with<T>(names: &[&str], blocks: u32, look: impl FnOnce(&Contest<'_>) -> T) -> T {
+        let (mut measure, mut watch) = (Moody, |_: &Progress<'_>| ());
+        let mut contest = Contest::new(&mut measure, &mut watch, Conditions::default(), (0.04, 1));
+        let field: Vec<usize> = names
+            .iter()
+            .map(|&name| contest.add(Candidate { name: name.into(), ..Candidate::default() }))
+            .collect();
+        for _ in 0..blocks {
+            contest.block(&field, 900.0, "race").expect("it ends");
+        }
+        look(&contest)
+    }
+
+    #[test]
+    fn blocks_in_which_nothing_held_count_against_a_candidate() {
+        with(&["moody", "calm"], 21, |contest| {
+            assert_eq!(contest.ranking(&[0, 1], 2), [1, 0]);
+            let ratio = contest.ratio(1, 0, 2, 0.95);
+            assert!(ratio.low > 1.0, "{ratio:?}");
+        });
+    }
+
+    /// Not the order in which they were named.
+    #[test]
+    fn who_holds_nothing_any_more_is_last() {
+        with(&["broken", "calm"], 3, |contest| {
+            assert_eq!(contest.ranking(&[0, 1], 2), [1, 0]);
+            let logs = contest.log_ratios(1, 0, 2);
+            assert!(logs.len() == 2 && logs.iter().all(|&log| log > 1.0), "{logs:?}");
+            assert!(contest.standings[0].level_per_s().is_some_and(|level| level > 800.0));
+        });
+    }
+
+    #[test]
+    fn of_two_that_hold_nothing_the_ratio_is_not_known() {
+        with(&["broken", "broken"], 3, |contest| {
+            assert!(contest.log_ratios(0, 1, 2).is_empty());
+        });
+    }
+
+    /// Five in a hundred requests may fail by the conditions; of a rare kind three more did.
+    #[test]
+    fn a_kind_that_is_behind_by_chance_is_not_dropped() {
+        let kinds = |large: (u64, u64)| [("small".into(), (10_000, 9500)), ("large".into(), large)];
+        let of = |large| {
+            let served_by_kind = kinds(large).into();
+            Standing { served_by_kind, ..Standing::default() }.unfairness(0.02)
+        };
+        assert_eq!(of((120, 111)), None);
+        assert!(of((1200, 1110)).is_some_and(|why| why.starts_with("unfair: large is served 2.")));
     }
 }

@@ -75,8 +75,16 @@ pub struct Seen {
 pub enum Stop {
     /// Somebody wanted it.
     Interrupted,
+    /// No run can be made or written down now, whatever is measured, and why: once that is mended
+    /// it can go on.
+    Unable(String),
     /// It cannot go on, and why.
     Failed(String),
+}
+
+/// Why a search or a study ends that can go on once that is mended.
+pub fn unable(why: &str) -> String {
+    format!("runs cannot be made any more: {why}: mend it and go on (--resume)")
 }
 
 /// What a search measures with.

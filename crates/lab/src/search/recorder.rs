@@ -4,7 +4,7 @@
 //! some, they are the answers; then it goes on measuring. Nothing else of its state is kept. If a
 //! question differs from the one on record, options or program have changed, and it ends.
 
-use super::{Asked, Candidate, Found, Measure, Seen, Stop};
+use super::{Asked, Candidate, Found, Measure, Seen, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -113,7 +113,8 @@ impl<'f, L: Live> Recorder<'f, L> {
             outcome_file: String::new(),
         };
         let outcome = measured.outcome_json.as_deref();
-        let run = self.folder.add_run(&run, outcome).map_err(Stop::Failed)?;
+        let full = |why: String| Stop::Unable(unable(&why));
+        let run = self.folder.add_run(&run, outcome).map_err(full)?;
         // What is decided upon is what will be read again, to the last digit.
         let text = serde_json::to_string(&run).expect("it was just written");
         let run: Run = serde_json::from_str(&text).map_err(|why| Stop::Failed(why.to_string()))?;
@@ -156,7 +157,7 @@ impl<L: Live> Measure for Recorder<'_, L> {
             throughputs_per_s: found.throughputs_per_s.clone(),
             generator_bound: found.generator_bound,
         };
-        self.folder.add_search(&search).map_err(Stop::Failed)
+        self.folder.add_search(&search).map_err(|why| Stop::Unable(unable(&why)))
     }
 }
 
@@ -260,6 +261,26 @@ mod tests {
         mat(&mut recorder, &Candidate::default(), &hunt()).expect("it ends");
         let search = Folder::read(&path).expect("it is whole").searches.remove(0);
         assert_eq!((search.held_per_s, search.reason()), (0.0, "it does not start"));
+        std::fs::remove_dir_all(&path).expect("it is ours");
+    }
+
+    /// Were it on record, it would be the configuration's fault whenever the search is resumed.
+    #[test]
+    fn what_no_configuration_is_to_blame_for_is_not_on_record() {
+        struct Full;
+        impl Live for Full {
+            fn run(&mut self, _: &Candidate, _: &Asked) -> Result<Measured, Stop> {
+                Err(Stop::Unable(unable("no room")))
+            }
+        }
+        let path = scratch("full");
+        let folder = Folder::create(&path, &Header::default()).expect("a new folder");
+        let mut recorder = Recorder::new(&folder, &Opened::default(), Context::default(), Full);
+        let stop = mat(&mut recorder, &Candidate::default(), &hunt()).expect_err("no run is made");
+        let Stop::Unable(why) = stop else { panic!("{stop:?}") };
+        assert!(why.contains("no room") && why.contains("--resume"), "{why}");
+        let opened = Folder::read(&path).expect("it is whole");
+        assert_eq!((opened.runs.len(), opened.searches.len()), (0, 0));
         std::fs::remove_dir_all(&path).expect("it is ours");
     }
 

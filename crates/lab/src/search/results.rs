@@ -2,7 +2,7 @@
 
 use super::Candidate;
 use super::contest::Standing;
-use super::tune::{Certainty, Tuned};
+use super::tune::{Certainty, ROUNDS_MAX, Tuned};
 use crate::record::{RaceOutcome, Rival, Tuning};
 use page::number;
 use statistics::{Interval, Mean, Verdict};
@@ -34,6 +34,12 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     certain(tuned, confidence).into_iter().for_each(&mut line);
     if tuned.budget_ended {
         line("the budget ended the search; a longer one may tell more".into());
+    }
+    if tuned.rounds_ended {
+        line(format!(
+            "in each of {ROUNDS_MAX} challenges another became the best; the neighbours of this \
+             one were not tried"
+        ));
     }
     text + &counts(tuned)
 }
@@ -223,6 +229,7 @@ mod tests {
             }),
             runs: (60, 2),
             budget_ended: false,
+            rounds_ended: false,
         }
     }
 
@@ -240,6 +247,12 @@ however often one looked;
 out: buffers=a,b: it does not start
 ";
         assert_eq!(render(&tuned(), 0.95, 0.02), expected);
+    }
+
+    #[test]
+    fn challenges_that_did_not_come_to_an_end_are_told() {
+        let text = render(&Tuned { rounds_ended: true, ..tuned() }, 0.95, 0.02);
+        assert!(text.contains("\n  in each of 5 challenges another became the best; "), "{text}");
     }
 
     #[test]

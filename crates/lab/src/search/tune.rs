@@ -28,7 +28,7 @@ const GRID_BLOCKS: u32 = 3;
 /// Blocks of a race before anything is decided, and when it ends undecided.
 const RACE_BLOCKS: (u32, u32) = (3, 20);
 /// How often the neighbours of a winner are tried.
-const ROUNDS_MAX: u32 = 5;
+pub(super) const ROUNDS_MAX: u32 = 5;
 /// Runs that one limit takes, as reckoned in advance.
 const RUNS_PER_LIMIT: f64 = 4.5;
 /// Blocks that a race is reckoned to take.
@@ -113,6 +113,8 @@ pub struct Tuned {
     pub runs: (u32, u32),
     /// Whether the budget ended the search before its confidence did.
     pub budget_ended: bool,
+    /// Whether neighbours won as often as they may challenge, and those of the last were not tried.
+    pub rounds_ended: bool,
 }
 
 impl Plan {
@@ -216,6 +218,7 @@ pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
         plan,
         level_per_s: 0.0,
         budget_ended: false,
+        rounds_ended: false,
         races: 0,
         races_max: 1,
         is_sample: false,
@@ -289,6 +292,7 @@ struct Search<'c, 'm> {
     /// About what the base bears.
     level_per_s: f64,
     budget_ended: bool,
+    rounds_ended: bool,
     /// Races so far, and how many there may be: they share the confidence.
     races: u32,
     races_max: u32,
@@ -466,7 +470,7 @@ impl Search<'_, '_> {
         let mut more: Option<usize> = None;
         for round in 1..=ROUNDS_MAX {
             let before = race.winner;
-            let Some(next) = self.challenge(before, more, round)? else { break };
+            let Some(next) = self.challenge(before, more, round)? else { return Ok((race, gain)) };
             if !self.contest.is_fair(before) {
                 more = Some(next.winner);
                 (race, gain) = match self.is_any_left(&race) {
@@ -478,9 +482,11 @@ impl Search<'_, '_> {
                 gain = gain.times(next.over(before));
                 race = next;
             } else {
-                break;
+                return Ok((race, gain));
             }
         }
+        // One by the budget has said so.
+        self.rounds_ended = !self.budget_ended && !self.unknown_neighbours(race.winner).is_empty();
         Ok((race, gain))
     }
 
@@ -567,6 +573,7 @@ impl Search<'_, '_> {
             confirmed,
             runs: self.contest.runs(),
             budget_ended: self.budget_ended,
+            rounds_ended: self.rounds_ended,
         })
     }
 

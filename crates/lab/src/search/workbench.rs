@@ -2,12 +2,12 @@
 //!
 //! Each run has a server of its own, so that none inherits what another has left behind.
 
-use super::{Asked, Candidate, Live, Measured, Stop};
+use super::{Asked, Candidate, Live, Measured, Stop, unable};
 use crate::install::Installed;
 use crate::peer::Setting;
 use crate::record::Offered;
 use crate::server::{Launch, RunningServer};
-use crate::trial::{Bench, Target, Trial};
+use crate::trial::{Bench, Target, Trial, Unmade};
 use crate::warm_up::Readying;
 use crate::workload::Workload;
 
@@ -34,10 +34,11 @@ pub struct Workbench<'a> {
 }
 
 impl Workbench<'_> {
-    /// A failure of the server is an answer; one of ours is not, but cannot be told from it here.
-    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, String> {
+    /// A failure of the server is an answer; one of ours is not.
+    fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Unmade> {
         let setting = setting_of(candidate);
-        let server = RunningServer::start(self.installed, &setting, &self.launch)?;
+        let server = RunningServer::start(self.installed, &setting, &self.launch)
+            .map_err(Unmade::at_start)?;
         let target = Target::of(&server);
         let trial = Trial {
             workload: self.workload,
@@ -67,11 +68,13 @@ impl Live for Workbench<'_> {
         if (self.is_interrupted)() {
             return Err(Stop::Interrupted);
         }
-        match self.try_run(candidate, asked) {
+        let measured = self.try_run(candidate, asked);
+        match measured.map_err(|why| why.unless_gone(&self.bench.tools, self.workload)) {
             Ok(measured) => Ok(measured),
             // Whoever wants it to end may have ended the server, too.
             Err(_) if (self.is_interrupted)() => Err(Stop::Interrupted),
-            Err(why) => Ok(Measured { void: vec![why], ..Measured::default() }),
+            Err(Unmade::Void(why)) => Ok(Measured { void: vec![why], ..Measured::default() }),
+            Err(Unmade::Surroundings(why)) => Err(Stop::Unable(unable(&why))),
         }
     }
 }
@@ -79,4 +82,62 @@ impl Live for Workbench<'_> {
 /// A candidate as a setting.
 pub fn setting_of(candidate: &Candidate) -> Setting {
     Setting { name: candidate.name.clone(), about: String::new(), knobs: candidate.knobs.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Place;
+    use crate::install::Surroundings;
+    use crate::peer::Peer;
+    use crate::record::Described;
+    use crate::template::Values;
+    use crate::workload::Tools;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    /// The same would be held against one configuration after the other.
+    #[test]
+    fn a_scratch_directory_that_is_gone_is_no_fault_of_a_configuration() {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let peer = Peer::read(&peers.join("floor.toml")).expect("it is shipped");
+        let scratch = PathBuf::from("/dev/null/scratch");
+        let (program, there) = (std::env::temp_dir(), std::env::temp_dir());
+        let tools = Tools { program, scratch: scratch.clone() };
+        let workload = Workload {
+            described: Described::default(),
+            root: there.clone(),
+            log: there.clone(),
+            requests: Arc::default(),
+            prime: there.clone(),
+            ready_path: "/".into(),
+            load: Vec::new(),
+            values: Values::new(),
+        };
+        let launch = Launch {
+            surroundings: Surroundings::find(false),
+            root: there,
+            scratch,
+            workers: 1,
+            cpus: Vec::new(),
+            memory_bytes_max: None,
+            ready_path: "/".into(),
+            workload: Values::new(),
+            place: Place::default(),
+            affinity: Default::default(),
+        };
+        let knobs = peer.knob_values(&peer.settings[0]);
+        let mut workbench = Workbench {
+            bench: &Bench { tools, seats: Vec::new(), lag_bound: None },
+            workload: &workload,
+            installed: &Installed { peer, version: "1".into() },
+            launch,
+            window_s: 0.1,
+            latency_target_us: None,
+            is_interrupted: &mut || false,
+        };
+        let asked = Asked { rate: 1.0, purpose: String::new(), block: 1, attempt: 0, seed: 1 };
+        let made = workbench.run(&Candidate { name: "floor".into(), knobs }, &asked);
+        assert!(matches!(&made, Err(Stop::Unable(why)) if why.contains("/dev/null")), "{made:?}");
+    }
 }

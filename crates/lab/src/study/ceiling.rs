@@ -6,9 +6,11 @@
 //! it, because the floor answers from memory.
 
 use super::definition::Definition;
+use super::run::{STAGING_S, WARM_UPS_RECKONED};
 use super::stage::{Cell, Entrant, Stage};
 use crate::domain::{Accessed, Domain};
 use crate::record::{Ceiling, Figures, Offered};
+use crate::search::unable;
 use crate::warm_up::run_s;
 use crate::workload::WorkloadSpec;
 use statistics::median;
@@ -52,7 +54,7 @@ pub fn ceiling(
 ) -> Result<Result<Ceiling, String>, String> {
     let mut left = Ok(());
     let found = measure(stage, floor, domain, ends, &mut left);
-    left.map(|()| found)
+    left.map(|()| found).map_err(|why| unable(&why))
 }
 
 fn measure(
@@ -111,11 +113,10 @@ fn measure(
     })
 }
 
-/// Seconds that measuring the ceiling of a domain is reckoned to take, where so many come before
-/// each window.
-pub(super) fn reckoned_s(definition: &Definition, staging_s: f64, warm_ups: u32) -> f64 {
+/// Seconds that measuring the ceiling of a domain is reckoned to take.
+pub fn reckoned_ceiling_s(definition: &Definition) -> f64 {
     // Requests, and bodies of one length: most paths are no slower.
-    (2 * WINDOWS) as f64 * (staging_s + run_s(window_s(definition), warm_ups))
+    (2 * WINDOWS) as f64 * (STAGING_S + run_s(window_s(definition), WARM_UPS_RECKONED))
 }
 
 fn window_s(definition: &Definition) -> f64 {

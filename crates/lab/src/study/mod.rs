@@ -15,7 +15,7 @@ pub(crate) mod sizes;
 mod stage;
 pub(crate) mod utilisation;
 
-pub use ceiling::ceiling;
+pub use ceiling::{ceiling, reckoned_ceiling_s};
 pub use definition::{Definition, OfferedPlan};
 pub use experiment::Experiment;
 pub use run::{End, Study, Tally, Watch, describe, estimate_s, minutes, reckoned_run_s};

@@ -1,24 +1,24 @@
 //! A study from its first run to its last: sweeps of rates, searches for the limit, runs at a given
 //! utilisation. What has been measured is on disk before the next run begins.
 
-use super::ceiling;
+use super::ceiling::reckoned_ceiling_s;
 use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
-use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat};
+use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
 use crate::warm_up::run_s;
 use load::find_limit::Rules;
 use statistics::Generator;
 
 /// Warming up is reckoned to take so many windows: most servers are steady after the second, which
 /// the third shows.
-const WARM_UPS_RECKONED: u32 = 3;
+pub(super) const WARM_UPS_RECKONED: u32 = 3;
 
 /// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
 /// and undone, the page cache filled, and replies are awaited that come late.
-const STAGING_S: f64 = 1.5;
+pub(super) const STAGING_S: f64 = 1.5;
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.05;
@@ -156,8 +156,8 @@ impl<'a, W: Watch> Study<'a, W> {
             let seed = self.seed(block, attempt);
             let run = self.one(&Wanted { cell, offered, block, attempt, purpose: "", seed })?;
             schedule.learn(&run);
-            let left = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
-            self.report(&run, left);
+            let left_s = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
+            self.report(&run, self.within_budget(left_s));
         }
         self.tally.wanted += loads.len();
         for point in schedule.empty_points() {
@@ -193,12 +193,12 @@ impl<'a, W: Watch> Study<'a, W> {
             match self.limit(loads[next.point].0, next.block, purpose_of(next.block)) {
                 Ok(()) => learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]),
                 Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
-                Err(Stop::Failed(why)) => return Err(why),
+                Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
             }
         }
         let limits = self.searches.iter().filter(|search| is_limit(search));
         self.tally.wanted = limits.clone().count();
-        self.tally.unknown = limits.filter(|search| search.held_per_s == 0.0).count();
+        self.tally.unknown = limits.filter(|search| search.limit_per_s().is_none()).count();
         Ok(End::Complete)
     }
 
@@ -242,7 +242,8 @@ impl<'a, W: Watch> Study<'a, W> {
         let all = self.stage.cells().len() * self.stage.definition.repetitions as usize;
         let left = all.saturating_sub(self.searches.len());
         let left_s = left as f64 * seconds_since(self.runs_began_us) / f64::from(self.found);
-        self.watch.tell(&format!("{} {told}; about {} remain", of_cell(point), minutes(left_s)));
+        let left = minutes(self.within_budget(left_s));
+        self.watch.tell(&format!("{} {told}; about {left} remain", of_cell(point)));
         Ok(())
     }
 
@@ -269,7 +270,7 @@ impl<'a, W: Watch> Study<'a, W> {
                         ));
                     }
                     Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
-                    Err(Stop::Failed(why)) => return Err(why),
+                    Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
                 }
             }
         }
@@ -344,8 +345,7 @@ impl<'a, W: Watch> Study<'a, W> {
     /// Makes one run and writes it down.
     fn one(&mut self, wanted: &Wanted<'_>) -> Result<Run, String> {
         let &Wanted { cell, offered, block, attempt, purpose, seed } = wanted;
-        let stop =
-            |why| format!("runs cannot be made any more: {why}: mend it and go on (--resume)");
+        let stop = |why: String| unable(&why);
         // Were it written down as void, its point would be given up for what is none of its doing.
         let Made { run, outcome_json, left } = (self.make)(cell, offered, seed).map_err(stop)?;
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
@@ -373,6 +373,12 @@ impl<'a, W: Watch> Study<'a, W> {
         }
         let budget_s = self.stage.definition.budget_s?;
         (self.spent_s() + self.seconds_of_a_run() > budget_s).then_some(End::BudgetSpent)
+    }
+
+    /// So many seconds, or what is left of the budget if that is less.
+    fn within_budget(&self, seconds: f64) -> f64 {
+        let budget_s = self.stage.definition.budget_s;
+        budget_s.map_or(seconds, |budget| seconds.min(budget - self.spent_s()).max(0.0))
     }
 
     fn spent_s(&self) -> f64 {
@@ -443,8 +449,7 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
         OfferedPlan::Mat => repetitions * (6.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
-    let of_ceiling = ceiling::reckoned_s(definition, STAGING_S, WARM_UPS_RECKONED);
-    let ceilings = of_ceiling * definition.domains.len() as f64;
+    let ceilings = reckoned_ceiling_s(definition) * definition.domains.len() as f64;
     let all = runs * cells as f64 * reckoned_run_s(definition) + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }

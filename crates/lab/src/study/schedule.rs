@@ -127,11 +127,14 @@ impl Schedule {
     }
 
     /// The interval of a point's throughput, relative to its median. Of one that was measured less
-    /// than twice it is not known how much it varies, and it is the widest of all.
+    /// than twice it is not known how much it varies, and it is the widest of all; unless it was
+    /// given up so often that it comes last: it would take the time of those that can be measured.
     fn width(&self, point: usize) -> f64 {
         let figures = self.known[point].figures();
         if figures.len() < 2 {
-            return f64::INFINITY;
+            let given_up = self.known[point].blocks.len() - figures.len();
+            let is_hopeless = given_up >= FIRST_BLOCKS as usize;
+            return if is_hopeless { f64::NEG_INFINITY } else { f64::INFINITY };
         }
         let estimate = median_estimate(&figures, self.confidence);
         estimate.map_or(f64::INFINITY, |estimate| {
@@ -287,6 +290,25 @@ mod tests {
             schedule.learn(&made);
         }
         assert_eq!(schedule.next().map(|next| next.point), Some(1));
+    }
+
+    /// With a budget the last repetitions are those that may not be made.
+    #[test]
+    fn what_was_given_up_in_each_block_comes_last() {
+        let mut schedule = schedule(3, 5, true);
+        let mut order = Vec::new();
+        while let Some(next) = schedule.next() {
+            order.push(next.point);
+            let made = match next.point {
+                1 => void(&schedule, next),
+                _ => run(&schedule, next, 100.0),
+            };
+            schedule.learn(&made);
+        }
+        let (begun, last) = order.split_at(order.len() - 3 * ATTEMPTS_MAX as usize);
+        assert!(last.iter().all(|&point| point == 1), "{order:?}");
+        let begun = begun.iter().filter(|&&point| point == 1).count();
+        assert_eq!(begun, 2 * ATTEMPTS_MAX as usize, "two blocks of all");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
 use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
-use crate::server::{self, Launch, RunningServer};
-use crate::trial::{Bench, Measured, Seat, Target, Trial};
+use crate::server::{Launch, RunningServer};
+use crate::trial::{Bench, Measured, Seat, Target, Trial, Unmade};
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use std::net::SocketAddr;
@@ -49,21 +49,6 @@ pub struct Made {
     pub outcome_json: Option<String>,
     /// Whether the machine is as it was before; if not, what is not, in a line.
     pub left: Result<(), String>,
-}
-
-/// Why a run was not made.
-#[derive(Debug)]
-enum Unmade {
-    /// This one cannot be: it is void.
-    Void(String),
-    /// No run can be now.
-    Surroundings(String),
-}
-
-impl From<String> for Unmade {
-    fn from(why: String) -> Self {
-        Self::Void(why)
-    }
 }
 
 /// Everything that runs are made with.
@@ -142,7 +127,9 @@ impl Stage<'_> {
         let begun_us = os::clock::now();
         let (domain, files) = (&self.domains[cell.domain], &self.accessed[cell.workload]);
         let entered = domain.enter(&self.machine, files)?;
+        let (tools, workload) = (&self.bench.tools, &self.workloads[cell.workload]);
         let measured = self.measure_in(&entered, cell, offered, seed);
+        let measured = measured.map_err(|why| why.unless_gone(tools, workload));
         let left = entered.leave();
         let run = Run {
             point: self.point(cell, offered),
@@ -185,7 +172,7 @@ impl Stage<'_> {
         let (workload, files) = (&self.workloads[cell.workload], &self.accessed[cell.workload]);
         let domain = &self.domains[cell.domain];
         // Before any server runs: one that has mapped a file keeps its pages in memory.
-        let settled = entered.settle(files)?;
+        let settled = entered.settle(files).map_err(Unmade::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
             settled.judge(plan)?;
         }
@@ -250,10 +237,7 @@ impl Stage<'_> {
                 place: place.place.clone(),
                 affinity: self.domains[cell.domain].affinity,
             };
-            RunningServer::start(installed, setting, &launch).map_err(|why| match why {
-                why if server::is_of_server(&why) => Unmade::Void(why),
-                why => Unmade::Surroundings(why),
-            })
+            RunningServer::start(installed, setting, &launch).map_err(Unmade::at_start)
         });
         copies.collect()
     }

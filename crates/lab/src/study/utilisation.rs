@@ -4,10 +4,11 @@
 //! comes next is a function of the runs so far, so that a study that is resumed comes to the same
 //! rate, and keeps it.
 
-use load::run::SATURATED;
+use load::run::is_of_generator;
 
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
+use crate::trial::is_fault;
 
 /// A utilisation that is so near the one that was asked for is it.
 pub(crate) const NEAR: f64 = 0.02;
@@ -15,8 +16,8 @@ pub(crate) const NEAR: f64 = 0.02;
 /// So many runs look for a rate, void ones included.
 const GUESSES_MAX: usize = 9;
 
-/// A rate at which the generator was late in so many runs in a row is too high.
-const LATE_MAX: u32 = 2;
+/// A rate at which the generator or the server gave out in so many runs in a row is too high.
+const GAVE_OUT_MAX: u32 = 2;
 
 /// The power of the rate that utilisation is, as long as only one rate was tried.
 const POWER: f64 = 0.7;
@@ -125,7 +126,13 @@ pub(super) fn next(runs: &[&Run], share: f64, gauge: Gauge, saturating: Offered)
              takes {:.0} %",
             100.0 * busy
         ),
-        None => format!("all {GUESSES_MAX} runs were void"),
+        None => match guesses.iter().filter(good).count() {
+            0 => format!("all {GUESSES_MAX} runs were void"),
+            valid => format!(
+                "how busy the CPUs were could be observed in none of the {valid} runs that were \
+                 not void"
+            ),
+        },
     })
 }
 
@@ -138,8 +145,8 @@ struct Tries {
     known: Vec<(f64, f64)>,
     /// How many runs at the last rate were void, so far.
     attempt: u32,
-    /// In how many of them in a row the generator was late.
-    late: u32,
+    /// In how many of them in a row the generator or the server gave out.
+    gave_out: u32,
 }
 
 impl Tries {
@@ -147,14 +154,14 @@ impl Tries {
         let mut tries = Self::default();
         for run in guesses {
             let Some(rate) = run.point.offered.requests_per_s() else { continue };
-            let was_late = run.void.iter().any(|why| why.starts_with(SATURATED));
-            tries.late = if was_late { tries.late + 1 } else { 0 };
+            let gave_out = run.void.iter().any(|why| is_of_generator(why) || is_fault(why));
+            tries.gave_out = if gave_out { tries.gave_out + 1 } else { 0 };
             match gauge.read(run).filter(|_| run.void.is_empty()) {
                 Some(busy) => {
                     tries.tried.push((rate, busy));
                     tries.learn(rate, busy);
                 }
-                None if tries.late == LATE_MAX => tries.learn(rate, 1.0),
+                None if tries.gave_out == GAVE_OUT_MAX => tries.learn(rate, 1.0),
                 None => tries.attempt += 1,
             }
         }
@@ -164,7 +171,7 @@ impl Tries {
     /// The next rate is another.
     fn learn(&mut self, rate: f64, busy: f64) {
         self.known.push((rate, busy));
-        (self.attempt, self.late) = (0, 0);
+        (self.attempt, self.gave_out) = (0, 0);
     }
 }
 
@@ -209,6 +216,7 @@ fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::record::{Figures, Point};
+    use load::run::SATURATED;
 
     const MOST: Offered = Offered::Connections(64);
     const SERVER: Gauge = Gauge::Server(Some(2.0));
@@ -373,12 +381,22 @@ mod tests {
         let late = [most.clone(), void(guess), void(guess)];
         let Step::Try(lower, 0) = step(&late) else { panic!("another") };
         assert!(lower.requests_per_s() < guess.requests_per_s(), "{lower:?}");
+        // So does a server that dies there, and a generator that has no ports left.
+        let ended = || void_for(guess, "the server has ended");
+        let failed = || void_for(guess, "the generator itself failed: no port was left");
+        for [first, second] in [[ended(), ended()], [failed(), failed()], [void(guess), ended()]] {
+            assert_eq!(step(&[most.clone(), first, second]), Step::Try(lower, 0));
+        }
         // What has nothing to do with the rate is no reason to change it.
         let read = void_for(guess, "4096 bytes were read from the disk");
         for also in [void(guess), read.clone()] {
             assert_eq!(step(&[most.clone(), also, read.clone()]), Step::Try(guess, 2));
         }
-        let all = [vec![most], vec![void(guess); GUESSES_MAX]].concat();
+        let all = [vec![most.clone()], vec![void(guess); GUESSES_MAX]].concat();
         assert_eq!(step(&all), Step::NotReached("all 9 runs were void".into()));
+        let unseen = Run { observed: Default::default(), ..run(guess, 9.0, 9.0) };
+        let all = [vec![most], vec![unseen; GUESSES_MAX - 1], vec![void(guess)]].concat();
+        let Step::NotReached(why) = step(&all) else { panic!("nothing was observed") };
+        assert!(why.contains("observed in none of the 8 runs"), "{why}");
     }
 }

@@ -4,7 +4,7 @@
 use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked};
 use super::super::measure::Measure;
 use super::super::number;
-use super::super::summary::{Found, Panel, Peak, Series, limit_of};
+use super::super::summary::{Found, Panel, Peak, Series};
 use super::{Finding, Findings, Head, counted, listed, listed_at_most};
 use crate::record::Search;
 
@@ -293,11 +293,11 @@ fn unreached(panel: &Panel) -> Vec<String> {
 }
 
 fn nothing_held(panel: &Panel) -> Vec<String> {
-    with_reason(panel, |search| limit_of(search) == Some(0.0))
+    with_reason(panel, |search| search.limit_per_s() == Some(0.0))
 }
 
 fn nothing_seen(panel: &Panel) -> Vec<String> {
-    with_reason(panel, |search| limit_of(search).is_none())
+    with_reason(panel, |search| search.limit_per_s().is_none())
 }
 
 fn with_reason(panel: &Panel, which: impl Fn(&Search) -> bool) -> Vec<String> {

@@ -234,6 +234,66 @@ fn what_no_server_is_to_blame_for_ends_a_study_that_can_go_on() {
     assert_eq!((end, opened.runs.len()), (End::Complete, 4));
 }
 
+/// That every rate breaks is known of a server, and measured; that all were void is not.
+#[test]
+fn servers_that_bear_nothing_are_measured() {
+    let tally_of = |is_void: bool| {
+        let scratch = Scratch::new("nothing");
+        let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
+        let definition = Definition::parse("x", EXPERIMENT, None).expect("it is right");
+        let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
+        let bench = Bench { tools, seats: Vec::new(), lag_bound: None };
+        let surroundings = Surroundings::find(false);
+        let stage = stage(&definition, &bench, &surroundings);
+        let left = Counter::new(1);
+        let mut study = Study::new(&stage, &folder, Opened::default(), 0, Patience(&left));
+        study.make = Box::new(|cell, offered, _| {
+            let point = stage.point(cell, offered);
+            let figures = Some(Figures { served_share: 0.5, ..Figures::default() });
+            let void = if is_void { vec!["late".into()] } else { Vec::new() };
+            let run = Run { point, figures, void, ..Run::default() };
+            Ok(Made { run, outcome_json: None, left: Ok(()) })
+        });
+        assert_eq!(study.run(), Ok(End::Complete));
+        study.tally()
+    };
+    assert_eq!(tally_of(false), Tally { wanted: 4, unknown: 0 });
+    assert_eq!(tally_of(true), Tally { wanted: 4, unknown: 4 });
+}
+
+/// A budget is no promise of all that could be measured with another.
+#[test]
+fn no_more_is_said_to_remain_than_the_budget_has_left() {
+    struct Told<'a>(&'a std::cell::RefCell<Vec<String>>);
+    impl Watch for Told<'_> {
+        fn tell(&mut self, line: &str) {
+            self.0.borrow_mut().push(line.to_owned());
+        }
+
+        fn is_interrupted(&mut self) -> bool {
+            !self.0.borrow().is_empty()
+        }
+    }
+    let text = EXPERIMENT.replace("mat = true", "rates = [100]");
+    let text = text.replace("repetitions = 2", "repetitions = 100000000\nbudget = \"10m\"");
+    let scratch = Scratch::new("remaining");
+    let (folder, _) = Folder::resume(&scratch.0).expect("it is whole");
+    let definition = Definition::parse("x", &text, None).expect("it is right");
+    let tools = Tools { program: PathBuf::new(), scratch: PathBuf::new() };
+    let bench = Bench { tools, seats: Vec::new(), lag_bound: None };
+    let surroundings = Surroundings::find(false);
+    let stage = stage(&definition, &bench, &surroundings);
+    let told = Default::default();
+    let now_us = os::clock::now();
+    let mut study = Study::new(&stage, &folder, Opened::default(), now_us, Told(&told));
+    study.make = Box::new(|cell, offered, seed| {
+        let run = Run { point: stage.point(cell, offered), ..pretended(cell, offered, seed, 0) };
+        Ok(Made { run, outcome_json: None, left: Ok(()) })
+    });
+    assert_eq!(study.run(), Ok(End::Interrupted));
+    assert!(told.borrow()[0].ends_with("about 10 min remain"), "{:?}", told.borrow());
+}
+
 fn search(server: &str, block: u32, held_per_s: f64) -> Search {
     let (purpose, server) = (purpose_of(block), server.to_owned());
     Search { purpose, server, held_per_s, ..Search::default() }
