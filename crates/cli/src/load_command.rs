@@ -163,6 +163,13 @@ impl Watch for Observer {
         let line = line_of_input(&mut self.interrupt)?;
         parse_start(String::from_utf8_lossy(&line).trim())
     }
+
+    fn on_measured(&mut self) {
+        // Where nobody hears it, or tells any more, or somebody is impatient, the run is over.
+        if print("measured\n").is_ok() {
+            let _ = line_of_input(&mut self.interrupt);
+        }
+    }
 }
 
 /// The first line of standard input, unless Ctrl-C comes before it.

@@ -17,7 +17,10 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What one that waits to be told says when it is ready.
-const READY: &[u8; 6] = b"ready\n";
+const READY: &[u8] = b"ready\n";
+
+/// What it says when it has measured, before it lets go of the server.
+const MEASURED: &[u8] = b"measured\n";
 
 /// A generator that runs; killed when dropped.
 #[derive(Debug)]
@@ -94,14 +97,27 @@ impl Client {
     /// When it ends before that, with its last words, or says nothing `within` this time: the
     /// caller drops it, and so it is killed.
     pub fn await_ready(&mut self, within: Duration) -> Result<(), String> {
+        self.await_line(READY, "ready", within)
+    }
+
+    /// Waits until it says that it has measured. It then holds what connections it has until it is
+    /// told another line, or [`Client::finish`] closes its input.
+    ///
+    /// # Errors
+    /// As [`Client::await_ready`].
+    pub fn await_measured(&mut self, within: Duration) -> Result<(), String> {
+        self.await_line(MEASURED, "done", within)
+    }
+
+    fn await_line(&mut self, line: &[u8], what: &str, within: Duration) -> Result<(), String> {
         let stdout = self.child.stdout.as_mut().ok_or("its output is read already")?;
         let timeout_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let mut said = [0; READY.len()];
+        let mut said = vec![0; line.len()];
         for at in 0..said.len() {
             let is_there = wait_ready(stdout.as_fd(), Readiness::Readable, timeout_ms)
                 .map_err(|why| format!("{}: {why}", self.program))?;
             if !is_there {
-                return Err(format!("{} was not ready within {within:?}", self.program));
+                return Err(format!("{} was not {what} within {within:?}", self.program));
             }
             if stdout.read(&mut said[at..=at]).unwrap_or(0) == 0 {
                 let status = self.child.wait().map_err(|why| why.to_string())?;
@@ -109,7 +125,7 @@ impl Client {
                 return Err(format!("{status}: {}", process::last_lines(&output)));
             }
         }
-        if said == *READY { Ok(()) } else { Err(format!("{} says something else", self.program)) }
+        if said == line { Ok(()) } else { Err(format!("{} says something else", self.program)) }
     }
 
     /// Tells one that waits what comes next, a line.
@@ -127,11 +143,12 @@ impl Client {
         os::signals::send("INT", &[self.child.id()]);
     }
 
-    /// Waits for its end.
+    /// Closes its input, and waits for its end.
     ///
     /// # Errors
     /// When it has not ended `within` this time; it is then killed.
     pub fn finish(mut self, within: Duration) -> Result<Finished, String> {
+        drop(self.child.stdin.take());
         let explain = |why| format!("cannot wait for a process: {why}");
         let begun_us = os::clock::now();
         let mut resident_bytes_max = 0;
@@ -228,6 +245,10 @@ mod tests {
         client.tell("this").expect("it listens");
         let finished = client.finish(Duration::from_secs(20)).expect("it ends");
         assert_eq!(finished.output, "heard this\n");
+        let mut client = start("echo measured; read word; echo end");
+        client.await_measured(Duration::from_secs(20)).expect("it says so");
+        let finished = client.finish(Duration::from_secs(20)).expect("its input ends");
+        assert_eq!(finished.output, "end\n");
         let why = start("echo no >&2; exit 2").await_ready(Duration::from_secs(20));
         assert_eq!(why, Err("exit status: 2: no".to_owned()));
         let why = start("echo readily").await_ready(Duration::from_secs(20));

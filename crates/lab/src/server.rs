@@ -392,19 +392,27 @@ fn spawn(
     shell.spawn().map_err(|why| format!("sh: {why}"))
 }
 
+/// So many descriptors a server may have open at least, where the machine allows it.
+const DESCRIPTORS: &str = "65536";
+
 /// A shell that enters control groups, waits for a word and then becomes the command: so not even
 /// its first instruction is outside, and if we are killed before somebody guards it, it never
 /// starts.
 fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -> Command {
-    // Servers that keep files open need more descriptors than files; all get as many as may be.
+    // Servers that keep files open need more descriptors than files: all get as many as here, or
+    // keep what they have if it is more. Those that set their own limit find the one above it as it
+    // was; it is not raised for them to that, for some have a table as long as their limit.
     const ENTER: &str = r#"
         for group in $1; do echo 0 > "$group" || exit; done
-        ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -Hn)"
-        shift
+        if [ "$(ulimit -Sn)" != unlimited ] && [ "$(ulimit -Sn)" -lt "$2" ]; then
+            ulimit -Sn "$2" 2> /dev/null || ulimit -n "$2" 2> /dev/null ||
+                ulimit -Sn "$(ulimit -Hn)"
+        fi
+        shift 2
         read -r word || exit
         exec "$@" < /dev/null"#;
     let mut shell = Command::new("sh");
-    shell.args(["-c", ENTER, "sh", entrances]).args(command).stdin(Stdio::piped());
+    shell.args(["-c", ENTER, "sh", entrances, DESCRIPTORS]).args(command).stdin(Stdio::piped());
     // Apache's prefork ends by a signal to its whole process group, which must not be ours.
     shell.process_group(0);
     // Whoever waits for Ctrl-C has it blocked: the server must hear the signal that stops it.
@@ -437,6 +445,8 @@ fn guard(group: &Group, pid: u32) -> io::Result<Guard> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::{OsStr, OsString};
+
     use super::*;
 
     /// Whoever is killed between the start of the shell and that of its guard leaves nothing.
@@ -456,6 +466,33 @@ mod tests {
         let_go(&mut told);
         assert!(told.wait().expect("it is our child").success());
         assert!(fs::remove_file(&started).is_ok());
+    }
+
+    /// How many descriptors a server may open, and may set as its limit, if it is to have a thousand
+    /// and is started by a shell that sets `limits`.
+    fn limits(limits: &str) -> String {
+        let said = ["sh", "-c", "ulimit -Sn; ulimit -Hn"].map(str::to_owned);
+        let shell = standing_by("", said.iter());
+        let few = |word: &OsStr| {
+            if word == DESCRIPTORS { OsString::from("1000") } else { word.to_owned() }
+        };
+        let mut limited = Command::new("sh");
+        let script = format!("{limits} || exit; exec \"$@\"");
+        limited.args(["-c", &script, "sh"]).arg(shell.get_program());
+        limited.args(shell.get_args().map(few)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = limited.spawn().expect("there is a shell");
+        let_go(&mut shell);
+        let output = shell.wait_with_output().expect("it is our child");
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_server_may_open_no_less_than_before() {
+        assert_eq!(limits("ulimit -Sn 500 && ulimit -Hn 1500"), "1000 1500");
+        assert_eq!(limits("ulimit -Sn 1200 && ulimit -Hn 1500"), "1200 1500");
+        // Root may raise both.
+        let found = limits("ulimit -n 800");
+        assert!(["800 800", "1000 1000"].contains(&found.as_str()), "{found}");
     }
 
     /// A server whose SIGTERM is blocked would have to be killed, and lose what it does at its end.

@@ -37,6 +37,9 @@ const START_TOGETHER_US: u64 = 200_000;
 /// The same for one that has nobody to wait for: its threads must be ready by then.
 const START_ALONE_US: u64 = 100_000;
 
+/// So long a server is left to see that the load's connections are closed: that is of the load.
+const AFTERMATH: Duration = Duration::from_millis(20);
+
 /// Connections that ask for everything once before anything is measured.
 const PRIMERS: &str = "4";
 
@@ -324,14 +327,15 @@ impl Bench {
         let are_told = self.seats.len() > 1;
         let mut generators = self.generators(server, words, more, are_told)?;
         if are_told {
+            await_ready(&mut generators)?;
             start_together(&mut generators)?;
         }
         finish(generators, run_time(window, more))
     }
 
-    /// The same, observed: where the servers' CPUs are known, how busy they are is a matter of the
-    /// window alone; and where the load warms up first, all is. So the generator is told when it
-    /// begins.
+    /// The same, observed from when the generators are ready until they have measured: what rests
+    /// beside the load (`--idle`) is opened before that and closed after it. How busy the servers'
+    /// CPUs are is a matter of the window alone; and where the load warms up first, all is.
     fn load_observed(
         &self,
         server: Target<'_>,
@@ -341,28 +345,25 @@ impl Bench {
         observer: &Observer<'_>,
     ) -> Result<(Outcome, String, Result<Observed, &'static str>), Unmade> {
         let warm_up_us = option_us(more, "--warm-up");
-        let before = observer.look();
-        if !observer.knows_cpus() && warm_up_us == 0 {
-            let (outcome, text) = self.load(server, words, more, window)?;
-            return Ok((outcome, text, Ok(observer.since(&before))));
-        }
         let mut generators = self.generators(server, words, more, true)?;
+        await_ready(&mut generators)?;
+        let before = observer.look();
         let from_us = start_together(&mut generators)? + warm_up_us;
         let to_us = from_us + window.as_micros() as u64;
         let begin = || (warm_up_us > 0).then(|| observer.look());
-        let (loaded, watched) = thread::scope(|scope| {
+        let (measured, watched) = thread::scope(|scope| {
             let (running, ended) = channel();
             let watching = scope.spawn(move || WindowUse::watch((from_us, to_us), &ended, begin));
-            let loaded = finish(generators, run_time(window, more));
+            let measured = await_measured(&mut generators, run_time(window, more));
             drop(running);
-            (loaded, watching.join().unwrap_or_default())
+            (measured, watching.join().unwrap_or_default())
         });
-        let (outcome, text) = loaded?;
+        measured?;
         let (begun, in_window) = watched;
-        if warm_up_us > 0 && begun.is_none() {
-            return Ok((outcome, text, Err(NOT_BEGUN)));
-        }
-        let mut seen = observer.since(&begun.flatten().unwrap_or(before));
+        let is_missed = warm_up_us > 0 && begun.is_none();
+        let seen = (!is_missed).then(|| observer.since(&begun.flatten().unwrap_or(before)));
+        let (outcome, text) = finish(generators, PATIENCE)?;
+        let Some(mut seen) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
         if observer.knows_cpus() {
             let of_outcome = (outcome.started_unix_us, outcome.window_us);
             observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
@@ -414,12 +415,24 @@ impl Bench {
     }
 }
 
-/// Has generators begin at one instant, as soon as all of them have said that they are ready; and
-/// says when, in microseconds since 1970.
-fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, Unmade> {
-    for (client, _) in &mut *generators {
+fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
+    for (client, _) in generators {
         client.await_ready(PATIENCE)?;
     }
+    Ok(())
+}
+
+/// Waits until all of them have measured, and servers have seen the load's connections closed.
+fn await_measured(generators: &mut [(Client, PathBuf)], within: Duration) -> Result<(), Unmade> {
+    for (client, _) in generators {
+        client.await_measured(within)?;
+    }
+    thread::sleep(AFTERMATH);
+    Ok(())
+}
+
+/// Has generators that are ready begin at one instant; and says when, in microseconds since 1970.
+fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, Unmade> {
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
@@ -538,6 +551,8 @@ fn files_option(workload: &Workload) -> &[String] {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     /// What is no server's doing ends a study or a search; what may be is a void run.
@@ -621,6 +636,47 @@ mod tests {
         check(&["--warm-up", "500ms", "--connection", "keep"], 500_000);
         check(&["--warm-up=2s"], 2_000_000);
         check(&["--warm-up"], 0);
+    }
+
+    /// A generator that takes a second to open what rests, and another to close it.
+    const SLOW: &str = "#!/bin/sh\nsleep 1; echo ready; read at; sleep 0.2\n\
+                        echo measured; read more; sleep 1; eval path=\\${$#}\n\
+                        cp \"$0.json\" \"$path\"\n";
+
+    #[test]
+    fn what_rests_beside_the_load_is_opened_and_closed_outside_the_looks() {
+        let folder = testkit::Temporary::new();
+        let outcome = Outcome {
+            setting: load::outcome::Setting::default(),
+            window_us: 100_000,
+            started_unix_us: 1,
+            interval_us: 1_000_000,
+            cpu_us: (0, 0),
+            measures: load::measures::Measures::default(),
+            void: Vec::new(),
+            first_bad: None,
+            interrupted: false,
+        };
+        let program = folder.file("slow", SLOW);
+        folder.file("slow.json", json::write(&outcome));
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
+        let tools = Tools { program, scratch: folder.path().into() };
+        let seats = vec![Seat::on(&os::affinity::allowed_cpus()[..1])];
+        let bench = Bench { tools, seats, lag_bound: None };
+        let workload = workload(&["--idle", "800"]);
+        let trial = Trial {
+            workload: &workload,
+            offered: Offered::Connections(1),
+            window_s: 0.1,
+            seed: 1,
+            latency_target_us: None,
+            verify_bytes: false,
+        };
+        let server = Target::foreign(([127, 0, 0, 1], 9).into());
+        let observer = Observer::new(Watched::default());
+        let measured = bench.run_observed(server, &trial, Some(&observer)).expect("it ends");
+        let elapsed_us = measured.observed["elapsed_us"];
+        assert!((200_000.0..1_000_000.0).contains(&elapsed_us), "{elapsed_us}");
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub trait Watch {
     fn on_ready(&mut self) -> Result<u64, String> {
         Err("nobody tells when to start".into())
     }
+    /// All is measured, and what rests beside the load is closed when this returns: called where
+    /// the plan says [`Start::WhenTold`], for whoever tells may want to look at the server first.
+    fn on_measured(&mut self) {}
 }
 
 /// What the threads of a run share.
@@ -80,6 +83,9 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, watch)?;
     let ended_us = os::clock::now();
     let idle_closed = idle.closed();
+    if plan.start == Start::WhenTold {
+        watch.on_measured();
+    }
     let mut measures = Measures::default();
     let mut cpu_us = (0, 0);
     for (part, (user_us, system_us)) in &parts {

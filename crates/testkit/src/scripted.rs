@@ -137,6 +137,12 @@ impl Scripted {
         self.shared.state().peers.clone()
     }
 
+    /// How many connections it has not seen the end of.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.shared.state().streams.iter().filter(|stream| stream.strong_count() > 0).count()
+    }
+
     /// The most requests that were under way at a time, each from its arrival until the last of
     /// its actions begins (or ends, if it is to wait): never more than the clients think.
     #[must_use]

@@ -304,6 +304,27 @@ fn a_run_that_waits_to_be_told_its_start_can_be_interrupted() {
     }
 }
 
+/// Whoever told it when may look at the server before what rests is closed.
+#[test]
+fn a_run_that_was_told_its_start_ends_when_it_is_let_go() {
+    let scene = Scene::new();
+    let json = PathBuf::from(scene.path("outcome.json"));
+    let mut command = ropewalk(&["load", &scene.server.url("/dir00000/class0_1"), "-q"]);
+    command.args(["--start-at", "-", "--connections", "1", "--duration", "50ms", "--idle", "3"]);
+    command.arg("--json").arg(&json).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    let (seconds, _) = os::clock::unix_time();
+    child.stdin.as_mut().unwrap().write_all(format!("{seconds}\n").as_bytes()).unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "measured");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(child.try_wait().unwrap().is_none() && !json.exists(), "it holds what it has");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().code().is_some());
+    assert_eq!(read_json(&json).unwrap()["counts"]["idle_connections"], 3);
+}
+
 /// Also what a shell does with Ctrl-C.
 #[test]
 fn an_interrupted_run_shows_what_it_has() {

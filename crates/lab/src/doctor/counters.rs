@@ -1,11 +1,15 @@
 //! Hardware counters: whether the machine has them, and whether we may read them, which is tried.
 
 use super::finding::Section::Measuring;
+use super::finding::Verdict;
 use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const UNITS: &str = "/sys/bus/event_source/devices/*/type";
+
+/// What lets others than root count.
+const ALLOW: &str = "sysctl -w kernel.perf_event_paranoid=0";
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -16,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
         cost: "no cycles per instruction, no causes of stalls: that memory is the limit can be \
                guessed from `ropewalk membench` only",
         mend: "measure on a machine of your own, or have the host pass them on (KVM: pmu=on)",
-        rule: Rule::Of(&[UNITS], units),
+        rule: Rule::Of(&[UNITS, PARANOID, STATUS], units),
     },
     Check {
         section: Measuring,
@@ -25,7 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
         good: "at most 0, or root: whole CPUs may be counted, and the kernel's share",
         cost: "counters tell of our own programs in user mode at best; most of a static server's \
                time is the kernel's",
-        mend: "sysctl -w kernel.perf_event_paranoid=0",
+        mend: ALLOW,
         rule: Rule::Of(&[PARANOID, STATUS], paranoid),
     },
 ];
@@ -41,7 +45,10 @@ fn units(machine: &Machine) -> Look {
         (true, _) => Look::unreadable(UNITS),
         (false, true) => Look::wrong(format!("none, only {}", names.join(", "))),
         (false, false) => match &machine.no_cycles {
-            Some(why) => Look::wrong(format!("{}, but not for us: {why}", of_cores.join(", "))),
+            Some(why) => Look {
+                mend: (paranoid(machine).verdict == Verdict::Wrong).then(|| ALLOW.into()),
+                ..Look::wrong(format!("{}, but not for us: {why}", of_cores.join(", ")))
+            },
             None => Look::fine(format!("{}; cycles were counted", of_cores.join(", "))),
         },
     }
@@ -58,8 +65,8 @@ fn paranoid(machine: &Machine) -> Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Fine, Unreadable, Wrong};
     use super::super::rule::tests::check;
+    use super::Verdict::{Fine, Unreadable, Wrong};
     use super::*;
 
     #[test]
@@ -72,6 +79,11 @@ mod tests {
         let mut refused = Machine::of(&[cpu]);
         refused.no_cycles = Some("Operation not permitted".into());
         assert_eq!(units(&refused).found, "cpu, but not for us: Operation not permitted");
+        assert_eq!(units(&refused).mend, None, "whoever runs the machine hides them");
+        let user = (STATUS, "Uid:\t1000\t1000\t1000\t1000\n");
+        let forbidden =
+            Machine { no_cycles: refused.no_cycles, ..Machine::of(&[cpu, user, (PARANOID, "2")]) };
+        assert_eq!(units(&forbidden).mend.as_deref(), Some(ALLOW));
     }
 
     #[test]

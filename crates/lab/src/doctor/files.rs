@@ -90,8 +90,10 @@ fn quoted(name: &str) -> String {
 }
 
 fn file_system(machine: &Machine) -> Look {
-    const LOCAL: [&str; 9] =
-        ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs"];
+    const LOCAL: [&str; 20] = [
+        "ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "ramfs", "jfs",
+        "nilfs2", "reiserfs", "ntfs3", "vfat", "exfat", "erofs", "squashfs", "iso9660", "udf",
+    ];
     let mounts = machine.text(MOUNTS).unwrap_or_default();
     match mount_of(mounts, &machine.directory) {
         None => Look::unreadable(MOUNTS),
@@ -139,7 +141,8 @@ mod tests {
         31 30 0:28 / /srv/memory rw - tmpfs tmpfs rw\n\
         32 30 0:29 / /srv/media ro - nfs4 host:/media rw\n\
         33 30 0:30 / /srv/our\\040own rw - xfs /dev/vdb rw\n\
-        34 30 0:31 / /srv/back\\134slash rw,relatime - btrfs /dev/vdc rw\n";
+        34 30 0:31 / /srv/back\\134slash rw,relatime - btrfs /dev/vdc rw\n\
+        35 30 0:32 / /srv/image ro - erofs /dev/vdd ro\n";
 
     fn at(directory: &str) -> Machine {
         Machine { directory: directory.into(), ..Machine::of(&[(MOUNTS, TABLE)]) }
@@ -156,6 +159,7 @@ mod tests {
         file_system_at("/srv/www", Wrong, "overlay, mounted at /srv");
         file_system_at("/srvice", Fine, "ext4, mounted at /");
         file_system_at("/srv/memory/x", Fine, "tmpfs, mounted at /srv/memory");
+        file_system_at("/srv/image", Fine, "erofs, mounted at /srv/image");
         file_system_at("/srv/media", Wrong, "nfs4, mounted at /srv/media");
         check("file system", &[], Unreadable);
     }

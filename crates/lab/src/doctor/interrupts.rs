@@ -1,6 +1,7 @@
 //! Which CPUs take the interrupts of which network interface, as `/sys` and `/proc` tell it: what
 //! `partitions.listen` and `reuseport-cpu` should follow. It changes nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub(super) struct Interface {
     /// Whether there is a device behind it, as opposed to one that the kernel makes up.
     pub(super) is_device: bool,
     pub(super) interrupts: Vec<Interrupt>,
-    /// Whether the kernel spreads received packets over other CPUs (RPS).
+    /// Whether the kernel spreads received packets over several CPUs (RPS).
     pub(super) is_spread: bool,
 }
 
@@ -116,16 +117,33 @@ fn read(net: &Path, proc: &Path) -> Vec<Interface> {
 fn interface(net: &Path, proc: &Path, name: &str) -> Interface {
     let queues = os::interfaces::receive_queues(net, name);
     let mask = |queue: &String| text(&net.join(name).join("queues").join(queue).join("rps_cpus"));
-    let is_set = |mask: String| mask.chars().any(|c| c != '0' && c != ',');
     let numbers = os::interfaces::interrupts(net, proc, name);
     let table = text(&proc.join("interrupts")).unwrap_or_default();
-    Interface {
+    let mut interface = Interface {
         name: name.into(),
         queues: queues.len(),
         is_device: os::interfaces::device(net, name).is_some(),
         interrupts: numbers.into_iter().filter_map(|n| interrupt(proc, &table, n)).collect(),
-        is_spread: queues.iter().filter_map(mask).any(is_set),
+        is_spread: false,
+    };
+    let masks: Vec<Vec<usize>> = queues.iter().filter_map(mask).map(|m| cpus_of_mask(&m)).collect();
+    let mut cpus: BTreeSet<usize> = masks.iter().flatten().copied().collect();
+    if masks.iter().any(Vec::is_empty) {
+        // The packets of such a queue stay where its interrupt is.
+        cpus.extend(interface.sole_cpu());
     }
+    interface.is_spread = cpus.len() > 1;
+    interface
+}
+
+/// The CPUs of a mask as the kernel writes it: in hexadecimal, the first in the last digit, and a
+/// comma after each eight.
+fn cpus_of_mask(mask: &str) -> Vec<usize> {
+    let digits = mask.chars().rev().filter_map(|digit| digit.to_digit(16));
+    let bits = |(index, digit): (usize, u32)| {
+        (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| index * 4 + bit)
+    };
+    digits.enumerate().flat_map(bits).collect()
 }
 
 /// One of the table `/proc/interrupts`. The kernel picks one CPU of those allowed and keeps to it:
@@ -273,6 +291,23 @@ LOC:    7981561   11501740   Local timer interrupts
             "{mend}"
         );
         assert!(several(1, &[]).mend().starts_with("ethtool -L eth0 "));
+    }
+
+    #[test]
+    fn packets_that_are_all_moved_to_one_cpu_are_not_spread() {
+        let check = |masks: &[&str], is_single| {
+            let root = machine();
+            for (queue, mask) in masks.iter().enumerate() {
+                root.file(&format!("net/eth0/queues/rx-{queue}/rps_cpus"), format!("{mask}\n"));
+            }
+            let found = interface(&root.path().join("net"), &root.path().join("proc"), "eth0");
+            assert_eq!(found.is_single(), is_single, "{masks:?}: {found:?}");
+        };
+        check(&["1"], true);
+        check(&["3"], false);
+        check(&["80000000,00000001"], false);
+        check(&["80000000,00000000"], true);
+        assert_eq!(cpus_of_mask("80000001,00000012"), [1, 4, 32, 63]);
     }
 
     #[test]

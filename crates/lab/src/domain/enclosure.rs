@@ -68,7 +68,10 @@ impl Enclosure {
         }
         let folder = self.folder_of("memory").map_err(|why| explain(&why))?;
         let file = folder.join("memory.limit_in_bytes");
-        fs::write(file, limit("-1")).map_err(|why| explain(&why))?;
+        if let Err(why) = fs::write(file, limit("-1")) {
+            remove(&folder);
+            return Err(explain(&why));
+        }
         self.memory = Some(folder);
         Ok(())
     }
@@ -135,7 +138,13 @@ impl Enclosure {
         let folder = parent.join(&self.name);
         let explain = |why| format!("{}: {why}", folder.display());
         fs::create_dir(&folder).map_err(explain)?;
-        self.guards.push(guard(&folder).map_err(|why| format!("sh: {why}"))?);
+        match guard(&folder) {
+            Ok(guard) => self.guards.push(guard),
+            Err(why) => {
+                remove(&folder);
+                return Err(format!("sh: {why}"));
+            }
+        }
         Ok(folder)
     }
 }
@@ -270,7 +279,7 @@ mod tests {
     fn the_folders_of_the_dead_are_removed() {
         let parents = [control_groups::unified(), control_groups::of_controller("memory")];
         let parents = parents.into_iter().flatten().map(|parent| parent.mount);
-        let left = parents.map(|parent| parent.join("ropewalk-4194305-1-0"));
+        let left = parents.map(|parent| parent.join(names::of_nobody()));
         let left: Vec<PathBuf> = left.filter(|folder| fs::create_dir_all(folder).is_ok()).collect();
         assert!(!left.is_empty(), "root may make a group");
         let _enclosure = Enclosure::create();

@@ -17,11 +17,14 @@ use std::time::Duration;
 /// What may be set: the rest has nothing to do with serving.
 const FAMILIES: [&str; 4] = ["net.", "vm.", "fs.", "kernel."];
 
-/// Switches that can only be turned on until the machine starts anew, and what is no setting but an
-/// order to the kernel.
-const ONE_WAY: [&str; 5] = [
+/// Switches that can only be turned on until the machine starts anew, or have a position from which
+/// they cannot be turned back, and what is no setting but an order to the kernel.
+const ONE_WAY: [&str; 8] = [
     "kernel.modules_disabled",
     "kernel.kexec_load_disabled",
+    "kernel.kexec_load_limit_panic",
+    "kernel.kexec_load_limit_reboot",
+    "kernel.yama.ptrace_scope",
     "kernel.unprivileged_bpf_disabled",
     "vm.drop_caches",
     "vm.compact_memory",
@@ -423,6 +426,7 @@ pub(super) mod tests {
         check("\"dev.cdrom.lock\" = 1", Err("no setting of net"));
         check("\"vm.../../etc/passwd\" = \"x\"", Err("no setting of net"));
         check("\"kernel.modules_disabled\" = 1", Err("cannot be put back"));
+        check("\"kernel.yama.ptrace_scope\" = 3", Err("cannot be put back"));
         check("\"vm.swappiness\" = \"1\\n2\"", Err("must be one line"));
     }
 }

@@ -1,21 +1,38 @@
 //! Names of things that outlive a process unless somebody removes them: unique, and such that
 //! anybody can tell whether their owner still lives.
 //!
-//! A name holds the owner's number and when it started, for numbers are used again.
+//! A name holds the owner's number and when it started, for numbers are used again; and in which
+//! namespace that number holds, for a container may see the host's control groups, and the host
+//! those that are made in it.
 
 use crate::process;
+use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "ropewalk";
 const OF_SERVER: &str = "-server-group";
 
-/// A name that no other process, and nobody else in this one, has: `ropewalk-PID-START-NUMBER`.
+/// A name that no other process, and nobody else in this one, has:
+/// `ropewalk-PID-START-NAMESPACE-NUMBER`.
 pub(crate) fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let pid = std::process::id();
     let start = process::start_ticks(pid).unwrap_or(0);
-    format!("{PREFIX}-{pid}-{start}-{number}")
+    format!("{PREFIX}-{pid}-{start}-{}-{number}", namespace())
+}
+
+/// The number of our namespace of process numbers; 0 where the kernel does not say it.
+fn namespace() -> u64 {
+    let said = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = said.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
+}
+
+/// A name whose owner is gone.
+#[cfg(test)]
+pub(crate) fn of_nobody() -> String {
+    format!("{PREFIX}-4194305-1-{}-0", namespace())
 }
 
 /// The same for the control group of a server, of which a guard takes care and, if that is killed
@@ -30,12 +47,14 @@ pub(crate) fn is_of_server(name: &str) -> bool {
 }
 
 /// Whether a name (with anything behind it, after another dash) is one of ours whose owner is gone.
+/// Of owners in other namespaces that is not known: theirs are left to others in them.
 pub(crate) fn is_left_over(name: &str) -> bool {
     let mut parts = name.split('-');
     let (prefix, pid, start) = (parts.next(), parts.next(), parts.next());
     let (Some(PREFIX), Some(Ok(pid))) = (prefix, pid.map(str::parse::<u32>)) else { return false };
     let Some(Ok(start)) = start.map(str::parse::<u64>) else { return false };
-    process::start_ticks(pid) != Some(start)
+    let is_near = parts.next().and_then(|part| part.parse().ok()) == Some(namespace());
+    is_near && process::start_ticks(pid) != Some(start)
 }
 
 #[cfg(test)]
@@ -49,10 +68,13 @@ mod tests {
         assert!(!is_left_over(&one) && !is_left_over(&format!("{one}-client-1")));
         let of_server = unique_of_server();
         assert!(is_of_server(&of_server) && !is_of_server(&one) && !is_left_over(&of_server));
-        assert!(is_left_over("ropewalk-4194305-1-0-server-group"));
-        let pid = std::process::id();
-        assert!(is_left_over(&format!("ropewalk-{pid}-1-0")), "the number is used again");
-        assert!(is_left_over("ropewalk-4194305-1-0"), "no process has such a number");
+        assert!(is_left_over(&(of_nobody() + OF_SERVER)));
+        assert!(is_left_over(&of_nobody()), "no process has such a number");
+        let again = of_nobody().replace("4194305", &std::process::id().to_string());
+        assert!(is_left_over(&again), "the number is used again");
+        let elsewhere = format!("-{}-", namespace() + 1);
+        let elsewhere = of_nobody().replace(&format!("-{}-", namespace()), &elsewhere);
+        assert!(!is_left_over(&elsewhere), "who knows who lives there");
         for foreign in ["ropewalk-lab-1-0", "ropewalk", "docker-1-2-3", "ropewalk-1-x-0"] {
             assert!(!is_left_over(foreign), "{foreign}");
         }

@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn namespaces_of_the_dead_are_removed() {
-        let name = "ropewalk-4194305-1-0-server";
+        let name = &format!("{}-server", names::of_nobody());
         said(&["ip", "netns", "add", name]);
         drop(Subnets::create(&network(1, Link::default())).expect("root may"));
         assert!(!Path::new(NAMESPACES).join(name).exists());

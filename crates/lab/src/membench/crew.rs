@@ -96,21 +96,22 @@ fn work(cpu: usize, lines: usize, orders: &Receiver<Order>, answers: &Sender<Ans
     }
     // Written here, hence from the node of this CPU.
     let mut area = vec![Line([WORD; 8]); lines];
+    // Each measurement goes on where the last one ended: what that left in the caches comes last.
+    let mut at = 0;
     let mut answer = Ok(Sample::default());
     while answers.send(answer).is_ok() {
         let Ok(order) = orders.recv() else { return };
         order.together.wait();
-        answer = measure(&mut area, &order);
+        answer = measure(&mut area, &mut at, &order);
     }
 }
 
-fn measure(area: &mut [Line], order: &Order) -> Answer {
+fn measure(area: &mut [Line], at: &mut usize, order: &Order) -> Answer {
     let mut bytes = 0;
-    let mut at = 0;
     let start = (os::clock::now(), memory::reference_cycles());
     loop {
-        let (next, moved) = step(area, at, order.kind)?;
-        at = next;
+        let (next, moved) = step(area, *at, order.kind)?;
+        *at = next;
         bytes += moved;
         let elapsed_us = os::clock::now() - start.0;
         if elapsed_us >= order.window_us.max(1) {
@@ -133,6 +134,8 @@ fn sample(bytes: f64, elapsed_us: f64, cycles: Option<f64>) -> Sample {
 fn step(area: &mut [Line], at: usize, kind: Kind) -> Result<(usize, usize), String> {
     let Kind { access, store, instructions } = kind;
     let lines = if access == Access::Copy { area.len() / 2 } else { area.len() };
+    // Whoever has gone through all of it may have come beyond the half that is copied.
+    let at = at % lines;
     let end = (at + CHUNK_LINES).min(lines);
     let bytes = (end - at) * size_of::<Line>();
     let moved = match access {
@@ -191,6 +194,20 @@ mod tests {
         assert_eq!(steps(Access::Write), [(0, one), (one, one), (two, 3), (0, one)]);
         // Half of it, and each line counts twice.
         assert_eq!(steps(Access::Copy), [(0, two), (one, 2), (0, two), (one, 2)]);
+    }
+
+    #[test]
+    fn a_measurement_goes_on_where_the_last_one_ended() {
+        let mut area = vec![Line([WORD; 8]); 4 * CHUNK_LINES];
+        let mut at = 0;
+        let mut ends = |access| {
+            let together = Arc::new(Barrier::new(1));
+            let order = Order { kind: kind(access), window_us: 1, together };
+            measure(&mut area, &mut at, &order).expect("as written");
+            at / CHUNK_LINES
+        };
+        assert_eq!([Access::Read, Access::Write, Access::Read].map(&mut ends), [1, 2, 3]);
+        assert_eq!([Access::Copy, Access::Read].map(&mut ends), [0, 1], "copied is one half");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is known of the machine before anything is measured.
 
 use crate::doctor::{cfs_quota, cpu_max};
+use crate::observe::page_cache_of;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -104,11 +105,8 @@ fn left_by(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let limit = limits.iter().filter_map(number).min()?;
     let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(number).unwrap_or(0);
     let stat = read("memory.stat").unwrap_or_default();
-    let files = stat.lines().find_map(|line| {
-        let (name, bytes) = line.split_once(' ')?;
-        ["file", "total_cache"].contains(&name).then(|| bytes.parse::<u64>().ok())?
-    });
-    Some(limit.saturating_sub(used.saturating_sub(files.unwrap_or(0))))
+    let files = page_cache_of(&stat).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(files)))
 }
 
 /// The value of the first line `name : value`.
@@ -168,6 +166,7 @@ mod tests {
         check(&[max, current], Some(300));
         check(&[max, current, stat], Some(450));
         check(&[max, ("memory.high", "800\n"), current, stat], Some(250));
+        check(&[max, current, ("memory.stat", "file 150\nshmem 50\n")], Some(400));
         check(&[("memory.max", "500\n"), current], Some(0));
         check(&[("memory.max", "max\n"), ("memory.high", "max\n"), current, stat], None);
         let first = [("memory.limit_in_bytes", "1000\n"), ("memory.usage_in_bytes", "700\n")];

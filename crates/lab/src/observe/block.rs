@@ -12,21 +12,25 @@ pub(super) struct Blocks {
     /// For the servers.
     pub(super) read_bytes: Option<u64>,
     pub(super) reads: Option<u64>,
+    /// Of these, bytes and operations of the disk of the file set, where their group names it.
+    of_disk: Option<(u64, u64)>,
     /// For everybody.
     pub(super) device: Option<Done>,
 }
 
 impl Blocks {
     pub(super) fn read(watched: &Watched<'_>, processes: &[u32]) -> Self {
-        let counted = watched.enclosure.and_then(Enclosure::disk).and_then(of_group);
-        let (read_bytes, reads) = match counted {
-            Some((bytes, reads)) => (Some(bytes), Some(reads)),
-            None => (of_processes(processes), None),
+        let device = watched.device.as_ref();
+        let folder = watched.enclosure.and_then(Enclosure::disk);
+        let (all, of_disk) = match folder.and_then(|folder| of_group(folder, device)) {
+            Some(((bytes, reads), of_disk)) => ((Some(bytes), Some(reads)), of_disk),
+            None => ((of_processes(processes), None), None),
         };
-        let device = watched.device.as_ref().and_then(of_device);
-        Self { read_bytes, reads, device }
+        Self { read_bytes: all.0, reads: all.1, of_disk, device: device.and_then(of_device) }
     }
 
+    /// What was read on the disk of the file set, if that is known: of disks that lie on others, as
+    /// LVM's and md's do, each read counts at every level.
     pub(super) fn between(first: &Self, last: &Self) -> Self {
         let more = |first: Option<u64>, last: Option<u64>| Some(last?.saturating_sub(first?));
         let device = first.device.zip(last.device).map(|(first, last)| Done {
@@ -35,9 +39,15 @@ impl Blocks {
             written_bytes: last.written_bytes.saturating_sub(first.written_bytes),
             busy_ms: last.busy_ms.saturating_sub(first.busy_ms),
         });
+        // Before its first read the kernel does not name a disk.
+        let before = first.of_disk.unwrap_or_default();
+        let of_disk = last
+            .of_disk
+            .map(|(bytes, reads)| (bytes.saturating_sub(before.0), reads.saturating_sub(before.1)));
         Self {
-            read_bytes: more(first.read_bytes, last.read_bytes),
-            reads: more(first.reads, last.reads),
+            read_bytes: of_disk.map(|it| it.0).or(more(first.read_bytes, last.read_bytes)),
+            reads: of_disk.map(|it| it.1).or(more(first.reads, last.reads)),
+            of_disk,
             device,
         }
     }
@@ -47,15 +57,31 @@ fn of_device(device: &Device) -> Option<Done> {
     device.done(&fs::read_to_string("/proc/diskstats").ok()?)
 }
 
-/// Bytes and operations, summed over all disks, of either version.
-fn of_group(folder: &Path) -> Option<(u64, u64)> {
+type Counted = (u64, u64);
+
+/// Bytes and operations, of either version: summed over all disks, and of this one.
+fn of_group(folder: &Path, device: Option<&Device>) -> Option<(Counted, Option<Counted>)> {
     let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
-    if let Some(text) = read("io.stat") {
-        return Some((of_io_stat(&text, "rbytes="), of_io_stat(&text, "rios=")));
-    }
-    let bytes = read("blkio.throttle.io_service_bytes_recursive")?;
-    let reads = read("blkio.throttle.io_serviced_recursive")?;
-    Some((of_blkio(&bytes), of_blkio(&reads)))
+    let (bytes, reads, count): (_, _, fn(&str, &str) -> Counted) = match read("io.stat") {
+        Some(text) => (text.clone(), text, |bytes, reads| {
+            (of_io_stat(bytes, "rbytes="), of_io_stat(reads, "rios="))
+        }),
+        None => (
+            read("blkio.throttle.io_service_bytes_recursive")?,
+            read("blkio.throttle.io_serviced_recursive")?,
+            |bytes, reads| (of_blkio(bytes), of_blkio(reads)),
+        ),
+    };
+    let of_disk = device
+        .and_then(|device| Some(count(&lines_of(device, &bytes)?, &lines_of(device, &reads)?)));
+    Some((count(&bytes, &reads), of_disk))
+}
+
+/// The lines that name this disk, if there is one.
+fn lines_of(device: &Device, text: &str) -> Option<String> {
+    let start = format!("{}:{} ", device.major, device.minor);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(&start)).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn of_io_stat(text: &str, name: &str) -> u64 {
@@ -85,6 +111,30 @@ mod tests {
         let separate = "254:0 Read 8192\n254:0 Write 512\n254:0 Total 8704\nTotal 8704\n";
         assert_eq!(of_blkio(separate), 8192);
         assert_eq!((of_blkio("Total 0\n"), of_io_stat("", "rios=")), (0, 0));
+    }
+
+    /// A volume of LVM on a disk: each of its reads is one of the disk too.
+    #[test]
+    fn a_disk_on_another_counts_alone() {
+        let device = |minor| Device { name: "dm-0".into(), major: 253, minor };
+        let check = |files: &[(&str, &str)]| {
+            let folder = testkit::Temporary::new();
+            for (name, text) in files {
+                folder.file(name, text);
+            }
+            let of = |device: &Device| of_group(folder.path(), Some(device));
+            assert_eq!(of(&device(0)), Some(((16_384, 4), Some((8192, 2)))), "{files:?}");
+            assert_eq!(of(&device(1)), Some(((16_384, 4), None)), "{files:?}");
+        };
+        check(&[("io.stat", "254:0 rbytes=8192 rios=2\n253:0 rbytes=8192 wbytes=1 rios=2\n")]);
+        check(&[
+            ("blkio.throttle.io_service_bytes_recursive", "254:0 Read 8192\n253:0 Read 8192\n"),
+            ("blkio.throttle.io_serviced_recursive", "254:0 Read 2\n253:0 Read 2\nTotal 4\n"),
+        ]);
+        let all = Blocks { read_bytes: Some(50), reads: Some(9), ..Blocks::default() };
+        let named = Blocks { read_bytes: Some(70), of_disk: Some((10, 1)), ..all };
+        let found = Blocks::between(&all, &named);
+        assert_eq!((found.read_bytes, found.reads), (Some(10), Some(1)), "named since");
     }
 
     #[test]

@@ -52,6 +52,10 @@ const BETWEEN_SOCKETS: &str = "bytes between sockets";
 const NOT_COUNTED: &str =
     "not available here: the units that count them differ from one processor model to the next";
 
+/// What is said where no group can be asked for its system calls.
+const OF_CPUS: &str = "system calls of the servers alone: no control group counts them, so those \
+                       of all that runs on the servers' CPUs stand for them";
+
 /// Open counters: for each event one for each CPU, or none at all.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -92,7 +96,10 @@ impl Counters {
         missing.extend(gathered(&absent));
         if system_calls {
             match of_system_calls(cpus, unified) {
-                Ok(all) => counters.system_calls = all,
+                Ok((all, is_of_servers)) => {
+                    counters.system_calls = all;
+                    missing.extend((!is_of_servers).then(|| OF_CPUS.to_owned()));
+                }
                 Err(why) => missing.push(format!("system calls: {why}")),
             }
         }
@@ -148,8 +155,9 @@ fn sum(first: &[Reading], last: &[Reading]) -> Option<u64> {
     counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
 }
 
-/// By group where there is one in the unified hierarchy, else by CPU.
-fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<Vec<Counter>, String> {
+/// By group where there is one in the unified hierarchy and the kernel counts by it, else by CPU;
+/// whether it is by group.
+fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counter>, bool), String> {
     const FILES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let id = FILES.iter().find_map(|folder| {
         let file = format!("{folder}/events/raw_syscalls/sys_enter/id");
@@ -157,16 +165,19 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<Vec<Counter
     });
     let id = id.ok_or("not available here: no tracing file system can be read (try as root)")?;
     let event = Event::Tracepoint(id);
-    let folder = unified.and_then(|folder| File::open(folder).ok());
-    let opened: io::Result<Vec<Counter>> = match &folder {
+    if let Some(folder) = unified.and_then(|folder| File::open(folder).ok()) {
         // Where its threads run is for the kernel to say: all CPUs are asked.
-        Some(folder) => os::affinity::allowed_cpus()
-            .into_iter()
-            .map(|cpu| Counter::of_group(event, folder.as_fd(), cpu))
-            .collect(),
-        None => cpus.iter().map(|cpu| Counter::of_cpu(event, *cpu)).collect(),
-    };
-    opened.map_err(|why| reason(&why))
+        let of_cpu = |cpu| Counter::of_group(event, folder.as_fd(), cpu);
+        let opened: io::Result<_> = os::affinity::allowed_cpus().into_iter().map(of_cpu).collect();
+        if let Ok(all) = opened {
+            return Ok((all, true));
+        }
+    }
+    let opened: io::Result<Vec<_>> = cpus.iter().map(|cpu| Counter::of_cpu(event, *cpu)).collect();
+    match opened {
+        Ok(all) if all.is_empty() => Err("neither a group nor CPUs of servers to count on".into()),
+        opened => opened.map(|all| (all, false)).map_err(|why| reason(&why)),
+    }
 }
 
 fn reason(why: &io::Error) -> String {
@@ -228,7 +239,8 @@ mod tests {
         for ((_, name), opened) in EVENTS.iter().zip(&counters.events) {
             assert_ne!(opened.is_empty(), !missing.contains(name), "{name}: {missing}");
         }
-        assert_eq!(counters.system_calls.is_empty(), missing.contains("system calls"));
+        assert_eq!(counters.system_calls.is_empty(), missing.contains("system calls: n"));
+        assert_ne!(counters.system_calls.is_empty(), missing.contains(OF_CPUS), "{missing}");
         assert!(missing.contains("bytes between sockets: not available here"), "{missing}");
     }
 }

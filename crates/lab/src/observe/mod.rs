@@ -186,7 +186,10 @@ impl<'a> Observer<'a> {
         let counted = self.watched.enclosure.and_then(Enclosure::memory);
         observed.page_cache_bytes = counted.and_then(page_cache_bytes);
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        observed.machine_page_cache_bytes = kilobytes(&meminfo, "Cached:");
+        let shared_bytes = kilobytes(&meminfo, "Shmem:").unwrap_or(0);
+        let cached_bytes = kilobytes(&meminfo, "Cached:");
+        observed.machine_page_cache_bytes =
+            cached_bytes.map(|bytes| bytes.saturating_sub(shared_bytes));
         (observed.machine_load_1m, observed.machine_runnable) = load();
         observed.not_available = self.not_available.clone();
         observed.name_what_is_missing(&self.watched);
@@ -269,10 +272,18 @@ impl Observed {
 
 /// The page cache charged to a group, from its `memory.stat`.
 pub(crate) fn page_cache_bytes(folder: &Path) -> Option<u64> {
-    let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
+    page_cache_of(&fs::read_to_string(folder.join("memory.stat")).ok()?)
+}
+
+/// The pages of files in such a text: memory that processes share is counted as a file's too, but
+/// there is none that it could be read from again.
+pub(crate) fn page_cache_of(stat: &str) -> Option<u64> {
     // Version 2, and version 1 with the groups below.
-    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
-    value("file ").or_else(|| value("total_cache "))
+    [("file ", "shmem "), ("total_cache ", "total_shmem ")].into_iter().find_map(|(all, shared)| {
+        let value =
+            |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        Some(value(all)?.saturating_sub(value(shared).unwrap_or(0)))
+    })
 }
 
 fn between(first: &Look, last: &Look, watched: &Watched<'_>) -> Observed {

@@ -3,6 +3,7 @@
 use load::outcome::Setting;
 use load::plan::Start;
 use load::run::{Watch, run};
+use testkit::comes_true;
 use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::setup::{MS, Watcher, closed, doing, done, get, log, millis, plan, send};
@@ -69,11 +70,12 @@ fn a_server_that_does_not_keep_them_is_told() {
     assert_eq!(why, expected);
 }
 
-/// Tells it to start soon, and notes how much had been asked by then.
+/// Tells it to start soon, notes how much had been asked by then, and in the end what is open.
 struct Teller<'s> {
     server: &'s Scripted,
     asked_before: usize,
     start_us: u64,
+    open_after: usize,
 }
 
 impl Watch for Teller<'_> {
@@ -89,6 +91,13 @@ impl Watch for Teller<'_> {
         self.start_us = os::clock::now() + 50 * MS;
         Ok(seconds as u64 * 1_000_000 + u64::from(nanoseconds) / 1_000 + 50 * MS)
     }
+
+    fn on_measured(&mut self) {
+        // It sees the end of the load's own connection, and of no other.
+        let _ = comes_true(|| self.server.open() <= 4);
+        std::thread::sleep(millis(50));
+        self.open_after = self.server.open();
+    }
 }
 
 #[test]
@@ -96,9 +105,10 @@ fn who_waits_to_be_told_is_ready_by_then() {
     let server = doing(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
     (plan.idle, plan.start) = (4, Start::WhenTold);
-    let mut teller = Teller { server: &server, asked_before: 0, start_us: 0 };
+    let mut teller = Teller { server: &server, asked_before: 0, start_us: 0, open_after: 0 };
     run(&plan, Setting::default(), &mut teller).unwrap();
     assert_eq!(teller.asked_before, 4, "what rests is there before it says that it is ready");
+    assert_eq!(teller.open_after, 4, "and until whoever told it has looked");
     let seen = server.seen();
     assert_eq!(seen.len(), 5);
     assert!(seen[4].at_us + 2 >= teller.start_us, "{} before {}", seen[4].at_us, teller.start_us);
