@@ -319,7 +319,7 @@ fn check_load(
         words.extend(["--verify", "bytes"]);
     }
     if definition.domains.iter().any(|domain| domain.seats() > 1) {
-        words.extend(["--host", "127.0.0.1:1", "--share", "1/2"]);
+        words.extend(["--share", "1/2"]);
     }
     let all = words.into_iter().chain(workload.load.iter().map(String::as_str));
     let line = CommandLine::try_parse_from(all).map_err(|error| {
@@ -576,8 +576,8 @@ mod tests {
         };
         check("--verify none", "", false);
         check("--verify none", "verify_bytes = true", true);
-        check("--host x", "", false);
-        check("--host x", "verify_bytes = true", true);
+        check("--share 1/3", "", false);
+        check("--share 1/3", "verify_bytes = true", true);
         check("--timeout 1s", "verify_bytes = true", false);
     }
 
