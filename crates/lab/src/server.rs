@@ -468,8 +468,8 @@ mod tests {
         assert!(fs::remove_file(&started).is_ok());
     }
 
-    /// How many descriptors a server may open, and may set as its limit, if it is to have a thousand
-    /// and is started by a shell that sets `limits`.
+    /// How many descriptors a server may open, and may set as its limit, if it is to have a
+    /// thousand and is started by a shell that sets `limits`.
     fn limits(limits: &str) -> String {
         let said = ["sh", "-c", "ulimit -Sn; ulimit -Hn"].map(str::to_owned);
         let shell = standing_by("", said.iter());
