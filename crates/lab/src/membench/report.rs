@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use page::number;
 use serde::Serialize;
 use statistics::values_min;
 
@@ -106,7 +107,7 @@ impl Outcome {
         };
         let spread = match (self.repetitions as usize) < values_min(CONFIDENCE) {
             true => "whole range".to_owned(),
-            false => format!("{:.0} % interval", CONFIDENCE * 100.0),
+            false => format!("{} interval", number::percent(CONFIDENCE)),
         };
         format!(
             "{}: {} CPUs, last cache {cache}, huge pages {}\n\

@@ -300,7 +300,7 @@ impl Series {
     /// Takes the trials of the searches: all of them as points of a curve, and those at what each
     /// search says held as what the highest rate is like.
     fn take_trials(&mut self, runs: &[&Run], cpus: Option<f64>) {
-        let limit = self.peak().filter(|_| !self.limits.is_empty()).map(|peak| peak.per_s);
+        let limit = self.searched().map(|peak| peak.per_s);
         let (mut all, mut held): (Vec<Run>, Vec<Run>) = (Vec::new(), Vec::new());
         for (block, search) in blocks_of(&self.searches) {
             let of_search = runs.iter().filter(|run| is_trial_of(run, search));
