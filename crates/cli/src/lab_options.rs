@@ -72,10 +72,11 @@ impl LabOptions {
             parse_duration(bound).map_err(explain)?;
         }
         let tools = Tools { program, scratch };
+        let is_shared = client_cpus.iter().any(|cpu| server_cpus.contains(cpu));
         Ok(Lab {
             bench: Bench {
                 tools,
-                seats: vec![Seat::on(&client_cpus)],
+                seats: vec![Seat { is_shared, ..Seat::on(&client_cpus) }],
                 lag_bound: self.lag_bound.clone(),
             },
             server_cpus,

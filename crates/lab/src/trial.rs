@@ -146,8 +146,11 @@ impl<'a> Target<'a> {
 /// Where clients are. Each seat has a generator of its own, which makes its share of the load.
 #[derive(Clone, Debug, Default)]
 pub struct Seat {
-    /// The processors on which it runs.
+    /// The processors on which it runs, with a thread for each.
     pub cpus: Vec<usize>,
+    /// Whether servers run on these, too. Then its threads run on any of them, and else each stays
+    /// on one.
+    pub is_shared: bool,
     /// What is put before its command, so that it runs in a network; often nothing.
     pub prefix: Vec<String>,
     /// Where it asks; none: at the address of the server that is tried.
@@ -384,6 +387,7 @@ impl Bench {
             words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
         let start = |(index, seat): (usize, &Seat)| {
             let mut command = self.seat_command(seat, server);
+            command.extend(threads_option(seat, more));
             command.extend(common.iter().cloned());
             if self.seats.len() > 1 {
                 // Shares must ask for the same, whatever the address at which they do.
@@ -413,6 +417,27 @@ impl Bench {
         }
         command
     }
+}
+
+/// As many threads as the seat has processors: a generator has one by itself. What the workload's
+/// own options say of them holds.
+fn threads_option(seat: &Seat, more: &[String]) -> Vec<String> {
+    let is_said = |word: &String| {
+        word.starts_with("-t") || ["--threads", "--cpus"].contains(&before_equals(word))
+    };
+    if seat.cpus.len() < 2 || more.iter().any(is_said) {
+        return Vec::new();
+    }
+    if seat.is_shared {
+        return vec!["--threads".to_owned(), seat.cpus.len().to_string()];
+    }
+    let cpus: Vec<String> = seat.cpus.iter().map(ToString::to_string).collect();
+    vec!["--cpus".to_owned(), cpus.join(",")]
+}
+
+/// The option of a word that may be `--option=value`.
+fn before_equals(word: &str) -> &str {
+    word.split('=').next().unwrap_or(word)
 }
 
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
@@ -625,6 +650,20 @@ mod tests {
         assert_eq!(words(&trial).join(" "), typed);
         let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
         assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));
+    }
+
+    #[test]
+    fn a_generator_has_a_thread_for_each_of_its_cpus() {
+        let check = |cpus: &[usize], is_shared: bool, load: &[&str], expected: &[&str]| {
+            let seat = Seat { is_shared, ..Seat::on(cpus) };
+            assert_eq!(threads_option(&seat, &workload(load).load), expected, "{load:?}");
+        };
+        check(&[1], false, &[], &[]);
+        check(&[4, 6, 7], false, &["--timeout", "1s"], &["--cpus", "4,6,7"]);
+        check(&[0, 1], true, &[], &["--threads", "2"]);
+        check(&[4, 6], false, &["--threads=3"], &[]);
+        check(&[4, 6], false, &["-t", "3"], &[]);
+        check(&[4, 6], true, &["--cpus", "4"], &[]);
     }
 
     #[test]

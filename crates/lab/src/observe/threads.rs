@@ -16,7 +16,7 @@ pub(super) type Threads = HashMap<u32, Thread>;
 pub(super) struct Thread {
     voluntary: u64,
     involuntary: u64,
-    /// None where the kernel does not keep it.
+    /// None where the kernel does not keep it, or the thread ended while it was looked at.
     wait_ns: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read(processes: &[u32]) -> Option<Threads> {
 pub(super) fn between(first: &Threads, last: &Threads) -> Scheduled {
     let ended = first.keys().filter(|tid| !last.contains_key(tid)).count() as u64;
     let mut sum = Scheduled { count: last.len() as u64, ended, ..Scheduled::default() };
-    let mut wait_ns = last.values().all(|thread| thread.wait_ns.is_some()).then_some(0_u64);
+    let mut wait_ns = last.values().any(|thread| thread.wait_ns.is_some()).then_some(0_u64);
     for (tid, last) in last {
         let first = first.get(tid).copied().unwrap_or_default();
         sum.voluntary += last.voluntary.saturating_sub(first.voluntary);
@@ -103,6 +103,16 @@ mod tests {
         let expected =
             Scheduled { count: 2, ended: 1, voluntary: 7, involuntary: 1, wait_us: Some(5) };
         assert_eq!(between(&first, &last), expected);
+    }
+
+    #[test]
+    fn a_thread_that_ends_while_it_is_looked_at_hides_no_other() {
+        let thread = |wait_ns| Thread { wait_ns, ..Thread::default() };
+        let first = Threads::from([(1, thread(Some(1000))), (2, thread(Some(0)))]);
+        let last = Threads::from([(1, thread(Some(4000))), (2, thread(None))]);
+        assert_eq!(between(&first, &last).wait_us, Some(3));
+        let kept_by_none = Threads::from([(1, thread(None)), (2, thread(None))]);
+        assert_eq!(between(&kept_by_none, &kept_by_none).wait_us, None);
     }
 
     /// A thread that sleeps switches each time, and of its own accord.

@@ -256,11 +256,17 @@ fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Optio
 fn seats(entered: &Entered, servers: &[RunningServer]) -> Vec<Seat> {
     let clients = entered.clients.iter().map(|client| Seat {
         cpus: client.cpus.clone(),
+        is_shared: client.cpus.iter().any(|cpu| serves(entered, *cpu)),
         prefix: client.prefix.clone(),
         address: Some(SocketAddr::from((client.address, servers[client.server].address().port()))),
         sources: client.sources.clone(),
     });
     clients.collect()
+}
+
+/// Whether a server may run there.
+fn serves(entered: &Entered, cpu: usize) -> bool {
+    entered.servers.iter().any(|server| server.cpus.contains(&cpu))
 }
 
 /// Each copy, and a seat that can ask it.
