@@ -10,10 +10,10 @@ use lab::compare::{Instance, Plan, Side, render};
 use lab::record::Folder;
 use lab::report::Report;
 use lab::workload::Workload;
-use lab::{Environment, Installed, RunningServer, ServerSpec, Setting};
+use lab::{Environment, Installed, RunningServer, ServerSpec, Setting, listed_cpus};
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed};
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
 use crate::{Failure, print};
 
 pub(crate) const COMPARE_HELP: &str = "\
@@ -248,7 +248,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
     let number = |name: &str| described.numbers.get(name).copied().unwrap_or(0.0);
     let started = sides.iter().filter(|side| matches!(side.instance, Instance::Started(_)));
     let started: Vec<String> = started.map(Side::label).collect();
-    let cpus = listed(&lab.server_cpus);
+    let cpus = listed_cpus(&lab.server_cpus);
     // Where what runs already runs is not known.
     let servers = match started.as_slice() {
         [] => String::new(),
@@ -264,7 +264,7 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         number("requests"),
         number("files"),
         number("mean_body_bytes"),
-        listed(&lab.bench.seats[0].cpus),
+        listed_cpus(&lab.bench.seats[0].cpus),
         plan.pairs,
         plan.window_s,
         plan.connections,

@@ -72,11 +72,10 @@ impl LabOptions {
             parse_duration(bound).map_err(explain)?;
         }
         let tools = Tools { program, scratch };
-        let is_shared = client_cpus.iter().any(|cpu| server_cpus.contains(cpu));
         Ok(Lab {
             bench: Bench {
                 tools,
-                seats: vec![Seat { is_shared, ..Seat::on(&client_cpus) }],
+                seats: vec![Seat::beside(&server_cpus, &client_cpus)],
                 lag_bound: self.lag_bound.clone(),
             },
             server_cpus,
@@ -249,11 +248,6 @@ fn changed(before: &[Described], now: &[Described]) -> Option<String> {
         let name = number.replace('_', " ");
         Some(format!("workload {}: {name}: {was} then, {} now", now.name, now.numbers[number]))
     })
-}
-
-/// CPUs as they are shown: 0,1,3.
-pub(crate) fn listed(cpus: &[usize]) -> String {
-    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What was not typed is divided: the first half of what is left serves. Where there is only one

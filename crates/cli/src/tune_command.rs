@@ -15,12 +15,12 @@ use lab::search::{
 use lab::study::minutes;
 use lab::warm_up::{run_s, warm_up_s};
 use lab::workload::{Workload, digest};
-use lab::{Environment, Installed, Launch, ServerSpec, Setting, Values};
+use lab::{Environment, Installed, Launch, ServerSpec, Setting, Values, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions, listed, open_records};
+use crate::lab_options::{Lab, LabOptions, WorkloadOptions, open_records};
 use crate::{Failure, print};
 
 pub(crate) const TUNE_HELP: &str = "\
@@ -398,7 +398,7 @@ impl Subject<'_> {
         let cpus = self.launch.cpus.len() as f64;
         let domain = Described {
             name: HERE.into(),
-            about: format!("CPUs {}", listed(&self.launch.cpus)),
+            about: format!("CPUs {}", listed_cpus(&self.launch.cpus)),
             numbers: BTreeMap::from([("cpus".to_owned(), cpus)]),
         };
         let workload = &self.workload.described;
@@ -502,8 +502,8 @@ fn introduction(plan: &Plan, typed: &Typed, subject: &Subject<'_>) -> String {
         base.name,
         described.name,
         described.about,
-        listed(&lab.server_cpus),
-        listed(&lab.bench.seats[0].cpus),
+        listed_cpus(&lab.server_cpus),
+        listed_cpus(&lab.bench.seats[0].cpus),
         knobs.join(", "),
         plan.grid.size(),
         plan.candidates().len(),

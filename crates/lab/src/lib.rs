@@ -53,6 +53,7 @@ pub use knob::Knob;
 pub use peer::{
     Build, ConfigurationFile, Detect, Needs, Peer, Ready, Setting, Start, Stop, Workers,
 };
+pub use process::listed_cpus;
 pub use ropewalk::{configuration_file, ropewalk_peers};
 pub use server::{Launch, RunningServer, configuration, configuration_text};
 pub use server_spec::{ServerSpec, with_knobs};

@@ -8,9 +8,13 @@ pub(crate) fn pinned(cpus: &[usize], command: &[String]) -> Vec<String> {
     if cpus.is_empty() {
         return command.to_vec();
     }
-    let list = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    let prefix = ["taskset".to_owned(), "-c".to_owned(), list];
+    let prefix = ["taskset".to_owned(), "-c".to_owned(), listed_cpus(cpus)];
     prefix.into_iter().chain(command.iter().cloned()).collect()
+}
+
+/// Processors as options name them: 0,1,3.
+pub fn listed_cpus(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed, or why it

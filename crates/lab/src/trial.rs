@@ -7,6 +7,7 @@
 use crate::client::{Client, Finished};
 use crate::group::Group;
 use crate::observe::{Observed, Observer, Watched, WindowUse};
+use crate::process::listed_cpus;
 use crate::record::{Figures, Offered, Run};
 use crate::server::{self, RunningServer};
 use crate::workload::{Tools, Workload};
@@ -160,9 +161,10 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// On these processors, in our own network.
-    pub fn on(cpus: &[usize]) -> Self {
-        Self { cpus: cpus.to_vec(), ..Self::default() }
+    /// On these processors, in our own network, where servers run on those.
+    pub fn beside(servers: &[usize], cpus: &[usize]) -> Self {
+        let is_shared = cpus.iter().any(|cpu| servers.contains(cpu));
+        Self { cpus: cpus.to_vec(), is_shared, ..Self::default() }
     }
 }
 
@@ -422,22 +424,15 @@ impl Bench {
 /// As many threads as the seat has processors: a generator has one by itself. What the workload's
 /// own options say of them holds.
 fn threads_option(seat: &Seat, more: &[String]) -> Vec<String> {
-    let is_said = |word: &String| {
-        word.starts_with("-t") || ["--threads", "--cpus"].contains(&before_equals(word))
-    };
-    if seat.cpus.len() < 2 || more.iter().any(is_said) {
+    let is_said = ["--threads", "--cpus"].iter().any(|option| typed(more, option).is_some())
+        || more.iter().any(|word| word.starts_with("-t"));
+    if seat.cpus.len() < 2 || is_said {
         return Vec::new();
     }
     if seat.is_shared {
         return vec!["--threads".to_owned(), seat.cpus.len().to_string()];
     }
-    let cpus: Vec<String> = seat.cpus.iter().map(ToString::to_string).collect();
-    vec!["--cpus".to_owned(), cpus.join(",")]
-}
-
-/// The option of a word that may be `--option=value`.
-fn before_equals(word: &str) -> &str {
-    word.split('=').next().unwrap_or(word)
+    vec!["--cpus".to_owned(), listed_cpus(&seat.cpus)]
 }
 
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
@@ -496,11 +491,15 @@ fn priming_time(workload: &Workload) -> Duration {
 
 /// What one of a workload's options of time says, in microseconds: 0 if it is not among them.
 fn option_us(load: &[String], option: &str) -> u64 {
+    // What makes no sense the generator refuses.
+    typed(load, option).and_then(|typed| parse_duration(typed).ok()).unwrap_or(0)
+}
+
+/// What is typed after one of a workload's options; none if it is not among them.
+fn typed<'a>(load: &'a [String], option: &str) -> Option<&'a str> {
     let named = load.iter().position(|word| word == option).and_then(|at| load.get(at + 1));
     let joined = || load.iter().find_map(|word| word.strip_prefix(option)?.strip_prefix('='));
-    let typed = named.map(String::as_str).or_else(joined);
-    // What makes no sense the generator refuses.
-    typed.and_then(|typed| parse_duration(typed).ok()).unwrap_or(0)
+    named.map(String::as_str).or_else(joined)
 }
 
 fn outcome_path(scratch: &Path) -> PathBuf {
@@ -655,7 +654,8 @@ mod tests {
     #[test]
     fn a_generator_has_a_thread_for_each_of_its_cpus() {
         let check = |cpus: &[usize], is_shared: bool, load: &[&str], expected: &[&str]| {
-            let seat = Seat { is_shared, ..Seat::on(cpus) };
+            let servers = if is_shared { cpus } else { &[] };
+            let seat = Seat::beside(servers, cpus);
             assert_eq!(threads_option(&seat, &workload(load).load), expected, "{load:?}");
         };
         check(&[1], false, &[], &[]);
@@ -700,7 +700,7 @@ mod tests {
         folder.file("slow.json", json::write(&outcome));
         fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let tools = Tools { program, scratch: folder.path().into() };
-        let seats = vec![Seat::on(&os::affinity::allowed_cpus()[..1])];
+        let seats = vec![Seat::beside(&[], &os::affinity::allowed_cpus()[..1])];
         let bench = Bench { tools, seats, lag_bound: None };
         let workload = workload(&["--idle", "800"]);
         let trial = Trial {

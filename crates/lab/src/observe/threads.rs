@@ -55,7 +55,8 @@ pub(super) fn read(processes: &[u32]) -> Option<Threads> {
 pub(super) fn between(first: &Threads, last: &Threads) -> Scheduled {
     let ended = first.keys().filter(|tid| !last.contains_key(tid)).count() as u64;
     let mut sum = Scheduled { count: last.len() as u64, ended, ..Scheduled::default() };
-    let mut wait_ns = last.values().any(|thread| thread.wait_ns.is_some()).then_some(0_u64);
+    let mut looks = first.values().chain(last.values());
+    let mut wait_ns = looks.any(|thread| thread.wait_ns.is_some()).then_some(0_u64);
     for (tid, last) in last {
         let first = first.get(tid).copied().unwrap_or_default();
         sum.voluntary += last.voluntary.saturating_sub(first.voluntary);
@@ -111,6 +112,7 @@ mod tests {
         let first = Threads::from([(1, thread(Some(1000))), (2, thread(Some(0)))]);
         let last = Threads::from([(1, thread(Some(4000))), (2, thread(None))]);
         assert_eq!(between(&first, &last).wait_us, Some(3));
+        assert_eq!(between(&first, &Threads::new()).wait_us, Some(0), "all have ended");
         let kept_by_none = Threads::from([(1, thread(None)), (2, thread(None))]);
         assert_eq!(between(&kept_by_none, &kept_by_none).wait_us, None);
     }

@@ -254,19 +254,15 @@ fn bind_workers(domain: &Domain, name: &str, servers: &[RunningServer]) -> Optio
 
 /// One for the clients of each subnet.
 fn seats(entered: &Entered, servers: &[RunningServer]) -> Vec<Seat> {
+    let serving: Vec<usize> =
+        entered.servers.iter().flat_map(|server| server.cpus.iter().copied()).collect();
     let clients = entered.clients.iter().map(|client| Seat {
-        cpus: client.cpus.clone(),
-        is_shared: client.cpus.iter().any(|cpu| serves(entered, *cpu)),
         prefix: client.prefix.clone(),
         address: Some(SocketAddr::from((client.address, servers[client.server].address().port()))),
         sources: client.sources.clone(),
+        ..Seat::beside(&serving, &client.cpus)
     });
     clients.collect()
-}
-
-/// Whether a server may run there.
-fn serves(entered: &Entered, cpu: usize) -> bool {
-    entered.servers.iter().any(|server| server.cpus.contains(&cpu))
 }
 
 /// Each copy, and a seat that can ask it.
