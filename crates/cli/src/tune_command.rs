@@ -213,10 +213,7 @@ impl TuneArguments {
         if !(0.0..100.0).contains(&self.margin) {
             return Err(explain("--margin", "from 0, and below 100".into()));
         }
-        let (budget_s, run_s) = (seconds("--budget", &self.budget)?, run_s(window_s, WARM_UPS));
-        if budget_s < run_s {
-            return Err(explain("--budget", format!("a run alone takes about {run_s:.1} s")));
-        }
+        let budget_s = seconds("--budget", &self.budget)?;
         Ok(Typed { conditions, window_s, budget_s })
     }
 
@@ -266,22 +263,33 @@ impl TuneArguments {
         Ok(plan)
     }
 
-    /// A grid is measured as a whole or not at all.
+    /// Whether the budget is enough: a grid is measured as a whole or not at all, and halving looks
+    /// at a few at the least.
     fn fits(&self, plan: &Plan, typed: &Typed) -> Result<(), Failure> {
-        let needed_s = plan.needed_s();
-        if plan.method != Method::Grid || needed_s <= typed.budget_s {
+        let (size, budget) = (plan.grid.size(), &self.budget);
+        let (needed_s, why, or) = match plan.method {
+            Method::Grid => (
+                plan.needed_s(),
+                format!("--method grid: {size} configurations take longer than --budget {budget}"),
+                "name fewer knobs or values with --knob, or take --method halving or",
+            ),
+            Method::Halving => (
+                plan.least_s(),
+                format!(
+                    "--budget {budget}: a first look at {} configurations takes longer",
+                    plan.least()
+                ),
+                "take a shorter --window, or",
+            ),
+        };
+        if needed_s <= typed.budget_s {
             return Ok(());
         }
-        let budget = match needed_s.ceil() {
+        let needed = match needed_s.ceil() {
             seconds if seconds < 120.0 => format!("{seconds}s"),
             seconds => format!("{}m", (seconds / 60.0).ceil()),
         };
-        Err(Failure::Usage(format!(
-            "--method grid: {} configurations take longer than --budget {}: name fewer knobs or \
-             values with --knob, or take --method halving or --budget {budget}",
-            plan.grid.size(),
-            self.budget,
-        )))
+        Err(Failure::Usage(format!("{why}: {or} --budget {needed}")))
     }
 
     /// Whether it was typed which values of a knob are tried: no others are.

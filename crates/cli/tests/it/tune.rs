@@ -24,7 +24,14 @@ const SERVER: [&str; 5] = [
     "cache.policy=lru,clock",
     "--workload=1KB",
 ];
-const SHORT: [&str; 4] = ["--window=100ms", "--budget=8s", "--lag-bound=60s", "--seed=7"];
+const SHORT: [&str; 6] = [
+    "--window=100ms",
+    "--budget=45s",
+    "--lag-bound=60s",
+    "--seed=7",
+    "--margin=90",
+    "--confidence=50",
+];
 
 /// A folder for all that the command makes.
 struct Tuning(Temporary);
@@ -104,7 +111,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     let (status, out, err) = tuning.run(&[]);
     assert_eq!(status, 1, "there is one in it: {out}");
     assert!(err.contains("resume it (--resume) or choose another folder"), "{err}");
-    let (status, _, err) = tuning.run(&["--resume", "--margin=5"]);
+    let (status, _, err) = tuning.run(&["--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);
     assert!(err.contains("it was begun as something else"), "{err}");
     let (status, out, err) = tuning.run(&["--resume"]);
@@ -149,7 +156,7 @@ fn a_search_goes_on_with_the_same_server_only() {
     own.file("peers/absent.toml", ABSENT);
     let tune = |more: &[&str]| {
         let places = ["--peers", &path("peers"), "--scratch", &path("s"), "-o", &path("records")];
-        run(&[&["tune", "absent", "--workload=1KB", "--budget=20s"][..], &places, more].concat())
+        run(&[&["tune", "absent", "--workload=1KB", "--budget=1m"][..], &places, more].concat())
     };
     let goes_on = |more: &[&str]| {
         let (status, out, err) = tune(more);
@@ -273,7 +280,7 @@ fn effective(arguments: &[&str]) -> Vec<String> {
 fn a_search_says_first_what_it_would_do() {
     let (status, out, err) = Tuning::new().run(&["--dry-run"]);
     assert_eq!(status, 0, "{err}");
-    assert!(out.ends_with("at most 8 s\n"), "{out}");
+    assert!(out.ends_with("at most 45 s\n"), "{out}");
     let scratch = Temporary::new();
     let place = format!("--scratch={}", scratch.path().display());
     let grid = ["--window=100ms", "--budget=4m", "--method=grid", "--dry-run", &place];
@@ -297,9 +304,8 @@ fn what_is_wrong_is_said_in_a_line() {
     check(&["--knob=socket.listeners=auto,auto"], "=auto,auto: \"auto\" is named twice");
     check(&["--condition=p98=1ms"], "--condition: p98: of the percentiles a run keeps p50, p90");
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
-    check(&["--method=grid"], "3 configurations take longer than --budget 8s: name fewer knobs ");
+    check(&["--method=grid"], "3 configurations take longer than --budget 45s: name fewer knobs ");
     check(&["--method=grid"], ", or take --method halving or --budget ");
-    check(&["--confidence=100"], "--confidence: from 50, and below 100");
     let scratch = Temporary::new();
     let scratch = format!("--scratch={}", scratch.path().display());
     let check_alone = |option: &str, expected: &str| {
@@ -307,6 +313,8 @@ fn what_is_wrong_is_said_in_a_line() {
         assert_eq!(status, 2, "{option}: {out}{err}");
         assert!(err.contains(expected) && err.trim_end().lines().count() == 1, "{err}");
     };
-    check_alone("--budget=1s", "--budget: a run alone takes about ");
+    check_alone("--confidence=100", "--confidence: from 50, and below 100");
+    check_alone("--budget=1s", "--budget 1s: a first look at 4 configurations takes longer: take ");
+    check_alone("--budget=30s", ": take a shorter --window, or --budget 3m\n");
     check_alone("--knob=cache.policy=s3-fifo", ": there is nothing to choose from; name several");
 }

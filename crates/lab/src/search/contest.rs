@@ -82,6 +82,16 @@ struct Outlook {
     budget_s: Option<f64>,
 }
 
+/// What became of a step of a climb.
+enum Step {
+    /// It made a run.
+    Made,
+    /// The limit is known: there is nothing to do.
+    AtItsEnd,
+    /// The budget has no time for another run.
+    NoTime,
+}
+
 impl<'m> Contest<'m> {
     /// Without candidates.
     pub fn new(
@@ -145,11 +155,12 @@ impl<'m> Contest<'m> {
     }
 
     /// Finds the limits of all of `field` once, beginning near where they are expected: at their
-    /// own estimates so far, else at `level_per_s`.
+    /// own estimates so far, else at `level_per_s`. False if the budget ended before all were
+    /// found: then those that were do not count, as they have nothing to be compared with.
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn block(&mut self, field: &[usize], level_per_s: f64, stage: &str) -> Result<(), Stop> {
+    pub fn block(&mut self, field: &[usize], level_per_s: f64, stage: &str) -> Result<bool, Stop> {
         self.blocks += 1;
         let mut generator = Generator::new(self.seed ^ u64::from(self.blocks));
         let mut climbs: Vec<(usize, Climb)> = Vec::new();
@@ -163,43 +174,72 @@ impl<'m> Contest<'m> {
             is_at_work = false;
             generator.shuffle(&mut climbs);
             for (candidate, climb) in &mut climbs {
-                is_at_work |= self.step(*candidate, climb, stage)?;
+                match self.step(*candidate, climb, stage)? {
+                    Step::Made => is_at_work = true,
+                    Step::AtItsEnd => (),
+                    Step::NoTime => return Ok(false),
+                }
             }
         }
         climbs.sort_by_key(|(candidate, _)| *candidate);
-        climbs.iter().try_for_each(|(candidate, climb)| self.note(*candidate, &climb.found()))
+        climbs.iter().try_for_each(|(candidate, climb)| self.note(*candidate, &climb.found()))?;
+        Ok(true)
     }
 
-    /// Finds the limit of one candidate from far away.
+    /// Finds the limit of one candidate from far away; none if the budget ended before.
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn scout(&mut self, candidate: usize, first: f64, stage: &str) -> Result<Found, Stop> {
+    pub fn scout(
+        &mut self,
+        candidate: usize,
+        first: f64,
+        stage: &str,
+    ) -> Result<Option<Found>, Stop> {
         self.blocks += 1;
         let rules = Rules { min: 1.0, growth: 2.0, gap: 0.1, ..self.rules_from(first) };
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
-        let mut climb = self.climb(rules, stage, seed);
-        while self.step(candidate, &mut climb, stage)? {}
-        let found = climb.found();
-        self.measure.found(&self.candidates[candidate], &found)?;
-        Ok(found)
+        let climb = self.climb(rules, stage, seed);
+        self.alone(candidate, climb, stage)
     }
 
-    /// Decides with confidence which rate a candidate bears, from where it is expected.
+    /// Decides with confidence which rate a candidate bears, from where it is expected; none if the
+    /// budget ended before.
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn confirm(&mut self, candidate: usize, lead: u32, stage: &str) -> Result<Found, Stop> {
+    pub fn confirm(
+        &mut self,
+        candidate: usize,
+        lead: u32,
+        stage: &str,
+    ) -> Result<Option<Found>, Stop> {
         self.blocks += 1;
         let level = self.standings[candidate].level_per_s();
         let first = level.unwrap_or(1.0) / (1.0 + self.gap);
         let rules = Rules { lead, end_trials_max: 3 * lead, ..self.rules_from(first) };
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
-        let mut climb = self.climb(rules, stage, seed);
-        while self.step(candidate, &mut climb, stage)? {}
+        let climb = self.climb(rules, stage, seed);
+        self.alone(candidate, climb, stage)
+    }
+
+    /// A climb to its end; none if the budget ended before.
+    fn alone(
+        &mut self,
+        candidate: usize,
+        mut climb: Climb,
+        stage: &str,
+    ) -> Result<Option<Found>, Stop> {
+        loop {
+            match self.step(candidate, &mut climb, stage)? {
+                Step::Made => (),
+                Step::AtItsEnd => break,
+                Step::NoTime => return Ok(None),
+            }
+        }
         let found = climb.found();
         self.measure.found(&self.candidates[candidate], &found)?;
-        Ok(found)
+        Ok(Some(found))
     }
 
     /// Looks once more at whether a candidate drops a kind of file, after further runs; if so it is
@@ -260,9 +300,12 @@ impl<'m> Contest<'m> {
         blocks.filter(took_part).collect()
     }
 
-    /// One run of a climb; false once it is at its end.
-    fn step(&mut self, candidate: usize, climb: &mut Climb, stage: &str) -> Result<bool, Stop> {
-        let Some(asked) = climb.next() else { return Ok(false) };
+    /// One run of a climb.
+    fn step(&mut self, candidate: usize, climb: &mut Climb, stage: &str) -> Result<Step, Stop> {
+        let Some(asked) = climb.next() else { return Ok(Step::AtItsEnd) };
+        if !self.has_time() {
+            return Ok(Step::NoTime);
+        }
         let seen = self.measure.measure(&self.candidates[candidate], &asked)?;
         let judged = climb.learn(asked.rate, &seen);
         self.runs += 1;
@@ -284,13 +327,23 @@ impl<'m> Contest<'m> {
             judged,
             best: best.map(|(one, limit)| (&*self.candidates[one].name, limit)),
         });
-        Ok(true)
+        Ok(Step::Made)
+    }
+
+    /// Whether a run that takes as long as those before it ends within the budget.
+    fn has_time(&self) -> bool {
+        let is_first = self.runs == 0;
+        is_first || self.outlook.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
+    }
+
+    /// Seconds that a run has taken.
+    fn run_s(&self) -> f64 {
+        self.spent_s / f64::from(self.runs)
     }
 
     fn left_s(&self) -> f64 {
-        let runs = f64::from(self.runs);
-        let run_s = self.spent_s / runs;
-        let reckoned_s = (self.outlook.runs - runs) * run_s;
+        let run_s = self.run_s();
+        let reckoned_s = (self.outlook.runs - f64::from(self.runs)) * run_s;
         let budget_s = self.outlook.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
         reckoned_s.min(budget_s).max(run_s)
     }
@@ -414,7 +467,7 @@ mod tests {
             .map(|&name| contest.add(Candidate { name: name.into(), ..Candidate::default() }))
             .collect();
         for _ in 0..blocks {
-            contest.block(&field, 900.0, "race").expect("it ends");
+            assert!(contest.block(&field, 900.0, "race").expect("it ends"), "there is no budget");
         }
         look(&contest)
     }

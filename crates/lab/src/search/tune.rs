@@ -35,6 +35,8 @@ const RUNS_PER_LIMIT: f64 = 4.5;
 const RACE_BLOCKS_RECKONED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
 const RUNS_OF_ENDS: f64 = 24.0;
+/// A first look at each takes this times the runs reckoned or less, in 199 of 200 noisy worlds.
+const RESERVE: f64 = 1.2;
 /// The part of a budget that is left for neighbours, where not all configurations are candidates:
 /// steps from a good one come nearer to the best than more that are drawn (with a quarter, races
 /// that go on to their last block left no time for any).
@@ -144,6 +146,17 @@ impl Plan {
         self.runs_reckoned(self.grid.size()) * self.run_s
     }
 
+    /// Seconds that a first look at as few candidates as may be is reckoned to take: in less
+    /// nothing may be found.
+    pub fn least_s(&self) -> f64 {
+        least_runs(self.least()) * self.run_s
+    }
+
+    /// With so many candidates it begins at the least.
+    pub fn least(&self) -> usize {
+        self.grid.size().min(FINALISTS + 1)
+    }
+
     /// Runs that so many candidates are reckoned to take.
     pub fn runs_reckoned(&self, candidates: usize) -> f64 {
         self.runs_from(0, candidates) + RUNS_OF_ENDS / 2.0
@@ -179,8 +192,13 @@ impl Plan {
             return size;
         }
         let fits = |count| self.runs_reckoned(count) <= runs(1.0 - PART_FOR_NEIGHBOURS);
-        most_fitting(size.min(FINALISTS + 1), size, fits)
+        most_fitting(self.least(), size, fits)
     }
+}
+
+/// Runs for the first limit and one of each, and what nearly all searches need beyond that.
+fn least_runs(candidates: usize) -> f64 {
+    RESERVE * (RUNS_OF_ENDS / 2.0 + candidates as f64 * RUNS_PER_LIMIT)
 }
 
 /// The most, from `least` on and below `end`, that fits; `least` if nothing does. Where a number
@@ -317,6 +335,9 @@ impl Search<'_, '_> {
             let number = self.contest.add(candidate);
             field.push(number);
             let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
+            let Some(found) = found else {
+                return Err(self.too_short(self.plan.least()));
+            };
             if let Some(level) = found.estimate_per_s() {
                 self.level_per_s = level;
                 let mut others = self.plan.candidates_if(self.run_s());
@@ -355,7 +376,10 @@ impl Search<'_, '_> {
                 break;
             }
             self.expect(self.plan.runs_from(block, able.len()));
-            self.contest.block(&able, self.level_per_s, "grid")?;
+            if !self.contest.block(&able, self.level_per_s, "grid")? {
+                self.budget_ended = true;
+                break;
+            }
         }
         self.finalists(field, FINALISTS)
     }
@@ -371,6 +395,18 @@ impl Search<'_, '_> {
         ))
     }
 
+    /// The budget has ended before so many configurations were measured once.
+    fn too_short(&self, candidates: usize) -> Stop {
+        let run_s = self.run_s();
+        let spent_s = self.contest.spent_s();
+        let needed_s = (least_runs(candidates) * run_s).max(1.5 * spent_s);
+        Stop::Failed(format!(
+            "a run takes {run_s:.1} s here, and the budget has ended before {candidates} \
+             configurations had been looked at once: that needs about {}, or shorter windows",
+            minutes(needed_s)
+        ))
+    }
+
     fn halve(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
         let mut field = field.to_vec();
         for (rung, blocks) in (0..).zip(rungs()) {
@@ -381,11 +417,15 @@ impl Search<'_, '_> {
             for _ in 0..blocks {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
-                if rung > 0 && !self.affords(able.len()) {
+                let is_begun = rung == 0 || self.affords(able.len());
+                let stage = format!("rung {}", rung + 1);
+                if !is_begun || !self.contest.block(&able, self.level_per_s, &stage)? {
                     self.budget_ended = true;
                     break;
                 }
-                self.contest.block(&able, self.level_per_s, &format!("rung {}", rung + 1))?;
+            }
+            if !self.is_anything_known() {
+                return Err(self.too_short(field.len()));
             }
             field = self.finalists(&field, kept(field.len()))?;
         }
@@ -426,7 +466,10 @@ impl Search<'_, '_> {
             }
             let left = (RACE_BLOCKS_RECKONED - f64::from(blocks)).max(1.0) * racing.len() as f64;
             self.expect(left * RUNS_PER_LIMIT + RUNS_OF_ENDS / 2.0);
-            self.contest.block(&racing, self.level_per_s, stage)?;
+            if !self.contest.block(&racing, self.level_per_s, stage)? {
+                self.budget_ended = true;
+                break;
+            }
             blocks += 1;
             racing = self.able(&racing);
             if blocks >= RACE_BLOCKS.0 {
@@ -446,11 +489,22 @@ impl Search<'_, '_> {
                 }
             }
         }
+        if !self.is_anything_known() {
+            return Err(self.too_short(racing.len()));
+        }
         let winner = self.leader(&racing, from)?;
         let others = self.contest.ranking(&racing, from).into_iter().chain(beaten);
         let others = others.filter(|&other| other != winner);
         let rivals = others.map(|other| self.rival(winner, other, from, confidence)).collect();
         Ok(Race { winner, rivals, from, confidence })
+    }
+
+    /// Whether a block of any candidates came to its end.
+    fn is_anything_known(&self) -> bool {
+        self.contest
+            .standings()
+            .iter()
+            .any(|standing| standing.out.is_some() || !standing.estimates_per_s.is_empty())
     }
 
     fn leader(&self, racing: &[usize], from: u32) -> Result<usize, Stop> {
@@ -513,7 +567,10 @@ impl Search<'_, '_> {
         field.push(winner);
         field.extend(neighbours.into_iter().map(|neighbour| self.contest.add(neighbour)));
         let from = self.contest.blocks() + 1;
-        self.contest.block(&field, self.level_per_s, &format!("neighbours {round}"))?;
+        if !self.contest.block(&field, self.level_per_s, &format!("neighbours {round}"))? {
+            self.budget_ended = true;
+            return Ok(None);
+        }
         let mut challengers = self.contest.ranking(&field, from);
         challengers.retain(|&one| one != winner);
         challengers.truncate(2);
@@ -547,18 +604,20 @@ impl Search<'_, '_> {
     /// Confirms the winner; should the further runs show that it is unfair, the next.
     fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
-        let mut confirmed = None;
+        let mut looked: Option<Option<Found>> = None;
         self.expect(RUNS_OF_ENDS / 2.0);
-        loop {
+        let confirmed = loop {
             if !self.contest.is_fair(race.winner) {
                 (race, gain) = self.without_winner(race)?;
-                confirmed = None;
-            } else if confirmed.is_some() || !self.affords(1) {
-                break;
+                looked = None;
+            } else if let Some(confirmed) = looked {
+                break confirmed;
             } else {
-                confirmed = Some(self.contest.confirm(race.winner, lead, "confirmation")?);
+                let found = self.contest.confirm(race.winner, lead, "confirmation")?;
+                self.budget_ended |= found.is_none();
+                looked = Some(found);
             }
-        }
+        };
         Ok(Tuned {
             candidates: self.contest.candidates().to_vec(),
             standings: self.contest.standings().to_vec(),
