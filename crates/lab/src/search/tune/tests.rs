@@ -428,6 +428,20 @@ fn the_least_budget_is_enough_for_a_look_at_each() {
     }
 }
 
+/// What the winner bears is said of all but a few: time for that is kept.
+#[test]
+fn the_winner_is_confirmed_within_the_budget() {
+    for (noise, most) in [(0.02, 3), (0.05, 12)] {
+        let unconfirmed = (0..100).filter(|&seed| {
+            let plan = Plan { budget_s: Some(200.0), ..plan(Method::Halving, 5, seed) };
+            let mut server = Simulated::new(World::noisy(planted(seed).0, noise), seed);
+            run(&mut server, &plan).expect("there is time").confirmed.is_none()
+        });
+        let unconfirmed = unconfirmed.count();
+        assert!(unconfirmed <= most, "{noise}: {unconfirmed} of 100");
+    }
+}
+
 /// Where a grid was thought to fit and runs prove too long for one block of it, none is made.
 #[test]
 fn a_grid_that_does_not_fit_its_budget_is_not_begun() {
