@@ -35,8 +35,8 @@ const RUNS_PER_LIMIT: f64 = 4.5;
 const RACE_BLOCKS_RECKONED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
 const RUNS_OF_ENDS: f64 = 24.0;
-/// Of a budget so many runs are kept for the last limit: in nine of ten noisy worlds it takes fewer,
-/// and in half of them half as many.
+/// So many runs of a budget are kept for the last limit: in nine of ten noisy worlds it takes
+/// fewer, and in half of them half as many.
 const RUNS_KEPT_FOR_LAST: f64 = 20.0;
 /// A first look at each takes this times the runs reckoned or less, in 199 of 200 noisy worlds.
 const RESERVE: f64 = 1.2;
