@@ -19,6 +19,7 @@ use lab::workload::Workload;
 use lab::{Environment, Found, Launch, ServerSpec, SettingsInside};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
+use page::number::counted;
 
 use crate::arguments::{Command, CommandLine};
 use crate::lab_options::{Lab, LabOptions, open_records};
@@ -485,11 +486,11 @@ fn introduction(definition: &Definition, entrants: &[Entrant], skipped: &[Skippe
         text += &format!("after {}\n", definition.source);
     }
     text += &format!(
-        "{} servers, {} workloads, {} domains, {} repetitions: about {}\n",
-        entrants.len(),
-        definition.workloads.len(),
-        definition.domains.len(),
-        definition.repetitions,
+        "{}, {}, {}, {}: about {}\n",
+        counted(entrants.len(), "server"),
+        counted(definition.workloads.len(), "workload"),
+        counted(definition.domains.len(), "domain"),
+        counted(definition.repetitions as usize, "repetition"),
         minutes(estimate_s(definition, cells(definition, entrants))),
     );
     text + &skipped.iter().map(told_of).collect::<String>()

@@ -20,6 +20,11 @@ pub fn plain(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { grouped(value) } else { figure(value) }
 }
 
+/// `1 run`, `2 runs`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A part of one. What is not all is never shown as 100 %, what is some never as 0 %.
 pub fn percent(part: f64) -> String {
     let percent = part * 100.0;
@@ -121,6 +126,7 @@ mod tests {
     fn numbers_as_people_read_them() {
         let shown = [0.0, 0.001_234, 0.5, 1.0, 9.876, 12.34, 123.4, 1_234_567.0].map(figure);
         assert_eq!(shown, ["0", "0.00123", "0.5", "1", "9.88", "12.3", "123", "1,234,567"]);
+        assert_eq!([0, 1, 2].map(|n| counted(n, "run")), ["0 runs", "1 run", "2 runs"]);
         assert_eq!([2000.0, 2.5, 0.25].map(plain), ["2,000", "2.5", "0.25"]);
         assert_eq!(
             [0.0, 1e-6, 0.5, 0.99999, 1.0].map(percent),

@@ -258,7 +258,7 @@ fn a_study_from_its_file_to_its_records() {
     let experiment = lab.study(", \"no-such-thing\"", "");
     let (status, out, err) = lab.run(&["study", text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("2 servers, 1 workloads, 1 domains, 2 repetitions: about "), "{out}");
+    assert!(out.contains("2 servers, 1 workload, 1 domain, 2 repetitions: about "), "{out}");
     let opened = lab.records();
     assert_whole(&opened);
     assert_eq!(opened.environments.len(), 1);
@@ -556,7 +556,7 @@ fn domains_that_cannot_be_had_are_skipped() {
     let (status, out, err) = lab.run(&["study", self::text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("skipped domain huge: 4096 CPUs are wanted"), "{out}");
-    assert!(out.contains("1 domains"), "{out}");
+    assert!(out.contains("1 domain,"), "{out}");
     let opened = lab.records();
     assert_eq!(opened.header.skipped[0].server, "domain huge");
     assert!(opened.runs.iter().all(|run| run.point.domain == "here"));

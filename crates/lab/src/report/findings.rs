@@ -96,8 +96,3 @@ pub(super) fn listed_at_most(names: &[String], max: usize) -> String {
         Some(more) => format!("{} and {more} more", names[..max].join(", ")),
     }
 }
-
-/// `1 run`, `2 runs`.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}

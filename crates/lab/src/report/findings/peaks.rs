@@ -5,7 +5,7 @@ use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series};
-use super::{Finding, Findings, Head, counted, listed, listed_at_most};
+use super::{Finding, Findings, Head, listed, listed_at_most};
 use crate::record::Search;
 
 /// Below this part of its peak a server is said to have collapsed.
@@ -180,7 +180,7 @@ fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence:
     };
     let mut text = format!(
         "{title}: of {} of servers {} differ at their peaks, {} seem to, {open}{}",
-        counted(pairs.len(), "pair"),
+        number::counted(pairs.len(), "pair"),
         count(Verdict::Differ),
         count(Verdict::Indicated),
         match ties.len() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
-use super::{Findings, Head, counted, listed_at_most};
+use super::{Findings, Head, listed_at_most};
 use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Run};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::values_min;
@@ -92,7 +92,7 @@ fn blocks(findings: &mut Findings, opened: &Opened, summary: &Summary) {
     if short > 0 {
         let text = format!(
             "{short} of {} have fewer valid runs than the {asked} that were asked for.",
-            counted(all, "point")
+            number::counted(all, "point")
         );
         findings.add(Head::NotSupported, text);
     }
@@ -107,7 +107,7 @@ fn without_intervals(findings: &mut Findings, opened: &Opened, summary: &Summary
             let text = format!(
                 "{few} of {} rest on fewer than {least} {of_what}: {why} {confidence}, and no \
                  difference there is called certain.",
-                counted(counts.len(), what)
+                number::counted(counts.len(), what)
             );
             findings.add(Head::NotSupported, text);
         }
@@ -287,7 +287,7 @@ fn voided(findings: &mut Findings, opened: &Opened) {
         ranked.iter().map(|(times, reason)| format!("{reason} ({times})")).collect();
     let text = format!(
         "{count} of {} were void and take no part: {}.",
-        counted(opened.runs.len(), "run"),
+        number::counted(opened.runs.len(), "run"),
         listed_at_most(&reasons, LISTED_MAX)
     );
     findings.add(Head::NotSeen, text);
@@ -345,7 +345,7 @@ fn lost(findings: &mut Findings, opened: &Opened) {
 pub(super) fn machines(findings: &mut Findings, opened: &Opened) {
     let differing = differences(opened);
     if opened.environments.len() > 1 {
-        let times = counted(opened.environments.len() - 1, "time");
+        let times = number::counted(opened.environments.len() - 1, "time");
         let changed = match differing.len() {
             0 => "the machine was the same each time.".to_owned(),
             _ => format!(

@@ -3,8 +3,9 @@
 //! from the searches of each setting.
 
 use super::super::comparison::{Comparison, Verdict, is_unfair, is_winner, place, ranked};
+use super::super::number;
 use super::super::summary::{Panel, Peak, Series, Summary};
-use super::{Findings, Head, counted, listed_at_most};
+use super::{Findings, Head, listed_at_most};
 use crate::record::{RaceOutcome, Tuning};
 
 /// Of a list in a sentence.
@@ -50,7 +51,7 @@ fn crowned(panel: &Panel, (best, peak): (&Series, &Peak), settings: usize) -> St
     format!(
         "{}: the best of {} is {} ({}): {} requests/s.{}",
         panel.title(),
-        counted(settings, "setting"),
+        number::counted(settings, "setting"),
         best.name,
         if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") },
         peak.shown(),
@@ -80,7 +81,7 @@ fn raced(panel: &Panel, tuning: &Tuning) -> String {
     }
     match panel.series.len().saturating_sub(1 + tuning.rivals.len()) {
         0 => text,
-        others => text + &format!(" Given up before: {}.", counted(others, "other")),
+        others => text + &format!(" Given up before: {}.", number::counted(others, "other")),
     }
 }
 
@@ -106,7 +107,7 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     if !weak.is_empty() {
         text.push_str(&format!(
             " It seems better than {}, on too few pairs to be sure.",
-            counted(weak.len(), "other")
+            number::counted(weak.len(), "other")
         ));
     }
     let open = with(Verdict::NotReached);
@@ -122,7 +123,7 @@ fn compared(best: &Series, others: &[&Series], confidence: f64) -> String {
     let (better, worse): (Vec<&Comparison>, Vec<&Comparison>) =
         differ.partition(|pair| pair.ratio.interval.low > 1.0);
     if !better.is_empty() {
-        text.push_str(&format!(" It is better than {}.", counted(better.len(), "other")));
+        text.push_str(&format!(" It is better than {}.", number::counted(better.len(), "other")));
     }
     if !worse.is_empty() {
         let worse: Vec<String> = worse.iter().map(|pair| pair.second.clone()).collect();
