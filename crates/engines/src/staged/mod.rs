@@ -46,7 +46,6 @@ use std::io;
 use std::sync::Arc;
 
 use self::accept::Accept;
-use self::client::Stage;
 use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
@@ -69,16 +68,16 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 
 const READ_THREADS: Knob = Knob {
     name: "read_threads",
-    about: "threads of the read stage, which opens files; WatPipe has one",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 1,
+    about: "threads of the read stage, which opens files; 0 means one for each CPU",
+    values: Values::Numbers { min: 0, max: 1024 },
+    default: 0,
 };
 
 const WRITE_THREADS: Knob = Knob {
     name: "write_threads",
-    about: "threads of the write stage, which wait for the disk, and for clients if sends block",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 1,
+    about: "threads of the write stage, which wait for the disk; 0 means one for each CPU",
+    values: Values::Numbers { min: 0, max: 1024 },
+    default: 0,
 };
 
 const POOLS: Knob = Knob {
@@ -93,6 +92,13 @@ const BATCH: Knob = Knob {
     about: "connections that a thread takes from its queue at once",
     values: Values::Numbers { min: 1, max: 4096 },
     default: 64,
+};
+
+const PART_MIN: Knob = Knob {
+    name: "part_min",
+    about: "a batch of fewer is not divided among threads of its stage that have nothing to do",
+    values: Values::Numbers { min: 1, max: 4096 },
+    default: 8,
 };
 
 const COHORTS: Knob = Knob {
@@ -177,6 +183,7 @@ const KNOBS: &[Knob] = &[
     WRITE_THREADS,
     POOLS,
     BATCH,
+    PART_MIN,
     COHORTS,
     SEND_WAIT_MS,
     THREAD_CONTROLLER,
@@ -196,9 +203,19 @@ const KNOBS: &[Knob] = &[
 /// The stages that have one thread each: accept, read-poll and write-poll.
 const SINGLE_THREADS: usize = 3;
 
-fn plan(knobs: &KnobValues, _: usize) -> Plan {
-    let pools = knobs.get_usize(READ_THREADS.name) + knobs.get_usize(WRITE_THREADS.name);
-    Plan { workers: SINGLE_THREADS + pools, listeners_per_worker: false, ..Plan::ONE }
+fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
+    let [read, write] = [READ_THREADS, WRITE_THREADS].map(|knob| knobs.workers(knob.name, cpus));
+    Plan { workers: SINGLE_THREADS + read + write, listeners_per_worker: false, ..Plan::ONE }
+}
+
+/// Threads of the read stage and of the write stage, of so many workers that were planned.
+fn working_threads(knobs: &KnobValues, workers: usize) -> (usize, usize) {
+    let both = workers - SINGLE_THREADS;
+    match [READ_THREADS, WRITE_THREADS].map(|knob| knobs.get_usize(knob.name)) {
+        [0, 0] => (both / 2, both / 2),
+        [0, write] => (both - write, write),
+        [read, _] => (read, both - read),
+    }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
@@ -215,14 +232,14 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     }
     let pipelines = seats.iter().filter(|(_, index)| *index == 0);
     let pipelines = pipelines.map(|(pipeline, _)| Arc::clone(pipeline)).collect();
-    let (made, read_threads) = (seats.clone(), start.knobs.get_usize(READ_THREADS.name));
+    let made = seats.clone();
     let make = move |worker: WorkerStart, seat: Seat| {
         let (pipeline, index) = &made[seat.index];
         make(worker, &seat, pipeline, *index)
     };
     let failed = move |index: usize, is_replaced: bool| {
         let (pipeline, index) = &seats[index];
-        pipeline.fail(*index, stage_of(*index, read_threads), is_replaced);
+        pipeline.fail(*index, is_replaced);
     };
     let loops = Box::new(Loops::start_related(SPEC.name, start, make, failed)?);
     Ok(Box::new(Staged { loops, pipelines }))
@@ -287,15 +304,10 @@ fn make(
         pipeline::READ_POLL => ReadPoll::make(start, seat, pipeline),
         pipeline::WRITE_POLL => WritePoll::make(start, seat, pipeline),
         _ => {
-            let stage = stage_of(index, seat.knobs.get_usize(READ_THREADS.name));
+            let stage = pipeline.stage_of(index);
             Ok(StageThread::new(start.worker, seat, pipeline, stage).into_loop())
         }
     }
-}
-
-/// The stage of a thread with this number in its partition that is not alone in it.
-fn stage_of(index: usize, read_threads: usize) -> Stage {
-    if index < SINGLE_THREADS + read_threads { Stage::Read } else { Stage::Write }
 }
 
 /// What the queues are made of; for their model `tests/model.rs` has loom's in their place.

@@ -16,7 +16,7 @@ use super::added_threads::AddedThreads;
 use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::governor::ControllerCounts;
-use super::queue::{Figures, Inbox, Queue};
+use super::queue::{Figures, Helpers, Inbox, Queue};
 use crate::parts::loops::Shared;
 use crate::{KnobValues, PartitionStart};
 
@@ -32,6 +32,8 @@ pub(super) struct Pipeline {
     /// Requests begin with one worker and end with another, and their buffers travel back.
     spares: CachePadded<Mutex<Spares>>,
     cpus: Vec<usize>,
+    /// Threads that it has all the time and that read, of those that work.
+    readers: usize,
     /// Connections that may be accepted a second, as the bits of a number; [`NO_RATE`] for any.
     rate: AtomicU64,
     /// What controllers have done.
@@ -101,12 +103,14 @@ pub(super) struct Outgoing {
 impl Pipeline {
     /// Empty stages on the CPUs of a partition.
     pub(super) fn new(partition: &PartitionStart, knobs: &KnobValues) -> io::Result<Self> {
-        let [readers, writers] =
-            [super::READ_THREADS, super::WRITE_THREADS].map(|knob| knobs.get_usize(knob.name));
+        let (readers, writers) = super::working_threads(knobs, partition.workers.len());
+        let part_min = knobs.get_usize(super::PART_MIN.name);
+        let helpers = Helpers { max: width(partition) - 1, part_min };
         let pool = |name, fixed| {
             let batch = AtomicUsize::new(knobs.get_usize(super::BATCH.name));
             let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
-            Arc::new(Pool { name, queue: CachePadded(Queue::new()), batch, fixed, added })
+            let queue = CachePadded(Queue::new(helpers));
+            Arc::new(Pool { name, queue, batch, fixed, added })
         };
         let (read, write) = if knobs.get(super::POOLS.name) == 1 {
             let both = pool("read and write", readers + writers);
@@ -127,6 +131,7 @@ impl Pipeline {
             },
             spares: CachePadded::default(),
             cpus: partition.cpus.clone(),
+            readers,
             rate: AtomicU64::new(NO_RATE),
             controller_counts: ControllerCounts::default(),
             added_threads: AddedThreads::new(Arc::clone(&partition.more)),
@@ -176,6 +181,11 @@ impl Pipeline {
 
     pub(super) fn has_shared_pool(&self) -> bool {
         Arc::ptr_eq(&self.read, &self.write)
+    }
+
+    /// The stage of a thread that works, by its number among those of the partition.
+    pub(super) fn stage_of(&self, index: usize) -> Stage {
+        if index < super::SINGLE_THREADS + self.readers { Stage::Read } else { Stage::Write }
     }
 
     /// The threads of a stage that works.
@@ -264,12 +274,12 @@ impl Pipeline {
 
     /// A thread of a stage has failed, and what was in its hands is gone: the accept stage, one of
     /// those that poll, or one that works. If no other goes on in its place everybody ends. `index`
-    /// is the thread's among those of the partition, `stage` its stage if that works.
-    pub(super) fn fail(&self, index: usize, stage: Stage, is_replaced: bool) {
+    /// is the thread's among those of the partition.
+    pub(super) fn fail(&self, index: usize, is_replaced: bool) {
         if !is_replaced {
             let is_last = match index {
                 ACCEPT | READ_POLL | WRITE_POLL => true,
-                _ => self.pool(stage).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
+                _ => self.pool(self.stage_of(index)).fixed.fetch_sub(1, Ordering::Relaxed) == 1,
             };
             self.is_broken.fetch_or(is_last, Ordering::Release);
             match index {
@@ -307,6 +317,14 @@ impl Pipeline {
     /// How often a stage has failed.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
+    }
+}
+
+/// How many of its threads can run at the same time.
+fn width(partition: &PartitionStart) -> usize {
+    match partition.cpus.len() {
+        0 => os::affinity::allowed_cpus().len(),
+        count => count,
     }
 }
 

@@ -15,6 +15,17 @@ use super::sync::{Condvar, Mutex, MutexGuard};
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
+    helpers: Helpers,
+}
+
+/// Who helps with what is in a queue: a thread leaves their parts to those that sleep, as far as
+/// there are CPUs for them and it is worth a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Helpers {
+    /// Threads that can run beside the one that takes.
+    pub(super) max: usize,
+    /// What is fewer than this is not divided.
+    pub(super) part_min: usize,
 }
 
 struct State<T> {
@@ -56,7 +67,7 @@ pub(super) enum Taken {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(helpers: Helpers) -> Self {
         let state = State {
             items: VecDeque::new(),
             asleep: 0,
@@ -65,7 +76,7 @@ impl<T> Queue<T> {
             is_closed: false,
             figures: Figures::default(),
         };
-        Self { state: Mutex::new(state), filled: Condvar::new() }
+        Self { state: Mutex::new(state), filled: Condvar::new(), helpers }
     }
 
     /// Adds all of `items`. What is put into a closed queue is dropped.
@@ -83,7 +94,8 @@ impl<T> Queue<T> {
         self.call_if_needed(state);
     }
 
-    /// Adds up to `count` items to `batch`, and waits for the first if there is none.
+    /// Adds up to `count` items to `batch`, and waits for the first if there is none. What others
+    /// that sleep can do at the same time is left to them.
     pub(super) fn take(
         &self,
         count: usize,
@@ -105,7 +117,9 @@ impl<T> Queue<T> {
                 return Taken::TimedOut;
             }
         }
-        let count = count.min(state.items.len());
+        let len = state.items.len();
+        let part = len.div_ceil(1 + state.asleep.min(self.helpers.max));
+        let count = count.min(part.max(self.helpers.part_min)).min(len);
         batch.extend(state.items.drain(..count));
         state.figures.batches += 1;
         state.figures.taken += count as u64;
@@ -137,6 +151,12 @@ impl<T> Queue<T> {
     pub(super) fn figures(&self) -> Figures {
         let state = self.lock();
         Figures { len: state.items.len(), ..state.figures }
+    }
+
+    /// How many threads sleep.
+    #[cfg(test)]
+    pub(super) fn sleepers(&self) -> usize {
+        self.lock().asleep
     }
 
     /// Calls one more sleeper if there is work that nobody is on the way to. A call too many costs

@@ -17,7 +17,7 @@ use crate::serving::{connect, get, load, take_head};
 /// Several threads in each stage; one pool for both; sends that wait for their client, but not
 /// long; and all that together.
 const VARIANTS: &[&[&str]] = &[
-    &["engine.knobs.read_threads=3", "engine.knobs.write_threads=3"],
+    &["engine.knobs.read_threads=3", "engine.knobs.write_threads=3", "engine.knobs.part_min=1"],
     &["engine.knobs.pools=1", "engine.knobs.batch=1"],
     &["socket.sendfile=blocking", "engine.knobs.write_threads=2", "engine.knobs.send_wait_ms=5"],
     &["socket.sendfile=blocking", "engine.knobs.pools=1", "engine.knobs.read_threads=2"],

@@ -38,9 +38,9 @@ const MODES: &[(&str, &[&str], [Others; 2])] = &[
     // Helpers do jobs in any case, and fetch what is to be sent only if the kernel is asked first.
     ("event-loop-helpers", &["socket.sendfile=nonblocking"], [Go, Wait]),
     ("event-loop-helpers", &["engine.knobs.kind=processes"], [Go, Go]),
-    ("staged", &[], [Wait, Wait]),
-    ("staged", &["engine.knobs.write_threads=2"], [Wait, Go]),
-    ("staged", &["engine.knobs.read_threads=2"], [Go, Wait]),
+    ("staged", &["engine.knobs.read_threads=1", "engine.knobs.write_threads=1"], [Wait, Wait]),
+    ("staged", &["engine.knobs.read_threads=1", "engine.knobs.write_threads=2"], [Wait, Go]),
+    ("staged", &["engine.knobs.read_threads=2", "engine.knobs.write_threads=1"], [Go, Wait]),
     ("staged", &["engine.knobs.read_threads=2", "engine.knobs.write_threads=2"], [Go, Go]),
     ("staged", &["engine.knobs.pools=1"], [Go, Go]),
     ("processes", &[], [Go, Go]),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use self::queue::{Inbox, Queue, Sleep, Taken};
+use self::queue::{Helpers, Inbox, Queue, Sleep, Taken};
 
 mod sync {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -15,6 +15,9 @@ mod sync {
 #[allow(clippy::duplicate_mod, reason = "once with the real locks and once with the model's")]
 #[expect(dead_code, reason = "figures are not part of the model")]
 mod queue;
+
+/// Both threads run at the same time, and whatever there is is divided.
+const HELPERS: Helpers = Helpers { max: 1, part_min: 1 };
 
 /// All orders in which threads are interrupted at most twice: almost every bug needs no more, and
 /// three interruptions already take half a minute.
@@ -39,7 +42,7 @@ fn take_all(queue: &Queue<u32>, count: usize, patience: Option<Duration>) -> Vec
 #[test]
 fn work_is_taken_once_and_never_left_lying() {
     check(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(HELPERS));
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let queue = Arc::clone(&queue);
@@ -60,7 +63,7 @@ fn work_is_taken_once_and_never_left_lying() {
 #[test]
 fn what_is_left_wakes_another() {
     check(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(HELPERS));
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let queue = Arc::clone(&queue);
@@ -81,7 +84,7 @@ fn what_is_left_wakes_another() {
 #[test]
 fn two_pushes_serve_two_takers() {
     check(|| {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(HELPERS));
         let spawn = |work: fn(&Queue<u32>)| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || work(&queue))
