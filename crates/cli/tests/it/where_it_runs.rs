@@ -118,13 +118,15 @@ fn a_worker_that_fails_is_one_line_and_status_1() {
     assert!(lines.lines().last().unwrap().starts_with(&format!("ropewalk: {why}")), "{lines}");
 }
 
-/// The stages of `staged` have one thread each unless they are told otherwise.
+/// Those stages of `staged` that wait have one thread each, those that work one for each CPU, which
+/// is one here.
 #[test]
 fn stages_interrupt_each_other_only_if_told_or_if_they_must() {
     let directory = Temporary::new();
     let staged = |command: &mut Command, cohorts: &str, patient: usize| {
         let cohorts = format!("engine.knobs.cohorts={cohorts}");
-        let arguments = ["--engine", "staged", "--set", &cohorts];
+        let one_cpu = "partitions.cpus=[\"0\"]";
+        let arguments = ["--engine", "staged", "--set", one_cpu, "--set", &cohorts];
         let server = ServerProcess::start(serve(command, directory.path()).args(arguments));
         assert_eq!(server.status("/"), 404);
         for _ in 0..1000 {
