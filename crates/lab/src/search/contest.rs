@@ -12,6 +12,9 @@ use load::find_limit::{Conditions, Judged, Rules};
 use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Where more runs were made than were reckoned, this part of them is reckoned to come.
+const OVERDUE_PARTS: f64 = 4.0;
+
 /// A limit is not sought further below what was expected.
 const DEPTH: f64 = 32.0;
 
@@ -77,6 +80,8 @@ pub struct Contest<'m> {
 /// How long it is reckoned to go on.
 #[derive(Clone, Copy, Default)]
 struct Outlook {
+    /// Runs there had been when it was reckoned.
+    from: f64,
     /// The number of the last run.
     runs: f64,
     budget_s: Option<f64>,
@@ -118,7 +123,8 @@ impl<'m> Contest<'m> {
 
     /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
     pub fn expect(&mut self, runs: f64, budget_s: Option<f64>) {
-        self.outlook = Outlook { runs: f64::from(self.runs) + runs, budget_s };
+        let from = f64::from(self.runs);
+        self.outlook = Outlook { from, runs: from + runs, budget_s };
     }
 
     /// Adds a candidate; its number counts from 0.
@@ -343,7 +349,10 @@ impl<'m> Contest<'m> {
 
     fn left_s(&self) -> f64 {
         let run_s = self.run_s();
-        let reckoned_s = (self.outlook.runs - f64::from(self.runs)) * run_s;
+        let runs = f64::from(self.runs);
+        // What takes longer than was reckoned goes on for a while.
+        let further = (runs - self.outlook.from) / OVERDUE_PARTS;
+        let reckoned_s = (self.outlook.runs - runs).max(further) * run_s;
         let budget_s = self.outlook.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
         reckoned_s.min(budget_s).max(run_s)
     }

@@ -521,6 +521,18 @@ fn what_is_left_is_told_by_what_runs_have_taken() {
     }
 }
 
+/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not said to
+/// be the last over and over.
+#[test]
+fn what_takes_longer_than_was_reckoned_is_not_said_to_be_about_to_end() {
+    let last_runs = (0..20).map(|seed| {
+        let told = told(&plan(Method::Halving, 3, seed), World::noisy(planted(seed).0, 0.05));
+        told.iter().filter(|(_, left_s)| *left_s < 2.0).count()
+    });
+    let last_runs: Vec<usize> = last_runs.collect();
+    assert!(last_runs.iter().all(|&runs| runs <= 4), "{last_runs:?}");
+}
+
 /// Neighbours of the best of a sample take what the budget has left.
 #[test]
 fn a_sample_is_told_to_last_as_long_as_its_budget() {
