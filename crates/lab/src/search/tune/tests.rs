@@ -521,8 +521,8 @@ fn what_is_left_is_told_by_what_runs_have_taken() {
     }
 }
 
-/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not said to
-/// be the last over and over.
+/// The last limit sometimes takes twice the runs that were reckoned: until then a run is not said
+/// to be the last over and over.
 #[test]
 fn what_takes_longer_than_was_reckoned_is_not_said_to_be_about_to_end() {
     let last_runs = (0..20).map(|seed| {
