@@ -74,6 +74,8 @@ pub struct Contest<'m> {
     runs: u32,
     void_runs: u32,
     spent_s: f64,
+    /// Seconds that all runs may take; none: as long as it needs.
+    budget_s: Option<f64>,
     outlook: Outlook,
 }
 
@@ -84,7 +86,6 @@ struct Outlook {
     from: f64,
     /// The number of the last run.
     runs: f64,
-    budget_s: Option<f64>,
 }
 
 /// What became of a step of a climb.
@@ -117,14 +118,20 @@ impl<'m> Contest<'m> {
             runs: 0,
             void_runs: 0,
             spent_s: 0.0,
+            budget_s: None,
             outlook: Outlook::default(),
         }
     }
 
+    /// From now on no run is begun that would not end within so many seconds of runs in all.
+    pub fn keep_to(&mut self, budget_s: Option<f64>) {
+        self.budget_s = budget_s;
+    }
+
     /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
-    pub fn expect(&mut self, runs: f64, budget_s: Option<f64>) {
+    pub fn expect(&mut self, runs: f64) {
         let from = f64::from(self.runs);
-        self.outlook = Outlook { from, runs: from + runs, budget_s };
+        self.outlook = Outlook { from, runs: from + runs };
     }
 
     /// Adds a candidate; its number counts from 0.
@@ -339,11 +346,11 @@ impl<'m> Contest<'m> {
     /// Whether a run that takes as long as those before it ends within the budget.
     fn has_time(&self) -> bool {
         let is_first = self.runs == 0;
-        is_first || self.outlook.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
+        is_first || self.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
     }
 
-    /// Seconds that a run has taken.
-    fn run_s(&self) -> f64 {
+    /// Seconds that a run has taken, in the mean; not a number before the first.
+    pub fn run_s(&self) -> f64 {
         self.spent_s / f64::from(self.runs)
     }
 
@@ -353,7 +360,7 @@ impl<'m> Contest<'m> {
         // What takes longer than was reckoned goes on for a while.
         let further = (runs - self.outlook.from) / OVERDUE_PARTS;
         let reckoned_s = (self.outlook.runs - runs).max(further) * run_s;
-        let budget_s = self.outlook.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
+        let budget_s = self.budget_s.map_or(f64::INFINITY, |budget| budget - self.spent_s);
         reckoned_s.min(budget_s).max(run_s)
     }
 

@@ -234,6 +234,7 @@ fn kept(field: usize) -> usize {
 /// # Errors
 /// When the search was broken off, or no candidate bears any rate.
 pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
+    contest.keep_to(plan.budget_s);
     let mut search = Search {
         contest,
         plan,
@@ -358,14 +359,14 @@ impl Search<'_, '_> {
     fn run_s(&self) -> f64 {
         match self.contest.runs() {
             (0, _) => self.plan.run_s,
-            (runs, _) => self.contest.spent_s() / f64::from(runs),
+            _ => self.contest.run_s(),
         }
     }
 
     /// Lets people know how many runs are reckoned to come.
     fn expect(&mut self, runs: f64) {
         let runs = if self.is_sample { f64::INFINITY } else { runs };
-        self.contest.expect(runs, self.plan.budget_s);
+        self.contest.expect(runs);
     }
 
     fn grid(&mut self, field: &[usize]) -> Result<Vec<usize>, Stop> {
