@@ -2,8 +2,11 @@
 //! whether the machine has room for more threads and processes.
 
 use crate::call::{check, error};
+use crate::descriptors::Noted;
+use crate::event::Wake;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Raises the soft limit on open descriptors to the hard limit and returns the limit then in
 /// force.
@@ -26,6 +29,23 @@ pub(crate) fn cap_descriptor_limit(most: u64) -> io::Result<u64> {
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
     }
     descriptor_limit()
+}
+
+/// Makes room in the process's descriptor table for so many, if the limit allows them, at 8 bytes
+/// of the kernel's memory for each. Where threads share the table, the kernel otherwise has whoever
+/// opens the 65th, 129th, 257th … wait until all CPUs have switched contexts (`expand_files`): some
+/// milliseconds, more where they are busy.
+pub fn widen_descriptor_table(count: u64) -> io::Result<()> {
+    let last = count.min(descriptor_limit()?).saturating_sub(1) as libc::c_int;
+    let any = Wake::new()?;
+    // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and the descriptor is open for as long as `any`
+    // lives. A non-negative return is a new one, at `last` or above, which nothing else can own.
+    let copy = unsafe {
+        let raw = check(libc::fcntl(any.as_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, last))?;
+        OwnedFd::from_raw_fd(raw)
+    };
+    drop(Noted::new(copy));
+    Ok(())
 }
 
 /// The soft limit on open descriptors: opening one more is EMFILE.
@@ -135,6 +155,27 @@ mod tests {
         assert!(asked.by_ref().take(THREADS_PER_LOOK as usize).all(|granted| granted));
         assert_eq!(asked.collect::<Vec<_>>(), [false, false, true]);
         assert_eq!(LOOKS.load(Ordering::Relaxed), 4);
+    }
+
+    /// `FDSize` is how many the table has room for (proc_pid_status(5)). Other tests share it.
+    #[test]
+    fn a_widened_table_has_room_and_nothing_stays_open() {
+        let room = || -> u64 {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+            line.unwrap().trim().parse().unwrap()
+        };
+        let limit = raise_descriptor_limit().unwrap();
+        let count = limit.min(4000);
+        widen_descriptor_table(count).unwrap();
+        assert!(room() >= count, "{}", room());
+        let last = format!("/proc/self/fd/{}", count - 1);
+        assert!(fs::symlink_metadata(&last).is_err(), "{last}");
+        widen_descriptor_table(0).unwrap();
+        if limit < 1 << 20 {
+            widen_descriptor_table(u64::MAX).unwrap();
+            assert!(room() >= limit, "{}", room());
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
 
+/// For so many there is room in the descriptor table from the beginning, unless fewer may be open:
+/// 128 KiB of the kernel's memory.
+const DESCRIPTORS_WIDENED: u64 = 16_384;
+
 /// An engine that runs in this process.
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
@@ -42,6 +46,9 @@ impl Local {
         counters: CounterBook,
     ) -> Result<Self, String> {
         let settings = &config.settings;
+        let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
+        // Without it all goes on, but for waits when many come at once.
+        let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))?;
         let counters = Arc::new(counters);

@@ -159,9 +159,14 @@ impl Descriptors {
         }
     }
 
+    /// What may be open at once, but for a few.
+    pub(crate) fn all(self) -> u64 {
+        (self.cache + self.listings + self.helpers + self.connections) as u64
+    }
+
     /// A line for operators whose numbers do not fit together.
     pub(crate) fn warning(self, limit: u64) -> Option<String> {
-        let wanted = (self.cache + self.listings + self.helpers + self.connections) as u64;
+        let wanted = self.all();
         let helpers = match self.helpers {
             0 => String::new(),
             helpers => format!("{helpers} helper processes, "),

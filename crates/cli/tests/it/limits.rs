@@ -1,6 +1,7 @@
 //! Few descriptors and many clients: the server turns away or makes wait, and never ends, spins or
 //! forgets those it has.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use testkit::{Temporary, at_a_time, side_by_side};
 
 use crate::machine::skip;
+use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
 
 /// More than the kernel's buffers between a server and a client that does not read.
@@ -122,6 +124,27 @@ fn the_limit_of_the_kernel_is_survived() {
 
 /// In an engine that consists of processes each has a limit of its own, so that seventy clients do
 /// not exhaust it; their loop is that of `event-loop`.
+/// Whoever arrives first would wait while the kernel makes room. `FDSize` is how many descriptors
+/// the table has room for (proc_pid_status(5)).
+#[test]
+fn there_is_room_in_the_descriptor_table_from_the_beginning() {
+    let site = Temporary::new();
+    let room = |pid: u32| -> u64 {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        size.unwrap().trim().parse().unwrap()
+    };
+    for (setting, rooms) in [("", 1), ("engine.processes=1", 2)] {
+        let setting = if setting.is_empty() { AS_MANY_AS_FIT } else { setting };
+        let server = start(1000, &site, "threads", setting);
+        let all = children(server.pid()).into_iter().chain([server.pid()]);
+        let serving: Vec<u64> = all.map(room).collect();
+        assert_eq!(serving.len(), rooms, "{setting}");
+        assert!(serving[0] >= 900, "{setting}: {serving:?}");
+        server.stop();
+    }
+}
+
 #[test]
 fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();

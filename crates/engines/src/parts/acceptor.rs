@@ -143,10 +143,10 @@ impl<C: Crew + 'static> Acceptor<C> {
 
     fn turn_until_over(&mut self) -> io::Result<()> {
         read_clock(&mut self.worker);
+        self.registry.precedence.is_for(&self.epoll);
+        self.registry.precedence.steps(self.worker.now()); // at work
         loop {
-            let timeout = self.timeout_ms();
-            self.epoll.wait(&mut self.events, timeout)?;
-            read_clock(&mut self.worker);
+            self.wait()?;
             for index in 0..self.events.len() {
                 if let Some(event) = self.events.get(index) {
                     self.handle(event)?;
@@ -162,6 +162,16 @@ impl<C: Crew + 'static> Acceptor<C> {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self) -> io::Result<()> {
+        let timeout = self.timeout_ms();
+        self.registry.precedence.steps(self.worker.now());
+        self.epoll.wait(&mut self.events, timeout)?;
+        read_clock(&mut self.worker);
+        self.registry.precedence.steps(self.worker.now());
+        Ok(())
     }
 
     fn handle(&mut self, event: Event) -> io::Result<()> {

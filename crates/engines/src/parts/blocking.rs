@@ -175,6 +175,9 @@ impl Drive<'_> {
         let is_idle = self.line.connection.phase() == Phase::Idle;
         if !is_called {
             lease.let_go();
+            if !self.line.parks {
+                self.registry.precedence.give_way(now);
+            }
             if is_idle {
                 self.registry.rest(self.entry, now);
             }

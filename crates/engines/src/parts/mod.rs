@@ -11,6 +11,7 @@ pub(crate) mod helpers;
 pub(crate) mod in_memory;
 pub(crate) mod listeners;
 pub(crate) mod loops;
+pub(crate) mod precedence;
 pub(crate) mod process_count;
 pub(crate) mod reactor;
 pub(crate) mod registry;

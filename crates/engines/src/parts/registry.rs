@@ -14,6 +14,7 @@ use session::{Counters, Done, Job, Tick, Worker};
 use super::clock::read_clock;
 use super::listeners::lacks_descriptor;
 use super::loops::{Seat, Shared};
+use super::precedence::Precedence;
 use crate::jobs::Runner;
 use crate::{MakeWorker, SendfileMode};
 
@@ -22,6 +23,7 @@ pub(crate) struct Registry {
     runner: Arc<Runner>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sendfile: SendfileMode,
+    pub(crate) precedence: Precedence,
     /// The CPUs of its threads; none means any.
     pub(crate) cpus: Vec<usize>,
     /// Connections in the whole engine, at most.
@@ -88,6 +90,7 @@ impl Registry {
             runner: Arc::clone(&seat.runner),
             shared: Arc::clone(&seat.shared),
             sendfile: seat.sendfile,
+            precedence: Precedence::default(),
             cpus,
             connections_max: connections_max.min(seat.shared.connections_max),
             index: seat.index,

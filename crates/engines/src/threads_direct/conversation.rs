@@ -270,6 +270,7 @@ impl Conversation<'_> {
                 return Ok(false);
             }
             self.lease.let_go();
+            self.registry.precedence.give_way(now);
             if rests {
                 self.registry.rest(self.entry, now);
             }

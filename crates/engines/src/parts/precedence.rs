@@ -1,0 +1,212 @@
+//! Precedence of the thread that accepts over those that serve.
+//!
+//! To the scheduler it is one of many: beside 500 busy threads it gets a 500th of a CPU, and who
+//! arrives waits for a second. (A lower nice value takes a privilege, and was seen not to help on
+//! Linux 6.18: 1.4 ms of work, then 180 ms without a CPU.) So those that serve look now and then
+//! whether it has something to do and gets nowhere, and then wait until it gets on.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use os::epoll::Epoll;
+use os::socket::Readiness;
+use session::Tick;
+
+/// So often somebody looks. At two looks in a row the acceptor has to be where it was.
+const LOOK_US: u64 = 4000;
+
+/// Nobody waits longer for it: it may be held up by something else than those who serve.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// In place of the next look: it is waited for.
+const NOW: u64 = 0;
+/// In place of its progress: at the last look it had nothing to do.
+const NOTHING: u64 = u64::MAX;
+
+/// How far the acceptor has got, as those who serve see it.
+pub(crate) struct Precedence {
+    /// What the acceptor waits at, once there is one.
+    epoll: OnceLock<Arc<Epoll>>,
+    /// Odd while it is at work.
+    progress: AtomicU64,
+    /// Its progress at the last look.
+    seen: AtomicU64,
+    /// When somebody looks next, in ticks.
+    next_look: AtomicU64,
+    lock: Mutex<()>,
+    gets_on: Condvar,
+}
+
+impl Default for Precedence {
+    fn default() -> Self {
+        Self {
+            epoll: OnceLock::new(),
+            progress: AtomicU64::new(0),
+            seen: AtomicU64::new(NOTHING),
+            next_look: AtomicU64::new(u64::MAX),
+            lock: Mutex::default(),
+            gets_on: Condvar::new(),
+        }
+    }
+}
+
+impl Precedence {
+    /// There is an acceptor that waits here, in calls that [`Self::steps`] come before and after.
+    pub(crate) fn is_for(&self, epoll: &Arc<Epoll>) {
+        let _ = self.epoll.set(Arc::clone(epoll)); // there is one
+        self.next_look.store(LOOK_US, Ordering::Relaxed);
+    }
+
+    /// The acceptor is about to wait, or has waited.
+    #[inline]
+    pub(crate) fn steps(&self, now: Tick) {
+        self.progress.fetch_add(1, Ordering::SeqCst);
+        if self.next_look.load(Ordering::SeqCst) == NOW {
+            self.release(now);
+        }
+    }
+
+    /// Waits for the acceptor if it gets nowhere.
+    #[inline]
+    pub(crate) fn give_way(&self, now: Tick) {
+        let due = self.next_look.load(Ordering::Relaxed);
+        if due <= now.0 && (due == NOW || self.is_behind(due, now)) {
+            self.wait();
+        }
+    }
+
+    /// Looks, unless somebody else does.
+    #[cold]
+    fn is_behind(&self, due: u64, now: Tick) -> bool {
+        let (next, relaxed) = (now.0 + LOOK_US, Ordering::Relaxed);
+        if self.next_look.compare_exchange(due, next, relaxed, relaxed).is_err() {
+            return false;
+        }
+        let progress = self.progress.load(Ordering::SeqCst);
+        let seen = if self.has_work(progress) { progress } else { NOTHING };
+        if self.seen.swap(seen, Ordering::Relaxed) != seen || seen == NOTHING {
+            return false;
+        }
+        self.next_look.store(NOW, Ordering::SeqCst);
+        // Either this sees that it has got on, or it sees that it is waited for.
+        if self.progress.load(Ordering::SeqCst) != progress {
+            self.release(now);
+        }
+        true
+    }
+
+    fn has_work(&self, progress: u64) -> bool {
+        let waits =
+            |epoll: &Arc<Epoll>| os::socket::wait_ready(epoll.as_fd(), Readiness::Readable, 0);
+        let is_called = || self.epoll.get().is_some_and(|epoll| waits(epoll).unwrap_or(false));
+        !progress.is_multiple_of(2) || is_called()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_waited_for = |(): &mut ()| self.next_look.load(Ordering::SeqCst) == NOW;
+        let waited = self.gets_on.wait_timeout_while(guard, WAIT_MAX, is_waited_for);
+        let (guard, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(guard);
+        if outcome.timed_out() {
+            self.release(Tick(os::clock::now()));
+        }
+    }
+
+    /// Has those that wait go on.
+    #[cold]
+    fn release(&self, now: Tick) {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seen.store(NOTHING, Ordering::Relaxed);
+        self.next_look.store(now.0 + LOOK_US, Ordering::SeqCst);
+        drop(guard);
+        self.gets_on.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    use os::epoll::Interest;
+    use os::event::Wake;
+
+    /// An acceptor that nobody runs, and what calls it.
+    fn acceptor() -> (Arc<Precedence>, Arc<Epoll>, Wake) {
+        let (precedence, epoll) =
+            (Arc::new(Precedence::default()), Arc::new(Epoll::new().unwrap()));
+        let wake = Wake::new().unwrap();
+        epoll.add(wake.as_fd(), Interest::READ, 1).unwrap();
+        precedence.is_for(&epoll);
+        (precedence, epoll, wake)
+    }
+
+    /// Whether anybody waits at looks that come so often in turn.
+    fn waits(precedence: &Precedence, looks: u64) -> bool {
+        let begin = precedence.next_look.load(Ordering::Relaxed);
+        (0..looks).any(|look| {
+            let began = os::clock::now_ns();
+            precedence.give_way(Tick(begin + look * LOOK_US));
+            Duration::from_nanos(os::clock::now_ns() - began) >= WAIT_MAX
+        })
+    }
+
+    #[test]
+    fn nobody_waits_for_an_acceptor_that_has_nothing_to_do_or_is_not_there() {
+        let (precedence, _epoll, _wake) = acceptor();
+        assert!(!waits(&precedence, 5));
+        Precedence::default().give_way(Tick(u64::MAX - 1));
+    }
+
+    #[test]
+    fn who_is_called_twice_and_gets_nowhere_is_waited_for_and_then_let_alone() {
+        let (precedence, _epoll, wake) = acceptor();
+        wake.notify();
+        assert!(!waits(&precedence, 1));
+        assert!(waits(&precedence, 1));
+        assert!(!waits(&precedence, 1), "it may be held up by something else");
+        assert!(waits(&precedence, 1));
+    }
+
+    /// It has been called, has no CPU, and its epoll does not say so any more.
+    #[test]
+    fn who_is_at_work_and_gets_nowhere_is_waited_for() {
+        let (precedence, _epoll, _wake) = acceptor();
+        precedence.steps(Tick(0));
+        assert!(waits(&precedence, 2));
+        precedence.steps(Tick(0));
+        assert!(!waits(&precedence, 5), "it has nothing more to do");
+    }
+
+    #[test]
+    fn nobody_waits_for_who_gets_on() {
+        let (precedence, _epoll, wake) = acceptor();
+        wake.notify();
+        for _ in 0..5 {
+            assert!(!waits(&precedence, 1));
+            precedence.steps(Tick(0));
+        }
+    }
+
+    #[test]
+    fn who_waits_goes_on_as_soon_as_it_gets_on() {
+        let (precedence, _epoll, wake) = acceptor();
+        wake.notify();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let precedence = Arc::clone(&precedence);
+                thread::spawn(move || (0..100).for_each(|_| precedence.give_way(Tick(1 << 40))))
+            })
+            .collect();
+        for _ in 0..100 {
+            precedence.steps(Tick(1 << 39));
+            thread::yield_now();
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_ne!(precedence.next_look.load(Ordering::Relaxed), NOW, "nobody waits");
+    }
+}
