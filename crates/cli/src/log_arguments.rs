@@ -115,7 +115,7 @@ pub(crate) struct GenerateArguments {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: String,
     /// Where to write it; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: PathBuf,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct PrimeArguments {
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub(crate) prefix: String,
     /// Where to write it; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: PathBuf,
 }
 
@@ -181,6 +181,6 @@ pub(crate) struct ImportArguments {
     #[arg(long)]
     pub(crate) good_only: bool,
     /// Where to write it; - is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: PathBuf,
 }

@@ -84,7 +84,7 @@ pub(crate) struct ImportArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 4)]
     din_bytes: u16,
     /// Where to write the trace
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short = 'o', value_name = "FILE")]
     output: PathBuf,
 }
 

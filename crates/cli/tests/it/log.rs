@@ -100,7 +100,7 @@ fn options_override_the_preset() {
 fn priming_asks_for_every_file() {
     let (status, log, _) = run(&["log", "prime", "--directories", "2", "--output", "-"]);
     assert_eq!((status, requests(&log).len()), (0, 72));
-    let (status, log, _) = run(&["log", "prime", "--single", "1024", "--output", "-"]);
+    let (status, log, _) = run(&["log", "prime", "--single", "1024", "-o", "-"]);
     assert_eq!((status, requests(&log)), (0, vec!["/size1024 think=0"]));
 }
 
@@ -127,7 +127,7 @@ fn a_log_that_cannot_be_written_leaves_what_was_there() {
     let directory = Temporary::new();
     let path = directory.path().join("absent/sessions.log");
     let name = path.to_str().unwrap();
-    let arguments = ["log", "generate", "--sessions", "1", "--output", name];
+    let arguments = ["log", "generate", "--sessions", "1", "-o", name];
     let (status, out, error) = run(&arguments);
     assert_eq!((status, out.as_str()), (1, ""));
     assert!(error.starts_with(&format!("ropewalk: cannot write {name}: ")), "{error}");
@@ -236,7 +236,7 @@ fn mistakes_are_one_line_and_status_2() {
     let piped = "| ropewalk log import - --output users.log";
     let unpack = format!("{name}: compressed: unpack it on the way: zcat {name} {piped}");
     import(&packed, "--format", "auto", &unpack);
-    let mut command = ropewalk(&["log", "import", "-", "--output", "-"]);
+    let mut command = ropewalk(&["log", "import", "-", "-o", "-"]);
     let read = command.stdin(fs::File::open(&packed).unwrap()).output().unwrap();
     let expected =
         format!("ropewalk: standard input: compressed: unpack it on the way: zcat FILE {piped}\n");

@@ -95,7 +95,7 @@ fn standard_input_is_imported_too() {
     let directory = Temporary::new();
     let trace = directory.path().join("din.trace");
     let trace = trace.to_str().unwrap();
-    let mut command = ropewalk(&["trace", "import", "-", "--output", trace, "--command", "x y"]);
+    let mut command = ropewalk(&["trace", "import", "-", "-o", trace, "--command", "x y"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"2 1000\n0 2000\n1 2004\n").unwrap();
     assert!(child.wait_with_output().unwrap().status.success());
