@@ -36,7 +36,8 @@ pub(crate) fn cap_descriptor_limit(most: u64) -> io::Result<u64> {
 /// opens the 65th, 129th, 257th … wait until all CPUs have switched contexts (`expand_files`): some
 /// milliseconds, more where they are busy.
 pub fn widen_descriptor_table(count: u64) -> io::Result<()> {
-    let last = count.min(descriptor_limit()?).saturating_sub(1) as libc::c_int;
+    let last = count.min(descriptor_limit()?).saturating_sub(1);
+    let last = libc::c_int::try_from(last).unwrap_or(libc::c_int::MAX);
     let any = Wake::new()?;
     // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and the descriptor is open for as long as `any`
     // lives. A non-negative return is a new one, at `last` or above, which nothing else can own.
@@ -172,6 +173,7 @@ mod tests {
         let last = format!("/proc/self/fd/{}", count - 1);
         assert!(fs::symlink_metadata(&last).is_err(), "{last}");
         widen_descriptor_table(0).unwrap();
+        // With a limit of a container, 2^30, a table to the limit would take 8 GiB.
         if limit < 1 << 20 {
             widen_descriptor_table(u64::MAX).unwrap();
             assert!(room() >= limit, "{}", room());

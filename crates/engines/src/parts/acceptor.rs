@@ -16,6 +16,7 @@ use session::{Tick, Worker};
 use super::clock::read_clock;
 use super::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use super::loops::{Loop, Seat};
+use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::knobs::{Knob, Values};
 use crate::{MakeWorker, PartitionStart, Start, WorkerStart};
@@ -106,8 +107,10 @@ impl<C: Crew + 'static> Acceptor<C> {
     ) -> io::Result<Loop> {
         let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
-        let registry = Arc::new(Registry::new(seat, cpus, more, counters, connections_max));
         let epoll = Arc::new(Epoll::new()?);
+        let mut registry = Registry::new(seat, cpus, more, counters, connections_max);
+        registry.precedence = Precedence::of(&epoll);
+        let registry = Arc::new(registry);
         epoll.add(seat.shared.wakes[seat.index].as_fd(), Interest::READ, WAKE_KEY)?;
         let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
         listeners.watch(&epoll)?;
@@ -143,8 +146,6 @@ impl<C: Crew + 'static> Acceptor<C> {
 
     fn turn_until_over(&mut self) -> io::Result<()> {
         read_clock(&mut self.worker);
-        self.registry.precedence.is_for(&self.epoll);
-        self.registry.precedence.steps(self.worker.now()); // at work
         loop {
             self.wait()?;
             for index in 0..self.events.len() {

@@ -7,7 +7,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use os::epoll::Epoll;
@@ -27,8 +27,8 @@ const NOTHING: u64 = u64::MAX;
 
 /// How far the acceptor has got, as those who serve see it.
 pub(crate) struct Precedence {
-    /// What the acceptor waits at, once there is one.
-    epoll: OnceLock<Arc<Epoll>>,
+    /// What the acceptor waits at; none where nobody accepts for others.
+    epoll: Option<Arc<Epoll>>,
     /// Odd while it is at work.
     progress: AtomicU64,
     /// Its progress at the last look.
@@ -39,24 +39,27 @@ pub(crate) struct Precedence {
     gets_on: Condvar,
 }
 
-impl Default for Precedence {
-    fn default() -> Self {
+impl Precedence {
+    /// Of an acceptor that waits there, in calls that [`Self::steps`] come before and after. It is
+    /// at work, and has not waited yet.
+    pub(crate) fn of(epoll: &Arc<Epoll>) -> Self {
+        Self { epoll: Some(Arc::clone(epoll)), ..Self::from(LOOK_US) }
+    }
+
+    /// Of nobody.
+    pub(crate) fn none() -> Self {
+        Self::from(u64::MAX)
+    }
+
+    fn from(next_look: u64) -> Self {
         Self {
-            epoll: OnceLock::new(),
-            progress: AtomicU64::new(0),
+            epoll: None,
+            progress: AtomicU64::new(1),
             seen: AtomicU64::new(NOTHING),
-            next_look: AtomicU64::new(u64::MAX),
+            next_look: AtomicU64::new(next_look),
             lock: Mutex::default(),
             gets_on: Condvar::new(),
         }
-    }
-}
-
-impl Precedence {
-    /// There is an acceptor that waits here, in calls that [`Self::steps`] come before and after.
-    pub(crate) fn is_for(&self, epoll: &Arc<Epoll>) {
-        let _ = self.epoll.set(Arc::clone(epoll)); // there is one
-        self.next_look.store(LOOK_US, Ordering::Relaxed);
     }
 
     /// The acceptor is about to wait, or has waited.
@@ -73,7 +76,7 @@ impl Precedence {
     pub(crate) fn give_way(&self, now: Tick) {
         let due = self.next_look.load(Ordering::Relaxed);
         if due <= now.0 && (due == NOW || self.is_behind(due, now)) {
-            self.wait();
+            self.wait(WAIT_MAX);
         }
     }
 
@@ -98,17 +101,17 @@ impl Precedence {
     }
 
     fn has_work(&self, progress: u64) -> bool {
-        let waits =
-            |epoll: &Arc<Epoll>| os::socket::wait_ready(epoll.as_fd(), Readiness::Readable, 0);
-        let is_called = || self.epoll.get().is_some_and(|epoll| waits(epoll).unwrap_or(false));
-        !progress.is_multiple_of(2) || is_called()
+        let is_called = |epoll: &Arc<Epoll>| {
+            os::socket::wait_ready(epoll.as_fd(), Readiness::Readable, 0).unwrap_or(false)
+        };
+        !progress.is_multiple_of(2) || self.epoll.as_ref().is_some_and(is_called)
     }
 
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, at_most: Duration) {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let is_waited_for = |(): &mut ()| self.next_look.load(Ordering::SeqCst) == NOW;
-        let waited = self.gets_on.wait_timeout_while(guard, WAIT_MAX, is_waited_for);
+        let waited = self.gets_on.wait_timeout_while(guard, at_most, is_waited_for);
         let (guard, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(guard);
         if outcome.timed_out() {
@@ -135,14 +138,13 @@ mod tests {
     use os::epoll::Interest;
     use os::event::Wake;
 
-    /// An acceptor that nobody runs, and what calls it.
-    fn acceptor() -> (Arc<Precedence>, Arc<Epoll>, Wake) {
-        let (precedence, epoll) =
-            (Arc::new(Precedence::default()), Arc::new(Epoll::new().unwrap()));
-        let wake = Wake::new().unwrap();
+    /// An acceptor that nobody runs, which waits, and what calls it.
+    fn acceptor() -> (Precedence, Wake) {
+        let (epoll, wake) = (Arc::new(Epoll::new().unwrap()), Wake::new().unwrap());
         epoll.add(wake.as_fd(), Interest::READ, 1).unwrap();
-        precedence.is_for(&epoll);
-        (precedence, epoll, wake)
+        let precedence = Precedence::of(&epoll);
+        precedence.steps(Tick(0));
+        (precedence, wake)
     }
 
     /// Later than any time at which a wait can end here: from that the next look is counted.
@@ -159,14 +161,14 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_an_acceptor_that_has_nothing_to_do_or_is_not_there() {
-        let (precedence, _epoll, _wake) = acceptor();
+        let (precedence, _wake) = acceptor();
         assert!(!waits(&precedence, 5));
-        Precedence::default().give_way(Tick(u64::MAX - 1));
+        Precedence::none().give_way(Tick(u64::MAX - 1));
     }
 
     #[test]
     fn who_is_called_twice_and_gets_nowhere_is_waited_for_and_then_let_alone() {
-        let (precedence, _epoll, wake) = acceptor();
+        let (precedence, wake) = acceptor();
         wake.notify();
         assert!(!waits(&precedence, 1));
         assert!(waits(&precedence, 1));
@@ -177,7 +179,7 @@ mod tests {
     /// It has been called, has no CPU, and its epoll does not say so any more.
     #[test]
     fn who_is_at_work_and_gets_nowhere_is_waited_for() {
-        let (precedence, _epoll, _wake) = acceptor();
+        let (precedence, _wake) = acceptor();
         precedence.steps(Tick(0));
         assert!(waits(&precedence, 2));
         precedence.steps(Tick(LATE));
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_who_gets_on() {
-        let (precedence, _epoll, wake) = acceptor();
+        let (precedence, wake) = acceptor();
         wake.notify();
         for _ in 0..5 {
             assert!(!waits(&precedence, 1));
@@ -194,21 +196,19 @@ mod tests {
         }
     }
 
+    /// Were they not told, they would wait for an hour.
     #[test]
     fn who_waits_goes_on_as_soon_as_it_gets_on() {
-        let (precedence, _epoll, wake) = acceptor();
-        wake.notify();
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                let precedence = Arc::clone(&precedence);
-                thread::spawn(move || (0..100).for_each(|_| precedence.give_way(Tick(LATE))))
-            })
-            .collect();
-        for _ in 0..100 {
-            precedence.steps(Tick(0));
-            thread::yield_now();
+        const HOUR: Duration = Duration::from_secs(3600);
+        for _ in 0..50 {
+            let (precedence, _wake) = acceptor();
+            precedence.next_look.store(NOW, Ordering::SeqCst);
+            thread::scope(|scope| {
+                (0..3).for_each(|_| drop(scope.spawn(|| precedence.wait(HOUR))));
+                thread::yield_now();
+                precedence.steps(Tick(0));
+            });
+            assert_eq!(precedence.next_look.load(Ordering::SeqCst), LOOK_US);
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_ne!(precedence.next_look.load(Ordering::Relaxed), NOW, "nobody waits");
     }
 }

@@ -90,7 +90,7 @@ impl Registry {
             runner: Arc::clone(&seat.runner),
             shared: Arc::clone(&seat.shared),
             sendfile: seat.sendfile,
-            precedence: Precedence::default(),
+            precedence: Precedence::none(),
             cpus,
             connections_max: connections_max.min(seat.shared.connections_max),
             index: seat.index,
