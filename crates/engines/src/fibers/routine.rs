@@ -180,6 +180,11 @@ impl ConnectionFiber {
     fn heed(&mut self, news: News, thread: &mut KernelThread) -> bool {
         self.ready.is_drained &= !news.has(News::READABLE);
         self.ready.is_hung_up |= news.has(News::HUNG_UP);
+        if news.has(News::WRITABLE) && self.errand.found_no_room() {
+            // A blocking thread has filled the socket, and its room was told of before this fiber
+            // went on: it is told once. Rather one try too many than a wait for ever.
+            self.errand = Errand::None;
+        }
         if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
@@ -297,5 +302,10 @@ impl Errand {
             }
             other => other,
         }
+    }
+
+    /// Whether it was to send, and the socket was full.
+    fn found_no_room(&self) -> bool {
+        matches!(self, Self::Sent(Err(why)) if why.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -3,6 +3,7 @@
 mod config;
 mod conformance;
 mod documentation;
+mod downloads;
 mod fibers;
 mod freshness;
 mod handed_out;
