@@ -17,6 +17,7 @@ pub mod control_groups;
 pub mod counters;
 pub mod descriptors;
 pub mod epoll;
+pub mod errors;
 pub mod event;
 pub mod fiber;
 pub mod files;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use os::errors::Cause;
 use os::socket::{self, ListenOptions};
 
 use crate::config::{ListenAddress, ListenerMode, Settings};
@@ -137,10 +138,7 @@ fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, String> {
 
 /// Whether the machine lacks the address or the whole protocol.
 fn is_absent(why: &io::Error) -> bool {
-    /// `EAFNOSUPPORT`; the standard library has no kind for it.
-    const FAMILY_NOT_SUPPORTED: i32 = 97;
-    why.kind() == io::ErrorKind::AddrNotAvailable
-        || why.raw_os_error() == Some(FAMILY_NOT_SUPPORTED)
+    why.kind() == io::ErrorKind::AddrNotAvailable || Cause::of(why) == Cause::NoSuchFamily
 }
 
 fn explain(address: SocketAddr, why: &io::Error) -> String {

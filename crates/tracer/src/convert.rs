@@ -226,8 +226,9 @@ fn losses(image: &Image) -> Vec<String> {
     match image.stop {
         Some(Stop::Limit) => lost.push("what came after the limit was not recorded".to_owned()),
         Some(Stop::Error(number)) => {
-            let why = std::io::Error::from_raw_os_error(number);
-            lost.push(format!("recording stopped early: no room for more records ({why})"));
+            let why = u64::try_from(number).ok().and_then(os::errors::from_number);
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            lost.push(format!("recording stopped early: no room for more records{why}"));
         }
         None if image.end == End::Killed => {
             lost.push("it was killed; what it did up to then is recorded".to_owned());

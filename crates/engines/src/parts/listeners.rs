@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use os::epoll::{Epoll, Interest};
+use os::errors::Cause;
 use os::event::Wake;
 use os::socket::Readiness;
 use session::{Done, Tick};
@@ -222,9 +223,5 @@ pub(crate) fn lacks_descriptor(done: &Done) -> bool {
 
 /// Whether the process or the system is out of descriptors or memory.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
-    const ENOMEM: i32 = 12;
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
+    Cause::of(error).is_exhaustion()
 }

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use os::errors::{from_number, to_number};
 use os::event::Wake;
 use session::Tick;
 
@@ -103,11 +104,11 @@ impl Board {
 
     /// Says why the master ends.
     pub(super) fn fail(&self, why: &io::Error) {
-        self.cells[FAILURE].store(error_number(why), Ordering::Release);
+        self.cells[FAILURE].store(to_number(why), Ordering::Release);
     }
 
     pub(super) fn failure(&self) -> Option<io::Error> {
-        error_of(self.cells[FAILURE].load(Ordering::Acquire))
+        from_number(self.cells[FAILURE].load(Ordering::Acquire))
     }
 
     /// Only the master does so.
@@ -186,22 +187,13 @@ impl Row {
 
     /// Says why the process ends.
     pub(super) fn fail(self, why: &io::Error) {
-        self.0[ERROR].store(error_number(why), Ordering::Release);
+        self.0[ERROR].store(to_number(why), Ordering::Release);
     }
 
     /// The number of the error it ended with; 0 if it did not.
     pub(super) fn error(self) -> u64 {
         self.0[ERROR].load(Ordering::Acquire)
     }
-}
-
-/// An error's number in the kernel: all errors of masters and processes come from there.
-pub(super) fn error_number(why: &io::Error) -> u64 {
-    why.raw_os_error().unwrap_or_default().unsigned_abs().into()
-}
-
-pub(super) fn error_of(number: u64) -> Option<io::Error> {
-    (number != 0).then(|| io::Error::from_raw_os_error(number as i32))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Counters, Tick};
 
-use super::board::{Board, Order, State, error_number};
+use super::board::{Board, Order, State};
 use super::child::Child;
 use super::note::Note;
 use super::pool::{Materials, Pool};
@@ -268,7 +268,7 @@ impl Master {
         self.counters.accept_pauses.add(1);
         self.fork_at = Some(self.now.plus_ms(PAUSE_MS));
         if !complained {
-            self.board.note(Note::cannot_fork(error_number(why)));
+            self.board.note(Note::cannot_fork(os::errors::to_number(why)));
         }
     }
 

@@ -6,8 +6,6 @@ use std::io;
 
 use os::fork::{Ended, STATUS_OF_PANIC};
 
-use super::board::error_of;
-
 /// Something that went wrong and was mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
@@ -63,7 +61,9 @@ impl Note {
 
     fn reason(self) -> String {
         let number = self.number;
-        let error = || error_of(number.into()).unwrap_or_else(|| io::ErrorKind::Other.into());
+        let error = || {
+            os::errors::from_number(number.into()).unwrap_or_else(|| io::ErrorKind::Other.into())
+        };
         match self.what {
             What::Exit if i32::from(number) == STATUS_OF_PANIC => "panicked".to_string(),
             What::Exit => format!("ended with status {number}"),

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use os::errors::Cause;
 use os::ring::{Descriptor, Event, Received, Ring};
 use session::{Connection, Op, Tick, Worker};
 
@@ -525,6 +526,5 @@ impl RingLoop {
 }
 
 fn is_cancellation(error: &io::Error) -> bool {
-    const ECANCELED: i32 = 125;
-    error.raw_os_error() == Some(ECANCELED)
+    Cause::of(error) == Cause::Cancelled
 }

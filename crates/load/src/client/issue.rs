@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use os::epoll::Interest;
+use os::errors::Cause;
 use workload::request_log::{Request, Template};
 
 use super::slot::{Phase, Slot};
@@ -433,16 +434,13 @@ fn of_connect(why: &io::Error) -> ErrorKind {
 }
 
 pub(super) fn of_system(why: &io::Error) -> ErrorKind {
-    /// The process or the machine has no descriptor left.
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
     match why.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
         io::ErrorKind::AddrNotAvailable => ErrorKind::OutOfPorts,
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
             ErrorKind::Unreachable
         }
-        _ if matches!(why.raw_os_error(), Some(EMFILE | ENFILE)) => ErrorKind::OutOfDescriptors,
+        _ if Cause::of(why) == Cause::NoDescriptor => ErrorKind::OutOfDescriptors,
         _ => ErrorKind::Other,
     }
 }

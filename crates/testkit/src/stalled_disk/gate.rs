@@ -3,7 +3,7 @@
 //! loop device to be put on that file.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -20,9 +20,7 @@ const SILENT: [u32; 3] = [2, 36, 42];
 
 const REQUEST_HEAD_BYTES: usize = 40;
 const ENOSYS: i32 = 38;
-const EPERM: i32 = 1;
 const EIO: i32 = 5;
-const ENODEV: i32 = 19;
 
 /// What the kernel may send at once: it refuses to be read with a smaller buffer.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
@@ -119,11 +117,14 @@ impl Shared {
         loop {
             match (&self.device).read(&mut buffer) {
                 Ok(n) => self.handle(Request::parse(&buffer[..n])),
-                Err(why) if why.raw_os_error() == Some(ENODEV) => return,
-                Err(why) if why.raw_os_error() == Some(EPERM) => {
-                    thread::sleep(Duration::from_millis(1)); // not mounted yet
-                }
-                Err(_) => {} // a request that was taken back
+                Err(why) => match why.kind() {
+                    ErrorKind::PermissionDenied => {
+                        thread::sleep(Duration::from_millis(1)); // not mounted yet
+                    }
+                    // A request that was taken back.
+                    ErrorKind::NotFound | ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
+                    _ => return, // unmounted
+                },
             }
         }
     }
