@@ -17,10 +17,15 @@ pub enum After {
 
 impl After {
     /// What a request says about that, unless it `is_last` anyway; and the body that is to be read
-    /// and dropped before the next request.
+    /// and dropped before the next request. `arrived` is what has come after the head.
     #[inline]
     #[must_use]
-    pub fn of(head: &Head<'_>, is_last: bool, limits: &Limits) -> (Self, Option<BodySkipper>) {
+    pub fn of(
+        head: &Head<'_>,
+        arrived: &[u8],
+        is_last: bool,
+        limits: &Limits,
+    ) -> (Self, Option<BodySkipper>) {
         let after = match (head.keep_alive, is_last) {
             (false, _) => Self::Close,
             (true, true) => Self::Linger,
@@ -28,19 +33,29 @@ impl After {
         };
         match head.body {
             BodyFraming::None | BodyFraming::Length(0) => (after, None),
-            _ => after.with_body(head, limits),
+            _ => after.with_body(head, arrived, limits),
         }
     }
 
     /// An unwanted body is dropped if it is small, so that the connection can go on. A client that
     /// waits for `100 Continue` may never send it: then the final status and a close are the only
-    /// framing that both sides agree on (RFC 9110 §10.1.1).
-    fn with_body(self, head: &Head<'_>, limits: &Limits) -> (Self, Option<BodySkipper>) {
+    /// framing that both sides agree on (RFC 9110 §10.1.1). So they are if the body is broken, and
+    /// if that shows in what has arrived the response can say that it is the last (RFC 9112 §9.6).
+    fn with_body(
+        self,
+        head: &Head<'_>,
+        arrived: &[u8],
+        limits: &Limits,
+    ) -> (Self, Option<BodySkipper>) {
         let too_large =
             matches!(head.body, BodyFraming::Length(n) if n > limits.unread_body_bytes_max);
         if too_large || head.expectation != Expectation::None {
             return (Self::Linger, None);
         }
-        (self, Some(BodySkipper::new(head.body)))
+        let body = BodySkipper::new(head.body);
+        match body.clone().skip(arrived) {
+            Ok(_) => (self, Some(body)),
+            Err(_) => (Self::Linger, None),
+        }
     }
 }

@@ -220,12 +220,18 @@ impl Connection {
 
     /// Asks the connection to finish what is under way and then close.
     pub fn drain(&mut self) {
+        self.drain_after_next();
+        if matches!(self.state, State::Fresh | State::Idle) {
+            self.state = State::Closed { reset: false };
+        }
+    }
+
+    /// The same, though it rests, for a request that was received and is about to be taken in: it is
+    /// answered, and told that it is the last.
+    pub fn drain_after_next(&mut self) {
         self.is_draining = true;
         if self.after == After::KeepAlive {
             self.after = After::Linger;
-        }
-        if matches!(self.state, State::Fresh | State::Idle) {
-            self.state = State::Closed { reset: false };
         }
     }
 
@@ -315,7 +321,7 @@ impl Connection {
     fn read_head(&mut self, w: &mut Worker, bytes: &[u8], scanned: usize) -> Result<usize, usize> {
         match http1::parse_head(bytes, scanned, &w.limits.head) {
             Ok(Parsed::Complete(head)) => {
-                self.begin(w, &bytes[..head.len], &head);
+                self.begin(w, &bytes[..head.len], &head, &bytes[head.len..]);
                 Ok(head.len)
             }
             Ok(Parsed::Partial { scanned }) => Err(scanned),
@@ -328,10 +334,10 @@ impl Connection {
 
     /// A request begins: what becomes of its body and of the connection, then its answer.
     #[inline]
-    fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>) {
+    fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
-        let (after, body) = After::of(head, is_last, &w.limits);
+        let (after, body) = After::of(head, arrived, is_last, &w.limits);
         self.after = after;
         let mut response = self.response(w);
         if body.is_some() {

@@ -44,6 +44,13 @@ impl Reply {
         self.exchange.job.take().expect("a job is taken once, after Prepared::Job")
     }
 
+    /// Has the connection close after this response, which is not prepared yet.
+    pub fn be_last(&mut self) {
+        if self.after == After::KeepAlive {
+            self.after = After::Linger;
+        }
+    }
+
     /// Goes on when the job has run.
     pub fn done(&mut self, w: &mut Worker, done: Done) -> Prepared {
         self.response().job_done(w, done)

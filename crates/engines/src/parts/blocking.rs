@@ -190,13 +190,18 @@ impl Drive<'_> {
         let is_taken = is_idle && !self.entry.resume();
         let worker = lease.worker();
         match received {
-            Ok(n) => self.line.connection.ingest(worker, &buffer[..n]),
+            Ok(n) => {
+                // Closed from outside just when it asked, or received while all are to end: a last
+                // answer, which says so.
+                if n > 0 && (is_taken || self.registry.is_draining()) {
+                    self.line.is_told_to_drain = true;
+                    self.line.connection.drain_after_next();
+                }
+                self.line.connection.ingest(worker, &buffer[..n]);
+            }
             Err(_) if is_taken => return Goes::Ends,
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
             Err(_) => return Goes::Ends,
-        }
-        if is_taken {
-            self.line.connection.drain(); // closed from outside just when it asked: a last answer
         }
         self.heed_drain();
         Goes::On
@@ -237,6 +242,7 @@ impl Drive<'_> {
     fn run_job(&mut self, lease: &mut WorkerLease<'_>) -> Goes {
         let (id, job) = self.line.connection.take_job();
         let done = self.registry.run(job);
+        self.heed_drain(); // before the answer is prepared, which is to say that it is the last
         let worker = lease.worker();
         read_clock(worker);
         self.line.connection.done(worker, id, done);

@@ -165,6 +165,11 @@ impl Child {
                 Woken::ForConnection => {
                     self.decline();
                     self.row.rest(None);
+                    if self.board.is_ordered(Order::Drain) {
+                        // Its master has called, too, but the connection comes first: what it has
+                        // asked is answered with the word that it is the last.
+                        self.registry.shared.drain.store(true, Ordering::Release);
+                    }
                     match line.drive(&self.registry, entry, &mut buffer) {
                         Some(wanted) => wait.begin(entry, wanted)?,
                         None => return Ok(()),

@@ -76,6 +76,7 @@ impl Conversation<'_> {
             let (reply, prepared, body) = self.read_request(input)?;
             let after = self.write(reply, prepared, input.room())?;
             match (after, body) {
+                (After::KeepAlive, None) if self.ends_here(input) => return Err(End::Linger),
                 (After::KeepAlive, None) => {}
                 (After::KeepAlive, Some(body)) => self.skip(body, input)?,
                 (After::Close, None) if input.len() == 0 => return Err(End::Close),
@@ -96,7 +97,8 @@ impl Conversation<'_> {
         loop {
             match parse_head(input.bytes(), scanned, &self.limits.head) {
                 Ok(Parsed::Complete(head)) => {
-                    let begun = self.answer(&input.bytes()[..head.len], &head);
+                    let (bytes, arrived) = input.bytes().split_at(head.len);
+                    let begun = self.answer(bytes, &head, arrived);
                     let len = head.len;
                     input.consume(len);
                     return Ok(begun);
@@ -134,11 +136,16 @@ impl Conversation<'_> {
 
     /// Begins the response to a request, and says what is to be done about its body after it.
     #[inline]
-    fn answer(&mut self, bytes: &[u8], head: &Head<'_>) -> (Reply, Prepared, Option<BodySkipper>) {
+    fn answer(
+        &mut self,
+        bytes: &[u8],
+        head: &Head<'_>,
+        arrived: &[u8],
+    ) -> (Reply, Prepared, Option<BodySkipper>) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
         let is_last = is_last || self.is_taken || self.registry.is_draining();
-        let (after, body) = After::of(head, is_last, &self.limits);
+        let (after, body) = After::of(head, arrived, is_last, &self.limits);
         let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
         (reply, prepared, body)
     }
@@ -153,10 +160,15 @@ impl Conversation<'_> {
     ) -> Result<After, End> {
         let outcome = self.write_all(&mut reply, prepared, room);
         let after = reply.finish(self.lease.worker(), self.peer);
-        outcome?;
-        // Who is told only now may have been promised more.
-        let ends = after == After::KeepAlive && self.registry.is_draining();
-        Ok(if ends { After::Linger } else { after })
+        outcome.map(|()| after)
+    }
+
+    /// Whether it is all over though the client was promised more: everything is to end, and it has
+    /// asked for nothing meanwhile. If it has, that is answered with the word that it is the last.
+    fn ends_here(&self, input: &Input<'_>) -> bool {
+        self.registry.is_draining()
+            && input.len() == 0
+            && !os::socket::has_input(self.entry.socket())
     }
 
     #[inline]
@@ -171,6 +183,9 @@ impl Conversation<'_> {
             while prepared == Prepared::Job {
                 let done = self.registry.run(reply.take_job());
                 read_clock(self.worker());
+                if self.registry.is_draining() {
+                    reply.be_last();
+                }
                 prepared = reply.done(self.worker(), done);
                 pace = self.pace();
             }

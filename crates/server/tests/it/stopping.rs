@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testkit::Temporary;
 
-use crate::serving::{connect, site, start};
+use crate::serving::{connect, site, start, take_head};
 
 /// More than the kernel's buffers of both ends hold, so that it cannot be sent at once.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -56,6 +56,61 @@ pub(crate) fn stops_gracefully(set: &[&str]) {
     assert!(rest(busy).unwrap() >= LARGE_BYTES, "{set:?}: it is finished");
     let summary = stopping.join().unwrap().unwrap();
     assert!(!summary.aborted, "{set:?}");
+}
+
+/// Who is in the middle of a request when the server is told to stop is answered, and told by the
+/// last answer that it is the last (RFC 9112 §9.6).
+#[test]
+fn the_last_answer_says_that_it_is_the_last() {
+    crate::for_each_engine(|spec| says_goodbye(&[&format!("engine.name={}", spec.name)]));
+}
+
+#[test]
+fn so_it_does_where_threads_wait_otherwise() {
+    let variants: &[(&str, &[&str])] = &[
+        ("thread-pool", &["engine.knobs.park_idle=0"]),
+        ("thread-pool", &["socket.sendfile=nonblocking"]),
+        ("threads", &["socket.sendfile=nonblocking"]),
+        ("processes", &["engine.knobs.preforked=0"]),
+    ];
+    let is_under_test = |name: &str| crate::engines().iter().any(|spec| spec.name == name);
+    let wanted: Vec<_> = variants.iter().filter(|(name, _)| is_under_test(name)).collect();
+    testkit::side_by_side(&wanted, |(name, set)| {
+        says_goodbye(&[&[&*format!("engine.name={name}")], *set].concat());
+    });
+}
+
+fn says_goodbye(set: &[&str]) {
+    const HALVES: [&[u8]; 2] = [b"GET / HTTP/1.1\r\n", b"Host: h\r\n\r\n"];
+    let directory = site();
+    let server = start(&directory, set);
+    let address = server.addresses()[0];
+    let mut stream = connect(&server);
+    // The second request has begun when the first is answered: they came together.
+    stream.write_all(&[HALVES[0], HALVES[1], HALVES[0]].concat()).unwrap();
+    assert!(!is_last(&mut stream), "{set:?}");
+    let stopping = thread::spawn(move || server.stop_gracefully(Duration::from_secs(30)));
+    wait_until_refused(address);
+    // A worker may be told a moment later than another. The last answer is followed by the end.
+    let mut answers = 0;
+    loop {
+        stream.write_all(HALVES[1]).unwrap();
+        answers += 1;
+        if is_last(&mut stream) {
+            break;
+        }
+        assert!(answers < 10_000, "{set:?}: it is not told to end");
+        stream.write_all(HALVES[0]).unwrap();
+    }
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{set:?}");
+    assert!(!stopping.join().unwrap().unwrap().aborted, "{set:?}");
+}
+
+/// Reads an answer: whether it says that it is the last.
+fn is_last(stream: &mut TcpStream) -> bool {
+    let head = String::from_utf8(take_head(stream)).unwrap();
+    stream.read_exact(&mut [0; "<h1>Rope</h1>".len()]).unwrap();
+    head.contains("\r\nConnection: close\r\n")
 }
 
 /// Each worker closes its own listener, one a moment later than the other.

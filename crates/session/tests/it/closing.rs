@@ -150,6 +150,43 @@ fn draining_closes_the_idle_and_finishes_the_busy() {
     assert!(String::from_utf8_lossy(&busy.received).contains("Connection: close"));
 }
 
+/// For who reads what has arrived before it heeds that all is to end.
+#[test]
+fn a_request_that_was_received_while_draining_is_the_last() {
+    let mut pair = pair();
+    pair.send(GET);
+    pair.connection.drain_after_next();
+    pair.drive();
+    assert_eq!(pair.closed, None);
+    pair.send(GET);
+    assert_eq!(pair.statuses(), [200, 200]);
+    let text = String::from_utf8_lossy(&pair.received).into_owned();
+    assert_eq!(text.matches("Connection: close").count(), 1);
+    assert!(pair.is_shut);
+}
+
+/// Where it shows in time, the response says that it is the last (RFC 9112 §9.6).
+#[test]
+fn the_answer_to_a_request_whose_body_is_broken_says_that_it_is_the_last() {
+    const HEAD: &str = "GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let check = |body: &str, is_last: bool| {
+        let mut pair = pair();
+        pair.send(format!("{HEAD}{body}").as_bytes());
+        assert_eq!(pair.statuses(), [200], "{body:?}");
+        let text = String::from_utf8_lossy(&pair.received).into_owned();
+        assert_eq!(
+            (text.contains("Connection: close"), pair.is_shut),
+            (is_last, is_last),
+            "{body:?}"
+        );
+    };
+    check("5\r\nhello\r\n0\r\n\r\n", false);
+    check("5\r\nhel", false);
+    check("x\r\n", true);
+    check("5\r\nhelloworld", true);
+    check("5\r\nhello\r\n-1\r\n", true);
+}
+
 #[test]
 fn an_answer_to_a_job_of_an_earlier_request_is_dropped() {
     let mut pair = pair();
