@@ -9,7 +9,7 @@ use crate::doctor;
 use crate::layout::Layout;
 use crate::modes::{as_configured, describe_listeners};
 use crate::partitions::{self, Machine};
-use crate::site_size::{ENTRIES_MAX, SiteSize};
+use crate::site_size::SiteSize;
 
 /// A configuration in which nothing is left to the rule.
 pub(crate) struct Resolved {
@@ -160,8 +160,8 @@ impl Choice {
         let site = match facts.fits() {
             true => format!("{size} of files fit in {memory} of memory"),
             false if is_uncounted => format!(
-                "more than {ENTRIES_MAX} entries, not counted further: files may not fit in \
-                 {memory} of memory"
+                "more than {} entries, not counted further: files may not fit in {memory} of memory",
+                facts.site.entries
             ),
             false => format!("{size} of files may not fit in {memory} of memory"),
         };

@@ -8,26 +8,37 @@ use std::path::{Path, PathBuf};
 pub(crate) struct SiteSize {
     /// Bytes of the files that were seen.
     pub(crate) bytes: u64,
+    /// Files, folders and whatever else was seen.
+    pub(crate) entries: u64,
     /// Whether all of them were: counting ends after a while.
     pub(crate) is_complete: bool,
 }
 
-/// Entries looked at, for a server that is to start at once: some milliseconds' worth.
-pub(crate) const ENTRIES_MAX: usize = 5000;
+/// How long a server that is to start at once may count, in microseconds: some 100,000 entries that
+/// the kernel has in memory. A bound on their number would say nothing about their size.
+const COUNTING_US_MAX: u64 = 200_000;
 
 impl SiteSize {
-    /// Adds up the regular files below these folders. Links are not followed.
+    /// Adds up the regular files below these folders, but not for long. Links are not followed.
     pub(crate) fn of<'p>(roots: impl Iterator<Item = &'p Path>) -> Self {
+        let end = os::clock::now() + COUNTING_US_MAX;
+        Self::count(roots, |_| os::clock::now() >= end)
+    }
+
+    /// The same until so many entries are enough.
+    fn count<'p>(
+        roots: impl Iterator<Item = &'p Path>,
+        mut is_enough: impl FnMut(u64) -> bool,
+    ) -> Self {
         let mut folders: Vec<PathBuf> = roots.map(Path::to_owned).collect();
-        let mut size = Self { bytes: 0, is_complete: true };
-        let mut entries_left = ENTRIES_MAX;
+        let mut size = Self { bytes: 0, entries: 0, is_complete: true };
         while let Some(folder) = folders.pop() {
             // What cannot be read is not served either.
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entries_left == 0 {
+                if is_enough(size.entries) {
                     return Self { is_complete: false, ..size };
                 }
-                entries_left -= 1;
+                size.entries += 1;
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push(entry.path()),
                     Ok(kind) if kind.is_file() => {
@@ -54,22 +65,24 @@ mod tests {
         folder.file("b/c", "123");
         std::os::unix::fs::symlink("/", folder.path().join("everything")).unwrap();
         let size = SiteSize::of([folder.path()].into_iter());
-        assert_eq!(size, SiteSize { bytes: 8, is_complete: true });
+        assert_eq!(size, SiteSize { bytes: 8, entries: 4, is_complete: true });
     }
 
+    /// Many files may be small.
     #[test]
-    fn counting_ends() {
+    fn counting_ends_and_not_because_there_are_many() {
         let folder = Temporary::new();
-        for number in 0..=ENTRIES_MAX {
-            folder.file(&format!("{number}"), "x");
-        }
-        let size = SiteSize::of([folder.path()].into_iter());
-        assert_eq!(size, SiteSize { bytes: ENTRIES_MAX as u64, is_complete: false });
+        (0..20).for_each(|number| drop(folder.file(&format!("{number}"), "x")));
+        let size = SiteSize::count([folder.path()].into_iter(), |entries| entries == 10);
+        assert_eq!(size, SiteSize { bytes: 10, entries: 10, is_complete: false });
+        (20..5_100).for_each(|number| drop(folder.file(&format!("{number}"), "")));
+        let size = SiteSize::count([folder.path()].into_iter(), |_| false);
+        assert_eq!(size, SiteSize { bytes: 20, entries: 5_100, is_complete: true });
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_empty() {
         let size = SiteSize::of([Path::new("/nonexistent")].into_iter());
-        assert_eq!(size, SiteSize { bytes: 0, is_complete: true });
+        assert_eq!(size, SiteSize { bytes: 0, entries: 0, is_complete: true });
     }
 }

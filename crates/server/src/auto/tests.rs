@@ -11,13 +11,13 @@ const FACTS: Facts = Facts {
     cpus: 4,
     nodes: 1,
     wanted: None,
-    site: SiteSize { bytes: 10_000_000, is_complete: true },
+    site: SiteSize { bytes: 10_000_000, entries: 100, is_complete: true },
     memory_bytes: 8_000_000_000,
     can_probe: true,
     sendfile: None,
 };
 
-const LARGE: Facts = Facts { site: SiteSize { bytes: 4_000_000_001, is_complete: true }, ..FACTS };
+const LARGE: Facts = Facts { site: SiteSize { bytes: 4_000_000_001, ..FACTS.site }, ..FACTS };
 
 const LARGE_UNPROBED: Facts = Facts { can_probe: false, ..LARGE };
 
@@ -92,7 +92,7 @@ fn files_that_may_not_fit() {
     let check = |site, expected| {
         check(Facts { site, ..FACTS }, "event-loop-helpers", [ONE_MEMORY, expected, files]);
     };
-    let endless = SiteSize { bytes: 1, is_complete: false };
+    let endless = SiteSize { bytes: 1, entries: 90_000, is_complete: false };
     let both = SiteSize { is_complete: false, ..LARGE.site };
     check(
         LARGE.site,
@@ -100,7 +100,7 @@ fn files_that_may_not_fit() {
     );
     check(
         endless,
-        "more than 5000 entries, not counted further: files may not fit in 8000 MB of memory: \
+        "more than 90000 entries, not counted further: files may not fit in 8000 MB of memory: \
          helpers wait for the disk",
     );
     check(
