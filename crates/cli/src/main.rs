@@ -27,6 +27,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use server::Reported;
 use server::config::{Arguments, Config};
 
 use arguments::{Command, CommandLine, Serving, ServingLine};
@@ -96,7 +97,7 @@ fn execute_serving(serving: Serving) -> Result<(), Failure> {
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(Failure::Usage)?;
     server::check(&config).map_err(Failure::Usage)?;
-    server::run(&config).map_err(Failure::Operation)
+    server::run(&config).map_err(|Reported| Failure::Reported(1))
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {

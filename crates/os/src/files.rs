@@ -16,7 +16,7 @@ mod tests;
 mod walk;
 
 pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
-pub use open::openat2_available;
+pub use open::{open_appending, openat2_available};
 pub use read::{
     LOOKED_AT_MAX, NowaitRead, advise_dont_need, advise_random, advise_will_need, read_at,
     read_at_nowait, read_nowhere_nowait,

@@ -1,7 +1,8 @@
-//! Passing a descriptor to another process along with bytes, over a stream of a Unix domain socket
-//! (unix(7), SCM_RIGHTS). Whoever receives it has the same open file, under a number of their own.
+//! Sockets between two processes of one machine (unix(7)): passing a descriptor along with bytes
+//! (SCM_RIGHTS), so that the receiver has the same open file under a number of its own; and pairs
+//! that keep messages apart.
 
-use crate::call::{check_len, uninterrupted};
+use crate::call::{check, check_len, uninterrupted};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -18,6 +19,23 @@ const ONE_DESCRIPTOR_LEN: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as 
 
 const _: () = assert!(ONE_DESCRIPTOR_LEN <= CONTROL_BYTES);
 const _: () = assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
+
+/// Two connected sockets that do not block and keep messages apart (SOCK_SEQPACKET): what one call
+/// sends another receives, all of it or nothing, whoever else sends at the same end. An end of
+/// which all copies are closed shows as a message of 0 bytes.
+///
+/// # Errors
+/// No descriptors or no memory.
+pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends: [RawFd; 2] = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the pointer is to two live, writable integers. On success they are two new
+    // descriptors, which nothing else can own.
+    unsafe {
+        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
 
 /// Sends a prefix of `bytes`, of which there must be some, and with the first of them the
 /// descriptor. Returns how many.
@@ -138,6 +156,29 @@ mod tests {
         assert!(matches!(receive_with(theirs.as_fd(), &mut buffer), Ok((0, None))));
         let gone = send_with(theirs.as_fd(), b"x", None).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn messages_stay_apart_wait_for_nobody_and_end() {
+        let (ours, theirs) = message_pair().unwrap();
+        let mut buffer = [0; 8];
+        let nothing = crate::send::recv(theirs.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        for message in [&b"one"[..], b"three"] {
+            assert_eq!(crate::send::send(ours.as_fd(), message, false).unwrap(), message.len());
+        }
+        assert_eq!(crate::send::recv(theirs.as_fd(), &mut buffer).unwrap(), 3);
+        assert_eq!(crate::send::recv(theirs.as_fd(), &mut buffer).unwrap(), 5);
+        let full = loop {
+            match crate::send::send(ours.as_fd(), &[7; 4096], false) {
+                Ok(count) => assert_eq!(count, 4096, "all or nothing"),
+                Err(why) => break why.kind(),
+            }
+        };
+        assert_eq!(full, io::ErrorKind::WouldBlock);
+        drop(ours);
+        let mut large = [0; 4096];
+        while crate::send::recv(theirs.as_fd(), &mut large).unwrap() > 0 {}
     }
 
     #[test]

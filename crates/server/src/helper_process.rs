@@ -12,8 +12,9 @@ use os::signals::{Signal, SignalDescriptor};
 use site::Site;
 
 use crate::config::Config;
+use crate::patience::Patience;
 use crate::ready::check_roots;
-use crate::report;
+use crate::report::{self, report};
 
 /// The first argument of a helper process, where worker processes have their place.
 pub(crate) const NAME: &str = "helper";
@@ -46,6 +47,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     };
     let (socket, configuration) = (take(socket)?, take(configuration)?);
     let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
+    // A helper that waited for somebody to read standard error would help nobody.
+    let reporter = report::begin().map_err(|why| why.to_string())?;
     let helped = engines::help_by_process(socket, || {
         let configuration = os::shared_memory::read_text(configuration.as_fd())
             .map_err(|why| format!("cannot read the configuration: {why}"))?;
@@ -57,5 +60,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if let Err(why) = helped {
         report(&format!("helper process: {why}"));
     }
+    reporter.end(&mut Patience::none());
     Ok(())
 }

@@ -5,8 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
-
 pub mod access_log;
 mod auto;
 pub mod config;
@@ -15,12 +13,15 @@ mod engine_choice;
 mod helper_process;
 mod interrupt_affinity;
 mod layout;
+mod line_writer;
 mod listeners;
 mod local;
 mod modes;
 mod partitions;
+mod patience;
 mod processes;
 mod ready;
+mod report;
 mod run;
 mod server;
 mod signals;
@@ -28,6 +29,7 @@ mod site_size;
 mod topology;
 
 pub use processes::run_worker;
+pub use report::{Reported, report};
 pub use run::run;
 pub use server::{Server, Summary};
 
@@ -43,9 +45,4 @@ pub fn check(config: &Config) -> Result<String, String> {
     let ready = ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
     ready.without_effect.iter().for_each(|line| report(line));
     Ok(config.show())
-}
-
-/// One line on standard error. That it may be closed is no reason to stop serving.
-pub fn report(message: &str) {
-    let _ = writeln!(std::io::stderr(), "ropewalk: {message}");
 }

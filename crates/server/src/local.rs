@@ -11,7 +11,7 @@ use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
 
-use crate::access_log::{Log, LogEnds};
+use crate::access_log::LogEnds;
 use crate::config::{CacheScope, Config, Settings};
 use crate::helper_process;
 use crate::layout::{Part, Share};
@@ -42,7 +42,7 @@ impl Local {
         ready: &Ready,
         share: &Share,
         sets: Vec<Vec<OwnedFd>>,
-        log: Option<&Log>,
+        log: Option<LogEnds>,
         counters: CounterBook,
     ) -> Result<Self, String> {
         let settings = &config.settings;
@@ -128,7 +128,7 @@ struct Assembly<'a> {
     settings: &'a Settings,
     ready: &'a Ready,
     share: &'a Share,
-    log: Option<&'a Log>,
+    log: Option<LogEnds>,
     counters: Arc<CounterBook>,
     caches: Vec<Arc<Cache<Entry>>>,
 }
@@ -174,7 +174,7 @@ impl Assembly<'_> {
             cache,
             first_level_slots_max: settings.first_level_slots_max as usize,
             revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
-            log: self.log.map(Log::ends),
+            log: self.log.clone(),
             counters: Arc::clone(&self.counters),
         }
     }

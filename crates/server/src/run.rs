@@ -1,34 +1,62 @@
 //! `ropewalk serve`: a server that signals steer.
 
+use std::io;
 use std::time::Duration;
 
 use os::signals::Signal;
 
 use crate::config::Config;
-use crate::report;
+use crate::patience::Patience;
+use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
-/// Serves until SIGTERM or SIGINT; the second of them cuts connections off. SIGUSR1 reopens the
-/// access log, SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the
+/// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and waits for
+/// nothing more. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the
 /// others as a signal does: what is left of a server would look whole and leave some clients
 /// waiting for ever.
 ///
 /// # Errors
-/// One line: why it could not start, or why it ended by itself.
-pub fn run(config: &Config) -> Result<(), String> {
-    let mut signals = Signals::new().map_err(|why| format!("cannot receive signals: {why}"))?;
+/// It could not start, or it ended by itself. Why has been reported.
+pub fn run(config: &Config) -> Result<(), Reported> {
+    let failed = |what: &str, why: &io::Error| {
+        report(&format!("{what}: {why}"));
+        Reported
+    };
+    let mut signals = Signals::new().map_err(|why| failed("cannot receive signals", &why))?;
+    // After the signals: its thread is to leave them alone.
+    let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
+    let served = serve(config, &mut signals);
+    let mut patience = match &served {
+        Ok(_) => {
+            Patience::new(1000 * config.settings.timeouts.drain_ms, || is_impatient(&mut signals))
+        }
+        Err(_) => Patience::none(),
+    };
+    let stopped = served.and_then(|server| stop(server, config, &mut patience));
+    if let Err(why) = &stopped {
+        report(why);
+    }
+    reporter.end(&mut patience);
+    stopped.map_err(|_| Reported)
+}
+
+/// Serves until it is to stop.
+fn serve(config: &Config, signals: &mut Signals) -> Result<Server, String> {
     let mut server = Server::start(config)?;
     report(server.description());
     server.reasons().iter().for_each(|reason| report(&format!("auto: {reason}")));
     server.interrupts().iter().for_each(|line| report(line));
-    if let Some(why) = wait_for_stop(&mut server, &mut signals)? {
+    if let Some(why) = wait_for_stop(&mut server, signals)? {
         report(&format!("a worker failed: {why}"));
     }
-    let patience = Duration::from_millis(config.settings.timeouts.drain_ms);
-    report(&format!("stopping: connections have {} s to finish", patience.as_secs_f64()));
-    let summary = server.stop(patience, || is_impatient(&mut signals))?;
-    report(&describe(summary));
+    Ok(server)
+}
+
+fn stop(server: Server, config: &Config, patience: &mut Patience<'_>) -> Result<(), String> {
+    let time = Duration::from_millis(config.settings.timeouts.drain_ms);
+    report(&format!("stopping: connections have {} s to finish", time.as_secs_f64()));
+    report(&describe(server.stop(patience)?));
     Ok(())
 }
 
@@ -40,7 +68,7 @@ fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<St
         let signal =
             signals.next(LOOK_MS).map_err(|why| format!("cannot wait for signals: {why}"))?;
         match signal {
-            Some(Signal::Terminate | Signal::Interrupt) => return Ok(None),
+            Some(signal) if is_stop(signal) => return Ok(None),
             Some(Signal::User1) => reopen_log(server),
             Some(Signal::User2) => server.status().iter().for_each(|line| report(line)),
             Some(Signal::Hangup) => {
@@ -66,7 +94,11 @@ fn reopen_log(server: &Server) {
 /// Whether somebody sent a second signal. Waits a little.
 fn is_impatient(signals: &mut Signals) -> bool {
     const TURN_MS: u32 = 5;
-    matches!(signals.next(TURN_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)))
+    matches!(signals.next(TURN_MS), Ok(Some(signal)) if is_stop(signal))
+}
+
+fn is_stop(signal: Signal) -> bool {
+    matches!(signal, Signal::Terminate | Signal::Interrupt | Signal::Quit)
 }
 
 fn describe(summary: Summary) -> String {

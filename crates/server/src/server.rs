@@ -11,12 +11,13 @@ use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
-use crate::config::{AccessForm, Config, ListenerMode, Settings, cpus};
+use crate::config::{Config, ListenerMode, Settings, cpus};
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
 use crate::local::{CounterBook, Local};
 use crate::partitions::{Machine, Partition};
+use crate::patience::Patience;
 use crate::processes::{Crew, Ledger, Supervisor};
 use crate::ready::{Ready, make_ready};
 use crate::report;
@@ -40,7 +41,7 @@ enum Staff {
     /// Threads of this process.
     Here { local: Local, log: Option<Log> },
     /// Worker processes, and where they count.
-    There { supervisor: Box<Supervisor>, ledger: Ledger, has_log: bool },
+    There { supervisor: Box<Supervisor>, ledger: Ledger, log: Option<Log> },
 }
 
 /// What a server did while it ran.
@@ -180,10 +181,8 @@ impl Server {
     /// Something that reopens the access log, if there is one.
     #[must_use]
     pub fn log_reopener(&self) -> Option<Reopener> {
-        match &self.staff {
-            Staff::Here { log, .. } => log.as_ref().map(Log::reopener),
-            Staff::There { supervisor, has_log, .. } => has_log.then(|| supervisor.log_reopener()),
-        }
+        let (Staff::Here { log, .. } | Staff::There { log, .. }) = &self.staff;
+        log.as_ref().map(Log::reopener)
     }
 
     /// Which worker has ended against its will, and why; none while all is well. The others serve
@@ -220,42 +219,38 @@ impl Server {
     pub fn stop_gracefully(self, patience: Duration) -> Result<Summary, String> {
         /// Short enough that nobody waits for it, long enough to cost nothing.
         const TURN: Duration = Duration::from_millis(5);
-        self.stop(patience, || {
+        let us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        self.stop(&mut Patience::new(us, || {
             std::thread::sleep(TURN);
             false
-        })
+        }))
     }
 
-    /// The same, but `hurry` is asked again and again, sleeps a little each time, and may end the
-    /// patience.
-    pub(crate) fn stop(
-        mut self,
-        patience: Duration,
-        mut hurry: impl FnMut() -> bool,
-    ) -> Result<Summary, String> {
-        let end = os::clock::now().saturating_add(patience.as_micros() as u64);
+    /// The same, with the patience of whoever asks.
+    pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let engine = self.staff.engine();
         engine.stop_accepting();
         engine.drain();
         let mut aborted = false;
         while !engine.is_finished() {
-            if hurry() || os::clock::now() >= end {
+            if patience.is_over() {
                 engine.abort();
                 aborted = true;
                 break;
             }
         }
         self.take_notices().iter().for_each(|notice| report(notice)); // nobody asks again
-        self.staff.end(aborted)
+        self.staff.end(aborted, patience)
     }
 }
 
 impl Staff {
     fn start_here(config: &Config, ready: &Ready, listeners: Listeners) -> Result<Self, String> {
-        let log = Log::open(&config.settings.log, None)?;
+        let log = Log::open(&config.settings.log)?;
         let share = ready.layout.shares.first().ok_or("there is nobody to serve")?;
         let counters = CounterBook::default();
-        let local = Local::start(config, ready, share, listeners.sets, log.as_ref(), counters)?;
+        let ends = log.as_ref().map(Log::ends);
+        let local = Local::start(config, ready, share, listeners.sets, ends, counters)?;
         Ok(Self::Here { local, log })
     }
 
@@ -266,9 +261,8 @@ impl Staff {
         listeners: &Listeners,
     ) -> Result<Self, String> {
         let failed = |why| format!("cannot make what worker processes share: {why}");
-        let has_log = config.settings.log.access != AccessForm::Off;
-        // A log that cannot be opened is found now, and not by each of them.
-        Log::check(&config.settings.log)?;
+        let log = Log::open(&config.settings.log)?;
+        let queue = log.as_ref().map(Log::queue);
         let (file, ledger) = Ledger::create(layout.shares.len()).map_err(failed)?;
         let crew = Crew {
             program: config.worker_program.clone(),
@@ -277,8 +271,8 @@ impl Staff {
             ledger: file,
         };
         let listeners = deal(layout, listeners).map_err(failed)?;
-        let supervisor = Box::new(Supervisor::start(crew, ledger, has_log, listeners)?);
-        Ok(Self::There { supervisor, ledger, has_log })
+        let supervisor = Box::new(Supervisor::start(crew, ledger, queue, listeners)?);
+        Ok(Self::There { supervisor, ledger, log })
     }
 
     fn engine(&mut self) -> &mut dyn Engine {
@@ -295,18 +289,17 @@ impl Staff {
         }
     }
 
-    /// Waits for the end of all that was told to end, and counts what it has done.
-    fn end(self, aborted: bool) -> Result<Summary, String> {
-        let (joined, counters, log_lines_dropped) = match self {
-            Self::Here { local, log } => {
-                let joined = local.engine.join();
-                (joined, local.counters.all(), log.map_or(0, Log::close))
-            }
-            Self::There { supervisor, ledger, .. } => {
+    /// Waits for the end of all that was told to end, and counts what it has done. The log is
+    /// waited for as long as there is patience.
+    fn end(self, aborted: bool, patience: &mut Patience<'_>) -> Result<Summary, String> {
+        let (joined, counters, dropped, log) = match self {
+            Self::Here { local, log } => (local.engine.join(), local.counters.all(), 0, log),
+            Self::There { supervisor, ledger, log } => {
                 let joined = supervisor.join();
-                (joined, ledger.counters(), ledger.lines_dropped())
+                (joined, ledger.counters(), ledger.lines_dropped(), log)
             }
         };
+        let log_lines_dropped = dropped + log.map_or(0, |log| log.close(patience).dropped);
         let sum = |counter: fn(&Counters) -> u64| counters.iter().map(|c| counter(c)).sum();
         let summary = Summary {
             connections: sum(|counters| counters.connections_accepted.get()),

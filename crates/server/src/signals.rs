@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-/// Waits for SIGTERM, SIGINT, SIGHUP and SIGUSR1.
+/// Waits for the signals that stop a server, and for SIGHUP, SIGUSR1 and SIGUSR2.
 pub(crate) struct Signals {
     descriptor: SignalDescriptor,
     epoll: Epoll,
@@ -16,8 +16,14 @@ pub(crate) struct Signals {
 impl Signals {
     /// Must be made before any thread is started: threads inherit which signals they leave alone.
     pub(crate) fn new() -> io::Result<Self> {
-        let signals =
-            [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::User2];
+        let signals = [
+            Signal::Terminate,
+            Signal::Interrupt,
+            Signal::Quit,
+            Signal::Hangup,
+            Signal::User1,
+            Signal::User2,
+        ];
         let descriptor = SignalDescriptor::new(&signals)?;
         let epoll = Epoll::new()?;
         epoll.add(descriptor.as_fd(), Interest::READ, 0)?;

@@ -10,6 +10,7 @@ mod differential;
 mod experiments;
 mod fileset;
 mod httperf_logs;
+mod hung_readers;
 mod lab;
 mod limits;
 mod load;

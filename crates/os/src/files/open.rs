@@ -3,8 +3,11 @@
 use super::root::Symlinks;
 use crate::call::{check, error, uninterrupted};
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a descriptor is opened for.
@@ -40,6 +43,14 @@ pub fn openat2_available() -> bool {
         }
         answer => answer == YES,
     }
+}
+
+/// Opens a file to append to, and makes it if it is not there. It does not wait for the reader of a
+/// FIFO: without one it fails with `ENXIO`. The descriptor does not block, which matters only for
+/// FIFOs and terminals.
+pub fn open_appending(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    File::options().append(true).create(true).custom_flags(flags).open(path)
 }
 
 /// Opens a directory as a starting point, following links.

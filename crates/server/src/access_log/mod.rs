@@ -1,42 +1,38 @@
-//! The access log: one line a request, written by a thread of its own.
+//! The access log: one line a request, written by a thread of the server's own process.
 //!
 //! Each worker formats into its own buffer ([`WorkerLog`]) and hands it over when it is full, and
-//! four times a second in any case. A disk that does not keep up costs log lines, which are counted
-//! and reported, and never response time. Processes that must not have threads write themselves
-//! (`direct.rs`): there a slow disk does cost time. Several processes append to one file, whole
-//! buffers at a time. Not an error log: the few things a server says about itself go to standard
-//! error.
+//! four times a second in any case: to the thread's queue, or in a worker process to the
+//! supervisor, which has that thread. A disk that does not keep up, or a pipe that nobody reads,
+//! costs log lines, which are counted and reported, and never response time. Not an error log: the
+//! few things a server says about itself go to standard error.
 
 mod calendar;
-mod direct;
-mod exchange;
 mod format;
-mod output;
 
-use std::io::{self, Write};
+use std::io;
+use std::mem;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-use session::{AccessLog, Counter, Record};
+use session::{AccessLog, Record};
 
 use crate::config::{AccessForm, LogSettings};
+use crate::line_writer::{
+    Closed, LineWriter, Output, Purpose, Queue, QueueLimits, count_lines, empty_buffer,
+};
+use crate::patience::Patience;
+use crate::processes::{MESSAGE_BYTES_MAX, PlaceLedger, Uplink};
 use crate::report;
 use calendar::Moment;
-use direct::Direct;
-use exchange::{Exchange, Task, empty_buffer};
-use output::Output;
-
-pub(crate) use output::Sharing;
 
 /// An open log.
 pub struct Log {
     form: AccessForm,
-    buffer_bytes: usize,
-    way: Way,
-    writer: Option<JoinHandle<()>>,
+    limits: QueueLimits,
+    writer: LineWriter,
 }
 
 /// Makes workers' ends of a log, from any thread.
+#[derive(Clone)]
 pub struct LogEnds {
     form: AccessForm,
     buffer_bytes: usize,
@@ -45,7 +41,7 @@ pub struct LogEnds {
 
 /// Opens the log anew at its path; for whoever waits for SIGUSR1.
 #[derive(Clone)]
-pub struct Reopener(Arc<dyn Fn() + Send + Sync>);
+pub struct Reopener(Arc<Queue>);
 
 /// A worker's end of the log.
 pub struct WorkerLog {
@@ -54,114 +50,82 @@ pub struct WorkerLog {
     buffer: Vec<u8>,
     buffer_bytes: usize,
     lines: u64,
+    /// How long the buffer gets before it is handed on.
+    hand_on_at: usize,
 }
 
-/// How lines get from a worker to the file.
+/// How lines get from a worker to the thread that writes.
 #[derive(Clone)]
 enum Way {
-    /// By the thread that writes.
-    Queue(Arc<Exchange>),
-    /// The worker writes itself.
-    Direct(Arc<Direct>),
+    /// It is in the same process.
+    Queue(Arc<Queue>),
+    /// It is in the supervisor's. Lines are counted where they outlive this process.
+    Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
 }
 
-/// What has become of lines.
-#[derive(Debug, Default)]
-struct Tally {
-    written: Counter,
-    dropped: Counter,
-}
+const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", tell: report };
 
 impl Log {
-    /// Opens the file and starts the writer, unless the log is off. `sharing` says how, where
-    /// several processes write the same log.
+    /// Opens the file and starts the writer, unless the log is off.
     ///
     /// # Errors
     /// One line: the file cannot be opened, or the thread cannot be started.
-    pub(crate) fn open(
-        settings: &LogSettings,
-        sharing: Option<Sharing>,
-    ) -> Result<Option<Self>, String> {
+    pub(crate) fn open(settings: &LogSettings) -> Result<Option<Self>, String> {
         if settings.access == AccessForm::Off {
             return Ok(None);
         }
-        let output = Output::open(&settings.path, sharing.as_ref())?;
-        let tally = sharing.as_ref().map_or_else(Tally::default, Sharing::tally);
         let path = settings.path.clone();
-        if let Some(sharing) = sharing.as_ref().filter(|sharing| sharing.is_single_threaded) {
-            let direct = Direct::new(output, path, tally, sharing.ledger.log_generation());
-            let (form, buffer_bytes) = (settings.access, settings.buffer_bytes as usize);
-            let way = Way::Direct(Arc::new(direct));
-            return Ok(Some(Self { form, buffer_bytes, way, writer: None }));
-        }
-        let reopen = move || Output::open(&path, sharing.as_ref());
-        Self::start(settings, output, reopen, tally).map(Some)
-    }
-
-    /// Finds out whether the log can be opened, for those that will.
-    ///
-    /// # Errors
-    /// One line: the file cannot be opened.
-    pub(crate) fn check(settings: &LogSettings) -> Result<(), String> {
-        match settings.access {
-            AccessForm::Off => Ok(()),
-            _ => Output::open(&settings.path, None).map(drop),
-        }
+        let open = move || Output::open(PURPOSE.what, &path);
+        let limits = limits(settings);
+        let writer = LineWriter::start(PURPOSE, limits, open()?, open)
+            .map_err(|why| format!("cannot start the writer of the access log: {why}"))?;
+        Ok(Some(Self { form: settings.access, limits, writer }))
     }
 
     /// Makes workers' ends.
     #[must_use]
     pub fn ends(&self) -> LogEnds {
-        LogEnds { form: self.form, buffer_bytes: self.buffer_bytes, way: self.way.clone() }
+        let way = Way::Queue(Arc::clone(self.writer.queue()));
+        LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, way }
+    }
+
+    /// Where lines of worker processes are handed over.
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(self.writer.queue())
     }
 
     /// Something that reopens this log.
     #[must_use]
     pub fn reopener(&self) -> Reopener {
-        match &self.way {
-            Way::Queue(exchange) => {
-                let exchange = Arc::clone(exchange);
-                Reopener::new(move || exchange.reopen())
-            }
-            // Its processes look at a number that the supervisor has changed already.
-            Way::Direct(_) => Reopener::new(|| ()),
-        }
+        Reopener(self.queue())
     }
 
-    /// Writes what is queued and ends the writer. The workers must have flushed. Returns how many
-    /// lines were dropped.
-    #[must_use]
-    pub fn close(self) -> u64 {
-        let exchange = match self.way {
-            Way::Queue(exchange) => exchange,
-            Way::Direct(direct) => return direct.tally().dropped.get(),
-        };
-        exchange.close();
-        if self.writer.is_some_and(|writer| writer.join().is_err()) {
-            report("the writer of the access log panicked: lines are missing");
-        }
-        exchange.tally().dropped.get()
+    /// Writes what is queued and ends the writer, if that is done while there is patience. The
+    /// workers must have flushed.
+    pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
+        self.writer.close(patience)
     }
+}
 
-    fn start<W: Write + Send + 'static>(
-        settings: &LogSettings,
-        output: W,
-        reopen: impl Fn() -> Result<W, String> + Send + 'static,
-        tally: Tally,
-    ) -> Result<Self, String> {
-        let buffer_bytes = settings.buffer_bytes as usize;
-        let queue_buffers_max = settings.queue_buffers_max as usize;
-        let exchange = Arc::new(Exchange::new(buffer_bytes, queue_buffers_max, tally));
-        let (form, writer_exchange) = (settings.access, Arc::clone(&exchange));
-        let writer = thread::Builder::new()
-            .name("access-log".into())
-            .spawn(move || write_lines(&writer_exchange, output, reopen))
-            .map_err(|why| format!("cannot start the writer of the access log: {why}"))?;
-        Ok(Self { form, buffer_bytes, way: Way::Queue(exchange), writer: Some(writer) })
+fn limits(settings: &LogSettings) -> QueueLimits {
+    QueueLimits {
+        buffer_bytes: settings.buffer_bytes as usize,
+        buffers_max: settings.queue_buffers_max as usize,
     }
 }
 
 impl LogEnds {
+    /// Those of a worker process, unless the log is off.
+    pub(crate) fn of_worker_process(
+        settings: &LogSettings,
+        uplink: &Arc<Uplink>,
+        ledger: PlaceLedger,
+    ) -> Option<Self> {
+        let way = Way::Supervisor { uplink: Arc::clone(uplink), ledger };
+        let (form, buffer_bytes) = (settings.access, settings.buffer_bytes as usize);
+        (form != AccessForm::Off).then_some(Self { form, buffer_bytes, way })
+    }
+
     /// A worker's end.
     #[must_use]
     pub fn worker(&self) -> WorkerLog {
@@ -171,18 +135,15 @@ impl LogEnds {
             buffer: empty_buffer(self.buffer_bytes),
             buffer_bytes: self.buffer_bytes,
             lines: 0,
+            hand_on_at: self.buffer_bytes,
         }
     }
 }
 
 impl Reopener {
-    pub(crate) fn new(reopen: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(reopen))
-    }
-
     /// Lines queued until now go to the old file, all later ones to the new.
     pub fn reopen(&self) {
-        (self.0)();
+        self.0.reopen();
     }
 }
 
@@ -194,70 +155,77 @@ impl AccessLog for WorkerLog {
             _ => format::combined(&mut self.buffer, record, &moment),
         }
         self.lines += 1;
-        if self.buffer.len() >= self.buffer_bytes {
+        if self.buffer.len() >= self.hand_on_at {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        if self.lines > 0 {
-            match &self.way {
-                Way::Queue(exchange) => exchange.hand_over(&mut self.buffer, self.lines),
-                Way::Direct(direct) => direct.write(&mut self.buffer, self.lines),
+        if self.lines == 0 {
+            return;
+        }
+        match &self.way {
+            Way::Queue(queue) => {
+                queue.hand_over(&mut self.buffer, mem::take(&mut self.lines));
             }
-            self.lines = 0;
+            Way::Supervisor { uplink, ledger } => {
+                let (uplink, ledger) = (Arc::clone(uplink), *ledger);
+                self.send(&uplink, ledger);
+            }
+        }
+    }
+}
+
+impl WorkerLog {
+    /// Sends lines to the supervisor. While that is busy they are kept, and sent with later ones:
+    /// up to a few times the buffer, then they are dropped and counted.
+    fn send(&mut self, uplink: &Uplink, ledger: PlaceLedger) {
+        /// Times the buffer; the supervisor, which waits for nobody, is away for so long at most.
+        const KEPT_MAX: usize = 8;
+        let mut sent = 0;
+        while sent < self.buffer.len() {
+            let piece = first_lines(&self.buffer[sent..]);
+            let lines = count_lines(piece);
+            match uplink.send_access_lines(piece) {
+                Ok(()) => ledger.lines_written().add_together(lines),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
+                // The supervisor has gone, or the line is longer than any message.
+                Err(_) => ledger.lines_dropped().add_together(lines),
+            }
+            sent += piece.len();
+            self.lines -= lines;
+        }
+        self.buffer.drain(..sent);
+        if self.buffer.len() >= KEPT_MAX * self.buffer_bytes {
+            self.drop_lines(ledger);
+        }
+        self.hand_on_at = self.buffer.len() + self.buffer_bytes;
+    }
+
+    fn drop_lines(&mut self, ledger: PlaceLedger) {
+        ledger.lines_dropped().add_together(mem::take(&mut self.lines));
+        self.buffer.clear();
+    }
+}
+
+impl Drop for WorkerLog {
+    /// What was to be flushed and could not be is counted.
+    fn drop(&mut self) {
+        if let Way::Supervisor { ledger, .. } = self.way {
+            self.drop_lines(ledger);
         }
     }
 }
 
-/// The writer thread. Lost lines are reported when they begin and at the end, not one by one: a
-/// full disk must not fill the next one with complaints.
-fn write_lines<W: Write>(
-    exchange: &Exchange,
-    mut output: W,
-    reopen: impl Fn() -> Result<W, String>,
-) {
-    let mut reported = false;
-    loop {
-        match exchange.next() {
-            Task::Write(lines) => {
-                let outcome = output.write_all(&lines);
-                exchange.tally().count(count_lines(&lines), &outcome, &mut reported);
-                exchange.give_back(lines);
-                if exchange.tally().dropped.get() > 0 {
-                    report_once(&mut reported, "the access log cannot keep up: lines are dropped");
-                }
-            }
-            Task::Reopen => match reopen() {
-                Ok(new) => (output, reported) = (new, false),
-                Err(why) => report(&format!("{why}; the old file stays in use")),
-            },
-            Task::End => return,
-        }
+/// As many whole lines from the beginning as one message has room for; at least one.
+fn first_lines(lines: &[u8]) -> &[u8] {
+    if lines.len() <= MESSAGE_BYTES_MAX {
+        return lines;
     }
-}
-
-fn report_once(reported: &mut bool, message: &str) {
-    if !std::mem::replace(reported, true) {
-        report(message);
-    }
-}
-
-fn count_lines(lines: &[u8]) -> u64 {
-    lines.iter().filter(|byte| **byte == b'\n').count() as u64
-}
-
-impl Tally {
-    /// Counts lines by what came of writing them, and reports the first failure.
-    fn count(&self, lines: u64, outcome: &io::Result<()>, reported: &mut bool) {
-        match outcome {
-            Ok(()) => self.written.add_together(lines),
-            Err(why) => {
-                self.dropped.add_together(lines);
-                report_once(reported, &format!("cannot write the access log: {why}"));
-            }
-        }
-    }
+    let is_end = |byte: &u8| *byte == b'\n';
+    let last = lines[..MESSAGE_BYTES_MAX].iter().rposition(is_end);
+    let end = last.or_else(|| lines.iter().position(is_end)).map_or(lines.len(), |at| at + 1);
+    &lines[..end]
 }
 
 #[cfg(test)]

@@ -3,7 +3,11 @@
 use super::*;
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::thread;
+
+use testkit::Temporary;
 
 use crate::processes::Ledger;
 
@@ -23,21 +27,24 @@ fn record<'r>() -> Record<'r> {
     }
 }
 
+fn endless() -> Patience<'static> {
+    Patience::new(u64::MAX, || false)
+}
+
 fn settings(access: AccessForm) -> LogSettings {
     LogSettings { access, buffer_bytes: 1024, queue_buffers_max: 4, ..LogSettings::default() }
 }
 
 /// Writes `records` and returns what came out.
 fn written(access: AccessForm, records: &[Record<'_>]) -> String {
-    let (sender, receiver) = mpsc::channel();
-    let log =
-        Log::start(&settings(access), Sent(sender), || Err("not here".into()), Tally::default())
-            .unwrap();
+    let directory = Temporary::new();
+    let path = directory.path().join("access.log").to_string_lossy().into_owned();
+    let log = Log::open(&LogSettings { path: path.clone(), ..settings(access) }).unwrap().unwrap();
     let mut worker = log.ends().worker();
     records.iter().for_each(|record| worker.record(record));
     worker.flush();
-    assert_eq!(log.close(), 0);
-    String::from_utf8(receiver.iter().flatten().collect()).unwrap()
+    assert_eq!(log.close(&mut endless()), Closed { dropped: 0, hangs: false });
+    fs::read_to_string(path).unwrap()
 }
 
 #[test]
@@ -68,53 +75,17 @@ fn a_line_longer_than_the_buffer_is_whole() {
     assert!(lines.lines().nth(1).unwrap().contains(&"\\x01".repeat(3000)));
 }
 
-/// 4 buffers wait, 1 is being written, and whatever else comes is dropped and counted.
-#[test]
-fn a_stalled_writer_costs_lines_and_no_time() {
-    let (release, gate) = mpsc::channel();
-    let (sender, receiver) = mpsc::channel();
-    let output = Stalled { gate, output: Sent(sender) };
-    let log = Log::start(
-        &settings(AccessForm::Combined),
-        output,
-        || Err("not here".into()),
-        Tally::default(),
-    )
-    .unwrap();
-    let mut worker = log.ends().worker();
-    for _ in 0..10_000 {
-        worker.record(&record());
-    }
-    worker.flush();
-    drop(release); // the writer runs from here on
-    let dropped = log.close();
-    let lines = receiver.iter().map(|lines| count_lines(&lines)).sum::<u64>();
-    assert_eq!(lines + dropped, 10_000);
-    assert!((1..100).contains(&lines), "{lines} lines were written");
-}
-
-#[test]
-fn a_failing_writer_counts_its_lines_as_dropped() {
-    let log =
-        Log::start(&settings(AccessForm::Json), Failing, || Ok(Failing), Tally::default()).unwrap();
-    let mut worker = log.ends().worker();
-    worker.record(&record());
-    worker.record(&record());
-    worker.flush();
-    assert_eq!(log.close(), 2);
-}
-
 #[test]
 fn rotation_loses_no_line() {
     const LINES: usize = 3000;
-    let directory = empty_directory("rotation");
-    let path = directory.join("access.log");
+    let directory = Temporary::new();
+    let path = directory.path().join("access.log");
     let settings = LogSettings {
         path: path.to_string_lossy().into_owned(),
         queue_buffers_max: 4096,
         ..settings(AccessForm::Combined)
     };
-    let log = Log::open(&settings, None).unwrap().unwrap();
+    let log = Log::open(&settings).unwrap().unwrap();
     thread::scope(|scope| {
         for _ in 0..2 {
             let mut worker = log.ends().worker();
@@ -126,7 +97,7 @@ fn rotation_loses_no_line() {
             });
         }
         for generation in 0..5 {
-            let moved = directory.join(format!("access.log.{generation}"));
+            let moved = directory.path().join(format!("access.log.{generation}"));
             // The new file may not be there yet when the rotations come fast.
             if fs::rename(&path, moved).is_ok() {
                 log.reopener().reopen();
@@ -134,125 +105,100 @@ fn rotation_loses_no_line() {
             thread::yield_now();
         }
     });
-    assert_eq!(log.close(), 0);
-    let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(log.close(&mut endless()).dropped, 0);
+    let files = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
     let texts: Vec<String> = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     assert!(texts.len() > 1, "nothing was rotated");
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     assert_eq!(lines, 2 * LINES);
-    fs::remove_dir_all(directory).unwrap();
 }
 
-/// A process that must not have a thread besides: what is flushed is written when it returns.
+/// The ends of a worker process, with both ends of its way to the supervisor.
+fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+    let (ours, theirs) = os::passing::message_pair().unwrap();
+    let settings = settings(AccessForm::Combined);
+    let uplink = Arc::new(Uplink::new(theirs));
+    (LogEnds::of_worker_process(&settings, &uplink, ledger).unwrap(), ours)
+}
+
+/// What a supervisor has been sent until now.
+fn take_sent(supervisor: &OwnedFd) -> String {
+    let (mut all, mut message) = (Vec::new(), vec![0; 1 << 18]);
+    while let Ok(count) = os::send::recv(supervisor.as_fd(), &mut message) {
+        all.extend_from_slice(&message[1..count]); // after the kind
+    }
+    String::from_utf8(all).unwrap()
+}
+
 #[test]
-fn a_log_without_a_thread_is_written_and_rotated_by_its_workers() {
-    let directory = empty_directory("direct");
-    let path = directory.join("access.log");
-    let settings =
-        LogSettings { path: path.to_string_lossy().into_owned(), ..settings(AccessForm::Json) };
+fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
     let (_file, ledger) = Ledger::create(1).unwrap();
     let place = ledger.place(0).unwrap();
-    let sharing = Sharing { ledger: place, lock_path: "/no/such".into(), is_single_threaded: true };
-    let log = Log::open(&settings, Some(sharing)).unwrap().unwrap();
-    let mut workers = [log.ends().worker(), log.ends().worker()];
-    let mut write = |lines: usize| {
-        for worker in &mut workers {
-            (0..lines).for_each(|_| worker.record(&record()));
-            worker.flush();
-        }
-    };
-    let lines = |path: &std::path::Path| fs::read_to_string(path).unwrap().lines().count();
-    write(2);
-    assert_eq!(lines(&path), 4);
-    let moved = directory.join("access.log.1");
-    fs::rename(&path, &moved).unwrap();
-    write(1);
-    assert_eq!(lines(&moved), 6, "nobody has said that it was moved");
-    ledger.reopen_log(1);
-    write(3);
-    assert_eq!((lines(&moved), lines(&path)), (6, 6));
-    assert_eq!((place.lines_written().get(), log.close()), (12, 0));
-    fs::remove_dir_all(directory).unwrap();
+    let (ends, supervisor) = in_worker_process(place);
+    let mut worker = ends.worker();
+    (0..5).for_each(|_| worker.record(&record()));
+    worker.flush();
+    assert_eq!(take_sent(&supervisor).lines().count(), 5);
+    assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (5, 0));
 }
 
-/// Several processes write to one standard output in turn; here, to one lock.
+/// Nobody in a worker process waits: lines are kept for a while, and what is too much is dropped.
 #[test]
-fn turns_exclude_each_other_and_a_lock_that_is_not_there_excludes_nobody() {
-    let directory = empty_directory("turns");
-    let path = directory.join("lock");
-    fs::write(&path, "").unwrap();
-    let turn = |path: &std::path::Path| output::Turn::new(path.to_string_lossy().into_owned());
-    let inside = std::sync::atomic::AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut turn = turn(&path);
-                for _ in 0..200 {
-                    turn.take(|| {
-                        use std::sync::atomic::Ordering::SeqCst;
-                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
-                        thread::yield_now();
-                        inside.fetch_sub(1, SeqCst);
-                    });
-                }
-            });
-        }
-    });
-    assert_eq!(turn(std::path::Path::new("/no/such")).take(|| 7), 7);
-    fs::remove_dir_all(directory).unwrap();
+fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
+    const LINES: u64 = 20_000;
+    let (_file, ledger) = Ledger::create(1).unwrap();
+    let place = ledger.place(0).unwrap();
+    let (ends, supervisor) = in_worker_process(place);
+    let mut worker = ends.worker();
+    (0..LINES).for_each(|_| worker.record(&record()));
+    let sent = take_sent(&supervisor);
+    drop(worker);
+    let dropped = place.lines_dropped().get();
+    assert!(sent.lines().count() > 0 && dropped > 0, "{dropped} dropped");
+    let sent = sent.lines().chain(take_sent(&supervisor).lines()).count() as u64;
+    assert_eq!((place.lines_written().get(), sent + dropped), (sent, LINES));
+}
+
+#[test]
+fn a_line_that_is_longer_than_a_message_is_dropped_and_the_others_are_sent() {
+    let (_file, ledger) = Ledger::create(1).unwrap();
+    let place = ledger.place(0).unwrap();
+    let (ends, supervisor) = in_worker_process(place);
+    let target = vec![b'\x01'; 100_000]; // four times as long in the log
+    let mut worker = ends.worker();
+    worker.record(&record());
+    worker.record(&Record { target: &target, ..record() });
+    worker.record(&record());
+    worker.flush();
+    assert_eq!(take_sent(&supervisor).lines().count(), 2);
+    assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (2, 1));
+}
+
+#[test]
+fn messages_end_with_a_line() {
+    let lines = |count: usize| [&vec![b'x'; 99][..], b"\n"].concat().repeat(count);
+    let check = |lines: &[u8], expected| assert_eq!(first_lines(lines).len(), expected);
+    check(b"one\ntwo\n", 8);
+    check(&lines(MESSAGE_BYTES_MAX / 100), MESSAGE_BYTES_MAX / 100 * 100);
+    check(&lines(4000), MESSAGE_BYTES_MAX / 100 * 100);
+    let long = [&vec![b'x'; 300_000][..], b"\n", b"short\n"].concat();
+    check(&long, 300_001);
 }
 
 #[test]
 fn a_directory_is_no_log() {
     let settings = LogSettings { path: "/".into(), ..settings(AccessForm::Json) };
-    let error = Log::open(&settings, None).err().unwrap();
+    let error = Log::open(&settings).err().unwrap();
     assert!(error.starts_with("cannot open the access log \"/\": "), "{error}");
 }
 
-/// An empty directory of this test's own.
-fn empty_directory(name: &str) -> std::path::PathBuf {
-    let directory = std::env::temp_dir().join(format!("ropewalk-{name}-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
-/// Sends what is written to a test.
-struct Sent(mpsc::Sender<Vec<u8>>);
-
-impl Write for Sent {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.send(bytes.to_vec()).unwrap();
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Writes nothing until the gate's other end is dropped.
-struct Stalled {
-    gate: mpsc::Receiver<()>,
-    output: Sent,
-}
-
-impl Write for Stalled {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.gate.recv();
-        self.output.write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A full disk.
-struct Failing;
-
-impl Write for Failing {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+#[test]
+fn a_fifo_that_nobody_reads_is_no_log() {
+    let directory = Temporary::new();
+    let path = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let path = path.to_string_lossy().into_owned();
+    let settings = LogSettings { path, ..settings(AccessForm::Json) };
+    let error = Log::open(&settings).err().unwrap();
+    assert!(error.ends_with("it is a FIFO; start its reader first"), "{error}");
 }

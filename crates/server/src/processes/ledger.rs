@@ -30,8 +30,6 @@ const MADE: usize = 0;
 const USED: usize = 1;
 const LINES_WRITTEN: usize = 2;
 const LINES_DROPPED: usize = 3;
-/// How often the log was to be opened anew.
-const LOG_REOPENED: usize = 4;
 
 /// The cells of all places.
 #[derive(Clone, Copy)]
@@ -65,16 +63,9 @@ impl Ledger {
         self.places().flat_map(PlaceLedger::counters).collect()
     }
 
-    /// Log lines of all places that could not be written.
+    /// Log lines of all places that could not be handed on.
     pub(crate) fn lines_dropped(self) -> u64 {
         self.places().map(|place| place.lines_dropped().get()).sum()
-    }
-
-    /// Notes that the log is to be opened anew, for the `generation`-th time.
-    pub(crate) fn reopen_log(self, generation: u64) {
-        for place in self.places() {
-            place.log_generation().store(generation, Ordering::Relaxed);
-        }
     }
 
     fn places(self) -> impl Iterator<Item = PlaceLedger> {
@@ -103,19 +94,14 @@ impl PlaceLedger {
         (0..used).map(|index| Arc::new(self.counters_of(index))).collect()
     }
 
-    /// Log lines that were written.
+    /// Log lines that were handed on to be written.
     pub(crate) fn lines_written(self) -> Counter {
         Counter::shared(&self.0[LINES_WRITTEN])
     }
 
-    /// Log lines that could not be written.
+    /// Log lines that could not be handed on.
     pub(crate) fn lines_dropped(self) -> Counter {
         Counter::shared(&self.0[LINES_DROPPED])
-    }
-
-    /// Changes when the log is to be opened anew.
-    pub(crate) fn log_generation(self) -> &'static AtomicU64 {
-        &self.0[LOG_REOPENED]
     }
 
     /// Settles what a process that was there has left: none of its connections is open any more,

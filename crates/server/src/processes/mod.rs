@@ -3,18 +3,21 @@
 //! The server's own process opens the listeners and starts each worker process by exec of its own
 //! program, never by fork alone: what a copied address space holds (locks, threads that are not
 //! there) is no concern of anybody then. A worker process is given descriptors: its listeners, the
-//! effective configuration as a text, the cells that it counts in, and one end of a socket pair, on
-//! which the supervisor tells it what to do and it says how it fares. When that socket closes, the
-//! supervisor has died, and the worker process drains and ends.
+//! effective configuration as a text, the cells that it counts in, one end of a socket pair, on
+//! which the supervisor tells it what to do and it says how it fares, and one of another, on which
+//! it sends what is to be written: lines of the access log, and what it reports. When the first
+//! socket closes, the supervisor has died, and the worker process drains and ends.
 
 mod ledger;
 mod place;
 mod supervisor;
+mod uplink;
 mod worker;
 
 pub(crate) use ledger::{Ledger, PlaceLedger};
 pub(crate) use place::Crew;
 pub(crate) use supervisor::Supervisor;
+pub(crate) use uplink::{MESSAGE_BYTES_MAX, Uplink};
 pub use worker::run_worker;
 
 /// What a supervisor tells a worker process: a byte each.
@@ -23,7 +26,6 @@ enum Order {
     StopAccepting,
     Drain,
     Abort,
-    ReopenLog,
 }
 
 impl Order {
@@ -32,12 +34,11 @@ impl Order {
             Self::StopAccepting => b's',
             Self::Drain => b'd',
             Self::Abort => b'a',
-            Self::ReopenLog => b'l',
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::StopAccepting, Self::Drain, Self::Abort, Self::ReopenLog];
+        let all = [Self::StopAccepting, Self::Drain, Self::Abort];
         all.into_iter().find(|order| order.byte() == byte)
     }
 }

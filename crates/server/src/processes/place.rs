@@ -37,11 +37,21 @@ pub(super) struct Process {
 const DESCENDANTS_PATIENCE_US: u64 = 5_000_000;
 
 impl Crew {
-    /// Starts the worker process of a place with these listeners.
-    pub(super) fn start(&self, place: usize, listeners: &[OwnedFd]) -> io::Result<Process> {
+    /// Starts the worker process of a place with these listeners. It sends what is to be written by
+    /// `uplink`.
+    pub(super) fn start(
+        &self,
+        place: usize,
+        uplink: &OwnedFd,
+        listeners: &[OwnedFd],
+    ) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut passed =
-            vec![OwnedFd::from(theirs), self.configuration.try_clone()?, self.ledger.try_clone()?];
+        let mut passed = vec![
+            OwnedFd::from(theirs),
+            self.configuration.try_clone()?,
+            self.ledger.try_clone()?,
+            uplink.try_clone()?,
+        ];
         for listener in listeners {
             passed.push(listener.try_clone()?);
         }

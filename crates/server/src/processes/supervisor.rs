@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,8 +18,9 @@ use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
 use super::place::{Crew, Process};
+use super::uplink::{self, Downlink, Message};
 use super::{Ledger, Order};
-use crate::access_log::Reopener;
+use crate::line_writer::{Queue, count_lines};
 use crate::report;
 
 /// How long a worker process may take until it serves.
@@ -35,6 +36,9 @@ const ABORT_PATIENCE_US: u64 = 5_000_000;
 /// The key of the wake-up call among those of places.
 const WAKE_KEY: u64 = u64::MAX;
 
+/// The keys of what places send to be written: above those of places.
+const DOWNLINK_KEYS: u64 = 1 << 32;
+
 /// An engine in worker processes.
 pub(crate) struct Supervisor {
     told: Arc<Told>,
@@ -46,8 +50,6 @@ struct Told {
     stop_accepting: AtomicBool,
     drain: AtomicBool,
     abort: AtomicBool,
-    /// How often the log was to be opened anew.
-    reopen: AtomicU64,
     wake: Wake,
     failure: OnceLock<String>,
     /// The processes of all places that have one.
@@ -55,33 +57,35 @@ struct Told {
 }
 
 impl Supervisor {
-    /// Starts a process for each list of listeners and waits until all serve.
+    /// Starts a process for each list of listeners and waits until all serve. Lines of the access
+    /// log are handed over to `log`.
     ///
     /// # Errors
     /// One line: which cannot be started, or why one does not serve. None is left then.
     pub(crate) fn start(
         crew: Crew,
         ledger: Ledger,
-        has_log: bool,
+        log: Option<Arc<Queue>>,
         listeners: Vec<Vec<OwnedFd>>,
     ) -> Result<Self, String> {
         let failed = |why: io::Error| format!("cannot supervise: {why}");
         let told = Arc::new(Told::new().map_err(failed)?);
-        let places = listeners.into_iter().map(Place::new).collect();
+        let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
         let mut keeper = Keeper {
             crew,
             ledger,
-            has_log,
-            places,
+            log,
+            lines: Vec::new(),
+            places: places.map_err(failed)?,
             told: Arc::clone(&told),
             epoll: Epoll::new().map_err(failed)?,
             is_stopping: false,
             is_draining: false,
             abort_until: None,
-            reopened: 0,
         };
         if let Err(why) = keeper.start_all() {
             keeper.end_all();
+            keeper.pass_all_on();
             return Err(why);
         }
         let thread = thread::Builder::new().name("supervisor".into());
@@ -92,15 +96,6 @@ impl Supervisor {
     /// The processes there are now.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.told.lock_pids().clone()
-    }
-
-    /// Something that has all processes open their log anew.
-    pub(crate) fn log_reopener(&self) -> Reopener {
-        let told = Arc::clone(&self.told);
-        Reopener::new(move || {
-            told.reopen.fetch_add(1, Ordering::Release);
-            told.wake.notify();
-        })
     }
 }
 
@@ -140,7 +135,6 @@ impl Told {
             stop_accepting: AtomicBool::new(false),
             drain: AtomicBool::new(false),
             abort: AtomicBool::new(false),
-            reopen: AtomicU64::new(0),
             wake: Wake::new()?,
             failure: OnceLock::new(),
             pids: Mutex::default(),
@@ -164,14 +158,18 @@ impl Told {
 /// A place with the process that is there now.
 struct Place {
     listeners: Vec<OwnedFd>,
+    /// What its processes send to be written, and the end by which they do.
+    downlink: Downlink,
+    uplink: OwnedFd,
     process: Option<Process>,
     /// When processes died here, in microseconds.
     deaths: VecDeque<u64>,
 }
 
 impl Place {
-    fn new(listeners: Vec<OwnedFd>) -> Self {
-        Self { listeners, process: None, deaths: VecDeque::new() }
+    fn new(listeners: Vec<OwnedFd>) -> io::Result<Self> {
+        let (downlink, uplink) = uplink::pair()?;
+        Ok(Self { listeners, downlink, uplink, process: None, deaths: VecDeque::new() })
     }
 
     /// Whether a process has died here too often lately. Notes that one just did.
@@ -188,7 +186,9 @@ impl Place {
 struct Keeper {
     crew: Crew,
     ledger: Ledger,
-    has_log: bool,
+    log: Option<Arc<Queue>>,
+    /// A buffer of lines on their way to the log.
+    lines: Vec<u8>,
     places: Vec<Place>,
     told: Arc<Told>,
     epoll: Epoll,
@@ -196,7 +196,6 @@ struct Keeper {
     is_draining: bool,
     /// Until when processes may take that were told to close everything.
     abort_until: Option<u64>,
-    reopened: u64,
 }
 
 impl Keeper {
@@ -204,6 +203,8 @@ impl Keeper {
         let failed = |why: io::Error| format!("cannot supervise: {why}");
         self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(failed)?;
         for index in 0..self.places.len() {
+            let (downlink, key) = (&self.places[index].downlink, DOWNLINK_KEYS + index as u64);
+            self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(failed)?;
             self.start_one(index)?;
         }
         for (index, place) in self.places.iter_mut().enumerate() {
@@ -220,7 +221,7 @@ impl Keeper {
         if let Some(ledger) = self.ledger.place(index) {
             ledger.begin_anew();
         }
-        let process = self.crew.start(index, &place.listeners).map_err(failed)?;
+        let process = self.crew.start(index, &place.uplink, &place.listeners).map_err(failed)?;
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);
@@ -250,11 +251,33 @@ impl Keeper {
             for event in (0..events.len()).filter_map(|index| events.get(index)) {
                 match event.key {
                     WAKE_KEY => self.told.wake.clear(),
+                    key if key >= DOWNLINK_KEYS => self.pass_on((key - DOWNLINK_KEYS) as usize),
                     place => self.listen(place as usize),
                 }
             }
             self.obey();
             (0..self.places.len()).for_each(|index| self.look_after(index));
+        }
+        self.pass_all_on();
+    }
+
+    /// Passes on what processes have said last.
+    fn pass_all_on(&mut self) {
+        (0..self.places.len()).for_each(|index| self.pass_on(index));
+    }
+
+    /// Passes on what the processes of a place have sent to be written. Nobody waits here.
+    fn pass_on(&mut self, index: usize) {
+        let Some(place) = self.places.get_mut(index) else { return };
+        while let Some(message) = place.downlink.next() {
+            match (message, &self.log) {
+                (Message::Report(message), _) => report(message),
+                (Message::AccessLines(lines), Some(log)) => {
+                    self.lines.extend_from_slice(lines);
+                    log.hand_over(&mut self.lines, count_lines(lines));
+                }
+                (Message::AccessLines(_), None) => {} // nobody writes any without a log
+            }
         }
     }
 
@@ -294,11 +317,6 @@ impl Keeper {
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
             self.processes().for_each(Process::kill);
         }
-        let reopen = self.told.reopen.load(Ordering::Acquire);
-        if std::mem::replace(&mut self.reopened, reopen) != reopen {
-            self.ledger.reopen_log(reopen);
-            self.tell_all(Order::ReopenLog);
-        }
     }
 
     fn tell_all(&mut self, order: Order) {
@@ -316,7 +334,7 @@ impl Keeper {
         let Some(process) = place.process.take() else { return };
         self.note_pids();
         if let Some(ledger) = self.ledger.place(index) {
-            ledger.settle(self.has_log);
+            ledger.settle(self.log.is_some());
         }
         let name = format!("worker process {index} (pid {})", process.pid());
         if self.is_stopping {

@@ -1,20 +1,22 @@
 //! What runs in a worker process: its share of the server, told by the supervisor what to do.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-use super::{FAILED, Ledger, Order, PlaceLedger, READY};
-use crate::access_log::{Log, Reopener, Sharing};
+use super::{FAILED, Ledger, Order, READY, Uplink};
+use crate::access_log::LogEnds;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
 use crate::layout::Layout;
 use crate::local::{CounterBook, Local};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
+use crate::report::{self, report};
 
 /// Runs a worker process until the supervisor ends it or is gone, or a helper process until the
 /// server is. The arguments are theirs: nobody types them.
@@ -29,6 +31,7 @@ pub fn run_worker(arguments: &[String]) -> Result<(), String> {
         return helper_process::run(more).map_err(by_hand);
     }
     let task = Task::take(arguments).map_err(by_hand)?;
+    report::by_supervisor(Arc::clone(&task.uplink));
     let own = WorkerProgram::started_with(arguments);
     let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
@@ -51,6 +54,7 @@ struct Task {
     control: UnixStream,
     configuration: OwnedFd,
     ledger: OwnedFd,
+    uplink: Arc<Uplink>,
     listeners: Vec<OwnedFd>,
 }
 
@@ -64,10 +68,11 @@ impl Task {
             os::inheritance::take(number).map_err(|why| why.to_string())
         };
         let mut taken = descriptors.iter().map(take).collect::<Result<Vec<_>, String>>()?;
-        if taken.len() < 3 {
+        const BEFORE_LISTENERS: usize = 4;
+        if taken.len() < BEFORE_LISTENERS {
             return Err("too few descriptors".into());
         }
-        let listeners = taken.split_off(3);
+        let listeners = taken.split_off(BEFORE_LISTENERS);
         let mut taken = taken.into_iter();
         let mut next = || taken.next().ok_or("too few descriptors");
         Ok(Self {
@@ -76,6 +81,7 @@ impl Task {
             control: next()?.into(),
             configuration: next()?,
             ledger: next()?,
+            uplink: Arc::new(Uplink::new(next()?)),
             listeners,
         })
     }
@@ -95,15 +101,11 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let ledger = ledger.place(task.place).ok_or_else(unknown)?;
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
-    let log = Log::open(&settings.log, Some(sharing(&ready.layout, ledger, &task.ledger)))?;
-    let local =
-        Local::start(&config, &ready, share, sets, log.as_ref(), CounterBook::Shared(ledger))?;
-    let reopener = log.as_ref().map(Log::reopener);
-    let outcome = Attendant::new(local, task.control, reopener, settings.timeouts.drain_ms)
+    let log = LogEnds::of_worker_process(&settings.log, &task.uplink, ledger);
+    let local = Local::start(&config, &ready, share, sets, log, CounterBook::Shared(ledger))?;
+    Attendant::new(local, task.control, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
-        .and_then(Attendant::run);
-    log.map(Log::close); // counted in the ledger
-    outcome
+        .and_then(Attendant::run)
 }
 
 /// The listeners of a place, where the layout has them.
@@ -119,19 +121,10 @@ fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec
     sets
 }
 
-fn sharing(layout: &Layout, ledger: PlaceLedger, file: &OwnedFd) -> Sharing {
-    Sharing {
-        ledger,
-        lock_path: format!("/proc/self/fd/{}", file.as_raw_fd()),
-        is_single_threaded: layout.processes.is_some_and(|processes| processes.single_threaded),
-    }
-}
-
 /// Looks after the engine of this process.
 struct Attendant {
     local: Local,
     control: UnixStream,
-    reopener: Option<Reopener>,
     epoll: Epoll,
     drain_us: u64,
     /// When an engine that is ending is told to abort, if nobody else tells it.
@@ -140,17 +133,12 @@ struct Attendant {
 }
 
 impl Attendant {
-    fn new(
-        local: Local,
-        control: UnixStream,
-        reopener: Option<Reopener>,
-        drain_ms: u64,
-    ) -> io::Result<Self> {
+    fn new(local: Local, control: UnixStream, drain_ms: u64) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
         epoll.add(control.as_fd(), Interest::READ, 0)?;
         let (drain_us, abort_at, is_ending) = (drain_ms * 1000, None, false);
-        Ok(Self { local, control, reopener, epoll, drain_us, abort_at, is_ending })
+        Ok(Self { local, control, epoll, drain_us, abort_at, is_ending })
     }
 
     fn run(mut self) -> Result<(), String> {
@@ -197,7 +185,6 @@ impl Attendant {
                 self.local.engine.abort();
                 self.is_ending = true;
             }
-            Order::ReopenLog => self.reopener.iter().for_each(Reopener::reopen),
         }
     }
 
@@ -225,6 +212,6 @@ impl Attendant {
     }
 
     fn report_notices(&self) {
-        self.local.engine.take_notices().iter().for_each(|notice| crate::report(notice));
+        self.local.engine.take_notices().iter().for_each(|notice| report(notice));
     }
 }

@@ -1,0 +1,241 @@
+//! Nobody reads the access log or standard error: requests are answered all the same, and the
+//! server ends when it is told to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use testkit::{Temporary, comes_true, side_by_side, wait_until};
+
+use crate::ropewalk;
+
+/// How long a client waits for anything before it takes the server to be stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// In ms: no server is to take so long to end.
+const FOR_EVER: &str = "3600000";
+
+/// Requests whose lines are more than a pipe and the buffers before it hold.
+const REQUESTS: usize = 300;
+const LINE_BYTES: usize = 4000;
+
+/// A server whose standard output is read by nobody, and whose standard error as far as the test
+/// likes.
+struct Unread {
+    child: Child,
+    address: SocketAddr,
+    errors: BufReader<PipeReader>,
+}
+
+impl Unread {
+    fn start(engine: &str, drain_ms: &str) -> Self {
+        let (errors, errors_end) = std::io::pipe().unwrap();
+        let drain = format!("timeouts.drain_ms={drain_ms}");
+        let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+        command.args(["--engine", engine, "--log", "combined", "--set", &drain]);
+        command.args(["--set", "log.queue_buffers_max=4"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.stderr(errors_end).spawn().unwrap();
+        drop(command);
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let errors = BufReader::new(errors);
+        let mut server = Self { child, address: nowhere, errors };
+        let line = server.line_with(" at http://");
+        let (_, rest) = line.split_once(" at http://").unwrap();
+        server.address = rest.split(' ').next().unwrap().parse().unwrap();
+        server
+    }
+
+    /// The next line on standard error with this in it.
+    fn line_with(&mut self, part: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.errors.read_line(&mut line).unwrap() > 0, "no line with {part:?}");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends requests with long lines in the log, one after the other, on a few connections. All
+    /// are answered.
+    fn answers(&self, what: &str) {
+        let target = format!("/?{}", "x".repeat(LINE_BYTES));
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            for number in 0..REQUESTS / 3 {
+                stream.write_all(request.as_bytes()).unwrap();
+                let mut status = [0; 15];
+                let read = stream.read_exact(&mut status);
+                read.unwrap_or_else(|why| panic!("{what}: request {number}: {why}"));
+                assert_eq!(&status, b"HTTP/1.1 200 OK", "{what}");
+                skip_response(&mut stream);
+            }
+        }
+    }
+
+    /// Writes to standard error until it is full.
+    fn fill_errors(&self) {
+        // With a description of its own: that of the server stays as it is, and waits.
+        let path = format!("/proc/self/fd/{}", self.errors.get_ref().as_raw_fd());
+        let mut end = os::files::open_appending(Path::new(&path)).unwrap();
+        let refused = loop {
+            if let Err(why) = end.write(&[b'.'; 512]) {
+                break why.kind();
+            }
+        };
+        assert_eq!(refused, ErrorKind::WouldBlock);
+    }
+
+    fn signal(&self, name: &str) {
+        os::signals::send(name, &[self.child.id()]);
+    }
+
+    fn ends(&mut self, what: &str) {
+        let ended = comes_true(|| self.child.try_wait().unwrap().is_some());
+        assert!(ended, "{what}: it does not end");
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended unless the test failed
+        let _ = self.child.wait();
+    }
+}
+
+/// The rest of a response whose first bytes have been read.
+fn skip_response(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    stream.read_exact(&mut vec![0; len.parse().unwrap()]).unwrap();
+}
+
+fn for_each_engine(test: impl Fn(&str) + Sync) {
+    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
+    side_by_side(&names, |name| test(name));
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_response_and_no_end() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, "700");
+        server.answers(engine);
+        server.signal("TERM");
+        let line = server.line_with("stopped after");
+        assert!(line.contains(" log lines dropped"), "{engine}: {line}");
+        assert!(!line.contains("cut off"), "{engine}: {line}");
+        server.ends(engine);
+    });
+}
+
+#[test]
+fn a_second_signal_waits_for_no_log() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, FOR_EVER);
+        server.answers(engine);
+        server.signal("TERM");
+        server.line_with("stopping");
+        server.signal("TERM");
+        server.ends(engine);
+    });
+}
+
+#[test]
+fn standard_error_that_nobody_reads_holds_up_no_response_and_no_end() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, "700");
+        server.fill_errors();
+        for _ in 0..3 {
+            server.signal("USR2"); // the status: several lines
+            server.answers(engine);
+        }
+        server.signal("TERM");
+        server.ends(engine);
+    });
+}
+
+#[test]
+fn a_second_signal_waits_for_no_standard_error() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, FOR_EVER);
+        server.fill_errors();
+        // Under way until the second signal.
+        let mut busy = TcpStream::connect(server.address).unwrap();
+        busy.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        server.signal("TERM");
+        wait_until(|| TcpStream::connect(server.address).is_err());
+        server.signal("TERM");
+        server.ends(engine);
+    });
+}
+
+/// `kill -QUIT` asks for what `kill -TERM` asks for.
+#[test]
+fn a_quit_signal_lets_responses_finish() {
+    let mut server = Unread::start("event-loop", FOR_EVER);
+    server.signal("QUIT");
+    server.line_with("stopping");
+    server.line_with("stopped after 0 requests");
+    server.ends("event-loop");
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_one_line_and_status_1() {
+    let directory = Temporary::new();
+    let path = directory.path().join("log");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let set = format!("log.path={}", path.display());
+    for engine in ["event-loop", "processes"] {
+        let arguments = ["--engine", engine, "--log", "json", "--set", &set];
+        let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+        let output = command.args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let expected = format!(
+            "ropewalk: cannot open the access log {path:?}: it is a FIFO; start its reader first\n"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), expected, "{engine}");
+    }
+}
+
+#[test]
+fn a_fifo_with_a_reader_is_a_log() {
+    let directory = Temporary::new();
+    let path = directory.path().join("log");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Opened for both, so that it does not wait for the server to open it.
+    let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let set = format!("log.path={}", path.display());
+    let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+    command.args(["--log", "combined", "--set", &set, "--engine", "event-loop"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.split_once(" at http://").unwrap().1.split(' ').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    assert!(first_line(&reader).contains("\"GET / HTTP/1.1\" 200 "));
+    os::signals::send("TERM", &[child.id()]);
+    assert!(child.wait().unwrap().success());
+}
+
+fn first_line(file: &File) -> String {
+    let mut line = String::new();
+    BufReader::new(file).read_line(&mut line).unwrap();
+    line
+}

@@ -1,0 +1,126 @@
+//! Lines on their way to a file whose writer may have to wait: for a full disk, or for the other
+//! end of a pipe, which may never read.
+//!
+//! A thread of its own writes. Who has lines hands them over and never waits: what there is no room
+//! for is dropped and counted. At the end the writer is given a bounded time for what is left; one
+//! that hangs in its call is left to the end of the process.
+
+mod output;
+mod queue;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+pub(crate) use output::Output;
+use queue::Task;
+
+use crate::patience::Patience;
+pub(crate) use queue::{Queue, QueueLimits, empty_buffer};
+
+/// A thread that writes lines.
+pub(crate) struct LineWriter {
+    queue: Arc<Queue>,
+    thread: JoinHandle<()>,
+}
+
+/// What lines are written for, and who is told of trouble with them.
+#[derive(Clone, Copy)]
+pub(crate) struct Purpose {
+    /// The thread's name.
+    pub(crate) thread: &'static str,
+    /// As in "cannot write the access log".
+    pub(crate) what: &'static str,
+    /// Told a line when trouble begins, and not once for each line that is lost: a full disk must
+    /// not fill the next one with complaints.
+    pub(crate) tell: fn(&str),
+}
+
+/// How a writer was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// Lines that were dropped in all its time, with those that were left.
+    pub(crate) dropped: u64,
+    /// Whether it is still writing, and was not waited for any longer.
+    pub(crate) hangs: bool,
+}
+
+impl LineWriter {
+    /// Starts the thread. `reopen` makes the output anew when that is asked for.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start<W: Write + Send + 'static>(
+        purpose: Purpose,
+        limits: QueueLimits,
+        output: W,
+        reopen: impl Fn() -> Result<W, String> + Send + 'static,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(Queue::new(purpose, limits));
+        let writer = End(Arc::clone(&queue));
+        let thread = thread::Builder::new().name(purpose.thread.into());
+        let thread = thread.spawn(move || write_lines(&writer.0, output, reopen))?;
+        Ok(Self { queue, thread })
+    }
+
+    /// Where lines are handed over.
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Writes what is queued and ends the writer, if that is done while there is patience.
+    pub(crate) fn close(self, patience: &mut Patience<'_>) -> Closed {
+        /// As long as a writer may take that does not hang and has hardly anything to do.
+        const MOMENT: Duration = Duration::from_millis(5);
+        let began_us = os::clock::now();
+        self.queue.close();
+        while !self.queue.has_ended_within(MOMENT) {
+            if patience.is_over_for_last_words(began_us) {
+                self.queue.abandon();
+                return Closed { dropped: self.queue.dropped(), hangs: true };
+            }
+        }
+        if self.thread.join().is_err() {
+            let Purpose { what, tell, .. } = self.queue.purpose();
+            tell(&format!("the writer of {what} panicked: lines are missing"));
+        }
+        Closed { dropped: self.queue.dropped(), hangs: false }
+    }
+}
+
+/// Tells when the writer has ended, however it has.
+struct End(Arc<Queue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn write_lines<W: Write>(queue: &Queue, mut output: W, reopen: impl Fn() -> Result<W, String>) {
+    loop {
+        match queue.next() {
+            Task::Write(lines) => {
+                let outcome = output.write_all(&lines);
+                queue.written(lines, &outcome);
+            }
+            Task::Reopen => match reopen() {
+                Ok(new) => {
+                    output = new;
+                    queue.begin_anew();
+                }
+                Err(why) => (queue.purpose().tell)(&format!("{why}; the old file stays in use")),
+            },
+            Task::End => return,
+        }
+    }
+}
+
+/// How many lines there are in a buffer.
+pub(crate) fn count_lines(lines: &[u8]) -> u64 {
+    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests;

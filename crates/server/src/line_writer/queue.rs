@@ -1,0 +1,199 @@
+//! Where full buffers are handed to the writer and empty ones come back.
+//!
+//! A bounded queue. Nobody waits for the disk: when the queue is full, what is brought is dropped
+//! and counted. Buffers go round, so a request allocates nothing. The lock is held for a few
+//! instructions, once per buffer and not per line.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use session::Counter;
+
+use super::{Purpose, count_lines};
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    /// The size of a buffer.
+    pub(crate) buffer_bytes: usize,
+    /// Full buffers that may wait for the writer.
+    pub(crate) buffers_max: usize,
+}
+
+/// The meeting point of those who have lines and the writer.
+pub(crate) struct Queue {
+    purpose: Purpose,
+    limits: QueueLimits,
+    state: Mutex<State>,
+    changed: Condvar,
+    ended: Condvar,
+    dropped: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    full: VecDeque<Vec<u8>>,
+    empty: Vec<Vec<u8>>,
+    /// Lines that the writer is writing now.
+    lines_in_writing: u64,
+    /// How many queued buffers are still to be written before the file is opened anew.
+    reopen_after: Option<usize>,
+    /// Whether somebody was told that lines are lost.
+    has_told: bool,
+    is_closed: bool,
+    /// Whether nobody waits for the writer any more: what it has in hand is counted as dropped.
+    is_abandoned: bool,
+    has_ended: bool,
+}
+
+/// What the writer has to do next.
+pub(super) enum Task {
+    /// Write these lines, then [`Queue::written`].
+    Write(Vec<u8>),
+    /// Close the file and open its path anew.
+    Reopen,
+    /// Everything is written and nothing will come.
+    End,
+}
+
+impl Queue {
+    pub(super) fn new(purpose: Purpose, limits: QueueLimits) -> Self {
+        Self {
+            purpose,
+            limits,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            ended: Condvar::new(),
+            dropped: Counter::default(),
+        }
+    }
+
+    pub(super) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// Lines that were dropped until now.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
+    /// Queues the `lines` in `buffer` and leaves an empty buffer in its place. If there is no room
+    /// they are dropped and counted. Returns whether there was.
+    pub(crate) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) -> bool {
+        let mut state = self.lock();
+        if state.full.len() >= self.limits.buffers_max || state.is_closed {
+            let is_first = !std::mem::replace(&mut state.has_told, true);
+            drop(state);
+            buffer.clear();
+            self.dropped.add_together(lines);
+            if is_first {
+                let what = self.purpose.what;
+                (self.purpose.tell)(&format!("{what} cannot keep up: lines are dropped"));
+            }
+            return false;
+        }
+        let empty = state.empty.pop().unwrap_or_else(|| empty_buffer(self.limits.buffer_bytes));
+        state.full.push_back(std::mem::replace(buffer, empty));
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// What has become of a buffer, which is taken back.
+    pub(super) fn written(&self, mut buffer: Vec<u8>, outcome: &io::Result<()>) {
+        let mut state = self.lock();
+        let lines = std::mem::take(&mut state.lines_in_writing);
+        let mut complaint = None;
+        if let Err(why) = outcome
+            && !state.is_abandoned
+        {
+            self.dropped.add_together(lines);
+            let is_first = !std::mem::replace(&mut state.has_told, true);
+            complaint = is_first.then(|| format!("cannot write {}: {why}", self.purpose.what));
+        }
+        if state.empty.len() < self.limits.buffers_max {
+            buffer.clear();
+            state.empty.push(buffer);
+        }
+        drop(state);
+        complaint.iter().for_each(|complaint| (self.purpose.tell)(complaint));
+    }
+
+    /// The file was opened anew: what is lost from now on is told of again.
+    pub(super) fn begin_anew(&self) {
+        self.lock().has_told = false;
+    }
+
+    /// Lines queued before this call belong to the old file, all later ones to the new.
+    pub(crate) fn reopen(&self) {
+        let mut state = self.lock();
+        state.reopen_after = Some(state.full.len());
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// No more lines are taken; what is queued is still written.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Nobody waits for the writer any more: all that it has not written is dropped.
+    pub(super) fn abandon(&self) {
+        let mut state = self.lock();
+        state.is_abandoned = true;
+        self.drop_all(&mut state);
+    }
+
+    /// The writer has ended; if by a panic, there is something left.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.has_ended = true;
+        self.drop_all(&mut state);
+        self.ended.notify_all();
+    }
+
+    fn drop_all(&self, state: &mut State) {
+        let queued: u64 = state.full.drain(..).map(|lines| count_lines(&lines)).sum();
+        self.dropped.add_together(queued + std::mem::take(&mut state.lines_in_writing));
+    }
+
+    /// Whether the writer ends within so long.
+    pub(super) fn has_ended_within(&self, time: Duration) -> bool {
+        let waited = self.ended.wait_timeout_while(self.lock(), time, |state| !state.has_ended);
+        waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
+    }
+
+    /// Waits for something to do.
+    pub(super) fn next(&self) -> Task {
+        let mut state = self.lock();
+        loop {
+            if state.reopen_after == Some(0) {
+                state.reopen_after = None;
+                return Task::Reopen;
+            }
+            if let Some(lines) = state.full.pop_front() {
+                state.reopen_after = state.reopen_after.map(|buffers| buffers - 1);
+                state.lines_in_writing = count_lines(&lines);
+                return Task::Write(lines);
+            }
+            if state.is_closed {
+                return Task::End;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A panic elsewhere leaves the state whole: every change to it is a single step.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A buffer with room for a last line that begins just before it is full.
+pub(crate) fn empty_buffer(buffer_bytes: usize) -> Vec<u8> {
+    const LAST_LINE_BYTES: usize = 2048;
+    Vec::with_capacity(buffer_bytes + LAST_LINE_BYTES)
+}

@@ -1,0 +1,136 @@
+//! Writers that hang, fail and panic: nobody waits, and each line is counted.
+
+use std::os::fd::AsFd;
+use std::sync::mpsc;
+
+use super::*;
+
+const PURPOSE: Purpose = Purpose { thread: "test", what: "the test's log", tell: |_| () };
+const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
+
+fn endless() -> Patience<'static> {
+    Patience::new(u64::MAX, || false)
+}
+
+fn start<W: Write + Send + 'static>(output: W) -> LineWriter {
+    LineWriter::start(PURPOSE, LIMITS, output, || Err("not here".into())).unwrap()
+}
+
+/// Hands over buffers of two lines. Returns how many were taken.
+fn hand_over(writer: &LineWriter, buffers: usize) -> usize {
+    let hand = |_: &usize| writer.queue().hand_over(&mut b"one\ntwo\n".to_vec(), 2);
+    (0..buffers).filter(hand).count()
+}
+
+/// Writes nothing until the gate's other end is dropped, and then into a channel.
+struct Gated {
+    gate: mpsc::Receiver<()>,
+    written: mpsc::Sender<u64>,
+}
+
+impl Gated {
+    fn new() -> (Self, mpsc::Sender<()>, mpsc::Receiver<u64>) {
+        let ((release, gate), (written, lines)) = (mpsc::channel(), mpsc::channel());
+        (Self { gate, written }, release, lines)
+    }
+}
+
+impl Write for Gated {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.gate.recv();
+        let _ = self.written.send(count_lines(bytes));
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// 4 buffers wait, 1 is being written, and whatever else comes is dropped and counted.
+#[test]
+fn a_writer_that_stalls_costs_lines_and_no_time() {
+    let (output, release, lines) = Gated::new();
+    let writer = start(output);
+    let taken = hand_over(&writer, 1000);
+    assert!((4..=5).contains(&taken), "{taken}");
+    drop(release); // it writes from here on
+    let closed = writer.close(&mut endless());
+    assert_eq!(closed, Closed { dropped: 2 * (1000 - taken as u64), hangs: false });
+    assert_eq!(lines.iter().sum::<u64>(), 2 * taken as u64);
+}
+
+#[test]
+fn a_writer_that_hangs_is_not_waited_for_and_what_it_has_is_counted() {
+    let (output, release, lines) = Gated::new();
+    let writer = start(output);
+    hand_over(&writer, 100);
+    let closed = writer.close(&mut Patience::none());
+    assert_eq!(closed, Closed { dropped: 200, hangs: true });
+    drop(release); // what it writes after all was counted as dropped
+    assert!(lines.iter().sum::<u64>() <= 2);
+}
+
+/// The kernel's own: a pipe that is full and that nobody reads.
+#[test]
+fn a_pipe_that_nobody_reads_is_not_waited_for() {
+    let (reader, pipe) = io::pipe().unwrap();
+    let output = Output::standard(&pipe).unwrap();
+    drop(pipe);
+    let writer = LineWriter::start(
+        PURPOSE,
+        QueueLimits { buffer_bytes: 4096, buffers_max: 64 },
+        output,
+        || Err("not here".into()),
+    );
+    let writer = writer.unwrap();
+    let line = [&[b'x'; 4095][..], b"\n"].concat();
+    (0..1000).for_each(|_| drop(writer.queue().hand_over(&mut line.clone(), 1)));
+    let closed = writer.close(&mut Patience::none());
+    assert!(closed.hangs && closed.dropped > 800, "{closed:?}");
+    drop(reader);
+}
+
+/// Whoever has started the server may have set its standard output so.
+#[test]
+fn an_output_that_does_not_block_is_waited_for() {
+    let (mut reader, pipe) = io::pipe().unwrap();
+    os::socket::set_blocking(pipe.as_fd(), false).unwrap();
+    let mut output = Output::standard(&pipe).unwrap();
+    drop(pipe);
+    let writing = thread::spawn(move || output.write_all(&vec![b'\n'; 1 << 20]));
+    let read = io::copy(&mut reader, &mut io::sink()).unwrap();
+    writing.join().unwrap().unwrap();
+    assert_eq!(read, 1 << 20);
+}
+
+#[test]
+fn a_full_disk_costs_its_lines() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let writer = start(Full);
+    assert_eq!(hand_over(&writer, 3), 3);
+    assert_eq!(writer.close(&mut endless()), Closed { dropped: 6, hangs: false });
+}
+
+#[test]
+fn a_writer_that_panics_holds_up_nobody() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            panic!("(this message is expected)");
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let writer = start(Broken);
+    hand_over(&writer, 3);
+    assert_eq!(writer.close(&mut endless()), Closed { dropped: 6, hangs: false });
+}

@@ -1,0 +1,61 @@
+//! How long a stop may take: what is under way has until a moment, unless somebody is in a hurry.
+
+/// So long the access log and standard error are waited for though all other time is used up: they
+/// need far less, if they do not hang.
+const LAST_WORDS_US: u64 = 500_000;
+
+/// The time that a stop may take.
+pub(crate) struct Patience<'h> {
+    end_us: u64,
+    hurry: Box<dyn FnMut() -> bool + 'h>,
+    is_over: bool,
+}
+
+impl<'h> Patience<'h> {
+    /// From now on so long. `hurry` is asked again and again, sleeps a little each time, and may end
+    /// it.
+    pub(crate) fn new(us: u64, hurry: impl FnMut() -> bool + 'h) -> Self {
+        let end_us = os::clock::now().saturating_add(us);
+        Self { end_us, hurry: Box::new(hurry), is_over: false }
+    }
+
+    /// For those who have nothing to wait for.
+    pub(crate) fn none() -> Self {
+        Self::new(0, || false)
+    }
+
+    /// Whether nothing more is to be waited for but what is left to write.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.is_over = self.is_over || (self.hurry)() || os::clock::now() >= self.end_us;
+        self.is_over
+    }
+
+    /// The same for who writes what is left, and has been waited for since that moment.
+    pub(crate) fn is_over_for_last_words(&mut self, since_us: u64) -> bool {
+        self.is_over() && os::clock::now() >= since_us + LAST_WORDS_US
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hurry_ends_it_once_and_for_all() {
+        let mut asked = 0;
+        let mut patience = Patience::new(u64::MAX, || {
+            asked += 1;
+            asked == 3
+        });
+        assert_eq!([(); 5].map(|()| patience.is_over()), [false, false, true, true, true]);
+        drop(patience);
+        assert_eq!(asked, 3, "nobody is asked in vain");
+    }
+
+    #[test]
+    fn it_ends_by_itself() {
+        let mut patience = Patience::none();
+        assert!(patience.is_over() && patience.is_over_for_last_words(0));
+        assert!(!patience.is_over_for_last_words(u64::MAX / 2), "they have not begun");
+    }
+}

@@ -1,0 +1,131 @@
+//! What worker processes say to the supervisor beside how they fare: lines of the access log, and
+//! what they have to report. The supervisor has threads that write, and may wait; a worker process
+//! may not have any, and nobody in it waits.
+//!
+//! A pair of sockets for each place keeps messages apart, whoever of the place sends them: threads,
+//! and processes that were forked from the first. Each message is a byte that says what it is, and
+//! one or more whole lines. Nothing has to be recovered when a process is killed: a message was
+//! sent or it was not.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What a message may have: what a socket holds by default, and a little less.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 192 * 1024;
+
+const ACCESS_LINES: u8 = b'a';
+const REPORT: u8 = b'r';
+
+/// A worker process's end.
+pub(crate) struct Uplink(OwnedFd);
+
+/// The supervisor's end.
+pub(super) struct Downlink {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// What a worker process has said.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message<'m> {
+    /// Whole lines of the access log.
+    AccessLines(&'m [u8]),
+    /// Something to report.
+    Report(&'m str),
+}
+
+/// Both ends for one place: the supervisor's, and that which its processes inherit.
+pub(super) fn pair() -> io::Result<(Downlink, OwnedFd)> {
+    let (ours, theirs) = os::passing::message_pair()?;
+    Ok((Downlink { socket: ours, buffer: vec![0; MESSAGE_BYTES_MAX + 1] }, theirs))
+}
+
+impl Uplink {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Sends whole lines of the access log, at most [`MESSAGE_BYTES_MAX`], all or none of them.
+    ///
+    /// # Errors
+    /// `WouldBlock` while the supervisor has not taken what was sent before; anything else if it
+    /// cannot be sent at all.
+    pub(crate) fn send_access_lines(&self, lines: &[u8]) -> io::Result<()> {
+        self.send(ACCESS_LINES, lines)
+    }
+
+    /// Has the supervisor report something.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn report(&self, message: &str) -> io::Result<()> {
+        let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
+        self.send(REPORT, &message.as_bytes()[..end])
+    }
+
+    fn send(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let parts = [IoSlice::new(std::slice::from_ref(&kind)), IoSlice::new(bytes)];
+        os::send::send_vectored(self.0.as_fd(), &parts, false).map(drop)
+    }
+}
+
+impl Downlink {
+    /// The next message that has arrived; none if there is none now.
+    pub(super) fn next(&mut self) -> Option<Message<'_>> {
+        // It fails if nothing has arrived. There is no end: this process has both ends.
+        let count = os::send::recv(self.socket.as_fd(), &mut self.buffer).ok()?;
+        let (kind, bytes) = self.buffer[..count].split_first()?;
+        match *kind {
+            ACCESS_LINES => Some(Message::AccessLines(bytes)),
+            _ => Some(Message::Report(std::str::from_utf8(bytes).unwrap_or("unreadable"))),
+        }
+    }
+}
+
+impl AsFd for Downlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        let (mut down, theirs) = pair().unwrap();
+        let up = Uplink::new(theirs);
+        assert_eq!(down.next(), None);
+        up.send_access_lines(b"one\ntwo\n").unwrap();
+        up.report("a worker failed").unwrap();
+        assert_eq!(down.next(), Some(Message::AccessLines(b"one\ntwo\n")));
+        assert_eq!(down.next(), Some(Message::Report("a worker failed")));
+        assert_eq!(down.next(), None);
+    }
+
+    #[test]
+    fn the_longest_message_fits_and_a_longer_one_is_refused() {
+        let (mut down, theirs) = pair().unwrap();
+        let up = Uplink::new(theirs);
+        let mut lines = vec![b'x'; MESSAGE_BYTES_MAX];
+        up.send_access_lines(&lines).unwrap();
+        assert_eq!(down.next(), Some(Message::AccessLines(&lines)));
+        lines.push(b'\n');
+        let why = up.send_access_lines(&lines).unwrap_err();
+        assert_ne!(why.kind(), io::ErrorKind::WouldBlock);
+        up.report(&"é".repeat(MESSAGE_BYTES_MAX)).unwrap();
+        assert!(matches!(down.next(), Some(Message::Report(text)) if text.starts_with("éé")));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_supervisor_that_does_not_listen() {
+        let (_down, theirs) = pair().unwrap();
+        let up = Uplink::new(theirs);
+        let refused = (0..10_000).find_map(|_| up.send_access_lines(&[b'\n'; 4096]).err());
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a server says about itself: lines on standard error, which nobody ever waits for.
+//!
+//! While a server runs ([`begin`]), a thread writes them; a worker process hands its own to the
+//! supervisor ([`by_supervisor`]). Lines that there is no room for, because nobody reads standard
+//! error, are counted, and the number is told as soon as there is room. Before that and in other
+//! commands they are written on the spot.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write};
+use std::panic::{self, PanicHookInfo};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::line_writer::{LineWriter, Output, Purpose, QueueLimits};
+use crate::patience::Patience;
+use crate::processes::Uplink;
+
+/// How lines get to standard error now.
+static WAY: Mutex<Way> = Mutex::new(Way::OnTheSpot);
+
+#[derive(Clone)]
+enum Way {
+    /// Whoever has a line writes it, and waits.
+    OnTheSpot,
+    /// Through something that does not wait.
+    HandedOn(Arc<HandOver>),
+    /// Nobody reads standard error, and the process is about to end.
+    Nowhere,
+}
+
+/// Something that takes lines or refuses them, and never waits.
+struct HandOver {
+    take: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Lines refused that nobody was told of yet.
+    untold: AtomicU64,
+}
+
+/// The thread that writes what is reported, until [`Reporter::end`].
+pub(crate) struct Reporter(LineWriter);
+
+/// An error of which everything has been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported;
+
+/// One line about the server itself, on standard error. That it is closed or full is no reason to
+/// stop serving: while a server runs nobody waits for it.
+pub fn report(message: &str) {
+    let way = way().clone();
+    match way {
+        Way::OnTheSpot => {
+            let _ = io::stderr().write_all(line_of(message).as_bytes());
+        }
+        Way::HandedOn(hand_over) => hand_over.say(message),
+        Way::Nowhere => {}
+    }
+}
+
+/// From now on a thread writes what is reported.
+///
+/// # Errors
+/// There is no thread or no descriptor to be had.
+pub(crate) fn begin() -> io::Result<Reporter> {
+    /// More than anybody reads at once; a line is some hundred bytes.
+    const LIMITS: QueueLimits = QueueLimits { buffer_bytes: 256, buffers_max: 256 };
+    // Trouble with standard error cannot be told on standard error.
+    let purpose = Purpose { thread: "standard-error", what: "standard error", tell: |_| () };
+    let reopen = || Err("it cannot be opened anew".into());
+    let writer = LineWriter::start(purpose, LIMITS, Output::standard(&io::stderr())?, reopen)?;
+    let queue = Arc::clone(writer.queue());
+    hand_on(move |message| queue.hand_over(&mut line_of(message).into_bytes(), 1));
+    panic::set_hook(Box::new(report_panic));
+    Ok(Reporter(writer))
+}
+
+/// From now on the supervisor is handed what is reported.
+pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
+    hand_on(move |message| uplink.report(message).is_ok());
+    panic::set_hook(Box::new(report_panic));
+}
+
+impl Reporter {
+    /// Writes what is left, if that is done while there is patience. If not, nothing is reported any
+    /// more.
+    pub(crate) fn end(self, patience: &mut Patience<'_>) {
+        let closed = self.0.close(patience);
+        *way() = if closed.hangs { Way::Nowhere } else { Way::OnTheSpot };
+    }
+}
+
+impl HandOver {
+    fn say(&self, message: &str) {
+        let untold = self.untold.swap(0, Ordering::Relaxed);
+        let lost = format!("{untold} messages were lost: nobody has read standard error");
+        if untold > 0 && !(self.take)(&lost) {
+            self.untold.fetch_add(untold, Ordering::Relaxed);
+        }
+        if !(self.take)(message) {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn hand_on(take: impl Fn(&str) -> bool + Send + Sync + 'static) {
+    let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
+    *way() = Way::HandedOn(Arc::new(hand_over));
+}
+
+/// A bug met by one connection ends that connection: to print it must not hold up the others.
+fn report_panic(panic: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => report(&format!("thread {name:?} {panic}\n{backtrace}")),
+        _ => report(&format!("thread {name:?} {panic}")),
+    }
+}
+
+fn line_of(message: &str) -> String {
+    format!("ropewalk: {message}\n")
+}
+
+fn way() -> MutexGuard<'static, Way> {
+    WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn what_there_was_no_room_for_is_counted_and_told() {
+        static HAS_ROOM: AtomicBool = AtomicBool::new(true);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let there = Arc::clone(&said);
+        let take = move |line: &str| {
+            let has_room = HAS_ROOM.load(Ordering::Relaxed);
+            if has_room {
+                there.lock().unwrap().push(line.to_owned());
+            }
+            has_room
+        };
+        let hand_over = HandOver { take: Box::new(take), untold: AtomicU64::new(0) };
+        hand_over.say("first");
+        HAS_ROOM.store(false, Ordering::Relaxed);
+        hand_over.say("second");
+        hand_over.say("third");
+        HAS_ROOM.store(true, Ordering::Relaxed);
+        hand_over.say("fourth");
+        hand_over.say("fifth");
+        let lost = "2 messages were lost: nobody has read standard error";
+        assert_eq!(*said.lock().unwrap(), ["first", lost, "fourth", "fifth"]);
+    }
+}
