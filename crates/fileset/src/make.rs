@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use os::file_lock::FileLock;
 use workload::fileset::File;
 
 use crate::error::Error;
@@ -30,11 +31,11 @@ pub(crate) fn final_name(name: &str) -> Option<&str> {
 
 /// Keeps other runs away from `root` for as long as the value lives. File systems that know no
 /// such locks have to do without.
-pub(crate) fn lock(root: &Path) -> Result<fs::File, Error> {
+pub(crate) fn lock(root: &Path) -> Result<Option<FileLock>, Error> {
     let directory = fs::File::open(root).map_err(|why| Error::io("open", root, why))?;
-    match directory.try_lock() {
+    match FileLock::take(directory) {
         Err(fs::TryLockError::WouldBlock) => Err(Error::Busy(root.into())),
-        _ => Ok(directory),
+        taken => Ok(taken.ok()),
     }
 }
 

@@ -20,6 +20,7 @@ pub mod epoll;
 pub mod errors;
 pub mod event;
 pub mod fiber;
+pub mod file_lock;
 pub mod files;
 pub mod fork;
 pub mod inheritance;

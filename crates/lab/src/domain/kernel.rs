@@ -6,6 +6,7 @@
 
 use super::network::Subnets;
 use crate::guard::Guard;
+use os::file_lock::FileLock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -63,8 +64,9 @@ pub struct Settings {
     before: Vec<(PathBuf, String)>,
     /// Puts them back if we are killed, and holds the lock until it has.
     _guard: Guard,
-    /// Held so that nobody else changes settings meanwhile.
-    _lock: File,
+    /// Held so that nobody else changes settings meanwhile, and let go of last: the guard must be
+    /// gone by then, else it would put back what others have set.
+    _lock: FileLock,
 }
 
 impl KernelSettings {
@@ -234,18 +236,19 @@ fn lock_file() -> PathBuf {
 }
 
 /// Takes the lock, waiting so long for whoever has it.
-fn take(path: &Path, within: Duration) -> Result<File, String> {
+fn take(path: &Path, within: Duration) -> Result<FileLock, String> {
     let explain = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     // What another user has made in a folder of everybody's may be opened, but not "created".
-    let file = File::options().read(true).open(path).or_else(|why| match why.kind() {
-        io::ErrorKind::NotFound => File::create(path),
-        _ => Err(why),
-    });
-    let file = file.map_err(|why| explain(&why))?;
+    let open = || {
+        File::options().read(true).open(path).or_else(|why| match why.kind() {
+            io::ErrorKind::NotFound => File::create(path),
+            _ => Err(why),
+        })
+    };
     let begun_us = os::clock::now();
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
+        match FileLock::take(open().map_err(|why| explain(&why))?) {
+            Ok(lock) => return Ok(lock),
             Err(fs::TryLockError::Error(why)) => return Err(explain(&why)),
             Err(fs::TryLockError::WouldBlock) => {}
         }
@@ -257,12 +260,12 @@ fn take(path: &Path, within: Duration) -> Result<File, String> {
     }
 }
 
-fn guard(lock: &File, before: &[(PathBuf, String)]) -> io::Result<Guard> {
+fn guard(lock: &FileLock, before: &[(PathBuf, String)]) -> io::Result<Guard> {
     const RESTORE: &str = r#"
         while [ $# -gt 1 ]; do printf '%s\n' "$2" > "$1"; shift 2; done"#;
     let pairs = before.iter().rev();
     Guard::with_lock(
-        lock,
+        lock.file(),
         RESTORE,
         pairs.flat_map(|(file, value)| [file.clone(), PathBuf::from(value)]),
     )

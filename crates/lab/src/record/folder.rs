@@ -16,6 +16,7 @@
 //! folder is opened the next time.
 
 use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
+use os::file_lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,8 +41,7 @@ const LISTS: [&str; 7] = [ENVIRONMENTS, PARTICIPANTS, RUNS, SEARCHES, TUNINGS, C
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Locked as long as it is open.
-    _lock: File,
+    _lock: FileLock,
 }
 
 /// All that a folder holds.
@@ -227,17 +227,16 @@ fn text_of(header: &Header) -> String {
 }
 
 /// The lock goes when its file is closed, which the kernel does for whoever is killed.
-fn lock(path: &Path) -> Result<File, String> {
+fn lock(path: &Path) -> Result<FileLock, String> {
     let path = path.join(".lock");
     let explain = |why: std::io::Error| format!("{}: {why}", path.display());
     let file = File::options().create(true).append(true).open(&path).map_err(explain)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => {
-            Err(format!("{}: another process works on this study", path.display()))
+    FileLock::take(file).map_err(|why| match why {
+        fs::TryLockError::WouldBlock => {
+            format!("{}: another process works on this study", path.display())
         }
-        Err(fs::TryLockError::Error(why)) => Err(explain(why)),
-    }
+        fs::TryLockError::Error(why) => explain(why),
+    })
 }
 
 fn read_header(path: &Path) -> Result<Header, String> {
