@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod flaky;
 mod fuzz;
 mod startup_order;
 mod tidy;
@@ -17,6 +18,7 @@ cargo xtask COMMAND
   ci      run every check of the project: the one command before a push
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
+  flaky   run the test programs again and again beside a load
   bench   measure Ropewalk, its floor and its peers
   startup-order
           tell the linker which functions a server runs
@@ -45,6 +47,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "ci" => ci::run(rest),
         "tidy" => tidy::run(),
         "fuzz" => fuzz::run(rest),
+        "flaky" => flaky::run(rest),
         "bench" => bench::run(rest),
         "startup-order" => startup_order::run(rest),
         "help" | "--help" | "-h" => {

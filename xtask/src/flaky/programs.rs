@@ -1,0 +1,103 @@
+//! The test programs of the workspace: what cargo builds and would run.
+
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::UNIX_EPOCH;
+
+use crate::tools;
+
+/// A built test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// `CRATE` for the unit tests of a library, else `CRATE/TARGET`.
+    pub(super) name: String,
+    /// The executable.
+    pub(super) path: PathBuf,
+    /// The crate's folder, in which cargo runs its tests.
+    pub(super) folder: PathBuf,
+    /// When it was built, or what it starts of the same crate: nanoseconds since 1970.
+    pub(super) built_ns: u64,
+}
+
+/// Builds all test programs, and says which there are.
+pub(super) fn build() -> Result<Vec<Program>, String> {
+    let words = "cargo test --workspace --no-run --message-format=json-render-diagnostics";
+    let output = tools::command(words).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|why| format!("{words}: {why}"))?;
+    if !output.status.success() {
+        return Err(format!("{words}: {}", output.status));
+    }
+    Ok(listed(&String::from_utf8_lossy(&output.stdout), built_ns))
+}
+
+/// Nanoseconds since 1970 at which a file was last written; zero if it is not there.
+fn built_ns(path: &Path) -> u64 {
+    let modified = path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default()
+}
+
+/// The test programs among what cargo says it has built, a JSON object a line.
+fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
+    let mut newest: HashMap<PathBuf, u64> = HashMap::new();
+    let mut programs = Vec::new();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+        let folder = manifest.parent().unwrap_or(manifest).to_path_buf();
+        let built = newest.entry(folder.clone()).or_default();
+        *built = built_ns(&path).max(*built);
+        if message["profile"]["test"] == true {
+            let name = name(&folder, &message["target"]);
+            programs.push(Program { name, path, folder, built_ns: 0 });
+        }
+    }
+    for program in &mut programs {
+        program.built_ns = newest[&program.folder];
+    }
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    programs
+}
+
+fn name(folder: &Path, target: &Value) -> String {
+    let package = folder.file_name().unwrap_or_default().to_string_lossy();
+    let is_library =
+        target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == "lib"));
+    match (is_library, target["name"].as_str()) {
+        (false, Some(target)) => format!("{package}/{target}"),
+        _ => package.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_told_from_others() {
+        let line = |kind: &str, name: &str, test: bool| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/w/crates/cli/Cargo.toml\",\
+                 \"target\":{{\"kind\":[\"{kind}\"],\"name\":\"{name}\"}},\
+                 \"profile\":{{\"test\":{test}}},\"executable\":\"/t/{name}\"}}\n"
+            )
+        };
+        let library = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n";
+        let messages = [
+            library.to_owned(),
+            line("lib", "cli", true),
+            line("bin", "ropewalk", false),
+            line("test", "it", true),
+            "not JSON\n".to_owned(),
+        ];
+        // The tests start the other program: they are another build when it is.
+        let built_ns = |path: &Path| if path.ends_with("ropewalk") { 7 } else { 3 };
+        let found = listed(&messages.concat(), built_ns);
+        let seen: Vec<_> = found.iter().map(|one| (&*one.name, one.built_ns)).collect();
+        assert_eq!(seen, [("cli", 7), ("cli/it", 7)]);
+        assert_eq!(found[1].folder, Path::new("/w/crates/cli"));
+        assert_eq!(found[1].path, Path::new("/t/it"));
+    }
+}
