@@ -713,9 +713,12 @@ mod tests {
         };
         let server = Target::foreign(([127, 0, 0, 1], 9).into());
         let observer = Observer::new(Watched::default());
+        let begun_us = os::clock::now();
         let measured = bench.run_observed(server, &trial, Some(&observer)).expect("it ends");
+        let took_us = (os::clock::now() - begun_us) as f64;
         let elapsed_us = measured.observed["elapsed_us"];
-        assert!((200_000.0..1_000_000.0).contains(&elapsed_us), "{elapsed_us}");
+        // The two seconds lie outside, however long everything takes on a machine that is busy.
+        assert!((200_000.0..took_us - 2_000_000.0).contains(&elapsed_us), "{elapsed_us} {took_us}");
     }
 
     #[test]

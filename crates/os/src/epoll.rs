@@ -322,7 +322,7 @@ mod tests {
         let before = crate::clock::now();
         assert_eq!(epoll.wait_us(&mut events, 300).unwrap(), 0);
         let elapsed_us = crate::clock::now() - before;
-        assert!((300..1_000_000).contains(&elapsed_us), "{elapsed_us} microseconds");
+        assert!((300..10_000_000).contains(&elapsed_us), "{elapsed_us} microseconds");
     }
 
     #[test]

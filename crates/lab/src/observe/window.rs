@@ -67,12 +67,13 @@ mod tests {
         let from_us = crate::unix_us() + 30_000;
         let window = (from_us, from_us + 200_000);
         let (begun_us, seen) = WindowUse::watch(window, &ended, crate::unix_us);
+        let took_us = crate::unix_us() - from_us;
         let (begun_us, seen) = begun_us.zip(seen).expect("it takes place");
-        assert!((from_us..from_us + 200_000).contains(&begun_us));
-        assert!(crate::unix_us() >= from_us + 200_000);
+        assert!(from_us <= begun_us && took_us >= 200_000);
         let cores = seen.cores(from_us + 1000, 200_000).expect("it is that one");
         let total_us = cores.iter().map(CoreUse::total_us).max().expect("there is a CPU");
-        assert!((150_000..=400_000).contains(&total_us), "{total_us}");
+        // As long as it took, whoever else keeps the CPUs; the kernel counts in steps.
+        assert!((150_000..=took_us + 50_000).contains(&total_us), "{total_us} of {took_us}");
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
         assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
         let ending = thread::spawn(move || {
