@@ -31,10 +31,9 @@ impl<'b> Authority<'b> {
         self.port
     }
 
-    /// Whether both name the same place when a missing port means `default_port`.
-    pub(crate) fn agrees(&self, other: &Self, default_port: u16) -> bool {
+    /// Whether both name the same host, whatever the port.
+    pub(crate) fn is_of_host(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
-            && self.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
     }
 }
 
@@ -66,12 +65,23 @@ fn encoded_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// As [`host_len`], for an IPv6 address in brackets. The `IPvFuture` form has no user.
+/// As [`host_len`], for an address in brackets: IPv6, or of a kind that is still to come.
 fn bracketed_len(bytes: &[u8]) -> Option<usize> {
     let end = memchr::memchr(b']', bytes)?;
     let address = str::from_utf8(&bytes[1..end]).ok()?;
-    address.parse::<Ipv6Addr>().ok()?;
-    Some(end + 1)
+    let is_valid = address.parse::<Ipv6Addr>().is_ok() || is_future_address(address);
+    is_valid.then_some(end + 1)
+}
+
+/// `IPvFuture` (RFC 3986, section 3.2.2): `v`, a version in hexadecimal, a dot, and what that
+/// version says.
+fn is_future_address(address: &str) -> bool {
+    let rest = address.strip_prefix(['v', 'V']).unwrap_or_default();
+    rest.split_once('.').is_some_and(|(version, address)| {
+        let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let fits = |byte: u8| byte == b':' || is_host_name(byte);
+        is_hex(version) && !address.is_empty() && address.bytes().all(fits)
+    })
 }
 
 /// A port of at least one digit and at most 65535.

@@ -53,6 +53,11 @@ impl<'v> HeadWriter<'v> {
         self.out.extend_from_slice(rendered);
     }
 
+    /// Where fields that were brought together elsewhere are appended, as whole lines.
+    pub fn rest(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
     /// Writes the blank line.
     pub fn finish(self) {
         self.out.extend_from_slice(b"\r\n");

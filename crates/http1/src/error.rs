@@ -34,26 +34,28 @@ pub enum HeadError {
     HostRepeated,
     /// A `Host` that is not a host with an optional port.
     Host,
-    /// The authority of an absolute target is not the one in `Host`.
+    /// An absolute target names another host than `Host` does.
     HostDisagrees,
     /// A `Content-Length` that is not one decimal number.
     ContentLength,
     /// More than one `Content-Length` line.
     ContentLengthRepeated,
-    /// A `Transfer-Encoding` other than one single `chunked`.
+    /// A `Transfer-Encoding` that is no list, or whose last coding is not `chunked`: the end of the
+    /// message cannot be found (RFC 9112, section 6.3).
     TransferEncoding,
+    /// Codings before `chunked` that are not understood here (RFC 9112, section 6.1).
+    TransferCoding,
     /// A `Transfer-Encoding` in an HTTP/1.0 request (RFC 9112, section 6.1).
     TransferEncodingVersion,
     /// Both `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.3).
     TwoLengths,
-    /// A second line of a field that has one value, such as `Range`.
-    FieldRepeated,
 }
 
 impl HeadError {
-    /// The status that the peer deserves: 400, 414, 431 or 505.
+    /// The status that the peer deserves: 400, 414, 431, 501 or 505.
     pub fn status(self) -> u16 {
         match self {
+            Self::TransferCoding => 501,
             Self::RequestLineTooLong => 414,
             Self::HeadTooLarge | Self::TooManyFields => 431,
             Self::Version => 505,
@@ -81,10 +83,10 @@ impl HeadError {
             Self::HostDisagrees => "request target and Host disagree",
             Self::ContentLength => "invalid Content-Length",
             Self::ContentLengthRepeated => "repeated Content-Length",
-            Self::TransferEncoding => "unsupported Transfer-Encoding",
+            Self::TransferEncoding => "invalid Transfer-Encoding",
+            Self::TransferCoding => "unsupported transfer coding",
             Self::TransferEncodingVersion => "Transfer-Encoding in HTTP/1.0",
             Self::TwoLengths => "Content-Length with Transfer-Encoding",
-            Self::FieldRepeated => "repeated header field",
         }
     }
 }

@@ -6,7 +6,7 @@ use httparse::{EMPTY_HEADER, Status};
 
 use crate::{
     Expectation, FIELDS_MAX, HeadError, HeadLimits,
-    bytes::{list, trim},
+    bytes::{is_token, list, trim},
 };
 
 /// The request fields whose values others ask for.
@@ -68,23 +68,52 @@ const CONDITIONS: u16 = FieldName::IfMatch.bit()
     | FieldName::IfUnmodifiedSince.bit()
     | FieldName::IfRange.bit();
 
-/// The fields that have one value. RFC 9110, section 5.3 forbids to repeat them and section 5.5
-/// leaves it to the recipient what to do; here every ambiguity is refused.
-const SINGLE: u16 = FieldName::IfModifiedSince.bit()
-    | FieldName::IfUnmodifiedSince.bit()
-    | FieldName::IfRange.bit()
-    | FieldName::Range.bit();
-
 /// What the field lines of one head say.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'b> {
     pub(crate) picked: Picked<'b>,
     pub(crate) host: Option<&'b [u8]>,
     pub(crate) content_length: Option<u64>,
-    pub(crate) chunked: bool,
+    pub(crate) codings: Codings,
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) expectation: Expectation,
+}
+
+/// The transfer codings of a message, all lines of `Transfer-Encoding` together (RFC 9112, section
+/// 6.1).
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Codings {
+    /// Whether `chunked` is the last of them, so that the end of the message can be found.
+    pub(crate) is_chunked: bool,
+    /// Whether there is one before it, or in its place, that is not understood here.
+    pub(crate) has_unknown: bool,
+}
+
+impl Codings {
+    /// Whether there is any.
+    pub(crate) fn is_any(self) -> bool {
+        self.is_chunked || self.has_unknown
+    }
+
+    /// Adds the members of one line. Nothing may follow `chunked`, which has no parameters; the
+    /// parameters of others are theirs.
+    fn add(&mut self, value: &[u8]) -> Result<(), HeadError> {
+        for coding in value.split(|&byte| byte == b',').map(trim) {
+            let (name, parameters) = match coding.iter().position(|&byte| byte == b';') {
+                Some(end) => (trim(&coding[..end]), true),
+                None => (coding, false),
+            };
+            let is_chunked = name.eq_ignore_ascii_case(b"chunked");
+            let is_sound = !name.is_empty() && name.iter().all(|&byte| is_token(byte));
+            if !is_sound || self.is_chunked || (is_chunked && parameters) {
+                return Err(HeadError::TransferEncoding);
+            }
+            self.is_chunked = is_chunked;
+            self.has_unknown |= !is_chunked;
+        }
+        Ok(())
+    }
 }
 
 /// The values of the [`FieldName`]s, and the field lines they were found in.
@@ -113,6 +142,11 @@ impl<'b> Picked<'b> {
         Some(&self.lines[start as usize..][..len as usize])
     }
 
+    /// The value of the field's only line.
+    pub(crate) fn only(&self, name: FieldName) -> Option<&'b [u8]> {
+        self.first(name).filter(|_| self.repeated & name.bit() == 0)
+    }
+
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
         // The lines are only searched again in the rare case that there is more than one value.
         match self.repeated & name.bit() {
@@ -125,17 +159,16 @@ impl<'b> Picked<'b> {
         self.present & CONDITIONS != 0
     }
 
-    fn put(&mut self, name: FieldName, value: &'b [u8]) -> Result<(), HeadError> {
+    fn put(&mut self, name: FieldName, value: &'b [u8]) {
         let bit = name.bit();
-        if self.present & bit == 0 {
-            self.present |= bit;
-            // A value is a part of the lines, and a head is far shorter than 4 GiB.
-            let start = value.as_ptr().addr() - self.lines.as_ptr().addr();
-            self.first[name as usize] = Place { start: start as u32, len: value.len() as u32 };
-            return Ok(());
+        if self.present & bit != 0 {
+            self.repeated |= bit;
+            return;
         }
-        self.repeated |= bit;
-        if SINGLE & bit == 0 { Ok(()) } else { Err(HeadError::FieldRepeated) }
+        self.present |= bit;
+        // A value is a part of the lines, and a head is far shorter than 4 GiB.
+        let start = value.as_ptr().addr() - self.lines.as_ptr().addr();
+        self.first[name as usize] = Place { start: start as u32, len: value.len() as u32 };
     }
 }
 
@@ -234,27 +267,27 @@ impl<'b> Fields<'b> {
     /// costs one jump and at most two comparisons.
     fn put(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), HeadError> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        match name.len() {
-            4 if is(b"host") => self.put_host(value),
-            5 if is(b"range") => self.picked.put(FieldName::Range, value),
-            6 if is(b"accept") => self.picked.put(FieldName::Accept, value),
-            6 if is(b"expect") => self.put_expect(value),
-            7 if is(b"referer") => self.picked.put(FieldName::Referer, value),
-            8 if is(b"if-match") => self.picked.put(FieldName::IfMatch, value),
-            8 if is(b"if-range") => self.picked.put(FieldName::IfRange, value),
-            10 if is(b"user-agent") => self.picked.put(FieldName::UserAgent, value),
-            10 if is(b"connection") => self.put_connection(value),
-            13 if is(b"if-none-match") => self.picked.put(FieldName::IfNoneMatch, value),
-            14 if is(b"sec-fetch-mode") => self.picked.put(FieldName::SecFetchMode, value),
-            14 if is(b"content-length") => self.put_content_length(value),
-            15 if is(b"accept-encoding") => self.picked.put(FieldName::AcceptEncoding, value),
-            17 if is(b"if-modified-since") => self.picked.put(FieldName::IfModifiedSince, value),
-            17 if is(b"transfer-encoding") => self.put_transfer_encoding(value),
-            19 if is(b"if-unmodified-since") => {
-                self.picked.put(FieldName::IfUnmodifiedSince, value)
-            }
-            _ => Ok(()),
-        }
+        let picked = match name.len() {
+            4 if is(b"host") => return self.put_host(value),
+            5 if is(b"range") => FieldName::Range,
+            6 if is(b"accept") => FieldName::Accept,
+            6 if is(b"expect") => return self.put_expect(value),
+            7 if is(b"referer") => FieldName::Referer,
+            8 if is(b"if-match") => FieldName::IfMatch,
+            8 if is(b"if-range") => FieldName::IfRange,
+            10 if is(b"user-agent") => FieldName::UserAgent,
+            10 if is(b"connection") => return self.put_connection(value),
+            13 if is(b"if-none-match") => FieldName::IfNoneMatch,
+            14 if is(b"sec-fetch-mode") => FieldName::SecFetchMode,
+            14 if is(b"content-length") => return self.put_content_length(value),
+            15 if is(b"accept-encoding") => FieldName::AcceptEncoding,
+            17 if is(b"if-modified-since") => FieldName::IfModifiedSince,
+            17 if is(b"transfer-encoding") => return self.codings.add(value),
+            19 if is(b"if-unmodified-since") => FieldName::IfUnmodifiedSince,
+            _ => return Ok(()),
+        };
+        self.picked.put(picked, value);
+        Ok(())
     }
 
     fn put_host(&mut self, value: &'b [u8]) -> Result<(), HeadError> {
@@ -289,14 +322,6 @@ impl<'b> Fields<'b> {
         match self.content_length.replace(length) {
             None => Ok(()),
             Some(_) => Err(HeadError::ContentLengthRepeated),
-        }
-    }
-
-    fn put_transfer_encoding(&mut self, value: &[u8]) -> Result<(), HeadError> {
-        let repeated = std::mem::replace(&mut self.chunked, true);
-        match !repeated && value.eq_ignore_ascii_case(b"chunked") {
-            true => Ok(()),
-            false => Err(HeadError::TransferEncoding),
         }
     }
 }

@@ -85,6 +85,12 @@ impl<'b> Head<'b> {
         self.picked.first(name)
     }
 
+    /// The value of the only line of a field that has one value. Repeated, it has none that two
+    /// recipients would agree on, and is as good as absent.
+    pub fn only(&self, name: FieldName) -> Option<&'b [u8]> {
+        self.picked.only(name)
+    }
+
     /// The values of all lines of a field.
     pub fn values(&self, name: FieldName) -> Values<'b> {
         self.picked.values(name)
@@ -133,6 +139,12 @@ pub fn parse_head<'b>(
         },
         complete => complete,
     }
+}
+
+/// Whether bytes that are no request, or not all of one yet, begin as a HEAD request does: whatever
+/// else is wrong with it, what answers it has no content (RFC 9110, section 9.3.2).
+pub fn begins_head_request(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"HEAD ")
 }
 
 /// RFC 9112, section 2.2: one blank line before a request line is skipped. `None`: wait for more.
@@ -226,8 +238,9 @@ fn finish<'b>(
     }))
 }
 
-/// RFC 9112, section 3.2: a 1.1 request has one valid `Host`. An absolute target overrules it,
-/// but one that says something else is refused, because a cache may have looked at the other.
+/// RFC 9112, section 3.2: a 1.1 request has one valid `Host`. The authority of an absolute target
+/// holds in its place (section 3.2.2). If it names another host the request is refused, because a
+/// cache may have looked at the other; but not in 1.0, where `Host` means nothing.
 fn host<'b>(
     line: &RequestLine<'b>,
     field: Option<&'b [u8]>,
@@ -241,19 +254,21 @@ fn host<'b>(
     let authority = Authority::parse(value).ok_or(HeadError::Host)?;
     match &line.origin {
         None => Ok(Some(value)),
-        Some(origin) if origin.authority.agrees(&authority, origin.default_port) => {
-            Ok(Some(origin.bytes))
-        }
+        Some(origin) if line.version == Version::Http10 => Ok(Some(origin.bytes)),
+        Some(origin) if origin.authority.is_of_host(&authority) => Ok(Some(origin.bytes)),
         Some(_) => Err(HeadError::HostDisagrees),
     }
 }
 
 fn framing(version: Version, fields: &Fields<'_>) -> Result<BodyFraming, HeadError> {
-    match (fields.chunked, fields.content_length) {
+    let codings = fields.codings;
+    match (codings.is_any(), fields.content_length) {
         (false, None) => Ok(BodyFraming::None),
         (false, Some(length)) => Ok(BodyFraming::Length(length)),
         (true, _) if version == Version::Http10 => Err(HeadError::TransferEncodingVersion),
         (true, Some(_)) => Err(HeadError::TwoLengths),
+        (true, None) if !codings.is_chunked => Err(HeadError::TransferEncoding),
+        (true, None) if codings.has_unknown => Err(HeadError::TransferCoding),
         (true, None) => Ok(BodyFraming::Chunked),
     }
 }

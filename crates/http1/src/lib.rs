@@ -31,7 +31,7 @@ pub use date::{format_date, parse_date};
 pub use encode::{HeadWriter, reason_phrase};
 pub use error::{BodyError, HeadError};
 pub use fields::{FieldName, Values};
-pub use head::{BodyFraming, Expectation, Head, Parsed, parse_head};
+pub use head::{BodyFraming, Expectation, Head, Parsed, begins_head_request, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
 pub use request_line::{Method, Target, Version};
 pub use response::{ResponseBody, ResponseError, ResponseHead, parse_response_head};

@@ -74,12 +74,11 @@ pub(crate) struct RequestLine<'b> {
     pub(crate) version: Version,
 }
 
-/// Scheme and authority of an absolute target.
+/// The authority of an absolute target.
 #[derive(Debug)]
 pub(crate) struct Origin<'b> {
     pub(crate) bytes: &'b [u8],
     pub(crate) authority: Authority<'b>,
-    pub(crate) default_port: u16,
 }
 
 /// A method that is longer than this is only looked at when the line is complete.
@@ -194,7 +193,7 @@ fn absolute<'b>(
     method: Method,
     bytes: &'b [u8],
 ) -> Result<(Target<'b>, Option<Origin<'b>>), HeadError> {
-    let (rest, default_port) = strip_scheme(bytes).ok_or(HeadError::Target)?;
+    let rest = strip_scheme(bytes).ok_or(HeadError::Target)?;
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     let (authority_bytes, rest) = rest.split_at(end);
     let authority = Authority::parse(authority_bytes).ok_or(HeadError::Target)?;
@@ -205,13 +204,13 @@ fn absolute<'b>(
         [b'?', query @ ..] => Target::Path { path: b"/", query: Some(query) },
         _ => path(rest),
     };
-    Ok((target, Some(Origin { bytes: authority_bytes, authority, default_port })))
+    Ok((target, Some(Origin { bytes: authority_bytes, authority })))
 }
 
-/// What follows `http://` or `https://`, and the port that the scheme implies.
-fn strip_scheme(bytes: &[u8]) -> Option<(&[u8], u16)> {
-    [(&b"http://"[..], 80), (b"https://", 443)].into_iter().find_map(|(scheme, port)| {
+/// What follows `http://` or `https://`.
+fn strip_scheme(bytes: &[u8]) -> Option<&[u8]> {
+    [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
         let (front, rest) = bytes.split_at_checked(scheme.len())?;
-        front.eq_ignore_ascii_case(scheme).then_some((rest, port))
+        front.eq_ignore_ascii_case(scheme).then_some(rest)
     })
 }

@@ -52,7 +52,8 @@ fn negotiate(head: &Head<'_>, file: &FileResource) -> Option<usize> {
     file.position(chosen)
 }
 
-/// Ranges count only for GET (RFC 9110 §14.2) and only if `If-Range` holds (§13.1.5).
+/// Ranges count only for GET (RFC 9110 §14.2) and only if `If-Range` holds (§13.1.5); one that is
+/// repeated does not.
 fn answer_range(
     head: &Head<'_>,
     file: &FileResource,
@@ -61,11 +62,12 @@ fn answer_range(
     ranges_max: usize,
 ) -> Answer {
     let variant = file.variant(index);
-    let Some(value) = head.field(FieldName::Range).filter(|_| head.method == Method::Get) else {
+    let Some(value) = head.only(FieldName::Range).filter(|_| head.method == Method::Get) else {
         return Answer::Whole(index);
     };
-    let stale = |value| !conditional::if_range_holds(value, &variant.validators(), now);
-    if head.field(FieldName::IfRange).is_some_and(stale) {
+    let holds = |value| conditional::if_range_holds(value, &variant.validators(), now);
+    let is_conditional = head.field(FieldName::IfRange).is_some();
+    if is_conditional && !head.only(FieldName::IfRange).is_some_and(holds) {
         return Answer::Whole(index);
     }
     match range::parse(value, variant.len, ranges_max) {

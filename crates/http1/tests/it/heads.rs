@@ -1,6 +1,6 @@
 //! Heads that are accepted, and what is read from them.
 
-use http1::{FieldName, Head, HeadLimits, Parsed, parse_head};
+use http1::{FieldName, Head, HeadLimits, Parsed, begins_head_request, parse_head};
 
 use crate::support::parse;
 
@@ -123,14 +123,17 @@ fn hosts() {
         "[2001:db8::1]:8080",
         "[::ffff:1.2.3.4]",
         "999.999.999.999",
+        "[v1.a]",
+        "[V1F.fe80::a!$:1]",
+        "[v7.x]:80",
     ] {
         check_host(host);
     }
 }
 
-/// RFC 9112, section 3.2.2: an absolute target that says the same as Host.
+/// RFC 9112, section 3.2.2: of an absolute target the authority holds.
 #[test]
-fn absolute_targets_that_agree() {
+fn absolute_targets() {
     let agree = |target: &str, host: &str, expected: &str| {
         check(
             &format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
@@ -147,6 +150,29 @@ fn absolute_targets_that_agree() {
     agree("http://a:8080/", "a:8080", "a:8080");
     agree("http://a:08080/", "a:8080", "a:08080");
     agree("http://[::1]/", "[::1]:80", "[::1]");
+    agree("http://a:8080/", "a", "a:8080");
+    agree("http://a/", "a:8081", "a");
+    agree("https://a/", "a:80", "a");
+    agree("http://a:8080/", "a:8081", "a:8080");
+    let head = |host| format!("GET http://a:81/ HTTP/1.0\r\nHost: {host}\r\n\r\n");
+    for host in ["a", "a:80", "b", "b:81"] {
+        check(&head(host), "Get / Http10 a:81 close None None");
+    }
+}
+
+/// Whatever is wrong with the rest of it: its answer has no content (RFC 9110, section 9.3.2).
+#[test]
+fn what_cannot_be_read_may_be_seen_to_be_head() {
+    let check = |bytes: &[u8], expected| assert_eq!(begins_head_request(bytes), expected);
+    check(b"HEAD / HTTP/1.1\r\n\r\n", true);
+    check(b"HEAD ", true);
+    check(b"\r\nHEAD /", true);
+    check(b"\nHEAD / HTTP/1.1\n\n", true);
+    check(b"HEAD", false);
+    check(b"HEADS / HTTP/1.1", false);
+    check(b"head / HTTP/1.1", false);
+    check(b"GET /HEAD ", false);
+    check(b"", false);
 }
 
 /// RFC 9112, section 9.3.
@@ -286,6 +312,8 @@ fn repeated_lines_give_the_first_value_and_all_values() {
         assert!(head.values(FieldName::Accept).eq([&b"a"[..], b"", b"b, c"]));
         assert!(head.values(FieldName::AcceptEncoding).eq([b"br"]));
         assert_eq!(head.values(FieldName::Range).count(), 0);
+        assert_eq!(head.only(FieldName::IfMatch), Some(&b"\"1\""[..]));
+        assert_eq!((head.only(FieldName::Accept), head.only(FieldName::Range)), (None, None));
     });
 }
 

@@ -94,7 +94,7 @@ fn reasons_differ() {
         HeadError::TransferEncoding,
         HeadError::TransferEncodingVersion,
         HeadError::TwoLengths,
-        HeadError::FieldRepeated,
+        HeadError::TransferCoding,
     ];
     let mut reasons: Vec<_> = errors.map(HeadError::reason).to_vec();
     reasons.sort_unstable();

@@ -188,7 +188,12 @@ fn hosts() {
         "[::1]]",
         "[::1]80",
         "[::1%25eth0]",
-        "[v1.a]",
+        "[v1.]",
+        "[v.a]",
+        "[vx.a]",
+        "[v1a]",
+        "[v1.a/]",
+        "[w1.a]",
         "[1.2.3.4]",
         "a\u{e9}",
         "a%",
@@ -208,24 +213,18 @@ fn hosts() {
     }
 }
 
-/// RFC 9112, section 3.2.2.
+/// RFC 9112, section 3.2.2 would have the target hold.
 #[test]
-fn absolute_targets_that_disagree() {
+fn absolute_targets_of_another_host() {
     for (target, host) in [
         ("http://a/", "b"),
         ("http://a/", "a.b"),
         ("http://a/", "a."),
-        ("http://a/", "a:443"),
-        ("http://a/", "a:8080"),
-        ("https://a/", "a:80"),
-        ("http://a:8080/", "a"),
-        ("http://a:8080/", "a:8081"),
+        ("http://a:80/", "b:80"),
         ("http://[::1]/", "[::2]"),
     ] {
-        for version in ["1.0", "1.1"] {
-            let head = format!("GET {target} HTTP/{version}\r\nHost: {host}\r\n\r\n");
-            check_bytes(head.as_bytes(), HeadError::HostDisagrees);
-        }
+        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        check_bytes(head.as_bytes(), HeadError::HostDisagrees);
     }
 }
 
@@ -291,7 +290,10 @@ fn body_lengths() {
         "gzip",
         "identity",
         "chunked, gzip",
-        "gzip, chunked",
+        "gzip, deflate",
+        "gzip, chunked, chunked",
+        "gzip, , chunked",
+        "g zip, chunked",
         "chunked, chunked",
         "chunked,",
         ",chunked",
@@ -308,8 +310,14 @@ fn body_lengths() {
         };
         check_fields(&format!("Transfer-Encoding: {value}\r\n"), expected);
     }
+    for value in ["gzip, chunked", "x-gzip;level=9 , Chunked", "identity,gzip,chunked"] {
+        check_fields(&format!("Transfer-Encoding: {value}\r\n"), HeadError::TransferCoding);
+    }
     let chunked = "Transfer-Encoding: chunked\r\n";
     check_fields(&chunked.repeat(2), TransferEncoding);
+    let gzip = "Transfer-Encoding: gzip\r\n";
+    check_fields(&format!("{gzip}{chunked}"), HeadError::TransferCoding);
+    check_fields(&format!("{chunked}{gzip}"), TransferEncoding);
     check_fields(&format!("{chunked}Transfer-Encoding: identity\r\n"), TransferEncoding);
     check_fields(&format!("{chunked}Content-Length: 5\r\n"), TwoLengths);
     check_fields(&format!("Content-Length: 0\r\n{chunked}"), TwoLengths);
@@ -319,13 +327,6 @@ fn body_lengths() {
         format!("GET / HTTP/1.0\r\n{chunked}Content-Length: 1\r\n\r\n").as_bytes(),
         version,
     );
-}
-
-#[test]
-fn repeated_single_fields() {
-    for name in ["Range", "If-Range", "If-Modified-Since", "If-Unmodified-Since"] {
-        check_fields(&format!("{name}: x\r\n{name}: x\r\n"), HeadError::FieldRepeated);
-    }
 }
 
 fn check_small(input: &str, expected: Result<(), HeadError>) {
