@@ -8,7 +8,8 @@
 
 #![no_main]
 
-use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Version, parse_head};
+use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Version};
+use http1::{begins_head_request, parse_head};
 use libfuzzer_sys::fuzz_target;
 use session::{Limits, Op, Phase};
 use testkit::response::parse_responses;
@@ -275,7 +276,7 @@ fn requests(bytes: &[u8]) -> Vec<bool> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let Ok(Parsed::Complete(head)) = parse_head(rest, 0, &limits().head) else {
-            heads.push(false);
+            heads.push(begins_head_request(rest));
             break;
         };
         heads.push(head.method == Method::Head);
@@ -318,5 +319,5 @@ fn may_be_last(head: &Head<'_>) -> bool {
     !is_plain
         || has_large_body
         || head.expectation != Expectation::None
-        || head.method == Method::Unknown
+        || matches!(head.method, Method::Unknown | Method::Connect)
 }

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use server::Reported;
-use server::config::{Arguments, Config};
+use server::config::{Arguments, Config, ConfigError};
 
 use arguments::{Command, CommandLine, Serving, ServingLine};
 
@@ -95,14 +95,19 @@ fn execute_serving(serving: Serving) -> Result<(), Failure> {
 }
 
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
-    let config = Config::load(arguments).map_err(Failure::Usage)?;
-    server::check(&config).map_err(Failure::Usage)?;
+    let config = Config::load(arguments).map_err(usage)?;
+    server::check(&config).map_err(usage)?;
     server::run(&config).map_err(|Reported| Failure::Reported(1))
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {
-    let config = Config::load(arguments).map_err(Failure::Usage)?;
-    print(&server::check(&config).map_err(Failure::Usage)?)
+    let config = Config::load(arguments).map_err(usage)?;
+    print(&server::check(&config).map_err(usage)?)
+}
+
+/// A mistake in what was typed or in the file.
+fn usage(error: ConfigError) -> Failure {
+    Failure::Usage(error.into())
 }
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is no failure.

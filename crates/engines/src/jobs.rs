@@ -165,6 +165,9 @@ impl Runner {
             {
                 continue;
             }
+            if !path::can_be_asked_for(entry.name) {
+                continue; // a link to it would lead to an error
+            }
             let is_directory = match entry.kind {
                 EntryKind::Directory => true,
                 EntryKind::Regular | EntryKind::Other => false,

@@ -2,7 +2,7 @@
 
 use engines::{ENGINES, EngineSpec, KnobValues};
 
-use crate::config::{AUTO, Config, KnobSetting, did_you_mean};
+use crate::config::{AUTO, Config, ConfigError, KnobSetting, did_you_mean};
 
 /// An engine with its knobs set.
 #[derive(Clone, Debug)]
@@ -16,22 +16,20 @@ pub(crate) struct EngineChoice {
 /// Chooses and sets the knobs.
 ///
 /// # Errors
-/// One line: an unknown engine, an unknown knob, a value out of range.
-pub(crate) fn choose(config: &Config) -> Result<EngineChoice, String> {
+/// An unknown engine, an unknown knob, a value out of range.
+pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
     let settings = &config.settings.engine;
     let name = settings.name.as_str();
     let spec = engines::find(name).ok_or_else(|| {
         let names = ENGINES.iter().map(|spec| spec.name).chain([AUTO]);
         let hint = did_you_mean(name, names);
-        config.explain(
-            "engine.name",
-            &format!("unknown engine {name:?}{hint}: see `ropewalk engines`"),
-        )
+        let why = format!("unknown engine {name:?}{hint}: see `ropewalk engines`");
+        config.unfit("engine.name", why)
     })?;
     let mut knobs = KnobValues::defaults(spec);
     for (knob, setting) in &settings.knobs {
         turn(spec, &mut knobs, knob, setting)
-            .map_err(|why| config.explain("engine.knobs", &format!("{name}: {why}")))?;
+            .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;
     }
     Ok(EngineChoice { spec, knobs })
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         let configuration = os::shared_memory::read_text(configuration.as_fd())
             .map_err(|why| format!("cannot read the configuration: {why}"))?;
         let settings = Config::read_effective(&configuration)?.settings;
-        let site = Arc::new(Site::new(settings.hosts)?);
+        let site = Arc::new(Site::new(settings.hosts).map_err(|why| why.to_string())?);
         Runner::new(site, settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))
     });

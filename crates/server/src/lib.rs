@@ -33,14 +33,14 @@ pub use report::{Reported, report};
 pub use run::run;
 pub use server::{Server, Summary};
 
-use config::Config;
+use config::{Config, ConfigError};
 
 /// The effective configuration as TOML, after everything has been checked that can be without
 /// opening a socket.
 ///
 /// # Errors
-/// One line: what is wrong, where, and what is allowed.
-pub fn check(config: &Config) -> Result<String, String> {
+/// The first mistake that is found.
+pub fn check(config: &Config) -> Result<String, ConfigError> {
     let machine = partitions::Machine::this();
     let ready = ready::make_ready(&auto::resolve(config, &machine).config, &machine)?;
     ready.without_effect.iter().for_each(|line| report(line));

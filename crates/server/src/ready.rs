@@ -7,10 +7,10 @@ use engines::SendfileMode;
 use file_cache::{Budget, Cache};
 use os::descriptors::NUMBERS_MAX;
 use session::{Limits, Listings};
-use site::Site;
 use site::resource::Entry;
+use site::{Site, SiteError};
 
-use crate::config::{Config, LimitSettings, Settings, TimeoutSettings};
+use crate::config::{Config, ConfigError, ConfigFault, LimitSettings, Settings, TimeoutSettings};
 use crate::engine_choice::{self, EngineChoice};
 use crate::layout::{Layout, Share};
 use crate::modes;
@@ -56,37 +56,38 @@ const LISTINGS_USUAL: u64 = 64;
 /// More connections than this on one machine nobody has; the limit of a container may be 2^30.
 const CONNECTIONS_MAX: u64 = 1 << 20;
 
-/// Makes everything ready, or says in one line why not. The configuration names its engine.
-pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, String> {
+/// Makes everything ready, or says why not. The configuration names its engine.
+pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, ConfigError> {
     let settings = &config.settings;
+    let unfit = |why| ConfigError::nowhere(ConfigFault::Unfit(why));
     if machine.descriptors_max < DESCRIPTORS_MIN {
-        return Err(format!(
+        return Err(unfit(format!(
             "the descriptor limit is {}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
              LimitNOFILE=)",
             machine.descriptors_max
-        ));
+        )));
     }
     let partitions = partitions::divide(&settings.partitions, machine)
-        .map_err(|why| config.explain(partitions_key(settings), &why))?;
+        .map_err(|why| config.unfit(partitions_key(settings), why))?;
     let engine = engine_choice::choose(config)?;
     let layout = Layout::new(settings, engine.spec, &engine.knobs, &partitions);
     modes::check_listeners(&layout, settings)
-        .map_err(|why| config.explain("socket.listeners", &why))?;
+        .map_err(|why| config.unfit("socket.listeners", why))?;
     check_partition_addresses(&partitions, settings)
-        .map_err(|why| config.explain("partitions.listen", &why))?;
+        .map_err(|why| config.unfit("partitions.listen", why))?;
     check_irq_affinity(&partitions, settings)
-        .map_err(|why| config.explain("partitions.set_irq_affinity", &why))?;
+        .map_err(|why| config.unfit("partitions.set_irq_affinity", why))?;
     if layout.processes.is_some() {
-        check_roots(settings)?;
+        check_roots(settings).map_err(unfit)?;
     }
     let sendfile = modes::sendfile(settings.socket.sendfile, engine.spec, &layout)
-        .map_err(|why| config.explain("socket.sendfile", &why))?;
+        .map_err(|why| config.unfit("socket.sendfile", why))?;
     let without_effect = modes::without_effect(settings, engine.spec, &layout);
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     Ok(Ready {
-        site: Arc::new(Site::new(settings.hosts.clone())?),
+        site: Arc::new(site(settings)?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
-        listings: listings(descriptors.listings, &layout)?,
+        listings: listings(descriptors.listings, &layout).map_err(unfit)?,
         descriptors,
         partitions,
         engine,
@@ -94,6 +95,12 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, St
         sendfile,
         without_effect,
     })
+}
+
+/// What is served. Settings that were read have been checked; those of a program may be wrong.
+fn site(settings: &Settings) -> Result<Site, ConfigError> {
+    let setting = |error: SiteError| ConfigFault::Setting(error.fault);
+    Site::new(settings.hosts.clone()).map_err(|error| ConfigError::nowhere(setting(error)))
 }
 
 /// A second level of the cache, for so many workers. There are `caches` of them in the server, and

@@ -248,7 +248,9 @@ impl Connection {
         match self.state {
             State::Reading if self.has_part_of_head() => {
                 w.counters.connections_expired.add(1);
-                self.refuse(w, 408, "The request head took too long.");
+                let unread = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.unread());
+                let is_head = http1::begins_head_request(unread);
+                self.refuse(w, 408, "The request head took too long.", is_head);
             }
             // An end that was decided stays what it is: a reset must not become an orderly close.
             State::Waiting | State::Closed { .. } => {}
@@ -326,7 +328,8 @@ impl Connection {
             }
             Ok(Parsed::Partial { scanned }) => Err(scanned),
             Err(error) => {
-                self.refuse(w, error.status(), error.reason());
+                let is_head = http1::begins_head_request(bytes);
+                self.refuse(w, error.status(), error.reason(), is_head);
                 Ok(bytes.len())
             }
         }
@@ -355,8 +358,8 @@ impl Connection {
     }
 
     /// Answers bytes that are no request, or a request that will never be complete.
-    fn refuse(&mut self, w: &mut Worker, status: u16, reason: &str) {
-        let prepared = self.response(w).refuse(w, status, reason);
+    fn refuse(&mut self, w: &mut Worker, status: u16, reason: &'static str, is_head: bool) {
+        let prepared = self.response(w).refuse(w, status, reason, is_head);
         self.follow(w, prepared);
     }
 

@@ -10,6 +10,7 @@ use site::resource::{Body, Entry, Variant};
 
 use crate::access_log::Record;
 use crate::connection::Op;
+use crate::failure::Failure;
 use crate::job::{Job, ListCursor};
 use crate::worker::{Tick, Worker};
 
@@ -91,7 +92,7 @@ pub(crate) enum Purpose {
     /// To answer a navigation with the application's page.
     Fallback,
     /// To dress an error.
-    ErrorPage(u16),
+    ErrorPage(Failure),
 }
 
 /// What will be recorded of the response.

@@ -26,6 +26,7 @@ mod beyond;
 mod connection;
 mod counters;
 mod exchange;
+mod failure;
 mod job;
 mod limits;
 mod listings;

@@ -19,7 +19,7 @@ pub(crate) fn partial_head(
 ) {
     let range = format!("bytes {start}-{}/{}", end - 1, variant.len);
     let mut head = start_head(w, &mut exchange.out, 206);
-    head.lines(variant.fields());
+    head.lines(&variant.fields(w.date()));
     head.field("Content-Range", range.as_bytes());
     head.field_number("Content-Length", end - start);
     head.lines(connection);
@@ -45,7 +45,10 @@ pub(crate) fn start_parts(
     let media_type = [b"multipart/byteranges; boundary=", boundary.as_slice()].concat();
     let mut head = start_head(w, &mut exchange.out, 206);
     head.field("Content-Type", &media_type);
-    head.lines(variant.fields_but_type());
+    // The first line is the type of the file, which each part says again.
+    let fields = variant.fields(w.date());
+    let end = fields.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    head.lines(&fields[end..]);
     head.field_number("Content-Length", len);
     head.lines(connection);
     head.finish();

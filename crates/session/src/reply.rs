@@ -29,10 +29,16 @@ impl Reply {
         (reply, prepared)
     }
 
-    /// Begins the response to bytes that are no request, or to one that will never be complete.
-    pub fn refusal(w: &mut Worker, status: u16, reason: &str) -> (Self, Prepared) {
+    /// Begins the response to bytes that are no request, or to one that will never be complete, and
+    /// says whether it is one to HEAD ([`http1::begins_head_request`]).
+    pub fn refusal(
+        w: &mut Worker,
+        status: u16,
+        reason: &'static str,
+        is_head: bool,
+    ) -> (Self, Prepared) {
         let mut reply = Self { exchange: w.take_exchange(), after: After::Linger };
-        let prepared = reply.response().refuse(w, status, reason);
+        let prepared = reply.response().refuse(w, status, reason, is_head);
         (reply, prepared)
     }
 

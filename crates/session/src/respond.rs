@@ -9,26 +9,38 @@ use file_cache::Hit;
 use http1::{Expectation, FieldName, Head, HeadWriter, Method, Parsed, Target, Version};
 use site::accept;
 use site::answer::{Answer, answer};
+use site::fields::{Content, FieldList};
 use site::listing::CONTENT_SECURITY_POLICY;
-use site::negotiate;
 use site::path;
 use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::after::After;
 use crate::exchange::{BodySource, Draft, Exchange, Listing, Purpose, Then};
+use crate::failure::{Failed, Failure};
 use crate::job::{Done, Job, Known, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
 use crate::worker::{Lookup, Worker};
 
 /// The methods of a static site (RFC 9110 §9).
-const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// A request as it was received and as it was understood.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
-    bytes: &'a [u8],
-    head: &'a Head<'a>,
-    host: usize,
+pub(crate) struct Asked<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) head: &'a Head<'a>,
+    pub(crate) host: usize,
+}
+
+/// What says where the content of a response ends.
+#[derive(Clone, Copy)]
+pub(crate) enum Framing {
+    /// Its length in bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+    /// Nothing: there is none, or the close does.
+    Unsaid,
 }
 
 /// What a call has prepared.
@@ -65,28 +77,24 @@ impl Response<'_> {
             self.exchange.head.extend_from_slice(bytes);
         }
         let Some(host) = w.site.find(head.host) else {
-            return self.plain(w, 421, "No site of that name is served here.", &[]);
+            let failed = Failed { bytes, head: Some(head), host: None };
+            let reason = "No site of that name is served here.";
+            return self.plain_error(w, failed, Failure { reason, ..Failure::of(421) });
         };
         self.exchange.draft.host = host;
         let asked = Asked { bytes, head, host };
         match head.method {
             _ if head.expectation == Expectation::Unknown => self.error(w, asked, 417),
             Method::Get | Method::Head => self.target(w, asked),
-            Method::Options => self.options(w),
-            Method::Unknown => {
+            Method::Options => self.options(w, asked),
+            // Nobody knows whether what follows is a request: after CONNECT it may be what was
+            // meant for a tunnel.
+            Method::Unknown | Method::Connect => {
                 *self.after = After::Linger;
-                self.error(w, asked, 501)
+                self.error(w, asked, if head.method == Method::Connect { 405 } else { 501 })
             }
             _ => self.error(w, asked, 405),
         }
-    }
-
-    /// Answers bytes that are no request, or a request that will never be complete, and closes.
-    pub(crate) fn refuse(&mut self, w: &Worker, status: u16, reason: &str) -> Prepared {
-        self.exchange.reset();
-        self.exchange.draft.started = w.now();
-        *self.after = After::Linger;
-        self.plain(w, status, reason, &[])
     }
 
     /// Goes on with a request whose job has run.
@@ -94,15 +102,22 @@ impl Response<'_> {
         let bytes = std::mem::take(&mut self.exchange.head);
         let (host, purpose) = (self.exchange.draft.host, self.exchange.purpose);
         let limits = w.limits.head;
-        let prepared = match done {
-            Done::Listed(outcome) => self.listed(w, outcome),
-            done => match http1::parse_head(&bytes, 0, &limits) {
-                Ok(Parsed::Complete(head)) => {
-                    let asked = Asked { bytes: &bytes, head: &head, host };
-                    self.resolved(w, asked, purpose, done)
+        let prepared = match (http1::parse_head(&bytes, 0, &limits), purpose) {
+            (Ok(Parsed::Complete(head)), _) => {
+                let asked = Asked { bytes: &bytes, head: &head, host };
+                match (done, purpose) {
+                    (Done::Listed(outcome), _) => self.listed(w, asked, outcome),
+                    (done, Purpose::ErrorPage(failure)) => {
+                        self.page_resolved(w, asked.into(), failure, done)
+                    }
+                    (done, Purpose::Path | Purpose::Fallback) => self.resolved(w, asked, done),
                 }
-                _ => unreachable!("the head was parsed before its job was made"),
-            },
+            }
+            (_, Purpose::ErrorPage(failure)) => {
+                let failed = Failed { bytes: &[], head: None, host: Some(host) };
+                self.page_resolved(w, failed, failure, done)
+            }
+            _ => unreachable!("what has no head asks for nothing but the page of its error"),
         };
         self.exchange.head = bytes;
         prepared
@@ -135,7 +150,10 @@ impl Response<'_> {
         let mut scratch = std::mem::take(&mut w.path_scratch);
         let prepared = match path::canonicalise(path, &mut scratch) {
             Ok(canonical) => self.look_up(w, asked, canonical, Purpose::Path),
-            Err(error) => self.plain(w, 400, error.reason(), &[]),
+            Err(error) => {
+                let failure = Failure { reason: error.reason(), ..Failure::of(400) };
+                self.fail(w, asked.into(), failure)
+            }
         };
         w.path_scratch = scratch;
         prepared
@@ -150,54 +168,47 @@ impl Response<'_> {
         purpose: Purpose,
     ) -> Prepared {
         let now = w.now();
-        match w.cache.get(asked.host, path, now) {
+        let known = match w.cache.get(asked.host, path, now) {
             Lookup::Fresh(hit) => {
                 w.counters.cache_hits.add(1);
-                self.found(w, asked, purpose, &hit)
+                return self.found(w, asked, purpose, &hit);
             }
-            Lookup::Due(slot) => self.ask(w, asked, path, purpose, Known::Entry(slot)),
-            Lookup::Encoded(bytes) => self.ask(w, asked, path, purpose, Known::Encoded(bytes)),
-            Lookup::Absent => self.ask(w, asked, path, purpose, Known::Nothing),
-        }
+            Lookup::Due(slot) => Known::Entry(slot),
+            Lookup::Encoded(bytes) => Known::Encoded(bytes),
+            Lookup::Absent => Known::Nothing,
+        };
+        self.exchange.purpose = purpose;
+        self.ask(w, asked.bytes, Job::Resolve { host: asked.host, path: path.into(), known })
     }
 
-    /// Has a job find out what a path stands for.
-    fn ask(
-        &mut self,
-        w: &mut Worker,
-        asked: Asked<'_>,
-        path: &[u8],
-        purpose: Purpose,
-        known: Known,
-    ) -> Prepared {
+    /// Has a job find out what a path stands for. The head is kept until it has run.
+    pub(crate) fn ask(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
         w.counters.cache_misses.add(1);
-        let exchange = &mut *self.exchange;
-        exchange.head.clear();
-        exchange.head.extend_from_slice(asked.bytes);
-        exchange.purpose = purpose;
-        exchange.job = Some(Job::Resolve { host: asked.host, path: path.into(), known });
+        self.exchange.head.clear();
+        self.exchange.head.extend_from_slice(head);
+        self.exchange.job = Some(job);
         Prepared::Job
     }
 
-    fn resolved(
-        &mut self,
-        w: &mut Worker,
-        asked: Asked<'_>,
-        purpose: Purpose,
-        done: Done,
-    ) -> Prepared {
+    fn resolved(&mut self, w: &mut Worker, asked: Asked<'_>, done: Done) -> Prepared {
+        let purpose = self.exchange.purpose;
+        match self.learn(w, asked.host, done) {
+            Some(hit) => self.found(w, asked, purpose, &hit),
+            None => self.unavailable(w, asked),
+        }
+    }
+
+    /// Keeps what a job has found out; none if it failed for a reason that passes.
+    pub(crate) fn learn(&self, w: &mut Worker, host: usize, done: Done) -> Option<Hit<Entry>> {
         let now = w.now();
-        let hit = match done {
+        match done {
             Done::Current(slot) => {
                 w.cache.validate(&slot, now);
-                Hit::new(slot)
+                Some(Hit::new(slot))
             }
-            Done::Resolved(Ok((path, entry))) => w.cache.insert(asked.host, &path, entry, now),
-            Done::Resolved(Err(_)) | Done::Listed(_) => {
-                return self.unavailable(w);
-            }
-        };
-        self.found(w, asked, purpose, &hit)
+            Done::Resolved(Ok((path, entry))) => Some(w.cache.insert(host, &path, entry, now)),
+            Done::Resolved(Err(_)) | Done::Listed(_) => None,
+        }
     }
 
     /// Answers with what a path stands for.
@@ -210,20 +221,12 @@ impl Response<'_> {
         hit: &Hit<Entry>,
     ) -> Prepared {
         match (&hit.value().resource, purpose) {
-            (Resource::File(file), Purpose::Path | Purpose::Fallback) => {
-                self.file(w, asked, hit, file)
-            }
-            (Resource::File(file), Purpose::ErrorPage(status)) => {
-                self.error_page(w, asked, status, hit, file)
-            }
-            (_, Purpose::ErrorPage(status)) => self.plain_error(w, status),
+            (Resource::File(file), _) => self.file(w, asked, hit, file),
             (_, Purpose::Fallback) => self.error(w, asked, 404),
-            (Resource::Redirect(redirect), Purpose::Path) => {
-                self.redirect(w, asked, redirect, &hit.value().extra_fields)
-            }
-            (Resource::Directory, Purpose::Path) => self.list(w, asked, hit),
-            (Resource::Missing, Purpose::Path) => self.missing(w, asked),
-            (Resource::Forbidden, Purpose::Path) => self.error(w, asked, 403),
+            (Resource::Redirect(redirect), _) => self.redirect(w, asked, redirect),
+            (Resource::Directory, _) => self.list(w, asked, hit),
+            (Resource::Missing, _) => self.missing(w, asked),
+            (Resource::Forbidden, _) => self.error(w, asked, 403),
         }
     }
 
@@ -272,8 +275,8 @@ impl Response<'_> {
             Answer::PreconditionFailed => self.error(w, asked, 412),
             Answer::NotAcceptable => self.error(w, asked, 406),
             Answer::RangeNotSatisfiable(index) => {
-                let line = format!("Content-Range: bytes */{}\r\n", file.variant(index).len);
-                self.plain(w, 416, "", line.as_bytes())
+                let file_len = Some(file.variant(index).len);
+                self.fail(w, asked.into(), Failure { file_len, ..Failure::of(416) })
             }
         }
     }
@@ -289,15 +292,7 @@ impl Response<'_> {
         }
     }
 
-    fn redirect(
-        &mut self,
-        w: &Worker,
-        asked: Asked<'_>,
-        to: &Redirect,
-        extra_fields: &[u8],
-    ) -> Prepared {
-        let connection = self.connection_line();
-        let exchange = &mut *self.exchange;
+    fn redirect(&mut self, w: &Worker, asked: Asked<'_>, to: &Redirect) -> Prepared {
         let mut location = to.location.to_vec();
         if let Target::Path { query: Some(query), .. } = asked.head.target
             && !location.iter().any(|byte| b"?#".contains(byte))
@@ -305,130 +300,37 @@ impl Response<'_> {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        exchange.draft.status = to.status;
-        let mut head = start_head(w, &mut exchange.out, to.status);
-        head.field("Location", &location);
-        head.lines(extra_fields);
-        head.field_number("Content-Length", 0);
-        head.lines(connection);
-        head.finish();
+        let mut fields = FieldList::default();
+        fields.add("Location", location);
+        self.put_head(w, asked.into(), to.status, fields, Framing::Length(0));
         Prepared::Bytes
     }
 
-    fn options(&mut self, w: &Worker) -> Prepared {
-        let connection = self.connection_line();
-        let exchange = &mut *self.exchange;
-        exchange.draft.status = 204;
-        let mut head = start_head(w, &mut exchange.out, 204);
-        head.field("Allow", ALLOW);
-        head.lines(connection);
-        head.finish();
-        Prepared::Bytes
-    }
-
-    /// An error, dressed by the site's own page if it has one.
-    fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
-        let site = Arc::clone(&w.site);
-        match site.host(asked.host).error_page(status) {
-            Some(page) => self.look_up(w, asked, page, Purpose::ErrorPage(status)),
-            None => self.plain_error(w, status),
-        }
-    }
-
-    fn error_page(
-        &mut self,
-        w: &mut Worker,
-        asked: Asked<'_>,
-        status: u16,
-        hit: &Hit<Entry>,
-        file: &FileResource,
-    ) -> Prepared {
-        let lines = asked.head.values(FieldName::AcceptEncoding);
-        let coding = negotiate::choose(lines, file.available());
-        let Some(index) = coding.and_then(|coding| file.position(coding)) else {
-            return self.plain_error(w, status);
-        };
-        let connection = self.connection_line();
-        let exchange = &mut *self.exchange;
-        let variant = file.variant(index);
-        exchange.draft.status = status;
-        let mut head = start_head(w, &mut exchange.out, status);
-        head.field("Content-Type", variant.content_type.as_bytes());
-        if variant.coding != negotiate::Coding::Identity {
-            head.field("Content-Encoding", variant.coding.token().as_bytes());
-        }
-        if file.varies() {
-            head.field("Vary", b"Accept-Encoding");
-        }
-        head.lines(error_fields(status));
-        head.field("X-Content-Type-Options", b"nosniff");
-        head.field_number("Content-Length", variant.len);
-        head.lines(connection);
-        head.finish();
-        exchange.send_range(hit, index, 0, variant.len);
-        Prepared::Bytes
-    }
-
-    fn plain_error(&mut self, w: &Worker, status: u16) -> Prepared {
-        self.plain(w, status, "", error_fields(status))
-    }
-
-    /// A job failed, or may not begin, for a reason that passes.
-    fn unavailable(&mut self, w: &Worker) -> Prepared {
-        self.plain(w, 503, "Try again in a moment.", b"Retry-After: 1\r\n")
-    }
-
-    /// An error with a page of our own.
-    fn plain(&mut self, w: &Worker, status: u16, reason: &str, fields: &[u8]) -> Prepared {
-        let connection = self.connection_line();
-        let exchange = &mut *self.exchange;
-        let phrase = http1::reason_phrase(status);
-        let body = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n<p>{reason}</p>\n"
-        );
-        exchange.draft.status = status;
-        let mut head = start_head(w, &mut exchange.out, status);
-        head.field("Content-Type", b"text/html; charset=utf-8");
-        head.lines(fields);
-        head.field_number("Content-Length", body.len() as u64);
-        head.lines(connection);
-        head.finish();
-        if !exchange.draft.is_head {
-            exchange.out.extend_from_slice(body.as_bytes());
-            exchange.draft.body_bytes = body.len() as u64;
-        }
+    fn options(&mut self, w: &Worker, asked: Asked<'_>) -> Prepared {
+        let mut fields = FieldList::default();
+        fields.add("Allow", ALLOW);
+        self.put_head(w, asked.into(), 204, fields, Framing::Unsaid);
         Prepared::Bytes
     }
 
     fn list(&mut self, w: &mut Worker, asked: Asked<'_>, hit: &Hit<Entry>) -> Prepared {
-        let Some(permit) = w.listings.begin(w.number) else { return self.unavailable(w) };
+        let Some(permit) = w.listings.begin(w.number) else { return self.error(w, asked, 503) };
         let format = list_format(asked.head);
         // A key is the host's index in four bytes and the canonical path.
         let path = hit.key()[4..].into();
-        let connection = self.connection_line();
-        let exchange = &mut *self.exchange;
-        let draft = &mut exchange.draft;
-        draft.status = 200;
-        let chunked = !draft.is_http10;
+        let chunked = !self.exchange.draft.is_http10;
         if !chunked && *self.after == After::KeepAlive {
             *self.after = After::Linger;
         }
-        let mut head = start_head(w, &mut exchange.out, 200);
-        head.field("Content-Type", format.content_type().as_bytes());
-        head.field("Content-Security-Policy", CONTENT_SECURITY_POLICY.as_bytes());
-        head.field("Cache-Control", b"no-cache");
-        head.field("Vary", b"Accept");
-        head.field("X-Content-Type-Options", b"nosniff");
-        head.lines(&hit.value().extra_fields);
-        match chunked {
-            true => {
-                head.field("Transfer-Encoding", b"chunked");
-                head.lines(connection);
-            }
-            false => head.lines(b"Connection: close\r\n"),
-        }
-        head.finish();
+        let mut fields = FieldList::default();
+        fields.add("Content-Type", format.content_type().as_bytes());
+        fields.add("Content-Security-Policy", CONTENT_SECURITY_POLICY.as_bytes());
+        fields.add("Cache-Control", &b"no-cache"[..]);
+        fields.add("Vary", &b"Accept"[..]);
+        fields.add("X-Content-Type-Options", &b"nosniff"[..]);
+        let framing = if chunked { Framing::Chunked } else { Framing::Unsaid };
+        self.put_head(w, asked.into(), 200, fields, framing);
+        let exchange = &mut *self.exchange;
         if exchange.draft.is_head {
             return Prepared::Bytes;
         }
@@ -440,7 +342,7 @@ impl Response<'_> {
     }
 
     /// Bytes of a listing have come.
-    fn listed(&mut self, w: &mut Worker, outcome: ListOutcome) -> Prepared {
+    fn listed(&mut self, w: &mut Worker, asked: Asked<'_>, outcome: ListOutcome) -> Prepared {
         let exchange = &mut *self.exchange;
         let Then::List(listing) = &mut exchange.then else {
             unreachable!("only a listing asks for one")
@@ -451,7 +353,7 @@ impl Response<'_> {
             Err(_) if exchange.draft.body_bytes == 0 => {
                 exchange.out.clear();
                 exchange.then = Then::Finish;
-                return self.unavailable(w);
+                return self.unavailable(w, asked);
             }
             Err(_) => return Prepared::Nothing,
         };
@@ -468,9 +370,37 @@ impl Response<'_> {
         Prepared::Bytes
     }
 
+    /// Writes a head that is not a file's: with the fields that rules add to these.
+    pub(crate) fn put_head<'f>(
+        &mut self,
+        w: &'f Worker,
+        failed: Failed<'_>,
+        status: u16,
+        mut fields: FieldList<'f>,
+        framing: Framing,
+    ) {
+        let host = failed.host.map(|host| w.site.host(host));
+        if let Some(host) = host.filter(|host| host.has_header_rules()) {
+            let mut scratch = Vec::new();
+            let path = failed.path(&mut scratch);
+            fields.apply(host.header_rules(path), status, Content::Other);
+        }
+        let connection = self.connection_line();
+        self.exchange.draft.status = status;
+        let mut head = start_head(w, &mut self.exchange.out, status);
+        fields.write(head.rest());
+        match framing {
+            Framing::Length(len) => head.field_number("Content-Length", len),
+            Framing::Chunked => head.field("Transfer-Encoding", b"chunked"),
+            Framing::Unsaid => {}
+        }
+        head.lines(connection);
+        head.finish();
+    }
+
     /// The `Connection` line of the response, or nothing where the version's default holds.
     #[inline]
-    fn connection_line(&self) -> &'static [u8] {
+    pub(crate) fn connection_line(&self) -> &'static [u8] {
         match (*self.after, self.exchange.draft.is_http10) {
             (After::KeepAlive, false) => b"",
             (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
@@ -484,7 +414,7 @@ type ListOutcome = std::io::Result<(Vec<u8>, Option<Box<crate::job::ListCursor>>
 impl Exchange {
     /// Makes bytes `at..end` of a variant the body, unless the request was HEAD.
     #[inline]
-    fn send_range(&mut self, entry: &Hit<Entry>, variant: usize, at: u64, end: u64) {
+    pub(crate) fn send_range(&mut self, entry: &Hit<Entry>, variant: usize, at: u64, end: u64) {
         if !self.draft.is_head && at < end {
             self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
         }
@@ -495,15 +425,6 @@ pub(crate) fn start_head<'v>(w: &Worker, out: &'v mut Vec<u8>, status: u16) -> H
     let mut head = HeadWriter::new(out, status);
     head.field("Date", w.date());
     head
-}
-
-/// Fields that an error status calls for.
-fn error_fields(status: u16) -> &'static [u8] {
-    match status {
-        405 | 501 => b"Allow: GET, HEAD, OPTIONS\r\n",
-        406 => b"Vary: Accept-Encoding\r\n",
-        _ => b"",
-    }
 }
 
 fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {

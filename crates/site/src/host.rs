@@ -4,11 +4,14 @@
 //! names in a table. Nothing here opens a file.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::PathBuf;
 
+use crate::check::{self, SettingError};
+use crate::fields::HeaderRule;
 use crate::mime::Overrides;
 use crate::negotiate::Coding;
-use crate::rules::{GlobError, PathGlobs, default_cache_control};
+use crate::rules::{PathGlobs, default_cache_control};
 
 /// The settings of one virtual host, as an operator writes them.
 #[derive(Clone, Debug)]
@@ -38,8 +41,8 @@ pub struct HostSettings {
     pub precompressed: Vec<Coding>,
     /// `Cache-Control` by glob; the first match wins, the built-in rules come last.
     pub cache_control: Vec<(String, String)>,
-    /// Extra response fields by glob: (glob, name, value). All matches are sent.
-    pub headers: Vec<(String, String, String)>,
+    /// Response fields by glob, for every response; all matches count.
+    pub headers: Vec<HeaderRule>,
     /// Redirects by glob; the first match wins.
     pub redirects: Vec<RedirectSettings>,
     /// Media types by file name extension, ahead of the built-in table.
@@ -110,35 +113,22 @@ impl HostSettings {
 pub struct Host {
     pub(crate) settings: HostSettings,
     pub(crate) cache_control: PathGlobs<String>,
-    pub(crate) headers: PathGlobs<(String, String)>,
+    pub(crate) headers: PathGlobs<HeaderRule>,
     pub(crate) redirects: PathGlobs<(String, u16)>,
     pub(crate) mime_types: Overrides,
 }
 
 impl Host {
-    fn new(settings: HostSettings) -> Result<Self, String> {
-        for page in settings.spa_fallback.iter().chain(settings.error_pages.values()) {
-            check_page(page)?;
-        }
-        for (_, name, value) in &settings.headers {
-            check_field(name, value)?;
-        }
-        for value in settings.cache_control.iter().map(|(_, value)| value) {
-            check_value("Cache-Control", value)?;
-        }
-        for (extension, media_type) in &settings.mime_types {
-            check_value(extension, media_type)?;
-        }
-        settings.redirects.iter().try_for_each(check_redirect)?;
+    fn new(settings: HostSettings) -> Result<Self, SettingError> {
+        check_settings(&settings)?;
         let cache = settings.cache_control.iter().cloned();
-        let headers = settings.headers.iter().map(|(g, n, v)| (g.clone(), (n.clone(), v.clone())));
+        let headers = settings.headers.iter().map(|rule| (rule.path.clone(), rule.clone()));
         let redirects =
             settings.redirects.iter().map(|r| (r.from.clone(), (r.to.clone(), r.status)));
-        let text = |error: GlobError| error.to_string();
         Ok(Self {
-            cache_control: PathGlobs::new(cache).map_err(text)?,
-            headers: PathGlobs::new(headers).map_err(text)?,
-            redirects: PathGlobs::new(redirects).map_err(text)?,
+            cache_control: PathGlobs::new(cache).map_err(SettingError::Glob)?,
+            headers: PathGlobs::new(headers).map_err(SettingError::Glob)?,
+            redirects: PathGlobs::new(redirects).map_err(SettingError::Glob)?,
             mime_types: Overrides::new(
                 settings.mime_types.iter().map(|(e, t)| (e.as_str(), t.as_str())),
             ),
@@ -161,6 +151,20 @@ impl Host {
             .map_or_else(|| default_cache_control(path), String::as_str)
     }
 
+    /// The fields that rules add to responses for a canonical path, in the order of the rules.
+    pub fn header_rules<'h>(
+        &'h self,
+        path: &[u8],
+    ) -> impl Iterator<Item = &'h HeaderRule> + use<'h> {
+        self.headers.matches(path)
+    }
+
+    /// Whether any rule adds fields to responses.
+    #[must_use]
+    pub fn has_header_rules(&self) -> bool {
+        !self.headers.is_empty()
+    }
+
     /// The page configured for an error status.
     #[must_use]
     pub fn error_page(&self, status: u16) -> Option<&[u8]> {
@@ -174,6 +178,23 @@ impl Host {
     }
 }
 
+/// What is wrong with the settings of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteError {
+    /// The index of the host.
+    pub host: usize,
+    /// What is wrong with it.
+    pub fault: SettingError,
+}
+
+impl fmt::Display for SiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault.fmt(f)
+    }
+}
+
+impl std::error::Error for SiteError {}
+
 /// All virtual hosts of a server.
 #[derive(Debug)]
 pub struct Site {
@@ -185,11 +206,11 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes `settings` ready. The error is one line that names the host and the setting.
+    /// Makes `settings` ready.
     ///
     /// # Errors
     /// A bad glob, page, field or redirect; a name claimed twice; two defaults; no host at all.
-    pub fn new(settings: Vec<HostSettings>) -> Result<Self, String> {
+    pub fn new(settings: Vec<HostSettings>) -> Result<Self, SiteError> {
         let mut site = Self {
             hosts: Vec::with_capacity(settings.len()),
             exact: HashMap::new(),
@@ -197,10 +218,10 @@ impl Site {
             default: None,
         };
         if settings.is_empty() {
-            return Err("no host is configured: name a directory to serve".into());
+            return Err(SiteError { host: 0, fault: SettingError::NoHost });
         }
-        for (index, host) in settings.into_iter().enumerate() {
-            site.add(index, host)?;
+        for (host, settings) in settings.into_iter().enumerate() {
+            site.add(host, settings).map_err(|fault| SiteError { host, fault })?;
         }
         if site.default.is_none() && site.hosts[0].settings.names.is_empty() {
             site.default = Some(0);
@@ -242,17 +263,23 @@ impl Site {
         self.exact.get(name).copied().or_else(wildcard)
     }
 
-    fn add(&mut self, index: usize, settings: HostSettings) -> Result<(), String> {
+    fn add(&mut self, index: usize, settings: HostSettings) -> Result<(), SettingError> {
         for name in &settings.names {
             let lower = name.to_ascii_lowercase().into_bytes();
-            if let Some(suffix) = lower.strip_prefix(b"*") {
-                self.wildcards.push((suffix.to_vec(), index));
-            } else if self.exact.insert(lower, index).is_some() {
-                return Err(format!("host name {name:?} is claimed twice: remove one"));
+            let is_new = match lower.strip_prefix(b"*") {
+                Some(suffix) if self.wildcards.iter().any(|(known, _)| known == suffix) => false,
+                Some(suffix) => {
+                    self.wildcards.push((suffix.to_vec(), index));
+                    true
+                }
+                None => self.exact.insert(lower, index).is_none(),
+            };
+            if !is_new {
+                return Err(SettingError::HostNameTwice(name.clone()));
             }
         }
         if settings.default && self.default.replace(index).is_some() {
-            return Err("two hosts have `default = true`: keep one".into());
+            return Err(SettingError::TwoDefaults);
         }
         self.hosts.push(Host::new(settings)?);
         Ok(())
@@ -267,48 +294,30 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// A page is a canonical path below the root.
-fn check_page(page: &str) -> Result<(), String> {
-    let mut scratch = Vec::new();
-    let canonical = crate::path::canonicalise(page.as_bytes(), &mut scratch);
-    if canonical.is_ok_and(|path| path == page.as_bytes()) && !page.ends_with('/') {
-        return Ok(());
+/// Checks every value by itself.
+fn check_settings(settings: &HostSettings) -> Result<(), SettingError> {
+    settings.names.iter().try_for_each(|name| check::host_name(name))?;
+    settings.index.iter().try_for_each(|name| check::index(name))?;
+    settings.error_pages.keys().try_for_each(|status| check::page_status(*status))?;
+    for page in settings.spa_fallback.iter().chain(settings.error_pages.values()) {
+        check::page(page)?;
+        if settings.dotfiles == Dotfiles::Deny {
+            check::visible_page(page)?;
+        }
     }
-    Err(format!("{page:?} is not a page below the root: write it like \"/404.html\""))
-}
-
-/// A configured field must not be able to break a response apart (RFC 9112 §11.1).
-fn check_field(name: &str, value: &str) -> Result<(), String> {
-    const FRAMING: [&str; 5] =
-        ["content-length", "transfer-encoding", "connection", "date", "content-range"];
-    let name_fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if name.is_empty() || !name.bytes().all(name_fits) {
-        return Err(format!("{name:?} is not a field name"));
+    for rule in &settings.headers {
+        check::field_name(&rule.name)?;
+        check::field_value(&rule.name, &rule.value)?;
     }
-    if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(format!("field {name:?} belongs to the server: it cannot be set"));
-    }
-    check_value(name, value)
-}
-
-fn check_value(name: &str, value: &str) -> Result<(), String> {
-    if value.bytes().any(|b| b.is_ascii_control()) {
-        return Err(format!("the value of {name:?} has a control character"));
-    }
-    Ok(())
-}
-
-/// A target goes into `Location` as it is, so it must be a URI reference (RFC 3986 §4.1).
-fn check_redirect(redirect: &RedirectSettings) -> Result<(), String> {
-    const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
-    let (to, status) = (&redirect.to, redirect.status);
-    if to.is_empty() || !to.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(format!("redirect target {to:?} is not a URL: percent-encode it"));
-    }
-    if !STATUSES.contains(&status) {
-        return Err(format!("{status} is not a redirect: use one of {STATUSES:?}"));
-    }
-    Ok(())
+    let cache_control = settings.cache_control.iter();
+    cache_control
+        .map(|(_, value)| value)
+        .try_for_each(|v| check::field_value("Cache-Control", v))?;
+    settings.mime_types.values().try_for_each(|media_type| check::media_type(media_type))?;
+    settings.redirects.iter().try_for_each(|redirect| {
+        check::redirect_target(&redirect.to)?;
+        check::redirect_status(redirect.status)
+    })
 }
 
 #[cfg(test)]
@@ -356,24 +365,61 @@ mod tests {
     }
 
     #[test]
+    fn no_two_hosts_claim_the_same() {
+        let check = |hosts: &[(&[&str], bool)], expected: SettingError| {
+            let settings = hosts.iter().map(|(names, default)| HostSettings {
+                names: names.iter().map(ToString::to_string).collect(),
+                default: *default,
+                ..HostSettings::new("/srv".into())
+            });
+            let error = Site::new(settings.collect()).unwrap_err();
+            assert_eq!(error, SiteError { host: hosts.len().saturating_sub(1), fault: expected });
+        };
+        let twice = |name: &str| SettingError::HostNameTwice(name.into());
+        check(&[(&["a"], false), (&["b", "A"], false)], twice("A"));
+        check(&[(&["*.a"], false), (&["*.A"], false)], twice("*.A"));
+        check(&[(&["a"], true), (&["b"], true)], SettingError::TwoDefaults);
+        check(&[], SettingError::NoHost);
+    }
+
+    #[test]
     fn bad_settings_are_named() {
-        let check = |change: &dyn Fn(&mut HostSettings), expected: &str| {
+        let check = |change: &dyn Fn(&mut HostSettings), expected: SettingError| {
             let mut host = HostSettings::new("/srv".into());
             change(&mut host);
-            let error = Site::new(vec![host]).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert_eq!(Site::new(vec![host]).unwrap_err().fault, expected);
         };
-        check(&|h| h.spa_fallback = Some("../x".into()), "../x");
-        check(&|h| h.error_pages = [(404, "/a/../b".into())].into(), "/a/../b");
-        check(&|h| h.headers.push(("**".into(), "X:".into(), "v".into())), "X:");
-        check(&|h| h.headers.push(("**".into(), "Date".into(), "v".into())), "Date");
-        check(&|h| h.headers.push(("**".into(), "X".into(), "a\r\nb".into())), "control");
-        check(&|h| h.cache_control.push(("[".into(), "v".into())), "[");
-        check(&|h| h.cache_control.push(("**".into(), "a\nb".into())), "control");
-        check(&|h| drop(h.mime_types.insert("x".into(), "a\nb".into())), "control");
+        let field = |name: &str, value: &str| HeaderRule {
+            path: "**".into(),
+            name: name.into(),
+            value: value.into(),
+            ..HeaderRule::default()
+        };
         let redirect =
             |to: &str, status| RedirectSettings { from: "/a".into(), to: to.into(), status };
-        check(&|h| h.redirects.push(redirect("/a b", 301)), "percent-encode");
-        check(&|h| h.redirects.push(redirect("/b", 200)), "200 is not a redirect");
+        use SettingError as E;
+        check(&|h| h.names.push("a:80".into()), E::HostName("a:80".into()));
+        check(&|h| h.index.push("../x".into()), E::Index("../x".into()));
+        check(&|h| h.spa_fallback = Some("../x".into()), E::Page("../x".into()));
+        check(&|h| h.spa_fallback = Some("/.x".into()), E::HiddenPage("/.x".into()));
+        check(&|h| h.error_pages = [(404, "/a/../b".into())].into(), E::Page("/a/../b".into()));
+        check(&|h| h.error_pages = [(421, "/b".into())].into(), E::PageStatus(421));
+        check(&|h| h.headers.push(field("X:", "v")), E::FieldName("X:".into()));
+        check(&|h| h.headers.push(field("Date", "v")), E::ReservedField("Date".into()));
+        check(&|h| h.headers.push(field("X", "a\r\nb")), E::ControlByte("X".into()));
+        check(
+            &|h| h.cache_control.push(("**".into(), "a\nb".into())),
+            E::ControlByte("Cache-Control".into()),
+        );
+        check(
+            &|h| drop(h.mime_types.insert("x".into(), "a\nb".into())),
+            E::MediaType("a\nb".into()),
+        );
+        check(&|h| h.redirects.push(redirect("/a b", 301)), E::Target("/a b".into()));
+        check(&|h| h.redirects.push(redirect("/b", 200)), E::RedirectStatus(200));
+        let mut host = HostSettings::new("/srv".into());
+        host.cache_control.push(("[".into(), "v".into()));
+        let fault = Site::new(vec![host]).unwrap_err().fault;
+        assert!(matches!(&fault, E::Glob(error) if error.glob == "["), "{fault:?}");
     }
 }

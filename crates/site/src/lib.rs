@@ -1,14 +1,17 @@
 //! What to answer: from a request and what the file system holds to a response.
 //!
 //! Pure: no sockets, no clock, no system calls; [`resolve::Files`] is the file system as a trait.
-//! [`host`] says what each virtual host serves, [`path`] makes paths canonical, [`resolve`] finds
-//! the [`resource`] a path stands for, [`answer`] decides which part of it a request gets.
+//! [`host`] says what each virtual host serves, [`check`] what its settings must be, [`path`] makes
+//! paths canonical, [`resolve`] finds the [`resource`] a path stands for, [`answer`] decides which
+//! part of it a request gets.
 
 #![forbid(unsafe_code)]
 
 pub mod accept;
 pub mod answer;
+pub mod check;
 pub mod conditional;
+pub mod fields;
 pub mod host;
 pub mod listing;
 pub mod mime;
@@ -19,4 +22,4 @@ pub mod resolve;
 pub mod resource;
 pub mod rules;
 
-pub use host::{Host, HostSettings, Site};
+pub use host::{Host, HostSettings, Site, SiteError};

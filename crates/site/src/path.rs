@@ -83,6 +83,11 @@ pub fn is_hidden(path: &[u8]) -> bool {
         .any(|(index, name)| name[0] == b'.' && !(index == 0 && name == b".well-known"))
 }
 
+/// Whether any request leads to a file of that name: no path has a control byte in it.
+pub fn can_be_asked_for(name: &[u8]) -> bool {
+    !name.iter().any(u8::is_ascii_control)
+}
+
 /// The last segment of a canonical path; empty for a path with a trailing slash.
 pub fn file_name(path: &[u8]) -> &[u8] {
     let start = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);

@@ -10,8 +10,8 @@ use crate::host::{Dotfiles, Host, Symlinks};
 use crate::negotiate::Coding;
 use crate::path;
 use crate::resource::{
-    Body, Entry, FileRef, FileResource, Identity, Redirect, Representation, Resource, Variant,
-    Witness, extra_fields,
+    Body, Entry, FileRef, FileResource, Identity, Modified, Redirect, Representation, Resource,
+    Variant, Witness,
 };
 
 /// The file system of one host, as resolution sees it. Paths are relative to the host's root,
@@ -79,12 +79,7 @@ pub fn resolve(
 ) -> io::Result<Entry> {
     let mut lookup = Lookup { host, files, small_body_bytes_max, now_ns, witnesses: Vec::new() };
     let resource = lookup.resource(canonical)?;
-    Ok(Entry {
-        resource,
-        extra_fields: extra_fields(host, canonical).into(),
-        witnesses: lookup.witnesses.into(),
-        resolved_ns: now_ns,
-    })
+    Ok(Entry { resource, witnesses: lookup.witnesses.into(), resolved_ns: now_ns })
 }
 
 /// Whether everything an entry was made from is as it was.
@@ -138,8 +133,10 @@ impl Lookup<'_> {
 
     /// A path with a final slash: its index file, or the directory itself if it may be listed.
     fn directory(&mut self, directory: &[u8]) -> io::Result<Resource> {
-        if !matches!(self.open(directory)?, Found::Directory) {
-            return Ok(Resource::Missing);
+        match self.open(directory)? {
+            Found::Directory => {}
+            Found::Forbidden => return Ok(Resource::Forbidden),
+            Found::File(_) | Found::Missing => return Ok(Resource::Missing),
         }
         for name in &self.host.settings.index {
             let mut index = directory.to_vec();
@@ -243,8 +240,11 @@ impl Lookup<'_> {
             coding,
             len,
             etag,
-            // A time in the future must not be sent (RFC 9110 §8.8.2.1).
-            modified: Some(seconds).filter(|_| is_dated && identity.modified_ns <= self.now_ns),
+            modified: match is_dated {
+                false => Modified::Unknown,
+                true if identity.modified_ns > self.now_ns => Modified::Now,
+                true => Modified::At(seconds),
+            },
             varies,
             body,
             source: self.source(&[relative, coding.suffix().as_bytes()].concat()),
@@ -408,6 +408,7 @@ mod tests {
             };
             match path {
                 b"" => Ok((Kind::Directory, of(1, 0))),
+                b"f/a" if !self.is_readable.get() => Err(io::ErrorKind::PermissionDenied.into()),
                 b"f" => Ok((Kind::Regular, of(2, changed_ns))),
                 _ => Err(io::ErrorKind::NotFound.into()),
             }
@@ -450,6 +451,15 @@ mod tests {
             assert!(is_current(&entry, &files));
             files.is_readable.set(after);
             assert!(!is_current(&entry, &files), "readable before: {before}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_opened_is_forbidden_with_and_without_a_slash() {
+        let files = OneFile::new(false);
+        for path in ["/f", "/f/", "/f/a"] {
+            let resource = resolved(path, &files).resource;
+            assert!(matches!(resource, Resource::Forbidden), "{path}: {resource:?}");
         }
     }
 

@@ -8,6 +8,7 @@
 mod encoding;
 mod residency;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::ops::Deref;
@@ -15,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::conditional::{EntityTag, Validators};
+use crate::fields::{Content, FieldList};
 use crate::host::Host;
 use crate::negotiate::{Coding, CodingSet};
 
@@ -42,9 +44,6 @@ pub const DATE_LEN: usize = 29;
 pub struct Entry {
     /// What is sent.
     pub resource: Resource,
-    /// Rendered extra fields configured for the path, for every response but those of files, whose
-    /// heads hold them already.
-    pub extra_fields: Box<[u8]>,
     /// The state of the file system this entry was made from.
     pub witnesses: Box<[Witness]>,
     /// When it was made, in nanoseconds of wall-clock time, before any witness was looked at.
@@ -91,7 +90,7 @@ pub struct Variant {
     pub len: u64,
     /// Its entity tag; none for a file too large to hash whose modification time says nothing.
     pub etag: Option<EntityTag>,
-    /// Its modification time in seconds since 1970; none where it says nothing.
+    /// Its modification time in seconds since 1970; none where it says nothing or is still to come.
     pub modified: Option<i64>,
     /// Where its bytes are.
     pub body: Body,
@@ -102,7 +101,10 @@ pub struct Variant {
     /// A whole 304 head with a placeholder for the date.
     head_not_modified: Box<[u8]>,
     /// Where the representation fields of `head_ok` end and `Content-Length` begins.
-    fields_end: u16,
+    fields_end: u32,
+    /// Where in `head_ok` the date goes in a second time, as that of the last modification: a time
+    /// that is still to come must not be told (RFC 9110 §8.8.2.1). 0: nowhere.
+    modified_at: u32,
     /// Which of the entry's witnesses is its file.
     source: u16,
 }
@@ -170,7 +172,7 @@ impl Entry {
     pub fn cost(&self) -> (usize, usize) {
         let witnesses: usize =
             self.witnesses.iter().map(|w| w.path.len() + size_of::<Witness>()).sum();
-        let fixed = size_of::<Self>() + self.extra_fields.len() + witnesses;
+        let fixed = size_of::<Self>() + witnesses;
         match &self.resource {
             Resource::File(file) => {
                 let costs = file.variants.iter().map(Variant::cost);
@@ -266,6 +268,17 @@ impl fmt::Debug for OpenFile {
     }
 }
 
+/// What `Last-Modified` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modified {
+    /// Nothing: there is no such field.
+    Unknown,
+    /// This time, in seconds since 1970.
+    At(i64),
+    /// The time of the response, since that of the file is still to come.
+    Now,
+}
+
 /// What [`Variant::new`] needs to know of a representation.
 pub(crate) struct Representation<'a> {
     pub(crate) host: &'a Host,
@@ -274,7 +287,7 @@ pub(crate) struct Representation<'a> {
     pub(crate) coding: Coding,
     pub(crate) len: u64,
     pub(crate) etag: Option<EntityTag>,
-    pub(crate) modified: Option<i64>,
+    pub(crate) modified: Modified,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
@@ -284,40 +297,48 @@ pub(crate) struct Representation<'a> {
 
 impl Variant {
     pub(crate) fn new(of: Representation<'_>) -> Self {
-        let content_type =
+        let media_type =
             crate::mime::content_type(crate::path::file_name(of.path), &of.host.mime_types);
+        let date = |seconds| http1::format_date(seconds).to_vec();
+        let mut fields = FieldList::default();
+        fields.add("Content-Type", media_type.as_bytes());
+        if of.coding != Coding::Identity {
+            fields.add("Content-Encoding", of.coding.token().as_bytes());
+        }
+        add_cache_fields(&mut fields, &of);
+        match of.modified {
+            Modified::Unknown => {}
+            Modified::At(seconds) => fields.add("Last-Modified", date(seconds)),
+            Modified::Now => fields.add("Last-Modified", &[b'-'; DATE_LEN][..]),
+        }
+        fields.add("Accept-Ranges", &b"bytes"[..]);
+        fields.add("X-Content-Type-Options", &b"nosniff"[..]);
+        fields.apply(of.host.header_rules(of.path), 200, Content::File);
         let mut head = Vec::with_capacity(384);
         start_head(&mut head, STATUS_OK);
-        field(&mut head, "Content-Type", content_type.as_bytes());
-        if of.coding != Coding::Identity {
-            field(&mut head, "Content-Encoding", of.coding.token().as_bytes());
-        }
-        cache_fields(&mut head, &of);
-        if let Some(modified) = of.modified {
-            field(&mut head, "Last-Modified", &http1::format_date(modified));
-        }
-        field(&mut head, "Accept-Ranges", b"bytes");
-        field(&mut head, "X-Content-Type-Options", b"nosniff");
-        head.extend_from_slice(&extra_fields(of.host, of.path));
-        let fields_end = u16::try_from(head.len()).expect("configured fields fit a head");
-        field(&mut head, "Content-Length", of.len.to_string().as_bytes());
-        head.extend_from_slice(b"\r\n");
-
-        let mut not_modified = Vec::with_capacity(256);
-        start_head(&mut not_modified, STATUS_NOT_MODIFIED);
-        cache_fields(&mut not_modified, &of);
-        not_modified.extend_from_slice(b"\r\n");
+        let modified_at = fields.offset_of("Last-Modified").map(|offset| head.len() + offset);
+        let modified_at = modified_at.filter(|_| of.modified == Modified::Now);
+        fields.write(&mut head);
+        let fields_end = head.len();
+        head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", of.len).as_bytes());
+        let media_type = fields.value("Content-Type").unwrap_or_default();
+        let content_type = String::from_utf8_lossy(media_type).as_ref().into();
         Self {
             coding: of.coding,
             len: of.len,
             etag: of.etag,
-            modified: of.modified,
-            body: of.body,
-            content_type: content_type.into_owned().into(),
+            modified: match of.modified {
+                Modified::At(seconds) => Some(seconds),
+                Modified::Unknown | Modified::Now => None,
+            },
+            content_type,
             head_ok: head.into(),
-            head_not_modified: not_modified.into(),
-            fields_end,
+            head_not_modified: not_modified(&of),
+            // A head is bounded far below 2^32 by the size of a configuration.
+            fields_end: fields_end as u32,
+            modified_at: modified_at.unwrap_or(0) as u32,
             source: of.source,
+            body: of.body,
         }
     }
 
@@ -330,7 +351,11 @@ impl Variant {
     /// Appends the 200 head. `connection` is the whole `Connection` line or empty.
     #[inline]
     pub fn write_ok(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
+        let start = out.len();
         write_head(out, &self.head_ok, STATUS_OK.len(), date, connection);
+        if self.modified_at != 0 {
+            put_date(&mut out[start..], self.modified_at as usize, date);
+        }
     }
 
     /// Appends the 304 head (RFC 9110 §15.4.5).
@@ -338,18 +363,19 @@ impl Variant {
         write_head(out, &self.head_not_modified, STATUS_NOT_MODIFIED.len(), date, connection);
     }
 
-    /// The representation's field lines, for heads with another status.
+    /// The representation's field lines, for heads with another status that have this date.
     #[must_use]
-    pub fn fields(&self) -> &[u8] {
-        &self.head_ok[STATUS_OK.len() + DATE_LEN + 2..usize::from(self.fields_end)]
-    }
-
-    /// The representation's field lines without `Content-Type`, which comes first.
-    #[must_use]
-    pub fn fields_but_type(&self) -> &[u8] {
-        let fields = self.fields();
-        let end = memchr::memchr(b'\n', fields).map_or(0, |at| at + 1);
-        &fields[end..]
+    pub fn fields(&self, date: &[u8; DATE_LEN]) -> Cow<'_, [u8]> {
+        let start = STATUS_OK.len() + DATE_LEN + 2;
+        let fields = &self.head_ok[start..self.fields_end as usize];
+        match (self.modified_at as usize).checked_sub(start) {
+            None => fields.into(),
+            Some(at) => {
+                let mut fields = fields.to_vec();
+                put_date(&mut fields, at, date);
+                fields.into()
+            }
+        }
     }
 
     fn cost(&self) -> (usize, usize) {
@@ -361,13 +387,17 @@ impl Variant {
     }
 }
 
-/// The extra fields configured for a path, as field lines.
-pub(crate) fn extra_fields(host: &Host, path: &[u8]) -> Vec<u8> {
-    let mut lines = Vec::new();
-    for (name, value) in host.headers.matches(path) {
-        field(&mut lines, name, value.as_bytes());
-    }
-    lines
+/// The 304 head: of the fields of the 200 those that caches go by, and what rules add (RFC 9110
+/// §15.4.5).
+fn not_modified(of: &Representation<'_>) -> Box<[u8]> {
+    let mut fields = FieldList::default();
+    add_cache_fields(&mut fields, of);
+    fields.apply(of.host.header_rules(of.path), 304, Content::KnownFile);
+    let mut head = Vec::with_capacity(256);
+    start_head(&mut head, STATUS_NOT_MODIFIED);
+    fields.write(&mut head);
+    head.extend_from_slice(b"\r\n");
+    head.into()
 }
 
 /// Starts a head whose date is a placeholder.
@@ -378,20 +408,13 @@ fn start_head(head: &mut Vec<u8>, status_line: &[u8]) {
 }
 
 /// The fields that a 304 repeats.
-fn cache_fields(head: &mut Vec<u8>, of: &Representation<'_>) {
+fn add_cache_fields<'a>(fields: &mut FieldList<'a>, of: &'a Representation<'_>) {
     if let Some(etag) = &of.etag {
-        field(head, "ETag", etag.as_bytes());
+        fields.add("ETag", etag.as_bytes());
     }
-    field(head, "Cache-Control", of.host.cache_control(of.path).as_bytes());
+    fields.add("Cache-Control", of.host.cache_control(of.path).as_bytes());
     if of.varies {
-        field(head, "Vary", b"Accept-Encoding");
-    }
-}
-
-/// Appends a field line. Values are ours or were checked with the configuration.
-fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-        head.extend_from_slice(part);
+        fields.add("Vary", &b"Accept-Encoding"[..]);
     }
 }
 
@@ -406,10 +429,16 @@ fn write_head(
 ) {
     let start = out.len();
     out.extend_from_slice(head);
-    out[start + date_at..start + date_at + DATE_LEN].copy_from_slice(date);
+    put_date(&mut out[start..], date_at, date);
     if !connection.is_empty() {
         out.truncate(out.len() - 2);
         out.extend_from_slice(connection);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Writes a date over its placeholder.
+#[inline]
+fn put_date(head: &mut [u8], at: usize, date: &[u8; DATE_LEN]) {
+    head[at..at + DATE_LEN].copy_from_slice(date);
 }

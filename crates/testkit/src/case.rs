@@ -82,6 +82,8 @@ pub struct FieldRules {
     pub starts: Option<String>,
     /// Anything but this value; absence will do.
     pub not: Option<String>,
+    /// The value of this other field.
+    pub same_as: Option<String>,
     /// A member of the comma-separated list, in any case.
     pub lists: Option<String>,
     /// All members of the list, in any order.
@@ -226,6 +228,7 @@ case_files![
     "special_files",
     "spa",
     "error_pages",
+    "header_rules",
     "listing",
     "mime",
     "caching_headers",
@@ -343,7 +346,7 @@ fn validate_expected(expected: &Expected) -> Result<(), String> {
 
 impl FieldRules {
     fn is_empty(&self) -> bool {
-        let texts = [&self.contains, &self.starts, &self.not, &self.lists];
+        let texts = [&self.contains, &self.starts, &self.not, &self.same_as, &self.lists];
         !self.absent && !self.present && self.set.is_none() && texts.iter().all(|t| t.is_none())
     }
 }

@@ -126,7 +126,7 @@ fn check_response(response: &Response, expected: &Expected) -> Vec<String> {
     }
     for (name, rule) in &expected.headers {
         let value = response.field(name);
-        if let Some(wanted) = field_problem(value.as_deref(), rule) {
+        if let Some(wanted) = field_problem(response, value.as_deref(), rule) {
             problems.push(format!("expected {name} {wanted}, got {value:?}"));
         }
     }
@@ -137,14 +137,14 @@ fn check_response(response: &Response, expected: &Expected) -> Vec<String> {
 }
 
 /// What was wanted of the field, if the value is not it.
-fn field_problem(value: Option<&str>, rule: &FieldRule) -> Option<String> {
+fn field_problem(response: &Response, value: Option<&str>, rule: &FieldRule) -> Option<String> {
     match rule {
         FieldRule::Exact(exact) => (value != Some(exact)).then(|| format!("{exact:?}")),
-        FieldRule::Rules(rules) => rules_problem(value, rules),
+        FieldRule::Rules(rules) => rules_problem(response, value, rules),
     }
 }
 
-fn rules_problem(value: Option<&str>, rules: &FieldRules) -> Option<String> {
+fn rules_problem(response: &Response, value: Option<&str>, rules: &FieldRules) -> Option<String> {
     let holds = |test: &dyn Fn(&str) -> bool| value.is_some_and(test);
     if rules.absent && value.is_some() {
         return Some("to be absent".into());
@@ -160,6 +160,12 @@ fn rules_problem(value: Option<&str>, rules: &FieldRules) -> Option<String> {
     }
     if let Some(other) = rules.not.as_deref().filter(|other| value == Some(*other)) {
         return Some(format!("other than {other:?}"));
+    }
+    if let Some(other) = rules.same_as.as_ref() {
+        let wanted = response.field(other);
+        if wanted.is_none() || value != wanted.as_deref() {
+            return Some(format!("as {other}, which is {wanted:?}"));
+        }
     }
     if let Some(member) = rules.lists.as_ref().filter(|m| !holds(&|v| has_member(v, m))) {
         return Some(format!("to list {member:?}"));

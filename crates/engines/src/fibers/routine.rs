@@ -22,7 +22,7 @@ use crate::parts::listeners::lacks_descriptor;
 use crate::parts::step::{Ready, STEPS_PER_JOB, Step, after_sendfile, step};
 
 /// What one fiber runs.
-#[expect(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
+#[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
 pub(super) enum Routine {
     Acceptor { listener: usize },
     Connection(ConnectionFiber),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use http1::{BodySkipper, Head, Parsed, parse_head};
+use http1::{BodySkipper, Head, Parsed, begins_head_request, parse_head};
 use session::{After, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
 use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 
@@ -105,9 +105,10 @@ impl Conversation<'_> {
                 }
                 Ok(Parsed::Partial { scanned: all }) => scanned = all,
                 Err(error) => {
+                    let (status, reason) = (error.status(), error.reason());
+                    let begun = self.refuse(status, reason, input.bytes());
                     input.consume(input.len()); // nobody knows what they mean
-                    let refusal = Reply::refusal(self.worker(), error.status(), error.reason());
-                    return Ok((refusal.0, refusal.1, None));
+                    return Ok(begun);
                 }
             }
             // The more of it has arrived, the more time it gets.
@@ -116,8 +117,7 @@ impl Conversation<'_> {
             if !self.receive(input, began.plus_ms(ms), false)? {
                 self.worker().counters.connections_expired.add(1);
                 let why = "The request head took too long.";
-                let (reply, prepared) = Reply::refusal(self.worker(), 408, why);
-                return Ok((reply, prepared, None));
+                return Ok(self.refuse(408, why, input.bytes()));
             }
         }
     }
@@ -148,6 +148,18 @@ impl Conversation<'_> {
         let (after, body) = After::of(head, arrived, is_last, &self.limits);
         let (reply, prepared) = Reply::to(self.worker(), bytes, head, after);
         (reply, prepared, body)
+    }
+
+    /// Begins the response to what is no request, or will never be a whole one.
+    fn refuse(
+        &mut self,
+        status: u16,
+        reason: &'static str,
+        received: &[u8],
+    ) -> (Reply, Prepared, Option<BodySkipper>) {
+        let is_head = begins_head_request(received);
+        let (reply, prepared) = Reply::refusal(self.worker(), status, reason, is_head);
+        (reply, prepared, None)
     }
 
     /// Sends a response and records it, whatever becomes of it.

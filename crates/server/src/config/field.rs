@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeTable;
 
+use super::error::ConfigFault;
 use super::value::{Fault, Unit, Value, did_you_mean, show_number};
 
 /// A key whose value is kept in a `T`.
@@ -74,13 +75,14 @@ impl<T: Clone> Key<T> {
         }
     }
 
-    /// `must be …` begins with the name of the key; any other message speaks for itself.
-    fn named(&self, fault: Fault) -> Fault {
-        let message = match fault.message.starts_with("must be ") {
-            true => format!("{} {}", self.name, fault.message),
-            false => fault.message,
-        };
-        Fault { message, ..fault }
+    /// Of a wrong value it is told which key it is of, unless that is known: the innermost.
+    fn named(&self, mut fault: Fault) -> Fault {
+        if let ConfigFault::Value { key, .. } = &mut fault.fault
+            && key.is_empty()
+        {
+            *key = self.name.into();
+        }
+        fault
     }
 }
 
@@ -104,8 +106,8 @@ pub(super) fn read_table<T: Clone>(
             read_section(&value, &full, keys, target, seen)
         } else {
             let hint = hint(section, name.get_ref(), keys);
-            let message = format!("unknown key {:?}{hint}", name.get_ref());
-            Err(Fault { span: name.span(), message })
+            let fault = ConfigFault::UnknownKey { key: name.get_ref().to_string(), hint };
+            Err(Fault { span: name.span(), fault })
         };
         let earlier =
             |fault: &Fault| first.as_ref().is_none_or(|f| fault.span.start < f.span.start);
@@ -120,14 +122,14 @@ pub(super) fn read_table<T: Clone>(
 pub(super) fn read_rows<T: Clone>(
     value: &Value<'_>,
     keys: &[Key<T>],
-    required: &[&str],
+    required: &[&'static str],
     new: fn() -> T,
 ) -> Result<Vec<T>, Fault> {
     value.list(|row| {
         let table = row.table().ok_or_else(|| row.must_be("a list of tables"))?;
         let missing = required.iter().find(|name| !table.contains_key(**name));
         if let Some(name) = missing {
-            return Err(row.fault(format!("{name:?} is missing here")));
+            return Err(row.fault(ConfigFault::Missing(name)));
         }
         let mut target = new();
         read_table(table, "", keys, &mut target, &mut |_, _| ())?;
@@ -168,7 +170,7 @@ fn read_section<T: Clone>(
 ) -> Result<(), Fault> {
     match value.table() {
         Some(table) => read_table(table, section, keys, target, seen),
-        None => Err(value.fault(format!("{section:?} is a section: write [{section}]"))),
+        None => Err(value.fault(ConfigFault::Section(section.into()))),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod address;
 pub mod cpus;
+mod error;
 mod field;
 mod schema;
 mod settings;
@@ -16,9 +17,11 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+use toml::Spanned;
 use toml::de::DeTable;
 
 pub use address::ListenAddress;
+pub use error::{ConfigError, ConfigFault, Place};
 pub use settings::{
     AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, KnobSetting,
     LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice, Settings,
@@ -90,8 +93,8 @@ impl Config {
     /// Reads the file if there is one, applies the flags, and checks the whole.
     ///
     /// # Errors
-    /// One line: the place, what is wrong there, and what is allowed.
-    pub fn load(arguments: &Arguments) -> Result<Self, String> {
+    /// The first mistake that is found.
+    pub fn load(arguments: &Arguments) -> Result<Self, ConfigError> {
         let mut config = Self::new();
         if let Some(path) = &arguments.config {
             config.read_file(path)?;
@@ -99,15 +102,17 @@ impl Config {
         config.apply_flags(arguments)?;
         config.apply_directory(arguments)?;
         validate::check(&config.settings, &config.origins)?;
+        validate::check_files(&config.settings, &config.origins)?;
         Ok(config)
     }
 
     /// Reads what [`Config::show`] printed elsewhere: nothing is added to it, and relative paths
-    /// are relative to the directory where they were.
+    /// are relative to the directory where they were. Files that it names were there once: who
+    /// replaces a process must not fail because a page has gone meanwhile.
     ///
     /// # Errors
-    /// One line: the place, what is wrong there, and what is allowed.
-    pub(crate) fn read_effective(text: &str) -> Result<Self, String> {
+    /// The first mistake that is found.
+    pub(crate) fn read_effective(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::new();
         config.read(&Source { text, name: "effective configuration".into(), has_lines: true })?;
         validate::check(&config.settings, &config.origins)?;
@@ -128,15 +133,17 @@ impl Config {
         show::show(&self.settings, &self.origins)
     }
 
-    /// Prefixes `message` with the place where `key` was set.
-    pub(crate) fn explain(&self, key: &str, message: &str) -> String {
-        self.origins.explain(key, message)
+    /// What does not fit, at the place where `key` was set.
+    pub(crate) fn unfit(&self, key: &str, why: String) -> ConfigError {
+        self.origins.explain(key, ConfigFault::Unfit(why))
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), String> {
+    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|why| format!("{name}: cannot read the configuration: {why}"))?;
+        let text = std::fs::read_to_string(path).map_err(|why| {
+            let place = Place { source: name.clone(), position: None };
+            ConfigError::at(place, ConfigFault::Unreadable(why))
+        })?;
         self.read(&Source { text: &text, name, has_lines: true })?;
         self.resolve_paths(path.parent().unwrap_or(Path::new("")));
         Ok(())
@@ -154,21 +161,18 @@ impl Config {
         }
     }
 
-    fn read(&mut self, source: &Source<'_>) -> Result<(), String> {
-        let table = DeTable::parse(source.text).map_err(|error| {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            source.explain(&Fault { span: error.span().unwrap_or(0..0), message })
-        })?;
+    fn read(&mut self, source: &Source<'_>) -> Result<(), ConfigError> {
+        let table = parse(source)?;
         let origins = &mut self.origins;
         let mut seen = |key: &str, value: &Value<'_>| {
-            origins.set(key, source.origin(value.span.start));
+            origins.set(key, source.place(value.span.start));
             note_hosts(origins, source, key, value);
         };
         read_table(table.get_ref(), "", schema::KEYS, &mut self.settings, &mut seen)
-            .map_err(|fault| source.explain(&fault))
+            .map_err(|fault| source.explain(fault))
     }
 
-    fn apply_flags(&mut self, arguments: &Arguments) -> Result<(), String> {
+    fn apply_flags(&mut self, arguments: &Arguments) -> Result<(), ConfigError> {
         if !arguments.listen.is_empty() {
             let list = show_list(arguments.listen.iter().map(|address| quote(address)));
             self.set("--listen", "listen", &list)?;
@@ -187,7 +191,7 @@ impl Config {
 
     /// `2` and `node` divide the CPUs, `0-3;4-7` names them; the one undoes what a file says of the
     /// other.
-    fn set_partitions(&mut self, text: &str) -> Result<(), String> {
+    fn set_partitions(&mut self, text: &str) -> Result<(), ConfigError> {
         if text.parse::<u64>().is_ok() {
             self.settings.partitions.cpus.clear();
             self.set("--partitions", "partitions.by", &quote("count"))?;
@@ -201,12 +205,13 @@ impl Config {
         self.set("--partitions", "partitions.cpus", &lists)
     }
 
-    fn set_assignment(&mut self, assignment: &str) -> Result<(), String> {
+    fn set_assignment(&mut self, assignment: &str) -> Result<(), ConfigError> {
         let flag = format!("--set {assignment}");
-        let (key, value) = assignment
-            .split_once('=')
-            .map(|(key, value)| (key.trim(), value.trim()))
-            .ok_or_else(|| format!("{flag}: write SECTION.KEY=VALUE"))?;
+        let Some((key, value)) = assignment.split_once('=') else {
+            let place = Place { source: flag, position: None };
+            return Err(ConfigError::at(place, ConfigFault::Assignment));
+        };
+        let (key, value) = (key.trim(), value.trim());
         let is_toml = DeTable::parse(&format!("v = {value}")).is_ok();
         // A bare word is meant as a string: a shell has eaten its quotes.
         let value = if is_toml { value.to_string() } else { quote(value) };
@@ -216,25 +221,24 @@ impl Config {
         }
     }
 
-    fn set(&mut self, flag: &str, key: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
         let text = format!("{key} = {value}");
         self.read(&Source { text: &text, name: flag.into(), has_lines: false })
     }
 
     /// A host's key on the command line is meant for every host.
-    fn set_in_hosts(&mut self, flag: &str, key: &str, value: &str) -> Result<(), String> {
+    fn set_in_hosts(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
         let text = format!("{key} = {value}");
         let source = Source { text: &text, name: flag.into(), has_lines: false };
-        let explain = |fault: Fault| source.explain(&fault);
-        let table =
-            DeTable::parse(&text).map_err(|error| format!("{flag}: {}", error.message()))?;
+        let explain = |fault: Fault| source.explain(fault);
+        let table = parse(&source)?;
         if self.settings.hosts.is_empty() {
             self.settings.hosts.push(site::host::HostSettings::new(".".into()));
         }
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
             let origins = &mut self.origins;
             let mut seen = |key: &str, value: &Value<'_>| {
-                origins.set(&host_key(index, key), source.origin(value.span.start));
+                note_host(origins, &source, &host_key(index, key), value);
             };
             read_table(table.get_ref(), "", schema::HOST_KEYS, host, &mut seen).map_err(explain)?;
         }
@@ -243,15 +247,13 @@ impl Config {
 
     /// The directory of the command line is the root of the only host. Without any, a host serves
     /// the current directory, unless there is a file, which should say what it serves.
-    fn apply_directory(&mut self, arguments: &Arguments) -> Result<(), String> {
+    fn apply_directory(&mut self, arguments: &Arguments) -> Result<(), ConfigError> {
         let hosts = &mut self.settings.hosts;
         let root = match (&arguments.directory, &arguments.config) {
             (Some(root), _) => root.clone(),
             (None, Some(config)) if hosts.is_empty() => {
-                let name = config.display();
-                return Err(format!(
-                    "{name}: nothing to serve: add a [[host]] or name a directory"
-                ));
+                let place = Place { source: config.display().to_string(), position: None };
+                return Err(ConfigError::at(place, ConfigFault::NothingToServe));
             }
             (None, None) if hosts.is_empty() => ".".into(),
             (None, _) => return Ok(()),
@@ -260,16 +262,28 @@ impl Config {
             [] => hosts.push(site::host::HostSettings::new(root)),
             [host] => host.root = root,
             more => {
-                let count = more.len();
-                return Err(format!("{root:?} cannot be the root of {count} hosts: leave it out"));
+                let fault = ConfigFault::RootOfSeveral { root, hosts: more.len() };
+                return Err(ConfigError::at(directory_place(), fault));
             }
         }
         if arguments.directory.is_some() {
-            let flag = Source { text: "", name: "DIR".into(), has_lines: false };
-            self.origins.set(&host_key(0, "root"), flag.origin(0));
+            self.origins.set(&host_key(0, "root"), directory_place());
         }
         Ok(())
     }
+}
+
+fn parse<'t>(source: &Source<'t>) -> Result<Spanned<DeTable<'t>>, ConfigError> {
+    DeTable::parse(source.text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let fault = ConfigFault::Syntax(message);
+        source.explain(Fault { span: error.span().unwrap_or(0..0), fault })
+    })
+}
+
+/// The place of the directory on the command line.
+fn directory_place() -> Place {
+    Place { source: "DIR".into(), position: None }
 }
 
 /// Notes the places of the keys within `[[host]]`, which the list of keys treats as one.
@@ -277,9 +291,21 @@ fn note_hosts(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Val
     let tables = (key == "host").then(|| value.list(|host| Ok(host.table())));
     for (index, table) in tables.into_iter().flatten().flatten().enumerate() {
         for (key, value) in table.into_iter().flat_map(|table| table.iter()) {
-            let origin = source.origin(value.span().start);
-            origins.set(&host_key(index, key.get_ref()), origin);
+            let key = host_key(index, key.get_ref());
+            note_host(origins, source, &key, &Value::new(value));
         }
+    }
+}
+
+/// Notes the place of a key of a host, and those of what its value consists of: names in a list,
+/// pages by status.
+fn note_host(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
+    origins.set(key, source.place(value.span.start));
+    for (index, item) in value.list(Ok).into_iter().flatten().enumerate() {
+        origins.set(&join(key, &index.to_string()), source.place(item.span.start));
+    }
+    for (name, item) in value.table().into_iter().flatten() {
+        origins.set(&join(key, name.get_ref()), source.place(item.span().start));
     }
 }
 

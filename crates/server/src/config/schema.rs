@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use engines::SendfileMode;
 use file_cache::PolicyKind;
+use site::check;
+use site::fields::{HeaderRule, When};
 use site::host::{Dotfiles, HostSettings, RedirectSettings, Symlinks};
 use site::negotiate::Coding;
 
 use super::address::ListenAddress;
 use super::cpus;
+use super::error::ConfigFault;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
 use super::settings::{
     AccessForm, CacheScope, Division, KnobSetting, ListenerMode, Pin, SendfileChoice, Settings,
@@ -104,10 +107,10 @@ pub(super) const KEYS: &[Key<Settings>] = &[
 
 /// The keys of one `[[host]]`.
 pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
-    other("names", |h, v| read_texts(v, &mut h.names), |h| show_texts(&h.names)),
+    other("names", read_names, |h| show_texts(&h.names)),
     switch("default", |h| &mut h.default),
     other("root", read_root, |h| quote(&h.root.to_string_lossy())),
-    other("index", |h, v| read_texts(v, &mut h.index), |h| show_texts(&h.index)),
+    other("index", read_index, |h| show_texts(&h.index)),
     switch("html_suffix", |h| &mut h.html_suffix),
     other("spa_fallback", read_spa_fallback, |h| {
         quote(h.spa_fallback.as_deref().unwrap_or_default())
@@ -137,20 +140,35 @@ pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
 ];
 
 /// The keys of one `[[host.cache_control]]`.
-pub(super) const CACHE_CONTROL_KEYS: &[Key<(String, String)>] =
-    &[text("path", |row| &mut row.0), text("value", |row| &mut row.1)];
+pub(super) const CACHE_CONTROL_KEYS: &[Key<(String, String)>] = &[
+    other("path", |row, v| read_glob(&mut row.0, v), |row| quote(&row.0)),
+    other("value", |row, v| read_field(&mut row.1, v, "Cache-Control"), |row| quote(&row.1)),
+];
 
 /// The keys of one `[[host.header]]`.
-pub(super) const HEADER_KEYS: &[Key<(String, String, String)>] = &[
-    text("path", |row| &mut row.0),
-    text("name", |row| &mut row.1),
-    text("value", |row| &mut row.2),
+pub(super) const HEADER_KEYS: &[Key<HeaderRule>] = &[
+    other("path", |row, v| read_glob(&mut row.path, v), |row| quote(&row.path)),
+    other(
+        "name",
+        |row, v| read_checked(&mut row.name, v, check::field_name),
+        |row| quote(&row.name),
+    ),
+    other("value", |row, v| read_field(&mut row.value, v, "value"), |row| quote(&row.value)),
+    other(
+        "when",
+        |row, v| v.choice(WHEN).map(|when| row.when = when),
+        |row| show_choice(WHEN, row.when),
+    ),
 ];
 
 /// The keys of one `[[host.redirect]]`.
 pub(super) const REDIRECT_KEYS: &[Key<RedirectSettings>] = &[
-    text("from", |row| &mut row.from),
-    text("to", |row| &mut row.to),
+    other("from", |row, v| read_glob(&mut row.from, v), |row| quote(&row.from)),
+    other(
+        "to",
+        |row, v| read_checked(&mut row.to, v, check::redirect_target),
+        |row| quote(&row.to),
+    ),
     other("status", read_redirect_status, |row| row.status.to_string()),
 ];
 
@@ -187,6 +205,7 @@ const SENDFILE_CHOICES: &[(&str, SendfileChoice)] = &[
 const DOTFILES: &[(&str, Dotfiles)] = &[("deny", Dotfiles::Deny), ("allow", Dotfiles::Allow)];
 const SYMLINKS: &[(&str, Symlinks)] =
     &[("beneath", Symlinks::Beneath), ("never", Symlinks::Never), ("anywhere", Symlinks::Anywhere)];
+const WHEN: &[(&str, When)] = &[("always", When::Always), ("success", When::Success)];
 const CODINGS: &[(&str, Coding)] =
     &[("br", Coding::Brotli), ("zstd", Coding::Zstd), ("gzip", Coding::Gzip)];
 
@@ -207,16 +226,17 @@ fn read_addresses(
     seen: &mut Vec<ListenAddress>,
 ) -> Result<Vec<ListenAddress>, Fault> {
     let addresses = value.list(|item| {
-        let address = item.text()?.parse().map_err(|why| item.fault(why))?;
+        let address = item.text()?.parse();
+        let address = address.map_err(|why| item.fault(ConfigFault::Address(why)))?;
         // Port 0 is another one each time.
         if seen.contains(&address) && !address.is_any_port() {
-            return Err(item.fault(format!("{address} is listed twice: keep one")));
+            return Err(item.fault(ConfigFault::AddressTwice(address)));
         }
         seen.push(address);
         Ok(address)
     })?;
     if addresses.is_empty() {
-        return Err(value.must_be("a list of addresses"));
+        return Err(value.fault(ConfigFault::NoAddress));
     }
     Ok(addresses)
 }
@@ -249,11 +269,13 @@ fn show_knob(setting: &KnobSetting) -> String {
 }
 
 fn read_cpus(settings: &mut Settings, value: &Value<'_>) -> Result<(), Fault> {
-    let lists = value.list(|item| cpus::parse(item.text()?).map_err(|why| item.fault(why)))?;
+    let lists = value.list(|item| {
+        cpus::parse(item.text()?).map_err(|why| item.fault(ConfigFault::CpuList(why)))
+    })?;
     let mut all: Vec<usize> = lists.concat();
     all.sort_unstable();
     if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(value.fault(format!("CPU {} is in two partitions: keep one", twice[0])));
+        return Err(value.fault(ConfigFault::CpuTwice(twice[0])));
     }
     settings.partitions.cpus = lists;
     Ok(())
@@ -267,31 +289,67 @@ fn read_root(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+fn read_names(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.names = value.list(|item| checked(&item, check::host_name))?;
+    Ok(())
+}
+
+fn read_index(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    host.index = value.list(|item| checked(&item, check::index))?;
+    Ok(())
+}
+
 fn read_spa_fallback(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    let page = value.text()?;
-    host.spa_fallback = (!page.is_empty()).then(|| page.into());
+    host.spa_fallback = match value.text()? {
+        "" => None,
+        _ => Some(checked(value, check::page)?),
+    };
     Ok(())
 }
 
 fn read_error_pages(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
     host.error_pages = value.map(|name, item| match name.parse() {
-        Ok(status @ 400..=599) => Ok((status, item.text()?.into())),
-        _ => Err(item.fault(format!("error_pages: {name:?} is no status from 400 to 599"))),
+        Ok(status @ 400..=599) => {
+            check::page_status(status).map_err(|why| item.fault(ConfigFault::Setting(why)))?;
+            Ok((status, checked(&item, check::page)?))
+        }
+        _ => Err(item.fault(ConfigFault::PageStatus(name.into()))),
     })?;
     Ok(())
 }
 
 fn read_mime_types(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.mime_types = value.map(|extension, item| {
-        let media_type = item.text()?;
-        let fits = media_type.contains('/') && !media_type.bytes().any(|b| b.is_ascii_control());
-        if fits {
-            Ok((extension.into(), media_type.into()))
-        } else {
-            Err(item.must_be("a media type"))
-        }
-    })?;
+    host.mime_types =
+        value.map(|extension, item| Ok((extension.into(), checked(&item, check::media_type)?)))?;
     Ok(())
+}
+
+fn read_glob(place: &mut String, value: &Value<'_>) -> Result<(), Fault> {
+    read_checked(place, value, check::glob)
+}
+
+/// The value of a field, which is called so in messages.
+fn read_field(place: &mut String, value: &Value<'_>, name: &str) -> Result<(), Fault> {
+    read_checked(place, value, |text| check::field_value(name, text))
+}
+
+fn read_checked(
+    place: &mut String,
+    value: &Value<'_>,
+    check: impl Fn(&str) -> Result<(), check::SettingError>,
+) -> Result<(), Fault> {
+    *place = checked(value, check)?;
+    Ok(())
+}
+
+/// A text that passes a check.
+fn checked(
+    value: &Value<'_>,
+    check: impl Fn(&str) -> Result<(), check::SettingError>,
+) -> Result<String, Fault> {
+    let text = value.text()?;
+    check(text).map_err(|why| value.fault(ConfigFault::Setting(why)))?;
+    Ok(text.into())
 }
 
 fn read_cache_control(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
@@ -301,7 +359,8 @@ fn read_cache_control(host: &mut HostSettings, value: &Value<'_>) -> Result<(), 
 }
 
 fn read_headers(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
-    host.headers = read_rows(value, HEADER_KEYS, &["path", "name", "value"], Default::default)?;
+    let new = HeaderRule::default;
+    host.headers = read_rows(value, HEADER_KEYS, &["path", "name", "value"], new)?;
     Ok(())
 }
 
@@ -319,11 +378,6 @@ fn read_redirect_status(row: &mut RedirectSettings, value: &Value<'_>) -> Result
         Ok(status @ (301..=303 | 307 | 308)) => status as u16,
         _ => return Err(value.must_be("301, 302, 303, 307 or 308")),
     };
-    Ok(())
-}
-
-fn read_texts(value: &Value<'_>, place: &mut Vec<String>) -> Result<(), Fault> {
-    *place = value.list(|item| item.text().map(String::from))?;
     Ok(())
 }
 

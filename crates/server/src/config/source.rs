@@ -1,8 +1,8 @@
 //! Where a setting comes from: a line of the file, a flag, or nowhere (a default).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use super::error::{ConfigError, ConfigFault, Place};
 use super::value::Fault;
 
 /// A text that settings are read from, and what to call it in messages.
@@ -14,55 +14,33 @@ pub(super) struct Source<'t> {
 }
 
 impl Source<'_> {
-    pub(super) fn origin(&self, offset: usize) -> Origin {
+    pub(super) fn place(&self, offset: usize) -> Place {
         let position = self.has_lines.then(|| position(self.text, offset));
-        Origin { source: self.name.clone(), position }
+        Place { source: self.name.clone(), position }
     }
 
-    /// `ropewalk.toml:12:5: what is wrong`.
-    pub(super) fn explain(&self, fault: &Fault) -> String {
-        format!("{}: {}", self.origin(fault.span.start), fault.message)
-    }
-}
-
-/// The place of one setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
-    source: String,
-    /// Line and column, both from 1.
-    position: Option<(usize, usize)>,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source)?;
-        match self.position {
-            Some((line, column)) => write!(f, ":{line}:{column}"),
-            None => Ok(()),
-        }
+    pub(super) fn explain(&self, fault: Fault) -> ConfigError {
+        ConfigError::at(self.place(fault.span.start), fault.fault)
     }
 }
 
 /// The places of all settings that are not defaults, by the key's full name. The keys of hosts
 /// begin with `host.` and the number of the host, from 0.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origins(BTreeMap<String, Origin>);
+pub(super) struct Origins(BTreeMap<String, Place>);
 
 impl Origins {
-    pub(super) fn set(&mut self, key: &str, origin: Origin) {
-        self.0.insert(key.into(), origin);
+    pub(super) fn set(&mut self, key: &str, place: Place) {
+        self.0.insert(key.into(), place);
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Origin> {
+    pub(super) fn get(&self, key: &str) -> Option<&Place> {
         self.0.get(key)
     }
 
-    /// Prefixes `message` with the place of `key`, if it has one.
-    pub(super) fn explain(&self, key: &str, message: &str) -> String {
-        match self.get(key) {
-            Some(origin) => format!("{origin}: {message}"),
-            None => message.into(),
-        }
+    /// A fault at the place of `key`, if it has one.
+    pub(super) fn explain(&self, key: &str, fault: ConfigFault) -> ConfigError {
+        ConfigError { place: self.get(key).cloned(), fault }
     }
 }
 

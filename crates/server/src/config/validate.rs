@@ -1,34 +1,114 @@
 //! What no value shows by itself: settings that contradict each other, an engine's knobs, the
 //! directories.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
+use site::HostSettings;
+use site::check::{self, SettingError};
+use site::host::Dotfiles;
+
+use super::error::{ConfigError, ConfigFault};
+use super::field::join;
 use super::host_key;
-use super::settings::Settings;
+use super::settings::{AccessForm, LogSettings, Settings};
 use super::source::Origins;
 
-/// Checks the whole; the error is one line.
-pub(super) fn check(settings: &Settings, origins: &Origins) -> Result<(), String> {
-    let explain = |key: &str, message: String| Err(origins.explain(key, &message));
+type Checked = Result<(), ConfigError>;
+
+/// Checks the whole.
+pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
     let limits = &settings.limits;
     if limits.request_line_bytes_max > limits.head_bytes_max {
-        let head = limits.head_bytes_max;
-        let message = format!("limits.request_line_bytes_max is above head_bytes_max ({head})");
-        return explain("limits.request_line_bytes_max", message);
+        let fault = ConfigFault::LineAboveHead(limits.head_bytes_max);
+        return Err(origins.explain("limits.request_line_bytes_max", fault));
     }
+    check_claims(&settings.hosts, origins)?;
     for (index, host) in settings.hosts.iter().enumerate() {
-        check_root(&host.root).or_else(|why| explain(&host_key(index, "root"), why))?;
+        check_root(&host.root).map_err(|why| origins.explain(&host_key(index, "root"), why))?;
     }
     Ok(())
 }
 
-fn check_root(root: &Path) -> Result<(), String> {
+/// Checks that there is what hosts name besides their roots, and that a log can be begun.
+pub(super) fn check_files(settings: &Settings, origins: &Origins) -> Checked {
+    for (index, host) in settings.hosts.iter().enumerate() {
+        for (key, page) in pages(host) {
+            check_page(host, page).map_err(|why| origins.explain(&host_key(index, &key), why))?;
+        }
+    }
+    check_log(&settings.log).map_err(|why| origins.explain("log.path", why))
+}
+
+/// No two hosts may claim a name, or what no host claims.
+fn check_claims(hosts: &[HostSettings], origins: &Origins) -> Checked {
+    let mut names = BTreeSet::new();
+    let mut has_default = false;
+    for (index, host) in hosts.iter().enumerate() {
+        for (number, name) in host.names.iter().enumerate() {
+            if !names.insert(name.to_ascii_lowercase()) {
+                let key = join(&host_key(index, "names"), &number.to_string());
+                let error = SettingError::HostNameTwice(name.clone());
+                return Err(origins.explain(&key, ConfigFault::Setting(error)));
+            }
+        }
+        if host.default && std::mem::replace(&mut has_default, true) {
+            let fault = ConfigFault::Setting(SettingError::TwoDefaults);
+            return Err(origins.explain(&host_key(index, "default"), fault));
+        }
+    }
+    Ok(())
+}
+
+fn check_root(root: &Path) -> Result<(), ConfigFault> {
     match std::fs::metadata(root) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{root:?} is not a directory: name the directory that holds it")),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-            Err(format!("{root:?} does not exist: name the directory to serve"))
-        }
-        Err(why) => Err(format!("{root:?} cannot be served: {why}")),
+        Ok(_) => Err(ConfigFault::RootIsFile(root.into())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Err(ConfigFault::NoRoot(root.into())),
+        Err(why) => Err(ConfigFault::Root(root.into(), why)),
+    }
+}
+
+/// The pages of a host, each with the key that names it.
+fn pages(host: &HostSettings) -> impl Iterator<Item = (String, &str)> {
+    let fallback = host.spa_fallback.iter().map(|page| ("spa_fallback".into(), page.as_str()));
+    fallback.chain(
+        host.error_pages
+            .iter()
+            .map(|(status, page)| (join("error_pages", &status.to_string()), page.as_str())),
+    )
+}
+
+/// A page must be a file, or have a precompressed one beside it, and must not be hidden.
+fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
+    if host.dotfiles == Dotfiles::Deny {
+        check::visible_page(page).map_err(ConfigFault::Setting)?;
+    }
+    let suffixes = host.precompressed.iter().map(|coding| coding.suffix());
+    let is_there = |suffix: &str| {
+        let path = host.root.join(format!("{}{suffix}", page.trim_start_matches('/')));
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+    };
+    match [""].into_iter().chain(suffixes).any(is_there) {
+        true => Ok(()),
+        false => Err(ConfigFault::NoPage { page: page.into(), root: host.root.clone() }),
+    }
+}
+
+fn check_log(log: &LogSettings) -> Result<(), ConfigFault> {
+    if log.access == AccessForm::Off || log.path == "-" {
+        return Ok(());
+    }
+    let path = Path::new(&log.path);
+    // The directory of a mere name is the one we are in.
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match (directory.is_dir(), path.is_dir()) {
+        (false, _) => Err(ConfigFault::NoLogDirectory(directory.into())),
+        (true, true) => Err(ConfigFault::LogIsDirectory(path.into())),
+        (true, false) => Ok(()),
     }
 }

@@ -8,11 +8,13 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::error::ConfigFault;
+
 /// What is wrong, and which bytes of the text are at fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Fault {
     pub(super) span: Range<usize>,
-    pub(super) message: String,
+    pub(super) fault: ConfigFault,
 }
 
 /// A value with its place in the text.
@@ -76,7 +78,7 @@ impl<'t> Value<'t> {
         unit: Unit,
         range: &RangeInclusive<u64>,
     ) -> Result<Option<u64>, Fault> {
-        if self.text() == Ok(word) {
+        if matches!(self.value, DeValue::String(text) if text == word) {
             return Ok(None);
         }
         let also = |_| self.must_be(&format!("{}, or {word:?}", show_range(unit, range)));
@@ -92,9 +94,8 @@ impl<'t> Value<'t> {
         let words = || choices.iter().map(|(word, _)| *word);
         let found = choices.iter().find(|(word, _)| Some(*word) == text);
         found.map(|(_, choice)| *choice).ok_or_else(|| {
-            let mut fault = self.must_be(&show_words(words()));
-            fault.message += &text.map_or_else(String::new, |text| did_you_mean(text, words()));
-            fault
+            let hint = text.map_or_else(String::new, |text| did_you_mean(text, words()));
+            self.must_be_one_of(&show_words(words()), hint)
         })
     }
 
@@ -118,13 +119,18 @@ impl<'t> Value<'t> {
         table.iter().map(|(name, value)| read(name.get_ref(), Value::new(value))).collect()
     }
 
-    /// "must be this, not that".
+    /// "must be this, not that", of a key that whoever reads it will name.
     pub(super) fn must_be(&self, allowed: &str) -> Fault {
-        self.fault(format!("must be {allowed}, not {}", self.describe()))
+        self.must_be_one_of(allowed, String::new())
     }
 
-    pub(super) fn fault(&self, message: String) -> Fault {
-        Fault { span: self.span.clone(), message }
+    fn must_be_one_of(&self, allowed: &str, hint: String) -> Fault {
+        let (key, found) = (String::new(), self.describe());
+        self.fault(ConfigFault::Value { key, allowed: allowed.into(), found, hint })
+    }
+
+    pub(super) fn fault(&self, fault: ConfigFault) -> Fault {
+        Fault { span: self.span.clone(), fault }
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,6 @@
 //! Configuration: a text in, settings or one exact line out.
 
-use server::config::{AccessForm, Arguments, Config};
+use server::config::{AccessForm, Arguments, Config, ConfigFault};
 use site::host::Dotfiles;
 use testkit::Temporary;
 
@@ -12,10 +12,12 @@ fn load(text: &str, change: impl FnOnce(&mut Arguments)) -> Result<Config, Strin
         false => format!("{text}\n[[host]]\nroot = \".\"\n"),
     };
     let path = directory.file("ropewalk.toml", text);
+    directory.file("page.html", "");
+    directory.file("packed.html.gz", "");
     let mut arguments = Arguments { config: Some(path), ..Arguments::default() };
     change(&mut arguments);
     let prefix = format!("{}/", directory.path().display());
-    Config::load(&arguments).map_err(|why| why.replace(&prefix, ""))
+    Config::load(&arguments).map_err(|why| why.to_string().replace(&prefix, ""))
 }
 
 /// Each text is refused with this line.
@@ -58,7 +60,7 @@ fn the_first_of_several_faults_is_reported() {
 fn wrong_forms() {
     check_wrong(&[
         ("listen = \"8080\"", "1:10: listen must be a list, not \"8080\""),
-        ("listen = []", "1:10: listen must be a list of addresses, not a list"),
+        ("listen = []", "1:10: no address is listed here: name one, such as 8080"),
         (
             "listen = [\"8080\", \"127.0.0.1:8080\"]",
             "1:19: 127.0.0.1:8080 is listed twice: keep one",
@@ -157,6 +159,103 @@ fn wrong_hosts() {
     ]);
 }
 
+/// Each is refused at the place of the value that is wrong.
+#[test]
+fn values_that_no_host_can_have() {
+    let host = |rest: &str| format!("[[host]]\nroot = \".\"\n{rest}");
+    let check = |rest: &str, expected: &str| {
+        let error = load(&host(rest), |_| ()).expect_err(rest);
+        let error = error.strip_prefix("ropewalk.toml:").expect(&error);
+        assert!(error.starts_with(expected), "{rest}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    };
+    check("names = [\"a.b\", \"exa mple.com:80\"]", "3:17: \"exa mple.com:80\" is no host name");
+    check("names = [\"http://a\"]", "3:10: \"http://a\" is no host name");
+    check("index = [\"../x\"]", "3:10: \"../x\" is no file in a directory");
+    check("index = [\"a\", \"\"]", "3:15: \"\" is no file in a directory");
+    check("spa_fallback = \"x\"", "3:16: \"x\" is not a page below the root");
+    check("spa_fallback = \"/no.html\"", "3:16: there is no page \"/no.html\"");
+    check("spa_fallback = \"/.env\"", "3:16: \"/.env\" is hidden");
+    check("error_pages = { 404 = \"/no.html\" }", "3:23: there is no page \"/no.html\"");
+    check("error_pages = { 421 = \"/page.html\" }", "3:23: 421 is the answer where no host");
+    check("error_pages = { 500 = \"/page.html\" }", "3:23: 500 is never sent");
+    check("mime_types = { x = \"y\" }", "3:20: \"y\" is not a media type");
+    let header = "[[host.header]]\npath = \"**\"\n";
+    let field = |line: &str| format!("{header}{line}");
+    check(&field("name = \"X:\"\nvalue = \"\""), "5:8: \"X:\" is not a field name");
+    check(&field("name = \"Date\"\nvalue = \"\""), "5:8: field \"Date\" belongs to the server");
+    check(&field("name = \"X\"\nvalue = \"a\\r\\nb\""), "6:9: \"value\" has a control character");
+    let long = "v".repeat(70_000);
+    check(&field(&format!("name = \"X\"\nvalue = \"{long}\"")), "6:9: \"value\" has more than");
+    check(&field("name = \"X\"\nvalue = \"\"\nwhen = \"ok\""), "7:8: when must be");
+    check("[[host.header]]\npath = \"[\"\nname = \"X\"\nvalue = \"\"", "4:8: glob `[`: ");
+    check("[[host.cache_control]]\npath = \"a{\"\nvalue = \"\"", "4:8: glob `a{`: ");
+    check("[[host.cache_control]]\npath = \"a\"\nvalue = \"\\n\"", "5:9: \"Cache-Control\" has a");
+    check("[[host.redirect]]\nfrom = \"a[\"\nto = \"/b\"", "4:8: glob `a[`: ");
+    check(
+        "[[host.redirect]]\nfrom = \"/a\"\nto = \"/news/$1\"",
+        "5:6: redirect target \"/news/$1\"",
+    );
+    check("[[host.redirect]]\nfrom = \"/a\"\nto = \"/a b\"", "5:6: redirect target \"/a b\"");
+}
+
+#[test]
+fn hosts_that_claim_the_same() {
+    let two = |first: &str, second: &str| {
+        format!("[[host]]\nroot = \".\"\n{first}\n[[host]]\nroot = \".\"\n{second}")
+    };
+    let names = two("names = [\"a\"]", "names = [\"b\", \"A\"]");
+    let wildcards = two("names = [\"*.a\"]", "names = [\"*.a\"]");
+    let defaults = two("default = true", "default = true");
+    check_wrong(&[
+        (&names, "6:15: host name \"A\" is claimed twice: remove one"),
+        (&wildcards, "6:10: host name \"*.a\" is claimed twice: remove one"),
+        (&defaults, "6:11: two hosts have `default = true`: keep one"),
+    ]);
+}
+
+#[test]
+fn a_log_needs_a_directory() {
+    check_wrong(&[
+        (
+            "[log]\naccess = \"json\"\npath = \"no/access.log\"",
+            "3:8: \"no\" is not a directory: make it, or name another for the log",
+        ),
+        (
+            "[log]\naccess = \"json\"\npath = \"../\"",
+            "3:8: \"../\" is a directory: name a file in it",
+        ),
+    ]);
+    load("[log]\npath = \"no/access.log\"", |_| ()).expect("no log is written");
+}
+
+#[test]
+fn pages_may_be_there_in_one_coding_only() {
+    let text = "[[host]]\nroot = \".\"\nspa_fallback = \"/packed.html\"";
+    load(text, |_| ()).expect("it is there, compressed");
+    load(&format!("{text}\nprecompressed = [\"br\"]"), |_| ()).expect_err("not in this coding");
+}
+
+#[test]
+fn an_error_says_where_it_is() {
+    let place = |text: &str| {
+        let directory = Temporary::new();
+        let path = directory.file("ropewalk.toml", text);
+        let arguments = Arguments { config: Some(path.clone()), ..Arguments::default() };
+        let error = Config::load(&arguments).expect_err(text);
+        let place = error.place.expect("it is in the file");
+        assert_eq!(place.source, path.display().to_string());
+        (place.position, error.fault)
+    };
+    let (position, fault) = place("[log]\nacess = 1");
+    assert_eq!(position, Some((2, 1)));
+    assert!(matches!(fault, ConfigFault::UnknownKey { key, .. } if key == "acess"));
+    let (position, fault) = place("log.access = 1");
+    assert_eq!(position, Some((1, 14)));
+    assert!(matches!(fault, ConfigFault::Value { key, .. } if key == "log.access"));
+    assert!(matches!(place("listen = [").1, ConfigFault::Syntax(_)));
+}
+
 #[test]
 fn no_toml() {
     check_wrong(&[
@@ -212,14 +311,14 @@ fn a_file_without_a_host_serves_nothing() {
     let arguments = Arguments { config: Some(path.clone()), ..Arguments::default() };
     let error = Config::load(&arguments).unwrap_err();
     let expected = "nothing to serve: add a [[host]] or name a directory";
-    assert_eq!(error, format!("{}: {expected}", path.display()));
+    assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
 }
 
 #[test]
 fn a_directory_does_not_go_with_several_hosts() {
     let hosts = "[[host]]\nroot = \".\"\n[[host]]\nroot = \".\"\n";
     let error = load(hosts, |a| a.directory = Some(".".into())).unwrap_err();
-    assert_eq!(error, "\".\" cannot be the root of 2 hosts: leave it out");
+    assert_eq!(error, "DIR: \".\" cannot be the root of 2 hosts: leave it out");
 }
 
 #[test]
@@ -293,8 +392,8 @@ revalidate_ms = "never"
 names = ["example.com", "*.example.org"]
 root = "."
 index = ["index.html", "index.htm"]
-spa_fallback = "/app.html"
-error_pages = { 404 = "/404.html" }
+spa_fallback = "/page.html"
+error_pages = { 404 = "/packed.html" }
 precompressed = ["gzip"]
 mime_types = { md = "text/markdown" }
 [[host.cache_control]]

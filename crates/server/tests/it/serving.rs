@@ -158,7 +158,7 @@ fn wrong_engines_and_partitions_say_where() {
     let directory = site();
     let check = |set: &str, expected: &str| {
         let error = server::check(&config(&directory, &[set])).unwrap_err();
-        assert_eq!(error, format!("--set {set}: {expected}"));
+        assert_eq!(error.to_string(), format!("--set {set}: {expected}"));
     };
     check(
         "engine.name=event-lop",
@@ -172,6 +172,7 @@ fn wrong_engines_and_partitions_say_where() {
         ),
     );
     let error = server::check(&config(&directory, &["engine.knobs.speed=11"])).unwrap_err();
+    let error = error.to_string();
     assert!(error.starts_with("--set engine.knobs.speed=11: "), "{error}");
     assert!(error.contains("no knob \"speed\""), "{error}");
 }
@@ -182,7 +183,7 @@ fn knobs_with_names_take_those_only() {
     let check = |value: &str, expected: &str| {
         let set = format!("engine.knobs.events={value}");
         let error = server::check(&config(&directory, &["engine.name=event-loop", &set]));
-        assert_eq!(error.unwrap_err(), format!("--set {set}: event-loop: {expected}"));
+        assert_eq!(error.unwrap_err().to_string(), format!("--set {set}: event-loop: {expected}"));
     };
     let names = "epoll, epoll-level, poll or select";
     check("pol", &format!("events = \"pol\" is not {names} (did you mean \"poll\"?)"));

@@ -4,6 +4,7 @@ mod allocations;
 mod beyond;
 mod closing;
 mod deadlines;
+mod failures;
 mod files;
 mod memory;
 mod splits;

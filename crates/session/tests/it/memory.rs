@@ -43,6 +43,11 @@ impl MemoryFiles {
         self.files.insert(name.into(), (content.to_vec(), self.now_ns));
     }
 
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.now_ns += 1_000_000_000;
+        self.files.remove(name.as_bytes());
+    }
+
     /// Cuts a file off at `len` bytes where it is, also for those who have it open.
     pub(crate) fn truncate(&mut self, name: &str, len: usize) {
         self.now_ns += 1_000_000_000;
@@ -166,7 +171,10 @@ pub(crate) const PEER: &str = "192.0.2.7:4711";
 
 impl Pair {
     pub(crate) fn new(files: MemoryFiles, limits: Limits) -> Self {
-        let site = Arc::clone(&SITE);
+        Self::on_site(Arc::clone(&SITE), files, limits)
+    }
+
+    pub(crate) fn on_site(site: Arc<Site>, files: MemoryFiles, limits: Limits) -> Self {
         let counters = Arc::new(Counters::default());
         let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
         let mut worker = Worker::new(WorkerParts {

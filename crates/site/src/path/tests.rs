@@ -56,6 +56,23 @@ fn bytes_are_not_text() {
 }
 
 #[test]
+fn names_that_no_path_leads_to() {
+    for (name, expected) in [
+        (&b"a b.txt"[..], true),
+        (b"\xff%01", true),
+        (b"a\x01b", false),
+        (b"\x7f", false),
+        (b"a\n", false),
+    ] {
+        assert_eq!(can_be_asked_for(name), expected, "{name:?}");
+        let path = [b"/", name].concat();
+        let mut address = Vec::new();
+        encode_for_location(&path, &mut address);
+        assert_eq!(canonical(&address) == Ok(path), expected, "{name:?}");
+    }
+}
+
+#[test]
 fn rejected_paths() {
     let check = |path: &[u8], expected| {
         assert_eq!(canonical(path), Err(expected), "{}", path.escape_ascii());

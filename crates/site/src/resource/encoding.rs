@@ -37,7 +37,6 @@ impl Entry {
     /// Appends the entry as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.resolved_ns.to_le_bytes());
-        put_bytes(out, &self.extra_fields);
         put_len(out, self.witnesses.len());
         for witness in &self.witnesses {
             put_bytes(out, &witness.path);
@@ -71,7 +70,6 @@ impl Entry {
     ) -> Result<Self, Undecodable> {
         let mut input = Input(bytes);
         let resolved_ns = input.i128()?;
-        let extra_fields = input.bytes()?.into();
         let witnesses: Box<[Witness]> = input.list(Input::witness)?.into();
         let resource = match input.u8()? {
             FILE => {
@@ -94,7 +92,7 @@ impl Entry {
         if !input.0.is_empty() {
             return Err(Undecodable::Malformed);
         }
-        Ok(Self { resource, extra_fields, witnesses, resolved_ns })
+        Ok(Self { resource, witnesses, resolved_ns })
     }
 }
 
@@ -107,6 +105,7 @@ fn put_variant(out: &mut Vec<u8>, variant: &Variant) {
     put_bytes(out, &variant.head_ok);
     put_bytes(out, &variant.head_not_modified);
     out.extend_from_slice(&variant.fields_end.to_le_bytes());
+    out.extend_from_slice(&variant.modified_at.to_le_bytes());
     out.extend_from_slice(&variant.source.to_le_bytes());
     match &variant.body {
         Body::Memory(bytes) => {
@@ -169,6 +168,10 @@ impl<'b> Input<'b> {
         self.array().map(u16::from_le_bytes)
     }
 
+    fn u32(&mut self) -> Read<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
     fn u64(&mut self) -> Read<u64> {
         self.array().map(u64::from_le_bytes)
     }
@@ -178,7 +181,7 @@ impl<'b> Input<'b> {
     }
 
     fn len(&mut self) -> Read<usize> {
-        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
+        self.u32().map(|len| len as usize)
     }
 
     fn bytes(&mut self) -> Read<&'b [u8]> {
@@ -243,11 +246,7 @@ impl<'b> Input<'b> {
         let content_type = str::from_utf8(self.bytes()?).map_err(|_| Undecodable::Malformed)?;
         let head_ok = self.head(STATUS_OK)?;
         let head_not_modified = self.head(STATUS_NOT_MODIFIED)?;
-        let fields_end = self.u16()?;
-        let fields_start = STATUS_OK.len() + DATE_LEN + 2;
-        if !(fields_start..=head_ok.len()).contains(&usize::from(fields_end)) {
-            return Err(Undecodable::Malformed);
-        }
+        let (fields_end, modified_at) = self.places(head_ok.len())?;
         let source = self.u16()?;
         let body = match self.u8()? {
             IN_MEMORY => {
@@ -270,8 +269,21 @@ impl<'b> Input<'b> {
             head_ok,
             head_not_modified,
             fields_end,
+            modified_at,
             source,
         })
+    }
+
+    /// Where in a 200 head of so many bytes its fields end, and where there is room for a second
+    /// date: within the fields, or nowhere.
+    fn places(&mut self, head_len: usize) -> Read<(u32, u32)> {
+        let (fields_end, modified_at) = (self.u32()?, self.u32()?);
+        let (end, at) = (fields_end as usize, modified_at as usize);
+        let start = STATUS_OK.len() + DATE_LEN + 2;
+        let is_sound = (start..=head_len).contains(&end)
+            && (at == 0
+                || (at >= start && at.checked_add(DATE_LEN).is_some_and(|last| last <= end)));
+        if is_sound { Ok((fields_end, modified_at)) } else { Err(Undecodable::Malformed) }
     }
 
     /// A head that begins as ours do, with room for the date, and ends with an empty line.

@@ -132,6 +132,7 @@ pub(super) const FILES: &[Node] = &[
     text("names/javascript:alert(1)", "scheme\n"),
     text("names/[brackets].txt", "brackets\n"),
     named(b"names/latin-\xe9.txt", text("", "latin\n")),
+    named(b"names/control-\x01.txt", text("", "no path leads here\n")),
     // Leading dots.
     text(".env", "SECRET=1\n"),
     text(".git/config", "[core]\n"),

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::super::Representation;
+use super::super::{Modified, Representation};
 use super::*;
 use crate::host::{HostSettings, Site};
 
@@ -39,7 +39,11 @@ fn witness() -> impl Strategy<Value = Witness> {
 /// Variants as resolution makes them, with small bodies in memory or in a file.
 fn variant() -> impl Strategy<Value = Variant> {
     let coding = proptest::sample::select(&Coding::ALL[..]);
-    let modified = proptest::option::of(0_i64..4_000_000_000);
+    let modified = prop_oneof![
+        Just(Modified::Unknown),
+        Just(Modified::Now),
+        (0_i64..4_000_000_000).prop_map(Modified::At),
+    ];
     (coding, bytes(100), modified, any::<bool>(), any::<bool>(), 0_u16..3).prop_map(
         |(coding, body, modified, is_tagged, is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
@@ -74,10 +78,9 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (resource(), bytes(60), vec(witness(), 3..6), any::<i128>()).prop_map(
-        |(resource, extra_fields, witnesses, resolved_ns)| Entry {
+    (resource(), vec(witness(), 3..6), any::<i128>()).prop_map(
+        |(resource, witnesses, resolved_ns)| Entry {
             resource,
-            extra_fields,
             witnesses: witnesses.into(),
             resolved_ns,
         },
@@ -96,7 +99,7 @@ fn use_up(entry: &Entry) {
                 variant.write_ok(&mut out, &[b'-'; DATE_LEN], connection);
                 variant.write_not_modified(&mut out, &[b'-'; DATE_LEN], connection);
             }
-            let _ = (variant.fields(), variant.fields_but_type(), variant.validators());
+            let _ = (variant.fields(&[b'-'; DATE_LEN]), variant.validators());
         }
     }
 }
@@ -122,8 +125,8 @@ proptest! {
                 let is_in_file = matches!(variant.body, Body::File(_));
                 prop_assert_eq!(asked.contains(&place), is_in_file);
                 let mut heads = [Vec::new(), Vec::new()];
-                variant.write_ok(&mut heads[0], &[b'-'; DATE_LEN], b"");
-                again.variants[index].write_ok(&mut heads[1], &[b'-'; DATE_LEN], b"");
+                variant.write_ok(&mut heads[0], &[b'+'; DATE_LEN], b"");
+                again.variants[index].write_ok(&mut heads[1], &[b'+'; DATE_LEN], b"");
                 prop_assert_eq!(&heads[0], &heads[1]);
             }
         }

@@ -1,0 +1,190 @@
+//! Why a configuration is refused, and where that is written.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use site::check::SettingError;
+
+use super::address::ListenAddress;
+
+/// A mistake of the operator's. It is shown as one line: the place, what is wrong there, and what
+/// would be right.
+#[derive(Debug)]
+pub struct ConfigError {
+    /// Where it is; none where no text is at fault: a default that does not fit the machine.
+    pub place: Option<Place>,
+    /// What it is.
+    pub fault: ConfigFault,
+}
+
+/// Where a setting was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named, or the flag.
+    pub source: String,
+    /// Line and column in the file, both from 1; a column is a character.
+    pub position: Option<(usize, usize)>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug)]
+pub enum ConfigFault {
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// The text is not TOML; this is what its parser says.
+    Syntax(String),
+    /// There is no such key.
+    UnknownKey {
+        /// As it was written.
+        key: String,
+        /// What may have been meant, in parentheses, or nothing.
+        hint: String,
+    },
+    /// This is the name of a section, not of a key.
+    Section(String),
+    /// A table lacks this key.
+    Missing(&'static str),
+    /// A value has the wrong form, or is none of those that are allowed.
+    Value {
+        /// The key; empty until whoever knows it has put it in.
+        key: String,
+        /// What would be right.
+        allowed: String,
+        /// The value that was found.
+        found: String,
+        /// What may have been meant, in parentheses, or nothing.
+        hint: String,
+    },
+    /// Not an address to listen at.
+    Address(String),
+    /// An address occurs twice.
+    AddressTwice(ListenAddress),
+    /// A list of addresses has none.
+    NoAddress,
+    /// Not a list of CPUs.
+    CpuList(String),
+    /// A CPU is in two partitions.
+    CpuTwice(usize),
+    /// A page for something that is no error status.
+    PageStatus(String),
+    /// A value of a host is none that it can have.
+    Setting(SettingError),
+    /// The bound on the request line is above that on the head, which is this.
+    LineAboveHead(u64),
+    /// A root that is no directory.
+    RootIsFile(PathBuf),
+    /// A root that does not exist.
+    NoRoot(PathBuf),
+    /// A root that cannot be looked at.
+    Root(PathBuf, io::Error),
+    /// A page that is not in the root.
+    NoPage {
+        /// Its path below the root.
+        page: String,
+        /// The root.
+        root: PathBuf,
+    },
+    /// A log in a directory that is none.
+    NoLogDirectory(PathBuf),
+    /// A log that is a directory.
+    LogIsDirectory(PathBuf),
+    /// Neither a host nor a directory.
+    NothingToServe,
+    /// One directory for several hosts.
+    RootOfSeveral {
+        /// The directory.
+        root: PathBuf,
+        /// How many hosts there are.
+        hosts: usize,
+    },
+    /// `--set` without a key or a value.
+    Assignment,
+    /// What does not fit the engine, the machine or another setting, in words.
+    Unfit(String),
+}
+
+impl ConfigError {
+    /// A fault whose place is not known.
+    pub(crate) fn nowhere(fault: ConfigFault) -> Self {
+        Self { place: None, fault }
+    }
+
+    pub(super) fn at(place: Place, fault: ConfigFault) -> Self {
+        Self { place: Some(place), fault }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}", self.fault),
+            None => self.fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// For those who only tell it.
+impl From<ConfigError> for String {
+    fn from(error: ConfigError) -> Self {
+        error.to_string()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        match self.position {
+            Some((line, column)) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(why) => write!(f, "cannot read the configuration: {why}"),
+            Self::Syntax(text) | Self::Address(text) | Self::CpuList(text) | Self::Unfit(text) => {
+                f.write_str(text)
+            }
+            Self::UnknownKey { key, hint } => write!(f, "unknown key {key:?}{hint}"),
+            Self::Section(name) => write!(f, "{name:?} is a section: write [{name}]"),
+            Self::Missing(key) => write!(f, "{key:?} is missing here"),
+            Self::Value { key, allowed, found, hint } => {
+                write!(f, "{key} must be {allowed}, not {found}{hint}")
+            }
+            Self::AddressTwice(address) => write!(f, "{address} is listed twice: keep one"),
+            Self::NoAddress => f.write_str("no address is listed here: name one, such as 8080"),
+            Self::CpuTwice(cpu) => write!(f, "CPU {cpu} is in two partitions: keep one"),
+            Self::PageStatus(name) => {
+                write!(f, "error_pages: {name:?} is no status from 400 to 599")
+            }
+            Self::Setting(error) => error.fmt(f),
+            Self::LineAboveHead(head) => {
+                write!(f, "limits.request_line_bytes_max is above head_bytes_max ({head})")
+            }
+            Self::RootIsFile(root) => {
+                write!(f, "{root:?} is not a directory: name the directory that holds it")
+            }
+            Self::NoRoot(root) => write!(f, "{root:?} does not exist: name the directory to serve"),
+            Self::Root(root, why) => write!(f, "{root:?} cannot be served: {why}"),
+            Self::NoPage { page, root } => {
+                write!(f, "there is no page {page:?} in {root:?}: name one that exists")
+            }
+            Self::NoLogDirectory(path) => {
+                write!(f, "{path:?} is not a directory: make it, or name another for the log")
+            }
+            Self::LogIsDirectory(path) => write!(f, "{path:?} is a directory: name a file in it"),
+            Self::NothingToServe => {
+                f.write_str("nothing to serve: add a [[host]] or name a directory")
+            }
+            Self::RootOfSeveral { root, hosts } => {
+                write!(f, "{root:?} cannot be the root of {hosts} hosts: leave it out")
+            }
+            Self::Assignment => f.write_str("write SECTION.KEY=VALUE"),
+        }
+    }
+}

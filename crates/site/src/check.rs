@@ -1,0 +1,371 @@
+//! What the settings of a host must be, value by value: so much as can be said without looking at
+//! any file, and without knowing where it was written.
+
+use std::fmt;
+
+use crate::path;
+use crate::rules::GlobError;
+
+/// Why a setting of a host is refused. It is shown as one line that says what is wrong and what
+/// would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingError {
+    /// There is no host at all.
+    NoHost,
+    /// This is no name that a client could ask for, or more than a name.
+    HostName(String),
+    /// Two hosts claim this name.
+    HostNameTwice(String),
+    /// Two hosts answer for names that no host claims.
+    TwoDefaults,
+    /// This is no file in a directory.
+    Index(String),
+    /// This is no page below the root.
+    Page(String),
+    /// This page is hidden by `dotfiles = "deny"`.
+    HiddenPage(String),
+    /// No answer with this status can have a page.
+    PageStatus(u16),
+    /// A glob that cannot be compiled.
+    Glob(GlobError),
+    /// This is not the name of a field (RFC 9110 §5.1).
+    FieldName(String),
+    /// This field frames the message or says which bytes it carries: it is the server's.
+    ReservedField(String),
+    /// The value of this field has a control byte, with which the message could be broken apart.
+    ControlByte(String),
+    /// The value of this field has more than [`FIELD_BYTES_MAX`] bytes.
+    LongValue(String),
+    /// This is not a media type (RFC 9110 §8.3.1).
+    MediaType(String),
+    /// A redirect to what is no URI reference.
+    Target(String),
+    /// A redirect to a target with a group, which a glob does not have.
+    TargetWithGroup(String),
+    /// A redirect with a status that is none.
+    RedirectStatus(u16),
+}
+
+/// The longest value of a field. Browsers take a head of 256 KiB, but proxies only what fits their
+/// buffers.
+pub const FIELD_BYTES_MAX: usize = 16 * 1024;
+
+/// The error statuses that this server sends and knows a host for: only those can have a page.
+pub const PAGE_STATUSES: [u16; 14] =
+    [400, 403, 404, 405, 406, 408, 412, 414, 416, 417, 431, 501, 503, 505];
+
+/// The statuses of a redirect.
+pub const REDIRECT_STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+
+/// Fields of the server alone. Most frame the message or belong to the connection (RFC 9112 §6, §9;
+/// RFC 9110 §7.6.1). By `ETag` and `Last-Modified` clients tell whether their copy is current, and
+/// put parts of a file together: a constant would have them take other bytes for the same. Where a
+/// redirect leads its own rule says.
+const RESERVED: [&str; 13] = [
+    "Connection",
+    "Content-Length",
+    "Content-Range",
+    "Date",
+    "ETag",
+    "Keep-Alive",
+    "Last-Modified",
+    "Location",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+];
+
+type Checked = Result<(), SettingError>;
+
+/// A host name, exact or with `*.` before it, as the `Host` field has it (RFC 9110 §7.2), but
+/// without a port. An IPv6 address stands in brackets.
+///
+/// # Errors
+/// It is none.
+pub fn host_name(name: &str) -> Checked {
+    let host = name.strip_prefix("*.").unwrap_or(name);
+    let is_address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_valid = match is_address {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok() && host == name,
+        None => host.split('.').all(is_label),
+    };
+    if is_valid { Ok(()) } else { Err(SettingError::HostName(name.into())) }
+}
+
+/// Letters, digits, hyphens and, since there are such names, underscores (RFC 1123 §2.1).
+fn is_label(label: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !label.is_empty() && label.len() <= 63 && label.bytes().all(fits)
+}
+
+/// A file in the directory that was asked for, or below it.
+///
+/// # Errors
+/// It is none.
+pub fn index(name: &str) -> Checked {
+    let is_segment = |segment: &str| !matches!(segment, "" | "." | "..");
+    let is_valid = name.split('/').all(is_segment) && !has_control(name);
+    if is_valid { Ok(()) } else { Err(SettingError::Index(name.into())) }
+}
+
+/// A page: a canonical path of a file below the root.
+///
+/// # Errors
+/// It is none.
+pub fn page(page: &str) -> Checked {
+    let segments = page.strip_prefix('/').ok_or_else(|| SettingError::Page(page.into()))?;
+    index(segments).map_err(|_| SettingError::Page(page.into()))
+}
+
+/// A page that may be shown although names that begin with a dot are not.
+///
+/// # Errors
+/// It may not.
+pub fn visible_page(name: &str) -> Checked {
+    match path::is_hidden(name.as_bytes()) {
+        true => Err(SettingError::HiddenPage(name.into())),
+        false => Ok(()),
+    }
+}
+
+/// A status whose answer can have a page of the host's own.
+///
+/// # Errors
+/// It cannot.
+pub fn page_status(status: u16) -> Checked {
+    match PAGE_STATUSES.contains(&status) {
+        true => Ok(()),
+        false => Err(SettingError::PageStatus(status)),
+    }
+}
+
+/// The name of a field that is not the server's alone.
+///
+/// # Errors
+/// It is none, or is.
+pub fn field_name(name: &str) -> Checked {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(SettingError::FieldName(name.into()));
+    }
+    match RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
+        true => Err(SettingError::ReservedField(name.into())),
+        false => Ok(()),
+    }
+}
+
+/// The value of a field of that name.
+///
+/// # Errors
+/// It is none, or too long.
+pub fn field_value(name: &str, value: &str) -> Checked {
+    match () {
+        () if has_control(value) => Err(SettingError::ControlByte(name.into())),
+        () if value.len() > FIELD_BYTES_MAX => Err(SettingError::LongValue(name.into())),
+        () => Ok(()),
+    }
+}
+
+/// A media type.
+///
+/// # Errors
+/// It is none.
+pub fn media_type(text: &str) -> Checked {
+    let is_valid =
+        text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    match is_valid && !has_control(text) && text.len() <= FIELD_BYTES_MAX {
+        true => Ok(()),
+        false => Err(SettingError::MediaType(text.into())),
+    }
+}
+
+/// Where a redirect leads. It goes into `Location` as it is, so it must be a URI reference (RFC
+/// 3986 §4.1).
+///
+/// # Errors
+/// It is none, or has a group in it, as the targets of other servers' redirects have.
+pub fn redirect_target(to: &str) -> Checked {
+    if to.is_empty() || !to.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(SettingError::Target(to.into()));
+    }
+    let is_group = |pair: &[u8]| pair[0] == b'$' && (pair[1].is_ascii_digit() || pair[1] == b'{');
+    if to.as_bytes().windows(2).any(is_group) {
+        return Err(SettingError::TargetWithGroup(to.into()));
+    }
+    field_value("Location", to)
+}
+
+/// The status of a redirect.
+///
+/// # Errors
+/// It is none.
+pub fn redirect_status(status: u16) -> Checked {
+    match REDIRECT_STATUSES.contains(&status) {
+        true => Ok(()),
+        false => Err(SettingError::RedirectStatus(status)),
+    }
+}
+
+/// A glob over paths.
+///
+/// # Errors
+/// It cannot be compiled.
+pub fn glob(glob: &str) -> Checked {
+    let compiled = crate::rules::PathGlobs::new([(glob, ())]);
+    compiled.map(drop).map_err(SettingError::Glob)
+}
+
+fn has_control(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_control())
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHost => f.write_str("no host is configured: name a directory to serve"),
+            Self::HostName(name) => write!(
+                f,
+                "{name:?} is no host name: write it like \"example.com\" or \"*.example.com\", \
+                 without scheme, port or path"
+            ),
+            Self::HostNameTwice(name) => {
+                write!(f, "host name {name:?} is claimed twice: remove one")
+            }
+            Self::TwoDefaults => f.write_str("two hosts have `default = true`: keep one"),
+            Self::Index(name) => {
+                write!(f, "{name:?} is no file in a directory: write it like \"index.html\"")
+            }
+            Self::Page(page) => {
+                write!(f, "{page:?} is not a page below the root: write it like \"/404.html\"")
+            }
+            Self::HiddenPage(page) => write!(
+                f,
+                "{page:?} is hidden, as all names that begin with a dot: give the page another name"
+            ),
+            Self::PageStatus(421) => f.write_str(
+                "421 is the answer where no host is meant, so that none has a page for it: \
+                 make a host the default",
+            ),
+            Self::PageStatus(status) => write!(
+                f,
+                "{status} is never sent by this server: pages are for {}",
+                show_statuses(&PAGE_STATUSES)
+            ),
+            Self::Glob(error) => error.fmt(f),
+            Self::FieldName(name) => write!(f, "{name:?} is not a field name"),
+            Self::ReservedField(name) => {
+                write!(f, "field {name:?} belongs to the server: it cannot be set")
+            }
+            Self::ControlByte(name) => {
+                write!(f, "{name:?} has a control character: leave it out")
+            }
+            Self::LongValue(name) => {
+                write!(f, "{name:?} has more than {FIELD_BYTES_MAX} bytes: shorten it")
+            }
+            Self::MediaType(text) => {
+                write!(f, "{text:?} is not a media type: write it like \"text/markdown\"")
+            }
+            Self::Target(to) => {
+                write!(f, "redirect target {to:?} is not a URL: percent-encode it")
+            }
+            Self::TargetWithGroup(to) => write!(
+                f,
+                "redirect target {to:?} would be sent as it stands, for globs have no groups: \
+                 write a redirect for each path (a dollar sign is %24)"
+            ),
+            Self::RedirectStatus(status) => write!(
+                f,
+                "{status} is not a redirect: use one of {}",
+                show_statuses(&REDIRECT_STATUSES)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+fn show_statuses(statuses: &[u16]) -> String {
+    statuses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks which of these are taken.
+    fn check(check: fn(&str) -> Checked, good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert_eq!(check(text), Ok(()), "{text:?}");
+        }
+        for text in bad {
+            let error = check(text).expect_err(text).to_string();
+            assert!(!error.is_empty() && !error.contains('\n'), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn host_names() {
+        let good = ["example.com", "*.Example.com", "a", "my_host", "127.0.0.1", "[::1]", "a-b.c"];
+        let bad = [
+            "",
+            "*",
+            "*.",
+            "*a.b",
+            "a.*.b",
+            "*.*.a",
+            "a..b",
+            "a.",
+            "exa mple.com:80",
+            "http://a",
+            "a:80",
+            "a/b",
+            "[::1]:80",
+            "[x]",
+            "*.[::1]",
+            "grüße.de",
+            "a,b",
+            "a\r\nb",
+        ];
+        check(host_name, &good, &bad);
+    }
+
+    #[test]
+    fn files() {
+        let good = ["index.html", "a/b", "100%.html", ".index"];
+        check(index, &good, &["", "../x", "/x", "a/", "a//b", ".", "a/./b", "a\nb"]);
+        check(
+            page,
+            &["/404.html", "/a/b c.html"],
+            &["", "/", "x", "../x", "/a/../b", "/a/", "//a"],
+        );
+        assert!(visible_page("/.env").is_err() && visible_page("/.well-known/a").is_ok());
+    }
+
+    #[test]
+    fn fields() {
+        let bad = ["", "X:", "X Y", "é", "Date", "content-length", "TRAILER", "etag", "Upgrade"];
+        check(field_name, &["X-A", "Vary", "Cache-Control", "Set-Cookie"], &bad);
+        let value = |value: &str| field_value("X", value);
+        let (longest, longer) = ("v".repeat(FIELD_BYTES_MAX), "v".repeat(FIELD_BYTES_MAX + 1));
+        check(value, &["", "a b", "é", &longest], &["a\r\nb", "a\0", "\u{7f}", &longer]);
+        check(media_type, &["text/html", "x/y; a=b"], &["", "x", "/", "a/", "a/b\r\n"]);
+    }
+
+    #[test]
+    fn redirects() {
+        let bad = ["", "/a b", "/é", "/news/$1", "${a}", "/a\r\nb"];
+        check(redirect_target, &["/a", "https://example.org/?a#b", "/$", "/$a"], &bad);
+        assert!(redirect_status(308).is_ok() && redirect_status(200).is_err());
+    }
+
+    #[test]
+    fn statuses_with_a_page() {
+        assert!(PAGE_STATUSES.iter().all(|status| page_status(*status).is_ok()));
+        for status in [200, 402, 421, 500, 502] {
+            let error = page_status(status).expect_err("no page can be for it").to_string();
+            assert!(error.starts_with(&status.to_string()), "{error}");
+        }
+    }
+}

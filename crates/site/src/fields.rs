@@ -1,0 +1,305 @@
+//! The fields of a response: its own, and those that rules add to them or put in their place.
+//!
+//! Not the fields that frame a message: those no rule may touch (`check.rs`), and they are written
+//! by whoever sends it.
+
+use std::borrow::Cow;
+
+/// A response field for paths, as an operator writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRule {
+    /// A glob over canonical paths.
+    pub path: String,
+    /// The field's name.
+    pub name: String,
+    /// The field's value.
+    pub value: String,
+    /// Which responses have it.
+    pub when: When,
+}
+
+/// Which responses a rule is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// All.
+    #[default]
+    Always,
+    /// Those with a status below 400.
+    Success,
+}
+
+/// What a response has to do with the file that its path stands for: some fields describe that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// It carries the file, or a part of it.
+    File,
+    /// It says that the client has the file already (304).
+    KnownFile,
+    /// Nothing: an error, a redirect, a listing.
+    Other,
+}
+
+/// Fields in the order in which they are sent.
+#[derive(Debug, Default)]
+pub struct FieldList<'a> {
+    fields: Vec<Field<'a>>,
+}
+
+#[derive(Debug)]
+struct Field<'a> {
+    name: &'a str,
+    value: Cow<'a, [u8]>,
+    is_by_rule: bool,
+}
+
+impl<'a> FieldList<'a> {
+    /// Adds a field of the response itself. Values are the server's own, or were checked with the
+    /// configuration.
+    pub fn add(&mut self, name: &'a str, value: impl Into<Cow<'a, [u8]>>) {
+        self.fields.push(Field { name, value: value.into(), is_by_rule: false });
+    }
+
+    /// Brings the fields of rules in, which are those whose glob matches, in their order.
+    ///
+    /// A field that has one value takes the place of the response's own; of two rules for it the
+    /// first wins. Members of lists join those of the response. Any other field is one more line.
+    pub fn apply(
+        &mut self,
+        rules: impl Iterator<Item = &'a HeaderRule>,
+        status: u16,
+        content: Content,
+    ) {
+        let is_for = |rule: &&HeaderRule| {
+            (rule.when == When::Always || status < 400) && is_told_with(&rule.name, content)
+        };
+        for rule in rules.filter(is_for) {
+            let known = self.fields.iter_mut().find(|f| f.name.eq_ignore_ascii_case(&rule.name));
+            match known {
+                Some(field) if is_one_of(&rule.name, LISTS) => field.join(&rule.value),
+                Some(field) if is_one_of(&rule.name, SINGLE) => field.replace(&rule.value),
+                _ => self.fields.push(Field {
+                    name: &rule.name,
+                    value: rule.value.as_bytes().into(),
+                    is_by_rule: true,
+                }),
+            }
+        }
+    }
+
+    /// The value of the first field of that name.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let field = self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        field.map(|field| &*field.value)
+    }
+
+    /// Appends the field lines.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for field in &self.fields {
+            for part in [field.name.as_bytes(), b": ", &field.value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// Where in what [`FieldList::write`] appends the value of a field begins.
+    pub(crate) fn offset_of(&self, name: &str) -> Option<usize> {
+        let at = self.fields.iter().position(|field| field.name == name)?;
+        let before: usize = self.fields[..at].iter().map(Field::len).sum();
+        Some(before + name.len() + 2)
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Bytes of the line.
+    fn len(&self) -> usize {
+        self.name.len() + self.value.len() + 4
+    }
+
+    fn replace(&mut self, value: &'a str) {
+        if !self.is_by_rule {
+            self.value = value.as_bytes().into();
+            self.is_by_rule = true;
+        }
+    }
+
+    /// Adds those members of a list that it does not have yet.
+    fn join(&mut self, list: &str) {
+        // Codings are listed in the order in which they were applied (RFC 9110 §8.4): a rule says
+        // what the file is, and the server's own coding came on top of that.
+        let (first, second) = match self.name.eq_ignore_ascii_case("Content-Encoding") {
+            true => (list.as_bytes(), &*self.value),
+            false => (&*self.value, list.as_bytes()),
+        };
+        let mut joined: Vec<u8> = Vec::with_capacity(first.len() + second.len() + 2);
+        for member in first.split(|&byte| byte == b',').chain(second.split(|&byte| byte == b',')) {
+            let member = member.trim_ascii();
+            if !member.is_empty() && !has_member(&joined, member) {
+                if !joined.is_empty() {
+                    joined.extend_from_slice(b", ");
+                }
+                joined.extend_from_slice(member);
+            }
+        }
+        self.value = joined.into();
+    }
+}
+
+fn has_member(list: &[u8], member: &[u8]) -> bool {
+    list.split(|&byte| byte == b',').any(|known| known.trim_ascii().eq_ignore_ascii_case(member))
+}
+
+/// Lists whose members are brought together in one line.
+const LISTS: &[&str] = &["Allow", "Content-Encoding", "Content-Language", "Vary"];
+
+/// Fields that have one value: of two, clients take either or none. `Cache-Control` is a list, but
+/// its directives contradict each other (`no-cache, max-age=60`), so that it is one value here.
+const SINGLE: &[&str] = &[
+    "Accept-Ranges",
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Allow-Origin",
+    "Access-Control-Max-Age",
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Location",
+    "Content-Type",
+    "Cross-Origin-Embedder-Policy",
+    "Cross-Origin-Opener-Policy",
+    "Cross-Origin-Resource-Policy",
+    "Expires",
+    "Origin-Agent-Cluster",
+    "Referrer-Policy",
+    "Retry-After",
+    "Server",
+    "Strict-Transport-Security",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+];
+
+/// Fields that describe the file: said of an error page or a listing they would be untrue.
+const OF_FILE: &[&str] = &[
+    "Accept-Ranges",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Location",
+    "Content-Type",
+];
+
+/// Whether a response with such content has this field of a rule at all. Of what describes the file
+/// a 304 has only where it is (RFC 9110 §15.4.5).
+fn is_told_with(name: &str, content: Content) -> bool {
+    match content {
+        Content::File => true,
+        Content::KnownFile if name.eq_ignore_ascii_case("Content-Location") => true,
+        Content::KnownFile | Content::Other => !is_one_of(name, OF_FILE),
+    }
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(name: &str, value: &str) -> HeaderRule {
+        HeaderRule { name: name.into(), value: value.into(), ..HeaderRule::default() }
+    }
+
+    /// Fields of ours and of rules, as `name: value`, and what comes of them in one line.
+    #[track_caller]
+    fn check(own: &[&str], rules: &[&str], status: u16, content: Content, expected: &str) {
+        let split = |line: &str| {
+            let (name, value) = line.split_once(": ").expect("a field");
+            rule(name, value)
+        };
+        let own: Vec<_> = own.iter().map(|line| split(line)).collect();
+        let rules: Vec<_> = rules.iter().map(|line| split(line)).collect();
+        let mut list = FieldList::default();
+        own.iter().for_each(|field| list.add(&field.name, field.value.as_bytes()));
+        list.apply(rules.iter(), status, content);
+        let mut out = Vec::new();
+        list.write(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out).trim_end().replace("\r\n", " | "), expected);
+        for Field { name, value, .. } in &list.fields {
+            let at = list.offset_of(name).expect("it is there");
+            assert!(out[at..].starts_with(list.value(name).unwrap_or(value)));
+        }
+    }
+
+    #[test]
+    fn one_value_takes_the_place_of_ours() {
+        let ours =
+            ["Content-Type: text/css", "Cache-Control: no-cache", "X-Content-Type-Options: a"];
+        let rules = ["cache-control: max-age=60", "X-CONTENT-TYPE-OPTIONS: b", "Content-Type: x/y"];
+        let expected = "Content-Type: x/y | Cache-Control: max-age=60 | X-Content-Type-Options: b";
+        check(&ours, &rules, 200, Content::File, expected);
+        check(
+            &[],
+            &["X-Frame-Options: DENY", "x-frame-options: SAMEORIGIN"],
+            200,
+            Content::File,
+            "X-Frame-Options: DENY",
+        );
+    }
+
+    #[test]
+    fn lists_are_joined() {
+        check(
+            &["Vary: Accept-Encoding"],
+            &["vary: Origin, accept-encoding", "Vary: Cookie"],
+            404,
+            Content::Other,
+            "Vary: Accept-Encoding, Origin, Cookie",
+        );
+        check(
+            &["Content-Encoding: br"],
+            &["Content-Encoding: gzip"],
+            200,
+            Content::File,
+            "Content-Encoding: gzip, br",
+        );
+        check(&[], &["Vary: Origin", "Vary: Origin"], 200, Content::File, "Vary: Origin");
+    }
+
+    #[test]
+    fn any_other_field_is_a_line() {
+        check(
+            &["Link: a"],
+            &["Link: b", "Set-Cookie: c", "Set-Cookie: d"],
+            200,
+            Content::File,
+            "Link: a | Link: b | Set-Cookie: c | Set-Cookie: d",
+        );
+    }
+
+    #[test]
+    fn what_describes_the_file_is_said_of_the_file_only() {
+        let rules =
+            ["Content-Type: a/b", "Content-Location: /x", "Expires: 0", "Accept-Ranges: none"];
+        let all = "Content-Type: a/b | Content-Location: /x | Expires: 0 | Accept-Ranges: none";
+        check(&[], &rules, 206, Content::File, all);
+        check(&[], &rules, 304, Content::KnownFile, "Content-Location: /x | Expires: 0");
+        check(
+            &["Content-Type: text/html"],
+            &rules,
+            404,
+            Content::Other,
+            "Content-Type: text/html | Expires: 0",
+        );
+    }
+
+    #[test]
+    fn a_rule_may_be_for_successes() {
+        let rules = [HeaderRule { when: When::Success, ..rule("A", "b") }];
+        for (status, expected) in
+            [(200, true), (206, true), (304, true), (400, false), (503, false)]
+        {
+            let mut list = FieldList::default();
+            list.apply(rules.iter(), status, Content::Other);
+            assert_eq!(list.value("a").is_some(), expected, "{status}");
+        }
+    }
+}
