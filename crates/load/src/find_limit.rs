@@ -14,6 +14,7 @@ pub use bracket::{Bracket, Judged, Rules, Tally};
 pub use conditions::{Conditions, Kept, Violation};
 
 use crate::outcome::{EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
+use crate::void::Void;
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
 const GAP: f64 = 0.05;
@@ -47,7 +48,7 @@ pub struct Trial {
     /// The conditions that broke, the worst first.
     pub violations: Vec<Violation>,
     /// Why the trial says nothing about the server, if so.
-    pub void: Vec<String>,
+    pub void: Vec<Void>,
 }
 
 /// What a search has found.

@@ -23,3 +23,4 @@ pub mod schedule;
 mod starts;
 pub mod target;
 pub mod units;
+pub mod void;

@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((sum.setting.descriptors_max, sum.setting.threads), (1024, 18));
         assert_eq!(sum.started_unix_us, part(0).started_unix_us);
         assert_eq!((sum.window_us, sum.interrupted), (part(0).window_us, true));
-        assert_eq!(sum.void, ["late"]);
+        assert_eq!(sum.void, ["late".into()]);
     }
 
     #[test]

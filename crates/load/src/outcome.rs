@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use statistics::homogeneity_p_value;
 
 use crate::measures::{FILE_KINDS, FileRow, Measures, OTHER, SINGLE};
+use crate::void::Void;
 
 /// The exit status of a run without errors.
 pub const EXIT_SUCCESS: u8 = 0;
@@ -34,8 +35,8 @@ pub struct Outcome {
     pub cpu_us: (u64, u64),
     /// What was measured.
     pub measures: Measures,
-    /// Why the run says nothing about the server, if so: one line each.
-    pub void: Vec<String>,
+    /// Why the run says nothing about the server, if so.
+    pub void: Vec<Void>,
     /// The first wrong reply: what, where, expected and got.
     pub first_bad: Option<String>,
     /// Whether it was interrupted.

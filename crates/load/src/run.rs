@@ -13,21 +13,10 @@ use crate::measures::{Interval, Measures};
 use crate::outcome::{Outcome, Setting};
 use crate::plan::{Plan, Start};
 use crate::starts;
+use crate::void::Void;
 
 /// Time for all threads to be ready before the first session.
 const GET_READY_US: u64 = 20_000;
-
-/// How the reason begins why a run is void in which the generator was late.
-pub const SATURATED: &str = "generator saturated: ";
-
-/// How it begins where the generator had no port or no descriptor left.
-const FAILED: &str = "the generator itself failed: ";
-
-/// Whether the reason why a run is void is that the generator gave out.
-#[must_use]
-pub fn is_of_generator(reason: &str) -> bool {
-    reason.starts_with(SATURATED) || reason.starts_with(FAILED)
-}
 
 /// Looks on while a run goes on.
 pub trait Watch {
@@ -264,25 +253,19 @@ fn take_merged(waiting: &mut [Waiting]) -> Option<Interval> {
 }
 
 /// Why the run says nothing about the server.
-fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<String> {
+fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<Void> {
     let mut reasons = Vec::new();
     let lag = &measures.times.lag;
     let p99_us = lag.value_at_quantile(0.99);
     if !lag.is_empty() && p99_us > plan.lag_bound_us {
-        reasons.push(format!(
-            "{SATURATED}its own lag is {:.3} ms at the 99th percentile, more than the {:.3} ms \
-             allowed",
-            p99_us as f64 / 1e3,
-            plan.lag_bound_us as f64 / 1e3
-        ));
+        reasons.push(Void::Late { p99_us, bound_us: plan.lag_bound_us });
     }
     let own = |kind: &ErrorKind| kind.is_own() && measures.errors.get(*kind) > 0;
     for kind in ErrorKind::ALL.into_iter().filter(own) {
-        let count = measures.errors.get(kind);
-        reasons.push(format!("{FAILED}{kind}, {count} times"));
+        reasons.push(Void::Failed { kind, times: measures.errors.get(kind) });
     }
     if measures.counts.requests == 0 && measures.errors.total() == 0 {
-        reasons.push("no request was due within the measured window".into());
+        reasons.push(Void::NothingDue);
     }
     reasons
 }

@@ -16,6 +16,7 @@ use crate::measures::{
     Times, histogram, interval_histogram,
 };
 use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
+use crate::void::Void;
 
 /// What `format` says in every document.
 pub const FORMAT: &str = "ropewalk-load";
@@ -68,7 +69,10 @@ struct Document {
     cpu_user_us: u64,
     cpu_system_us: u64,
     interrupted: bool,
+    /// For people; and where it was written before the next was.
     void: Vec<String>,
+    #[serde(default)]
+    void_reasons: Vec<Void>,
     #[serde(skip_deserializing)]
     incomplete: Vec<String>,
     first_bad: Option<String>,
@@ -219,7 +223,8 @@ impl Document {
             cpu_user_us: outcome.cpu_us.0,
             cpu_system_us: outcome.cpu_us.1,
             interrupted: outcome.interrupted,
-            void: outcome.void.clone(),
+            void: outcome.void.iter().map(Void::to_string).collect(),
+            void_reasons: outcome.void.clone(),
             incomplete: outcome.incomplete().collect(),
             first_bad: outcome.first_bad.clone(),
             figures: Figures::of(outcome),
@@ -239,6 +244,10 @@ impl Document {
 
     fn into_outcome(self) -> Result<Outcome, String> {
         check_share(&self.setting)?;
+        let void = match self.void_reasons {
+            reasons if reasons.is_empty() => self.void.into_iter().map(Void::Other).collect(),
+            reasons => reasons,
+        };
         let mut replies_per_session = self.replies_per_session;
         if replies_per_session.len() > SESSION_LENGTH_MAX + 1 {
             return Err("`replies_per_session` is too long".into());
@@ -261,7 +270,7 @@ impl Document {
             interval_us: self.interval_us,
             cpu_us: (self.cpu_user_us, self.cpu_system_us),
             measures,
-            void: self.void,
+            void,
             first_bad: self.first_bad,
             interrupted: self.interrupted,
         })

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::find_limit::{Conditions, Limit, Rung, Trial, Violation};
 use crate::units::Duration;
+use crate::void::Void;
 
 /// One line for a trial.
 #[must_use]
@@ -74,7 +75,7 @@ fn gave_out(limit: &Limit) -> Option<String> {
         (None, None) => "at every rate tried".into(),
     };
     let trial = limit.trials.iter().find(|trial| trial.rate == rate);
-    let why = trial.and_then(|trial| trial.void.first()).map_or("void", |why| why);
+    let why = trial.and_then(|trial| trial.void.first()).map_or_else(|| "void".into(), Void::to_string);
     let advice = "Give it more threads (--threads) and CPUs of its own (--cpus).";
     Some(format!("  The generator gave out {at}:\n  {why}.\n  {advice}"))
 }
@@ -145,7 +146,7 @@ fn trial_json(trial: &Trial) -> Value {
         "p99_us": trial.p99_us,
         "served_share": trial.served_share,
         "violations": trial.violations.iter().map(violation_json).collect::<Vec<_>>(),
-        "void": trial.void,
+        "void": trial.void.iter().map(Void::to_string).collect::<Vec<_>>(),
     })
 }
 

@@ -7,6 +7,7 @@ use statistics::Generator;
 use crate::error_kind::ErrorKind;
 use crate::measures::{Counts, FileRow, Interval, LengthRow, Measures};
 use crate::outcome::{Outcome, Setting};
+use crate::void::Void;
 
 /// A run in which nothing happened.
 pub(crate) fn empty() -> Outcome {
@@ -45,10 +46,8 @@ pub(crate) fn void() -> Outcome {
     outcome.measures.errors.set(ErrorKind::OutOfPorts, 2_000);
     outcome.measures.times.lag.record_n(12_000, 2_000).expect("the sample is whole");
     outcome.void = vec![
-        "generator saturated: its own lag is 12.000 ms at the 99th percentile, more than \
-         the 1.000 ms allowed"
-            .into(),
-        "the generator itself failed: out_of_ports, 2000 times".into(),
+        Void::Late { p99_us: 12_000, bound_us: 1_000 },
+        Void::Failed { kind: ErrorKind::OutOfPorts, times: 2_000 },
     ];
     outcome.setting.generators = 3;
     outcome.setting.share = vec![0, 2];

@@ -276,7 +276,7 @@ fn endings(text: &mut String, outcome: &Outcome) {
     if !outcome.void.is_empty() {
         text.push_str("\nVOID: THIS RUN SAYS NOTHING ABOUT THE SERVER\n");
         for reason in &outcome.void {
-            wrapped(text, "  ", reason);
+            wrapped(text, "  ", &reason.to_string());
         }
     }
 }

@@ -82,3 +82,17 @@ proptest! {
         prop_assert!(Outcome::merge(parsed).unwrap() == read(&merged));
     }
 }
+
+/// Outcomes that were written before reasons had names are read all the same.
+#[test]
+fn reasons_of_which_only_the_words_are_known_are_kept() {
+    let text = write(&sample::void());
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value.as_object_mut().unwrap().remove("void_reasons");
+    let parsed = parse(&value.to_string()).unwrap();
+    assert!(parsed.void.iter().all(|void| matches!(void, Void::Other(_))), "{:?}", parsed.void);
+    let words = |outcome: &Outcome| -> Vec<String> {
+        outcome.void.iter().map(Void::to_string).collect()
+    };
+    assert_eq!(words(&parsed), words(&sample::void()));
+}
