@@ -79,12 +79,20 @@ pub enum Form {
     Reference,
     /// Single points that somebody else has told: markers, and no line between them.
     Stated,
+    /// Points that were measured at places that are names: markers and error bars, and no line
+    /// between them, because there is nothing between names.
+    Apart,
 }
 
 impl Form {
+    /// Its points are joined by a line.
+    pub fn has_line(self) -> bool {
+        !matches!(self, Self::Stated | Self::Apart)
+    }
+
     /// Each point has a mark of its own.
     pub fn has_markers(self) -> bool {
-        matches!(self, Self::Measured | Self::Stated)
+        matches!(self, Self::Measured | Self::Stated | Self::Apart)
     }
 }
 

@@ -232,6 +232,7 @@ fn chart_data(id: &str, title: &str, chart: &Chart) -> Value {
             Form::Dense => "dense",
             Form::Reference => "reference",
             Form::Stated => "stated",
+            Form::Apart => "apart",
         };
         let mut data = json!({
             "label": curve.label, "form": form, "style": curve.style, "y": by(|dot| dot.y),

@@ -92,7 +92,10 @@ fn height(figure: &Figure) -> f64 {
             TOP + PLOT_HEIGHT + BOTTOM + legend_lines(&chart.curves).len() as f64 * LEGEND_LINE
         }
         Drawing::Bars(bars) => bars::height(bars),
-        Drawing::Heat(heat) => TOP + heat.rows.len() as f64 * CELL_HEIGHT + BOTTOM + 12.0,
+        Drawing::Heat(heat) => {
+            let names = Slant::of(heat).height;
+            HEAT_HEAD + heat.rows.len() as f64 * CELL_HEIGHT + names + BOTTOM
+        }
     }
 }
 
@@ -163,8 +166,8 @@ impl Frame<'_> {
     fn curve(&self, text: &mut String, curve: &Curve) {
         let dots: Vec<&Dot> = curve.dots.iter().filter(|dot| self.is_shown(dot)).collect();
         let ink = Ink::of(curve);
-        if curve.form == Form::Measured {
-            self.band(text, &dots, &ink);
+        if matches!(curve.form, Form::Measured | Form::Apart) {
+            self.band(text, &dots, &ink, curve.form.has_line());
         }
         let mut path = String::new();
         for (index, dot) in dots.iter().enumerate() {
@@ -172,7 +175,7 @@ impl Frame<'_> {
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
         let Ink { class, colour, dashes, width } = ink;
-        if curve.form != Form::Stated {
+        if curve.form.has_line() {
             let _ = write!(
                 text,
                 "<path class=\"{class}\" fill=\"none\" stroke=\"{colour}\" \
@@ -187,8 +190,8 @@ impl Frame<'_> {
         }
     }
 
-    /// The interval as an area, and as a bar where a point stands alone.
-    fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink) {
+    /// The intervals as bars, and as an area where there is something between points.
+    fn band(&self, text: &mut String, dots: &[&Dot], ink: &Ink, has_area: bool) {
         if dots.iter().all(|dot| dot.low == dot.high) {
             return;
         }
@@ -206,10 +209,16 @@ impl Frame<'_> {
             let _ = write!(area, "L{x:.1} {y:.1}");
         }
         let Ink { class, colour, .. } = ink;
+        if has_area {
+            let _ = write!(
+                text,
+                "<path class=\"band {class}\" fill=\"{colour}\" fill-opacity=\"0.15\" \
+                 d=\"{area}Z\"/>"
+            );
+        }
         let _ = write!(
             text,
-            "<path class=\"band {class}\" fill=\"{colour}\" fill-opacity=\"0.15\" d=\"{area}Z\"/>\
-             <path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"1\" d=\"{bars}\"/>"
+            "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"1\" d=\"{bars}\"/>"
         );
     }
 }
@@ -294,7 +303,7 @@ fn legend(text: &mut String, curves: &[Curve]) {
         let y = TOP + PLOT_HEIGHT + BOTTOM + (index as f64 + 0.5) * LEGEND_LINE;
         for (x, curve) in line {
             let Ink { class, colour, dashes, .. } = Ink::of(curve);
-            if curve.form != Form::Stated {
+            if curve.form.has_line() {
                 let _ = write!(
                     text,
                     "<path class=\"{class}\" stroke=\"{colour}\" stroke-width=\"2\" \
@@ -315,37 +324,81 @@ fn legend(text: &mut String, curves: &[Curve]) {
     }
 }
 
+/// Above the cells stands what the rows are: beside them there may be too little room.
+const HEAT_HEAD: f64 = TOP + 20.0;
+
+/// Where the columns of a heat map are, and whether their names stand aslant.
+struct Slant {
+    left: f64,
+    cell_width: f64,
+    is_slant: bool,
+    /// Of the names beyond a line.
+    height: f64,
+}
+
+/// Longer names of rows and columns are cut, with a sign that they are.
+const NAME_MAX: usize = 36;
+
+impl Slant {
+    fn of(heat: &Heat) -> Self {
+        let longest = |names: &[String]| {
+            let letters = names.iter().map(|name| cut(name).chars().count()).max();
+            letters.unwrap_or(0) as f64 * LETTER
+        };
+        let left = (LEFT + 20.0).max(14.0 + longest(&heat.rows));
+        let cell_width = ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
+        let names = longest(&heat.columns);
+        let is_slant = names > cell_width;
+        // The sine of the angle at which they stand, 30 degrees.
+        let height = if is_slant { names * 0.5 } else { 0.0 };
+        Self { left, cell_width, is_slant, height }
+    }
+}
+
+/// A name as far as there is room for it.
+fn cut(name: &str) -> String {
+    match name.chars().count() {
+        0..=NAME_MAX => name.to_owned(),
+        _ => name.chars().take(NAME_MAX - 1).chain(['…']).collect(),
+    }
+}
+
 fn heat_map(heat: &Heat) -> String {
     let mut text = String::new();
-    let labels = heat.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0) as f64;
-    let left = (LEFT + 20.0).max(38.0 + labels * LETTER).min(WIDTH / 2.0);
-    let cell_width = ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
+    let Slant { left, cell_width, is_slant, height } = Slant::of(heat);
+    let _ = write!(text, "<text x=\"8\" y=\"{TOP}\" dy=\"4\">{}</text>", escape(&heat.y_label));
     for (row, (name, cells)) in heat.rows.iter().zip(&heat.cells).enumerate() {
-        let y = TOP + row as f64 * CELL_HEIGHT;
+        let y = HEAT_HEAD + row as f64 * CELL_HEIGHT;
         let _ = write!(
             text,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             left - 8.0,
             y + CELL_HEIGHT / 2.0 + 4.0,
-            escape(name)
+            escape(&cut(name))
         );
         for (column, cell) in cells.iter().enumerate() {
             let x = left + column as f64 * cell_width;
             heat_cell(&mut text, cell.as_ref(), heat.range, (x, y, cell_width));
         }
     }
-    let bottom = TOP + heat.rows.len() as f64 * CELL_HEIGHT;
+    let bottom = HEAT_HEAD + heat.rows.len() as f64 * CELL_HEIGHT;
     for (column, name) in heat.columns.iter().enumerate() {
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            left + (column as f64 + 0.5) * cell_width,
-            bottom + 16.0,
-            escape(name)
-        );
+        let (x, y) = (left + (column as f64 + 0.5) * cell_width, bottom + 16.0);
+        let anchor = match is_slant {
+            true => format!("text-anchor=\"end\" transform=\"rotate(-30 {x:.1} {y:.1})\""),
+            false => "text-anchor=\"middle\"".to_owned(),
+        };
+        let name = escape(&cut(name));
+        let _ = write!(text, "<text x=\"{x:.1}\" y=\"{y:.1}\" {anchor}>{name}</text>");
     }
-    let x_label = format!("{} (cells: {})", heat.x_label, heat.value_label);
-    axis_labels(&mut text, &x_label, &heat.y_label, heat.rows.len() as f64 * CELL_HEIGHT);
+    let _ = write!(
+        text,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} (cells: {})</text>",
+        left + heat.columns.len() as f64 * cell_width / 2.0,
+        bottom + height + 36.0,
+        escape(&heat.x_label),
+        escape(&heat.value_label)
+    );
     text
 }
 

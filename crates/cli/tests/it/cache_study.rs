@@ -144,7 +144,7 @@ fn its_page_in_a_browser() {
     let mut browser = Browser::start();
     browser.shape(390, 900, "light");
     browser.open(&page);
-    let canvases = browser.ask("document.querySelectorAll('.live canvas').length");
+    let canvases = browser.ask("document.querySelectorAll('.live .u-wrap canvas').length");
     assert_eq!(canvases, json!(12), "evictions with all keys cached are no curve");
     let wide = browser.ask("document.documentElement.scrollWidth");
     assert!(wide.as_u64().unwrap() <= 390, "{wide}");

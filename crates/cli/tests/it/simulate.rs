@@ -389,7 +389,10 @@ fn the_papers_page_in_a_browser() {
         browser.shape(width, 900, scheme);
         browser.open(&page);
         assert_eq!(browser.ask("document.querySelectorAll('figure').length"), json!(15));
-        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(11));
+        assert_eq!(
+            browser.ask("document.querySelectorAll('.live .u-wrap canvas').length"),
+            json!(11)
+        );
         for number in 1..=11 {
             let figure = format!("!!document.querySelector('#figure-{number} .drawn path')");
             assert_eq!(browser.ask(&figure), json!(true), "{number}");

@@ -9,9 +9,12 @@ use super::findings::Head;
 /// The whole page.
 pub(crate) fn render(report: &Document) -> String {
     let mut body = contents(report);
-    body += &words(report);
+    let is_first = |head: &Head| *head != Head::NotSeen;
+    Head::ALL.into_iter().filter(is_first).for_each(|head| body += &words(report, head));
     report.summaries.iter().for_each(|section| body += &document::section(section));
     body += &document::figures(&report.figures);
+    // What was seen comes first.
+    body += &words(report, Head::NotSeen);
     report.sections.iter().for_each(|section| body += &document::section(section));
     let texts = report.texts.iter().map(|(name, text)| (name.clone(), &**text));
     body += &document::folded("Configurations", &texts.collect::<Vec<_>>());
@@ -25,17 +28,11 @@ fn contents(report: &Document) -> String {
     document::contents(first.chain(figures).chain(later))
 }
 
-fn words(report: &Document) -> String {
-    let mut text = String::new();
-    for head in Head::ALL {
-        let own = report.findings.iter().filter(|finding| finding.head == head);
-        let own: Vec<String> = own.map(|finding| sentence(&finding.text, report)).collect();
-        if !own.is_empty() {
-            let class = if head == Head::Verdict { "verdict" } else { "words" };
-            text += &document::words(class, head.title(), &own);
-        }
-    }
-    text
+fn words(report: &Document, head: Head) -> String {
+    let own = report.findings.iter().filter(|finding| finding.head == head);
+    let own: Vec<String> = own.map(|finding| sentence(&finding.text, report)).collect();
+    let class = if head == Head::Verdict { "verdict" } else { "words" };
+    if own.is_empty() { String::new() } else { document::words(class, head.title(), &own) }
 }
 
 /// What it is about stands out.

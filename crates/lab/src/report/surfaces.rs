@@ -102,7 +102,8 @@ fn about(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> String {
     if let [(knob, values)] = knobs {
         let is_bound =
             |value: &&String| bounds.iter().any(|cell| cell.series.knobs.get(knob) == Some(*value));
-        let named = values.iter().filter(is_bound).map(|value| format!("{knob} = {value}"));
+        let named = values.iter().filter(is_bound);
+        let named = named.map(|value| format!("{knob} = {}", shown(value)));
         let more = may_be_higher(&named.collect::<Vec<_>>());
         return format!("The highest throughput of each setting.{more}");
     }
@@ -172,28 +173,32 @@ fn line(cells: &[Cell<'_>], (knob, values): &(String, Vec<String>), share: f64) 
         })
         .collect();
     dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-    let label = match &numbers {
-        Some(_) => knob.clone(),
-        None => format!("{knob}: {}", numbered(values)),
-    };
     // Over more than two decades only a logarithmic axis shows the small ones.
     let log = numbers.as_ref().is_some_and(|n| n[0] > 0.0 && n[n.len() - 1] / n[0] > 50.0);
-    let x = if log { Axis::log(&label) } else { Axis::linear(&label) };
+    let x = match &numbers {
+        Some(_) if log => Axis::log(knob),
+        Some(_) => Axis::linear(knob),
+        None => Axis {
+            range: Some((0.5, values.len() as f64 + 0.5)),
+            names: (1..).map(f64::from).zip(values.iter().map(|value| shown(value))).collect(),
+            ..Axis::linear(knob)
+        },
+    };
     let curve = Curve {
         label: match cells.iter().any(|cell| cell.series.limits.len() == 1) {
             true => "highest throughput, interval or bracket of one search".into(),
             false => format!("highest throughput, {} interval", number::percent(share)),
         },
-        form: Form::Measured,
+        form: if numbers.is_some() { Form::Measured } else { Form::Apart },
         style: 0,
         dots,
     };
     Chart { x, y: Axis::linear("good replies/s"), curves: vec![curve] }
 }
 
-fn numbered(values: &[String]) -> String {
-    let named = values.iter().enumerate().map(|(n, value)| format!("{} = {value}", n + 1));
-    named.collect::<Vec<_>>().join(", ")
+/// The value of a knob; one that is empty is not to be overlooked.
+fn shown(value: &str) -> String {
+    if value.is_empty() { "(empty)".to_owned() } else { value.to_owned() }
 }
 
 /// One for each choice of the knobs after the first two.
@@ -213,8 +218,8 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
             x_label: x.clone(),
             y_label: y.clone(),
             value_label: "good replies/s".into(),
-            columns: columns.clone(),
-            rows: rows.clone(),
+            columns: columns.iter().map(|value| shown(value)).collect(),
+            rows: rows.iter().map(|value| shown(value)).collect(),
             cells: vec![vec![None; columns.len()]; rows.len()],
             range: (low, high),
         });
@@ -222,7 +227,7 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
     }
     let named = facets.into_iter().map(|(facet, heat)| {
         let parts = others.iter().zip(&facet).map(|((name, values), index)| {
-            format!("{name} = {}", values.get(*index).map_or("?", String::as_str))
+            format!("{name} = {}", values.get(*index).map_or("?".into(), |value| shown(value)))
         });
         (parts.collect::<Vec<_>>().join(", "), Drawing::Heat(heat))
     });
@@ -230,7 +235,8 @@ fn heats(cells: &[Cell<'_>], knobs: &[(String, Vec<String>)]) -> Vec<(String, Dr
 }
 
 fn heat_cell(cell: &Cell<'_>) -> HeatCell {
-    let knobs = cell.series.knobs.iter().map(|(name, value)| format!("{name} = {value}"));
+    let knobs = cell.series.knobs.iter();
+    let knobs = knobs.map(|(name, value)| format!("{name} = {}", shown(value)));
     HeatCell {
         value: cell.peak.per_s,
         text: format!("{}{}", cell.peak.found.sign(), number::figure(cell.peak.per_s)),

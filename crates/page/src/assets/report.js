@@ -12,6 +12,8 @@
   const dashes = (curve) =>
     curve.form === "reference" ? [4, 4] : looks.dashes[curve.style % looks.dashes.length].split(" ").map(Number).filter(Boolean);
 
+  const hasLine = (curve) => curve.form !== "stated" && curve.form !== "apart";
+
   // A marker of one of seven forms about a point; sizes are those of the drawings.
   const MARKERS = [
     (p, x, y, r) => { p.moveTo(x + r, y); p.arc(x, y, r, 0, 7); },
@@ -51,11 +53,13 @@
       ctx.fillStyle = ctx.strokeStyle = ink(curve);
       ctx.setLineDash([]);
       ctx.lineWidth = devicePixelRatio;
-      ctx.globalAlpha = 0.15;
-      ctx.beginPath();
-      polygon(ctx, points.map((p) => [p.x, p.high]).concat(points.map((p) => [p.x, p.low]).reverse()));
-      ctx.fill();
-      ctx.globalAlpha = 1;
+      if (hasLine(curve)) {
+        ctx.globalAlpha = 0.15;
+        ctx.beginPath();
+        polygon(ctx, points.map((p) => [p.x, p.high]).concat(points.map((p) => [p.x, p.low]).reverse()));
+        ctx.fill();
+        ctx.globalAlpha = 1;
+      }
       ctx.beginPath();
       points.forEach((p) => { ctx.moveTo(p.x, p.high); ctx.lineTo(p.x, p.low); });
       ctx.stroke();
@@ -98,7 +102,7 @@
     const series = chart.curves.map((curve) => ({
       label: curve.label, stroke: ink(curve), width: curve.form === "reference" ? 1.5 : 2, dash: dashes(curve),
       spanGaps: true, points: { show: false }, value: legendValue(curve),
-      ...(curve.form === "stated" && { paths: () => null }),
+      ...(!hasLine(curve) && { paths: () => null }),
     }));
     return {
       width, height: height(width),
@@ -111,7 +115,7 @@
       series: [{ label: chart.x.label, value: (plot, value) => named(chart.x, value) }, ...series],
       cursor: { points: { size: 8 }, drag: { x: true, y: false }, dataIdx: nearest(chart) },
       legend: { live: true },
-      hooks: { drawSeries: [drawBandAndMarkers(chart)], ready: [keyboard] },
+      hooks: { drawSeries: [drawBandAndMarkers(chart)], ready: [keyboard, swatches(chart)] },
     };
   }
 
@@ -137,6 +141,36 @@
       }
       return place;
     };
+  }
+
+  // What stands before an entry of the legend is drawn as its curve is: dashes, and its marker.
+  function swatches(chart) {
+    return (plot) => plot.root.querySelectorAll(".u-legend .u-series").forEach((row, index) => {
+      if (index === 0) return;
+      const curve = chart.curves[index - 1];
+      const drawn = document.createElement("canvas");
+      const [width, high] = [30, 12];
+      drawn.width = width * devicePixelRatio;
+      drawn.height = high * devicePixelRatio;
+      drawn.className = "swatch";
+      const ctx = drawn.getContext("2d");
+      ctx.scale(devicePixelRatio, devicePixelRatio);
+      ctx.fillStyle = ctx.strokeStyle = ink(curve);
+      ctx.lineWidth = curve.form === "reference" ? 1.5 : 2;
+      if (hasLine(curve)) {
+        ctx.setLineDash(dashes(curve));
+        ctx.beginPath();
+        ctx.moveTo(0, high / 2);
+        ctx.lineTo(width, high / 2);
+        ctx.stroke();
+      }
+      if (curve.low) {
+        ctx.beginPath();
+        MARKERS[curve.style % looks.markers](ctx, width / 2, high / 2, 4);
+        ctx.fill();
+      }
+      row.querySelector(".u-marker").replaceWith(drawn);
+    });
   }
 
   // The legend is a row of switches, which keys reach as well as the pointer.

@@ -211,7 +211,15 @@ fn the_page_in_a_browser() {
     for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {
         browser.shape(width, 900, scheme);
         browser.open(&path);
-        assert_eq!(browser.ask("document.querySelectorAll('.live canvas').length"), json!(25));
+        assert_eq!(
+            browser.ask("document.querySelectorAll('.live .u-wrap canvas').length"),
+            json!(25)
+        );
+        // Each entry of a legend is drawn as its curve is, dashes included.
+        let drawn = "document.querySelectorAll('.u-legend .swatch').length
+            === document.querySelectorAll('.u-legend .u-series').length
+                - document.querySelectorAll('.live .u-wrap canvas').length";
+        assert_eq!(browser.ask(drawn), json!(true));
         assert_eq!(browser.ask("matchMedia('print').matches"), json!(false));
         // Nothing is wider than the window, or it would have to be moved sideways to be read.
         let wide = browser.ask("document.documentElement.scrollWidth");
