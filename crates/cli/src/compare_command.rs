@@ -1,12 +1,12 @@
 //! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
 
 use std::fs;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lab::compare::{Instance, Plan, Side, render};
+use lab::compare::{Instance, Plan, Side, Uncompared, render};
 use lab::record::Folder;
 use lab::report::Report;
 use lab::workload::Workload;
@@ -14,6 +14,7 @@ use lab::{Environment, Installed, RunningServer, ServerSpec, Setting, listed_cpu
 use load::units::parse_duration;
 
 use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
+use crate::progress_line::ProgressLine;
 use crate::{Failure, print};
 
 pub(crate) const COMPARE_HELP: &str = "\
@@ -23,7 +24,8 @@ Both run all the time, one of them is loaded at a time, in pairs whose order is 
 many clients as there are, then at one rate that both bear with ease. The verdict rests on what the
 same work costs: a difference, a tie, or that these pairs cannot tell.
 
-Exit status: 0 a verdict or a tie, 1 it could not be done, 2 wrong usage, 3 no pair was good.
+Exit status: 0 one is better, or a tie, 1 it could not be done, 2 wrong usage, 3 these pairs cannot
+tell, or none was good.
 
 Examples:
   ropewalk compare ropewalk nginx                            SPECweb99 files in memory
@@ -31,6 +33,9 @@ Examples:
   ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,engine.knobs.stack_kib=16 --pairs 30";
+
+/// The status of a comparison that does not say which is better.
+const UNDECIDED: u8 = 3;
 
 /// The page, among the records.
 const PAGE: &str = "report.html";
@@ -80,27 +85,37 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let lab = arguments.lab.open()?;
     let entrants = [Entrant::find(&lab, &first)?, Entrant::find(&lab, &second)?];
     let place = Place::make(arguments.output.as_deref(), &lab.bench.tools.scratch)?;
-    let mut tell = teller();
-    tell(&format!("preparing {}", spec.name));
+    let mut progress = ProgressLine::new();
+    progress.say_to_people(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
     let [one, other] = entrants;
     let mut sides = [side(&lab, &first, one, &workload)?, side(&lab, &second, other, &workload)?];
     Side::tell_apart(&mut sides);
+    drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
+    let mut progress = ProgressLine::new();
+    let mut tell = |line: &str| progress.say_to_people(line);
     plan.make_ready(&lab.bench, &workload, &sides, &mut tell).map_err(Failure::Operation)?;
     let folder =
         Folder::create(&place.path, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
     let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
     let environment = Environment::record(versions.collect());
     folder.add_environment(&environment).map_err(Failure::Operation)?;
-    let comparison =
-        plan.run(&lab.bench, &workload, &sides, &folder, &mut tell).map_err(Failure::Operation)?;
-    tell("");
+    let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut tell);
+    drop(progress);
+    let comparison = match compared {
+        Ok(comparison) => comparison,
+        Err(Uncompared::Failed(why)) => return Err(Failure::Operation(why)),
+        Err(Uncompared::Void(why)) => {
+            server::report(&why);
+            return Err(Failure::Reported(UNDECIDED));
+        }
+    };
     print(&render(&comparison, &sides))?;
     let page = Report::read(folder.path()).map_err(Failure::Operation)?.html();
     folder.write_whole(PAGE, &page).map_err(Failure::Operation)?;
     print(&format!("\nMore: {}\n", folder.path().join(PAGE).display()))?;
-    if comparison.is_void() { Err(Failure::Reported(3)) } else { Ok(()) }
+    if comparison.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }
 
 impl CompareArguments {
@@ -214,7 +229,7 @@ fn side(
     };
     let launch = lab.launch(workload);
     let server = RunningServer::start(&installed, &setting, &launch)
-        .map_err(|why| Failure::Operation(format!("{spec}: {}", in_one_line(&why))))?;
+        .map_err(|why| Failure::Operation(format!("{spec}: {}", in_one_line(&why.to_string()))))?;
     let configuration = lab::configuration_text(&installed, &setting, &launch);
     Ok(Side {
         server: installed.peer.name.clone(),
@@ -270,18 +285,4 @@ fn introduction(plan: &Plan, workload: &Workload, lab: &Lab, sides: &[Side; 2]) 
         plan.connections,
         plan.estimated_s(),
     )
-}
-
-/// Tells how it goes on, on one line of a terminal; elsewhere nothing is told.
-fn teller() -> impl FnMut(&str) {
-    let is_terminal = std::io::stderr().is_terminal();
-    move |line| {
-        if is_terminal {
-            // Whoever cannot be told need not be.
-            let _ = std::io::Write::write_all(
-                &mut std::io::stderr(),
-                format!("\r\x1b[K{line}").as_bytes(),
-            );
-        }
-    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::domain::{Affinity, Place};
+use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Described, Folder, Header, Opened, Participants};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
@@ -32,6 +33,9 @@ pub(crate) struct LabOptions {
     /// A run is void if the generator itself is later at the 99th percentile [default: 10ms]
     #[arg(long, value_name = "TIME")]
     lag_bound: Option<String>,
+    /// A run is void if others had more of what it needed of its CPUs [default: 5]
+    #[arg(long, value_name = "PERCENT")]
+    interference_bound: Option<f64>,
 }
 
 #[derive(Args)]
@@ -47,6 +51,10 @@ pub(crate) struct WorkloadOptions {
     #[arg(long, value_name = "DIR", requires = "log")]
     root: Option<PathBuf>,
 }
+
+/// The options that choose CPUs.
+const SERVER_CPUS: &str = "--server-cpus";
+const CLIENT_CPUS: &str = "--client-cpus";
 
 /// What a command of the lab works with.
 pub(crate) struct Lab {
@@ -77,11 +85,22 @@ impl LabOptions {
                 tools,
                 seats: vec![Seat::beside(&server_cpus, &client_cpus)],
                 lag_bound: self.lag_bound.clone(),
+                interference_bound: self.interference_bound()?.unwrap_or(INTERFERENCE_MAX),
             },
             server_cpus,
             surroundings: Surroundings::find(true),
             peers,
         })
+    }
+
+    /// How much others may have had, as it was typed, 0 to 1.
+    pub(crate) fn interference_bound(&self) -> Result<Option<f64>, Failure> {
+        match self.interference_bound {
+            Some(percent) if !(0.0..=100.0).contains(&percent) => {
+                Err(Failure::Usage("--interference-bound: a percentage from 0 to 100".into()))
+            }
+            typed => Ok(typed.map(|percent| percent / 100.0)),
+        }
     }
 
     /// The first of these options that was typed, for commands that can do nothing with any.
@@ -91,16 +110,18 @@ impl LabOptions {
 
     /// The first that chooses CPUs, for commands whose CPUs are chosen otherwise.
     pub(crate) fn cpus_typed(&self) -> Option<&'static str> {
-        self.typed().find(|option| option.ends_with("-cpus"))
+        let server = self.server_cpus.as_ref().map(|_| SERVER_CPUS);
+        server.or_else(|| self.client_cpus.as_ref().map(|_| CLIENT_CPUS))
     }
 
     fn typed(&self) -> impl Iterator<Item = &'static str> {
         let typed = [
             (self.scratch.is_some(), "--scratch"),
             (self.peers.is_some(), "--peers"),
-            (self.server_cpus.is_some(), "--server-cpus"),
-            (self.client_cpus.is_some(), "--client-cpus"),
+            (self.server_cpus.is_some(), SERVER_CPUS),
+            (self.client_cpus.is_some(), CLIENT_CPUS),
             (self.lag_bound.is_some(), "--lag-bound"),
+            (self.interference_bound.is_some(), "--interference-bound"),
         ];
         typed.into_iter().filter_map(|(is_typed, option)| is_typed.then_some(option))
     }
@@ -111,8 +132,8 @@ impl LabOptions {
             None => Ok(None),
             Some(text) => load::options::parse_cpus(option, text).map(Some).map_err(Failure::Usage),
         };
-        let server = typed("--server-cpus", &self.server_cpus)?;
-        let client = typed("--client-cpus", &self.client_cpus)?;
+        let server = typed(SERVER_CPUS, &self.server_cpus)?;
+        let client = typed(CLIENT_CPUS, &self.client_cpus)?;
         Ok(divide(&allowed, server, client))
     }
 }

@@ -15,6 +15,7 @@ mod log_arguments;
 mod log_command;
 mod membench_command;
 mod peers_command;
+mod progress_line;
 mod report_command;
 mod simulate_command;
 mod study_command;

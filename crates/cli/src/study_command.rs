@@ -95,6 +95,10 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
         Some(typed) => definition.bound_lag(typed),
         None => lab.bench.lag_bound.clone_from(&definition.lag_bound),
     }
+    match arguments.lab.interference_bound()? {
+        Some(share) => definition.bound_interference(share),
+        None => lab.bench.interference_bound = definition.interference_bound,
+    }
     let (entrants, mut skipped) = entrants(&lab, &definition)?;
     let machine = Topology::here();
     skip_domains(&mut definition.domains, &mut skipped, |domain| domain.fits(&machine));

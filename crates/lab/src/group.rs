@@ -37,12 +37,22 @@ impl Accounting {
     pub fn caveat(self) -> Option<&'static str> {
         match self {
             Self::Cpuacct | Self::Unified => None,
-            Self::ProcessTree => Some(
-                "no control group could be made (try as root): processor time is summed over \
-                 processes, and that of short-lived children and threads may be missing",
-            ),
+            Self::ProcessTree => Some(if os::process::is_root() { NO_GROUP } else { NO_GROUP_YET }),
         }
     }
+}
+
+const NO_GROUP: &str = "no control group could be made: processor time is summed over processes, \
+                        and that of short-lived children and threads may be missing";
+
+/// The same for whoever has a way to change it.
+const NO_GROUP_YET: &str = "no control group could be made (try as root): processor time is summed \
+                            over processes, and that of short-lived children and threads may be \
+                            missing";
+
+/// What might help where something is refused; nothing, if we have all rights.
+pub(crate) fn as_root() -> &'static str {
+    if os::process::is_root() { "" } else { " (try as root)" }
 }
 
 /// The processes of one server.
@@ -104,7 +114,7 @@ impl Group {
             return Ok(());
         }
         let explain = |why: &dyn std::fmt::Display| {
-            format!("no control group can bound memory here (try as root): {why}")
+            format!("no control group can bound memory here{}: {why}", as_root())
         };
         if let Some(memory) = control_groups::of_controller("memory") {
             let folder = memory.mount.join(&self.name);

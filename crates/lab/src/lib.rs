@@ -40,6 +40,7 @@ pub mod study;
 mod template;
 mod toml_error;
 pub mod trial;
+mod void;
 pub mod warm_up;
 pub mod workload;
 pub mod wrk;
@@ -55,9 +56,10 @@ pub use peer::{
 };
 pub use process::listed_cpus;
 pub use ropewalk::{configuration_file, ropewalk_peers};
-pub use server::{Launch, RunningServer, configuration, configuration_text};
+pub use server::{Launch, RunningServer, StartError, configuration, configuration_text};
 pub use server_spec::{ServerSpec, with_knobs};
 pub use template::Values;
+pub use void::Void;
 
 /// Microseconds since 1970.
 pub fn unix_us() -> u64 {

@@ -65,7 +65,7 @@ fn outside(range: &str) -> Vec<u16> {
 mod tests {
     use super::*;
     use crate::domain::{Affinity, Place};
-    use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values};
+    use crate::{Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
     use std::fs::OpenOptions;
     use std::io::{Read, Write};
     use std::path::PathBuf;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// What comes of a server whose port is taken so many times, and how often it was started.
-    fn started(times: u32) -> (Result<(), String>, u64) {
+    fn started(times: u32) -> (Result<(), StartError>, u64) {
         let program = std::env::current_exe().expect("it runs");
         let text = format!(
             "name = 'late'\ndescription = 'd'\npackage = 'p'\n\
@@ -169,7 +169,8 @@ mod tests {
             let (name, setting) = (&peer.peer.name, &peer.peer.settings[0]);
             let why = RunningServer::start_at(port, &peer, setting, &launch).map(drop);
             let why = why.expect_err("the port is taken");
-            assert!(why.contains("(its port is taken; "), "{name}: {why}");
+            let is_it = matches!(why, StartError::DoesNotServe { port_is_taken: true, .. });
+            assert!(is_it, "{name}: {why}");
         }
         fs::remove_dir_all(root).expect("it is ours");
     }
@@ -184,7 +185,9 @@ mod tests {
     fn a_server_that_finds_every_port_taken_is_given_up() {
         let (outcome, starts) = started(u32::MAX);
         let why = outcome.expect_err("it never listens");
-        assert_eq!((starts, crate::server::is_of_server(&why)), (3, true), "{why}");
-        assert!(why.contains("(its port is taken; it ended)"), "{why}");
+        assert_eq!(starts, 3, "{why}");
+        let told = why.to_string();
+        let is_it = matches!(why, StartError::DoesNotServe { port_is_taken: true, .. });
+        assert!(is_it && told.contains("(its port is taken; it ended)"), "{told}");
     }
 }

@@ -11,6 +11,7 @@ use crate::peer::{PLACES, Peer, Setting, Workers};
 use crate::port;
 use crate::process;
 use crate::template::Values;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,17 +21,46 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// How the reason begins why a server that was started is of no use.
-const DOES_NOT_SERVE: &str = "it does not serve";
-
-/// Whether the reason why a server is not there is what it did itself, and nothing that kept it
-/// from being started.
-pub(crate) fn is_of_server(reason: &str) -> bool {
-    reason.starts_with(DOES_NOT_SERVE)
+/// Why a server is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// Something kept it from being started; in a line.
+    NotStarted(String),
+    /// It was started, and is of no use.
+    DoesNotServe {
+        /// What became of it.
+        what: String,
+        /// Whether it says that somebody else listens where it shall.
+        port_is_taken: bool,
+        /// The end of what it printed.
+        printed: String,
+    },
 }
 
-/// How that goes on where the server says that somebody else listens where it shall.
-const PORT_IS_TAKEN: &str = "its port is taken";
+impl fmt::Display for StartError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(why) => out.write_str(why),
+            Self::DoesNotServe { what, port_is_taken, printed } => {
+                let taken = if *port_is_taken { "its port is taken; " } else { "" };
+                write!(out, "it does not serve ({taken}{what}): {printed}")
+            }
+        }
+    }
+}
+
+impl From<String> for StartError {
+    fn from(why: String) -> Self {
+        Self::NotStarted(why)
+    }
+}
+
+/// For whoever only tells people.
+impl From<StartError> for String {
+    fn from(why: StartError) -> Self {
+        why.to_string()
+    }
+}
 
 /// How many ports a server is started with, one after the other, if each turns out to be taken: one
 /// is bad luck, and after some it is the server that has a port of its own.
@@ -93,24 +123,21 @@ impl RunningServer {
         installed: &Installed,
         setting: &Setting,
         launch: &Launch,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let peer = &installed.peer;
         if launch.place.listen != Ipv4Addr::LOCALHOST && !peer.takes_an_address() {
             let name = &peer.name;
-            return Err(format!(
-                "{name} cannot be put into a network: its file says no {{listen}}"
-            ));
+            let why = format!("{name} cannot be put into a network: its file says no {{listen}}");
+            return Err(why.into());
         }
         let start = || {
             let port = port::free(launch.place.listen, launch.place.network.as_deref())?;
             Self::start_at(port, installed, setting, launch)
         };
-        let is_another_needed =
-            |why: &str| why.starts_with(&format!("{DOES_NOT_SERVE} ({PORT_IS_TAKEN}"));
         let mut outcome = start();
         for _ in 1..PORTS_TRIED_MAX {
             match outcome {
-                Err(why) if is_another_needed(&why) => outcome = start(),
+                Err(StartError::DoesNotServe { port_is_taken: true, .. }) => outcome = start(),
                 _ => break,
             }
         }
@@ -123,7 +150,7 @@ impl RunningServer {
         installed: &Installed,
         setting: &Setting,
         launch: &Launch,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let peer = &installed.peer;
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
         let values = values(peer, setting, launch, port, &work_dir)?;
@@ -205,7 +232,12 @@ impl RunningServer {
         process::last_lines(&self.printed()).lines().collect::<Vec<_>>().join("; ")
     }
 
-    fn wait_until_ready(&mut self, within_ms: u64, start: u64, path: &str) -> Result<(), String> {
+    fn wait_until_ready(
+        &mut self,
+        within_ms: u64,
+        start: u64,
+        path: &str,
+    ) -> Result<(), StartError> {
         loop {
             let answer = self.ask(path);
             let elapsed_us = os::clock::now() - start;
@@ -241,13 +273,18 @@ impl RunningServer {
         }
     }
 
-    fn complaint(&self, what: &str) -> String {
+    fn complaint(&self, what: &str) -> StartError {
         let printed = self.printed();
-        let what = match port::is_taken(&printed) {
-            true => format!("{PORT_IS_TAKEN}; {what}"),
-            false => what.to_owned(),
-        };
-        format!("{DOES_NOT_SERVE} ({what}): {}", process::last_lines(&printed))
+        StartError::DoesNotServe {
+            what: what.to_owned(),
+            port_is_taken: port::is_taken(&printed),
+            printed: process::last_lines(&printed),
+        }
+    }
+
+    /// The processors that it may use; none is named where it may use all.
+    pub fn cpus(&self) -> &[usize] {
+        &self.cpus
     }
 
     fn printed(&self) -> String {

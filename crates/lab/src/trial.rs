@@ -6,10 +6,14 @@
 
 use crate::client::{Client, Finished};
 use crate::group::Group;
-use crate::observe::{Observed, Observer, Watched, WindowUse};
+use crate::observe::{
+    Disturbed, Doings, Machine, Observed, Observer, Watched, WindowUse, interference,
+    interrupts_apart, worst,
+};
 use crate::process::listed_cpus;
 use crate::record::{Figures, Offered, Run};
-use crate::server::{self, RunningServer};
+use crate::server::{RunningServer, StartError};
+use crate::void::Void;
 use crate::workload::{Tools, Workload};
 use load::outcome::Outcome;
 use load::report::json;
@@ -50,46 +54,44 @@ const NOT_OURS: &str = "processor time and memory: the server was not started he
 /// The same where the load ended while it was warming up, or nobody saw it end that.
 const NOT_BEGUN: &str = "what the server used: the beginning of the window was missed";
 
-/// How the reason ends why a run is void in which a server has ended.
-const HAS_ENDED: &str = "the server has ended";
-
-/// How it begins where something was served that is not what it should be.
-const WRONG_REPLY: &str = "a wrong reply: ";
-
-/// Whether the reason why a run is void is what its server did under the load, and nothing that
-/// happened beside it.
-pub(crate) fn is_fault(reason: &str) -> bool {
-    reason.starts_with(WRONG_REPLY) || reason.ends_with(HAS_ENDED)
-}
+/// Why it is not known what others did on the CPUs of the trial.
+const NOT_WATCHED: &str = "interference: what others did on the server's CPUs is not known";
 
 /// Why there is no outcome of a trial.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Unmade {
     /// This one cannot be made: its server or what was asked of it may be why.
-    Void(String),
+    Void(Void),
     /// None can be made now, whichever the server.
     Surroundings(String),
 }
 
 impl From<String> for Unmade {
     fn from(why: String) -> Self {
-        Self::Void(why)
+        Self::Void(Void::NoLoad(why))
+    }
+}
+
+/// What a server did itself, or what kept it from being started.
+impl From<StartError> for Unmade {
+    fn from(why: StartError) -> Self {
+        match why {
+            StartError::DoesNotServe { .. } => Self::Void(Void::NoLoad(why.to_string())),
+            StartError::NotStarted(why) => Self::Surroundings(why),
+        }
     }
 }
 
 impl fmt::Display for Unmade {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Void(why) | Self::Surroundings(why)) = self;
-        formatter.write_str(why)
+        match self {
+            Self::Void(why) => why.fmt(formatter),
+            Self::Surroundings(why) => formatter.write_str(why),
+        }
     }
 }
 
 impl Unmade {
-    /// Why a server was not started: what it did itself, or what kept it from being started.
-    pub(crate) fn at_start(why: String) -> Self {
-        if server::is_of_server(&why) { Self::Void(why) } else { Self::Surroundings(why) }
-    }
-
     /// What looks like a fault of the server, or of the run, may be that what all runs need is
     /// gone: a server whose files were removed answers 404.
     pub(crate) fn unless_gone(self, tools: &Tools, workload: &Workload) -> Self {
@@ -133,14 +135,23 @@ impl<'a> Target<'a> {
         self.copies.iter().map(RunningServer::group).collect()
     }
 
-    /// Which of its copies have ended although nobody has stopped them, a line for each.
-    pub fn ended(&self) -> Vec<String> {
+    /// Which of its copies have ended although nobody has stopped them.
+    pub fn ended(&self) -> Vec<Void> {
         let gone = self.copies.iter().enumerate().filter(|(_, copy)| copy.group().has_ended());
-        let line = |(index, _)| match self.copies.len() {
-            1 => HAS_ENDED.to_owned(),
-            count => format!("copy {} of {count} of {HAS_ENDED}", index + 1),
-        };
-        gone.map(line).collect()
+        let copies = self.copies.len();
+        gone.map(|(index, _)| Void::Ended { copy: index + 1, copies }).collect()
+    }
+
+    /// The processors on which it may run.
+    fn cpus(&self) -> Vec<usize> {
+        let of_copies = self.copies.iter().flat_map(|copy| copy.cpus().iter().copied());
+        let mut cpus: Vec<usize> = of_copies.collect();
+        if self.copies.iter().any(|copy| copy.cpus().is_empty()) {
+            cpus = os::affinity::allowed_cpus();
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
     }
 }
 
@@ -178,6 +189,9 @@ pub struct Bench {
     /// How late the generator may be before a run is void, as one types it; none: what
     /// `ropewalk load` says.
     pub lag_bound: Option<String>,
+    /// How much of what a trial needs others may have had before it is void, 0 to 1:
+    /// [`INTERFERENCE_MAX`](crate::observe::INTERFERENCE_MAX).
+    pub interference_bound: f64,
 }
 
 /// What a trial asks.
@@ -207,7 +221,7 @@ pub struct Measured {
     /// What could not be observed, and why.
     pub not_available: Vec<String>,
     /// Why it says nothing about the server, if so.
-    pub void: Vec<String>,
+    pub void: Vec<Void>,
     /// When the window began, in microseconds since 1970.
     pub started_unix_us: u64,
     /// The whole outcome, as `ropewalk load` wrote it.
@@ -299,16 +313,17 @@ impl Bench {
             }
             Some(observer) => self.load_observed(server, &words, more, window, observer)?,
         };
-        let (mut observed, not_available) = match seen {
-            Ok(seen) => (seen.figures(), seen.not_available),
-            Err(why) => (BTreeMap::new(), vec![why.to_owned()]),
+        let (mut observed, not_available, disturbed) = match seen {
+            Ok(seen) => self.judged(seen),
+            Err(why) => (BTreeMap::new(), vec![why.to_owned(), NOT_WATCHED.to_owned()], None),
         };
         let replies = outcome.measures.counts.replies;
         if let Some(&cpu_us) = observed.get("cpu_us").filter(|_| replies > 0) {
             observed.insert("cpu_us_per_request".into(), cpu_us / replies as f64);
         }
-        let mut void = outcome.void.clone();
-        void.extend(outcome.first_bad.iter().map(|bad| format!("{WRONG_REPLY}{bad}")));
+        let mut void: Vec<Void> = disturbed.into_iter().collect();
+        void.extend(outcome.void.iter().cloned().map(Void::Load));
+        void.extend(outcome.first_bad.iter().cloned().map(Void::WrongReply));
         void.extend(server.ended());
         Ok(Measured {
             figures: Figures::of(&outcome),
@@ -319,6 +334,53 @@ impl Bench {
             outcome_json: text,
             outcome,
         })
+    }
+
+    /// What was seen, by name, what could not be seen, and whether others were too much in the way.
+    fn judged(&self, seen: Seen) -> (BTreeMap<String, f64>, Vec<String>, Option<Void>) {
+        let Seen { observed, interference } = seen;
+        let mut figures = observed.figures();
+        let mut not_available = observed.not_available;
+        let Some(shares) = interference else {
+            not_available.push(NOT_WATCHED.to_owned());
+            return (figures, not_available, None);
+        };
+        figures.extend(shares.iter().map(|(whom, share)| (whom.name().to_owned(), *share)));
+        let bound = self.interference_bound;
+        let too_much = worst(&shares).filter(|(_, share)| *share > bound);
+        let void =
+            too_much.map(|(disturbed, share)| Void::Interference { disturbed, share, bound });
+        (figures, not_available, void)
+    }
+
+    /// What others did on the CPUs of a trial within its window.
+    fn interference(
+        &self,
+        server: Target<'_>,
+        observed: &Observed,
+        in_window: &WindowUse,
+        outcome: &Outcome,
+    ) -> Option<BTreeMap<Disturbed, f64>> {
+        let (server_cpus, mut client_cpus) = (server.cpus(), Vec::new());
+        self.seats.iter().for_each(|seat| client_cpus.extend(&seat.cpus));
+        client_cpus.sort_unstable();
+        client_cpus.dedup();
+        let cores = in_window.cores(outcome.started_unix_us, outcome.window_us)?;
+        // Packets that a network holds back for a while are interrupts of nobody's.
+        let is_networked = self.seats.iter().any(|seat| !seat.prefix.is_empty());
+        let machine = Machine {
+            window_us: in_window.length_us(),
+            cores: &cores,
+            interrupts_apart: is_networked || interrupts_apart(),
+        };
+        let server = Doings {
+            cpus: &server_cpus,
+            cpu_us: in_window.cpu_us(),
+            waited_us: observed.run_queue_wait_us,
+        };
+        let (user_us, system_us) = outcome.cpu_us;
+        let generator = Doings { cpus: &client_cpus, cpu_us: user_us + system_us, waited_us: None };
+        Some(interference(&machine, server, generator))
     }
 
     /// Runs `ropewalk load`, once for each seat, and puts together what they wrote.
@@ -348,7 +410,7 @@ impl Bench {
         more: &[String],
         window: Duration,
         observer: &Observer<'_>,
-    ) -> Result<(Outcome, String, Result<Observed, &'static str>), Unmade> {
+    ) -> Result<(Outcome, String, Result<Seen, &'static str>), Unmade> {
         let warm_up_us = option_us(more, "--warm-up");
         let mut generators = self.generators(server, words, more, true)?;
         await_ready(&mut generators)?;
@@ -356,9 +418,12 @@ impl Bench {
         let from_us = start_together(&mut generators)? + warm_up_us;
         let to_us = from_us + window.as_micros() as u64;
         let begin = || (warm_up_us > 0).then(|| observer.look());
+        let groups = server.groups();
         let (measured, watched) = thread::scope(|scope| {
             let (running, ended) = channel();
-            let watching = scope.spawn(move || WindowUse::watch((from_us, to_us), &ended, begin));
+            let groups = &groups;
+            let span = (from_us, to_us);
+            let watching = scope.spawn(move || WindowUse::watch(span, groups, &ended, begin));
             let measured = await_measured(&mut generators, run_time(window, more));
             drop(running);
             (measured, watching.join().unwrap_or_default())
@@ -368,12 +433,15 @@ impl Bench {
         let is_missed = warm_up_us > 0 && begun.is_none();
         let seen = (!is_missed).then(|| observer.since(&begun.flatten().unwrap_or(before)));
         let (outcome, text) = finish(generators, PATIENCE)?;
-        let Some(mut seen) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
+        let Some(mut observed) = seen else { return Ok((outcome, text, Err(NOT_BEGUN))) };
+        let of_window =
+            |in_window: &WindowUse| self.interference(server, &observed, in_window, &outcome);
+        let interference = in_window.as_ref().and_then(of_window);
         if observer.knows_cpus() {
             let of_outcome = (outcome.started_unix_us, outcome.window_us);
-            observer.narrow(&mut seen, in_window.as_ref(), of_outcome);
+            observer.narrow(&mut observed, in_window.as_ref(), of_outcome);
         }
-        Ok((outcome, text, Ok(seen)))
+        Ok((outcome, text, Ok(Seen { observed, interference })))
     }
 
     /// Starts the generators, each with the file to which it writes; whether they are told when to
@@ -419,6 +487,13 @@ impl Bench {
         }
         command
     }
+}
+
+/// What was seen beside a load.
+struct Seen {
+    observed: Observed,
+    /// By whom others disturbed; none where the window was missed.
+    interference: Option<BTreeMap<Disturbed, f64>>,
 }
 
 /// As many threads as the seat has processors: a generator has one by itself. What the workload's
@@ -519,13 +594,13 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), U
     }
     // Else it says why it made no run, and that may be the server's doing: one that does not keep
     // the connections that are to rest.
-    let text = text.map_err(|_| Unmade::Void(finished.complaint()))?;
+    let text = text.map_err(|_| finished.complaint())?;
     let broken = |why| Unmade::Surroundings(format!("{name}: {why}"));
     let outcome = json::parse(&text).map_err(broken)?;
     // What it counted until then is not what was asked for, whoever ended it.
     if outcome.interrupted {
         let why = "the load generator was interrupted before its time was over".to_owned();
-        return Err(Unmade::Void(why));
+        return Err(why.into());
     }
     Ok((outcome, text))
 }
@@ -591,7 +666,7 @@ mod tests {
         };
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
         let idle = of("echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1");
-        assert_eq!(idle, Err(Unmade::Void(why.into())));
+        assert_eq!(idle, Err(why.to_owned().into()));
         let is_ours = |of| matches!(of, Err(Unmade::Surroundings(_)));
         assert!(is_ours(of("echo FILE: no space left >&2; exit 1")));
         assert!(is_ours(of(": > FILE; echo FILE: no space left >&2; exit 1")));
@@ -615,9 +690,11 @@ mod tests {
 
     #[test]
     fn a_server_that_was_not_started_is_not_to_blame() {
-        let of = |why: &str| Unmade::at_start(why.into());
-        assert!(matches!(of("it does not serve (it ended): bad knob"), Unmade::Void(_)));
-        assert!(matches!(of("no free port: it is taken"), Unmade::Surroundings(_)));
+        let (what, printed) = ("it ended".to_owned(), "bad knob".to_owned());
+        let of_server = StartError::DoesNotServe { what, port_is_taken: false, printed };
+        assert!(matches!(of_server.into(), Unmade::Void(_)));
+        let of_machine = StartError::from("no free port: it is taken".to_owned());
+        assert!(matches!(of_machine.into(), Unmade::Surroundings(_)));
     }
 
     fn workload(load: &[&str]) -> Workload {
@@ -701,7 +778,7 @@ mod tests {
         fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let tools = Tools { program, scratch: folder.path().into() };
         let seats = vec![Seat::beside(&[], &os::affinity::allowed_cpus()[..1])];
-        let bench = Bench { tools, seats, lag_bound: None };
+        let bench = Bench { tools, seats, lag_bound: None, interference_bound: 1.0 };
         let workload = workload(&["--idle", "800"]);
         let trial = Trial {
             workload: &workload,

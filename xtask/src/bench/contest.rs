@@ -253,6 +253,7 @@ impl<'a> Contest<'a> {
         let ours = self.bench.servers.iter().find(|installed| installed.peer.name == OURS);
         let Some(ours) = ours else { return Ok(http::usual_head(FLOOR, self.row.connection)) };
         let server = RunningServer::start(ours, &ours.peer.settings[0], &self.launch);
+        let server = server.map_err(String::from);
         match server.and_then(|server| self.get(&server, &self.paths[0])) {
             Ok(response) => Ok(response.head),
             Err(_) => Ok(http::usual_head(FLOOR, self.row.connection)),

@@ -145,7 +145,7 @@ impl<'a, R: Named> Stage<'a, R> {
             place: lab::domain::Place::default(),
             affinity: lab::domain::Affinity::default(),
         };
-        RunningServer::start(installed, setting, &launch)
+        Ok(RunningServer::start(installed, setting, &launch)?)
     }
 
     /// The folder that is served.

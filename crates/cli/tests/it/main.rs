@@ -2,6 +2,7 @@
 //! servers, and machines that are short of something.
 
 mod accessibility;
+mod beside_others;
 mod browser;
 mod cache_study;
 mod clients;

@@ -1,6 +1,6 @@
 //! `ropewalk tune` from the outside: a real server is tuned over a tiny grid, with windows and a
-//! budget that are much too short to say anything of speed; so the bound on the generator's own lag
-//! is lifted, and it may win what will.
+//! budget that are much too short to say anything of speed; so the bounds on the generator's own
+//! lag and on interference are lifted, and it may win what will.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,7 @@ use lab::Installed;
 use lab::record::{Folder, Kind, Opened};
 use testkit::Temporary;
 
+use crate::lab::LIFTED;
 use crate::peers::Stage;
 use crate::server_process::ROPEWALK;
 use crate::{ropewalk, run};
@@ -24,8 +25,8 @@ const SERVER: [&str; 5] = [
     "cache.policy=lru",
     "--workload=1KB",
 ];
-const SHORT: [&str; 5] =
-    ["--window=100ms", "--lag-bound=60s", "--seed=7", "--margin=90", "--confidence=50"];
+const SHORT: [&str; 6] =
+    ["--window=100ms", "--lag-bound=60s", LIFTED, "--seed=7", "--margin=90", "--confidence=50"];
 /// It ends by itself long before. Beside other tests a run takes several times as long, and a
 /// budget too short for a first look is an error.
 const AMPLE: &str = "--budget=2m";
@@ -83,6 +84,16 @@ impl Tuning {
     }
 }
 
+/// How a result begins with that status. Beside other tests the budget may end before anything is
+/// decided.
+fn told_first(status: i32) -> &'static str {
+    match status {
+        0 => "\nBest: ",
+        3 => "\nNot decided. Ahead: ",
+        _ => panic!("status {status}"),
+    }
+}
+
 /// Whoever names no knob varies them all: an engine's have more combinations than anybody can count
 /// in turn.
 #[test]
@@ -113,8 +124,8 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert_eq!(status, 2);
     assert!(err.contains("it was begun as something else"), "{err}");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("\nGoing on after ") && out.contains("\nBest: "), "{out}");
+    let told = told_first(status);
+    assert!(out.contains("\nGoing on after ") && out.contains(told), "{out}{err}");
     let opened = tuning.opened();
     assert_eq!(opened.header.kind, Kind::Tune);
     assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
@@ -123,7 +134,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert!(opened.runs.iter().any(|run| run.observed.contains_key("cpu_us_per_request")));
     assert_results(&tuning);
     let winner = opened.tuning.expect("it came to its end").winner;
-    assert!(out.contains(&format!("\nBest: {winner}\n")), "{winner}: {out}");
+    assert!(out.contains(&format!("{told}{winner}\n")), "{winner}: {out}");
     let records = tuning.records();
     let (status, page, err) =
         run(&["report", records.to_str().unwrap(), "--format=markdown", "-o", "-"]);
@@ -190,7 +201,7 @@ fn a_search_that_is_interrupted_goes_on_to_its_results() {
         assert_eq!(outcome["interrupted"], false, "{run:?}");
     }
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains(told_first(status)), "{out}{err}");
     assert_eq!(tuning.opened().runs[..before.len()], before[..], "what was measured stays");
     assert_results(&tuning);
 }

@@ -12,12 +12,16 @@ mod verdict;
 pub use text::render;
 pub use verdict::{Figure, Told, Verdict, told};
 
+use crate::observe::{INTERFERENCE_TOLD, interference_in};
 use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
+use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, Target, Trial};
+use crate::void::{Void, in_words};
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use statistics::{Generator, median};
+use std::fmt;
 use std::net::SocketAddr;
 
 /// A window that is void is repeated so often.
@@ -89,12 +93,50 @@ pub struct Comparison {
     /// Of the intervals.
     pub confidence: f64,
     /// Windows that were void, repeated or not.
-    pub void: Vec<String>,
+    pub void: Vec<VoidWindow>,
     /// What a reader must know: that a server failed requests, and the like.
     pub caveats: Vec<String>,
 }
 
+/// A window that was void.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VoidWindow {
+    /// Which of the two servers was loaded, from 0.
+    pub side: usize,
+    /// For which phase.
+    pub purpose: &'static str,
+    /// For which pair, from 1.
+    pub pair: u32,
+    /// Why it says nothing.
+    pub why: Vec<Void>,
+}
+
+impl VoidWindow {
+    /// The same in a line.
+    pub fn told(&self, sides: &[Side; 2]) -> String {
+        let Self { side, purpose, pair, why } = self;
+        format!("{}, {purpose}, pair {pair}: {}", sides[*side].label(), in_words(why))
+    }
+}
+
 impl Comparison {
+    /// The figure that decides, the first that was measured: processor time for the same work, or
+    /// throughput where that is not known.
+    pub fn deciding(&self) -> Option<&(Figure, Verdict)> {
+        self.figures.iter().find(|(_, verdict)| *verdict != Verdict::Nothing)
+    }
+
+    /// Whether one of the two is better, or they are a tie.
+    pub fn is_decided(&self) -> bool {
+        self.deciding().is_some_and(|(_, verdict)| verdict.is_decided())
+    }
+
+    /// How many windows others disturbed.
+    pub fn disturbed(&self) -> usize {
+        let is_disturbed = |window: &&VoidWindow| window.why.iter().any(Void::is_interference);
+        self.void.iter().filter(is_disturbed).count()
+    }
+
     /// Whether nothing was measured that can be compared.
     pub fn is_void(&self) -> bool {
         self.figures.iter().all(|(_, verdict)| *verdict == Verdict::Nothing)
@@ -221,7 +263,7 @@ impl Plan {
         sides: &[Side; 2],
         folder: &Folder,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<Comparison, String> {
+    ) -> Result<Comparison, Uncompared> {
         let mut contest = Contest {
             plan: self,
             bench,
@@ -268,13 +310,13 @@ struct Contest<'a> {
     folder: &'a Folder,
     generator: Generator,
     number: u64,
-    void: Vec<String>,
+    void: Vec<VoidWindow>,
 }
 
 impl Contest<'_> {
     fn phase(
         &mut self,
-        purpose: &str,
+        purpose: &'static str,
         offered: Offered,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Phase, String> {
@@ -294,7 +336,7 @@ impl Contest<'_> {
     fn window(
         &mut self,
         index: usize,
-        purpose: &str,
+        purpose: &'static str,
         offered: Offered,
         block: u32,
     ) -> Result<Option<Measured>, String> {
@@ -323,8 +365,8 @@ impl Contest<'_> {
             if measured.void.is_empty() {
                 return Ok(Some(measured));
             }
-            let why = measured.void.join("; ");
-            self.void.push(format!("{}, {purpose}, pair {}: {why}", side.label(), block + 1));
+            let why = measured.void;
+            self.void.push(VoidWindow { side: index, purpose, pair: block + 1, why });
         }
         Ok(None)
     }
@@ -341,26 +383,61 @@ impl Contest<'_> {
     }
 }
 
+/// Why there is no comparison; in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncompared {
+    /// All windows of one of the two were void: nothing is known of it.
+    Void(String),
+    /// It cannot be done: a server has ended or answers nothing, or the load cannot be run.
+    Failed(String),
+}
+
+impl fmt::Display for Uncompared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Void(why) | Self::Failed(why)) = self;
+        out.write_str(why)
+    }
+}
+
+impl From<String> for Uncompared {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
 /// Whether both have answered in some window of the first phase: else there is nothing to compare.
 ///
 /// # Errors
 /// Which has not, why, and what might be done.
-fn check_answers(sides: &[Side; 2], saturated: &Phase, void: &[String]) -> Result<(), String> {
-    for (side, runs) in sides.iter().zip(saturated) {
+fn check_answers(
+    sides: &[Side; 2],
+    saturated: &Phase,
+    void: &[VoidWindow],
+) -> Result<(), Uncompared> {
+    for (index, runs) in saturated.iter().enumerate() {
         if runs.iter().flatten().any(|run| run.figures.throughput_per_s > 0.0) {
             continue;
         }
-        let label = side.label();
-        let of_side = |line: &&String| line.starts_with(&format!("{label}, "));
-        let last = void.iter().rfind(of_side).filter(|_| runs.iter().all(Option::is_none));
+        let label = sides[index].label();
+        let last = void.iter().rfind(|window| window.side == index);
+        let last = last.filter(|_| runs.iter().all(Option::is_none));
         let why = match last {
-            Some(last) => format!("all its windows with all clients were void, the last: {last}"),
+            Some(last) => {
+                let last = last.told(sides);
+                format!("all its windows with all clients were void, the last: {last}")
+            }
             None => "it answered nothing to all clients".to_owned(),
         };
-        return Err(format!(
-            "{label}: {why}. So there is nothing to compare; try other numbers of clients \
-             (--connections) or longer windows (--window)"
-        ));
+        let is_disturbed = last.is_some_and(|last| last.why.iter().any(Void::is_interference));
+        let advice = match is_disturbed {
+            true => FREE_CPUS,
+            false => "try other numbers of clients (--connections) or longer windows (--window)",
+        };
+        let line = format!("{label}: {why}. So there is nothing to compare; {advice}");
+        return Err(match last {
+            Some(_) => Uncompared::Void(line),
+            None => Uncompared::Failed(line),
+        });
     }
     Ok(())
 }
@@ -444,6 +521,12 @@ fn caveats(sides: &[Side; 2], saturated: &Phase, common: &Phase) -> Vec<String> 
                  are their limit as much as its own",
                 100.0 * busiest
             ));
+        }
+        let disturbed = runs().filter_map(|run| interference_in(&run.observed));
+        if let Some((whom, share)) = disturbed.max_by(|a, b| a.1.total_cmp(&b.1))
+            && share > INTERFERENCE_TOLD
+        {
+            caveats.push(format!("while {} was measured, {}", side.label(), whom.by(share)));
         }
         let spread = runs().filter_map(|run| run.figures.unfair_points()).fold(0.0, f64::max);
         if spread > 2.0 {

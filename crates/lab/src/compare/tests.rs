@@ -149,18 +149,24 @@ fn without_a_pair_there_is_no_verdict() {
 #[test]
 fn who_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];
-    let void = [
-        "b/usual, saturation, pair 1: one".to_owned(),
-        "b/usual, saturation, pair 2: two".to_owned(),
-        "a/usual, saturation, pair 2: three".to_owned(),
-    ];
+    let window = |side, pair, why: &str| VoidWindow {
+        side,
+        purpose: SATURATION,
+        pair,
+        why: vec![why.into()],
+    };
+    let void = [window(1, 1, "one"), window(1, 2, "two"), window(0, 2, "three")];
     let check = |second, expected: &str| {
         let why = check_answers(&sides(), &[good(), second], &void).expect_err("b is at fault");
-        assert!(why.starts_with(&format!("b/usual: {expected}. So ")), "{why}");
+        let told = why.to_string();
+        assert!(told.starts_with(&format!("b/usual: {expected}. So ")), "{told}");
+        why
     };
     let last = "all its windows with all clients were void, the last: \
                 b/usual, saturation, pair 2: two";
-    check(vec![None, None], last);
-    check(vec![None, Some(measured(0.0, None, 900))], "it answered nothing to all clients");
+    assert!(matches!(check(vec![None, None], last), Uncompared::Void(_)));
+    let mute = vec![None, Some(measured(0.0, None, 900))];
+    let failed = check(mute, "it answered nothing to all clients");
+    assert!(matches!(failed, Uncompared::Failed(_)), "{failed}");
     assert_eq!(check_answers(&sides(), &[good(), good()], &void), Ok(()));
 }

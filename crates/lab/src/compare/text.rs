@@ -1,9 +1,13 @@
 //! A comparison in a few lines, for people.
 
 use super::{Comparison, Figure, Side, Verdict};
+use crate::search::FREE_CPUS;
 use page::number;
 use statistics::{median, values_min};
 use std::fmt::Write as _;
+
+/// So many void windows are told one by one.
+const VOID_MAX: usize = 6;
 
 /// The table, what is to be minded, and the verdict. Lines end with a line feed.
 pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
@@ -18,8 +22,11 @@ pub fn render(comparison: &Comparison, sides: &[Side; 2]) -> String {
     for (figure, verdict) in &comparison.figures {
         text.push_str(&line(figure, verdict));
     }
-    for void in &comparison.void {
-        let _ = writeln!(text, "void: {void}");
+    for void in comparison.void.iter().take(VOID_MAX) {
+        let _ = writeln!(text, "void: {}", void.told(sides));
+    }
+    if let Some(more @ 1..) = comparison.void.len().checked_sub(VOID_MAX) {
+        let _ = writeln!(text, "void: and {more} more, in the records");
     }
     for caveat in &comparison.caveats {
         let _ = writeln!(text, "Mind: {caveat}.");
@@ -54,12 +61,22 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// What helps: what is `usual`, but where others were in the way that they go.
+fn advice(comparison: &Comparison, usual: &str) -> String {
+    match comparison.disturbed() {
+        0 => usual.to_owned(),
+        windows => {
+            format!(". Others disturbed {}: {FREE_CPUS}.", number::counted(windows, "window"))
+        }
+    }
+}
+
 /// The verdict in a sentence. The first figure that was measured decides: processor time for the
 /// same work, or throughput where that is not known.
 fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
-    let deciding = comparison.figures.iter().find(|(_, verdict)| *verdict != Verdict::Nothing);
-    let Some((figure, verdict)) = deciding else {
-        return "Verdict: none. In no pair were both windows good.".into();
+    let Some((figure, verdict)) = comparison.deciding() else {
+        let advice = advice(comparison, ".");
+        return format!("Verdict: none. In no pair were both windows good{advice}");
     };
     let Some(ratio) = verdict.ratio() else { return "Verdict: none.".into() };
     let (low, high) = (ratio.interval.low, ratio.interval.high);
@@ -71,13 +88,14 @@ fn conclusion(comparison: &Comparison, sides: &[Side; 2]) -> String {
         Verdict::Second(_) => &sides[1],
         Verdict::Tie(_) => return format!("Verdict: a tie. {judged}."),
         Verdict::Open(_) | Verdict::Nothing => {
-            return format!("Verdict: cannot tell. More pairs (--pairs) may. {judged}.");
+            let advice = advice(comparison, ". More pairs (--pairs) may.");
+            return format!("Verdict: cannot tell{advice} {judged}.");
         }
         Verdict::TooFew(_) => {
+            let least = values_min(comparison.confidence);
+            let advice = advice(comparison, " (--pairs).");
             return format!(
-                "Verdict: cannot tell. It takes {} good pairs at least (--pairs). \
-                 {judged}.",
-                values_min(comparison.confidence)
+                "Verdict: cannot tell. It takes {least} good pairs at least{advice} {judged}."
             );
         }
     };

@@ -84,6 +84,11 @@ impl Figure {
 }
 
 impl Verdict {
+    /// Whether it says which is better, or that neither is.
+    pub fn is_decided(&self) -> bool {
+        matches!(self, Self::First(_) | Self::Second(_) | Self::Tie(_))
+    }
+
     /// The ratio it rests on.
     pub fn ratio(&self) -> Option<Estimate> {
         match *self {

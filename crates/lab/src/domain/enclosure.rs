@@ -6,7 +6,7 @@
 //! and the server's own group lies in it. It bounds no processor time: CPUs are chosen.
 
 use super::{Device, names};
-use crate::group;
+use crate::group::{self, as_root};
 use crate::guard::Guard;
 use os::control_groups::{self, Hierarchy};
 use std::fs;
@@ -58,7 +58,7 @@ impl Enclosure {
     /// When no such group can be made: no controller, or no right.
     pub fn bound_memory(&mut self, bytes: Option<u64>) -> Result<(), String> {
         let explain = |why: &dyn std::fmt::Display| {
-            format!("no control group can bound memory here (try as root): {why}")
+            format!("no control group can bound memory here{}: {why}", as_root())
         };
         let limit = |unbounded: &str| bytes.map_or(unbounded.to_owned(), |bytes| bytes.to_string());
         if let Some(folder) = self.unified.clone().filter(|at| at.join("memory.max").exists()) {
@@ -82,8 +82,7 @@ impl Enclosure {
     /// # Errors
     /// When no such group can be made: no controller, no right, or no disk that is known.
     pub fn count_disk(&mut self, device: Option<&Device>) -> Result<&Path, String> {
-        let explain =
-            |why| format!("no control group can bound the disk here (try as root): {why}");
+        let explain = |why| format!("no control group can bound the disk here{}: {why}", as_root());
         if let Some(folder) = self.unified.clone().filter(|at| at.join("io.max").exists()) {
             return Ok(self.disk.insert(folder));
         }

@@ -5,6 +5,7 @@
 //! process is killed, and only one process at a time may change any.
 
 use super::network::Subnets;
+use crate::group::as_root;
 use crate::guard::Guard;
 use os::file_lock::FileLock;
 use serde::{Deserialize, Serialize};
@@ -166,7 +167,8 @@ impl Settings {
         for (index, (name, value)) in settings.iter().enumerate() {
             if let Err(why) = write(&set.before[index].0, value) {
                 let more = set.put_back().err().map_or_else(String::new, |why| format!("; {why}"));
-                return Err(format!("{name} = {value} cannot be set (try as root): {why}{more}"));
+                let hint = as_root();
+                return Err(format!("{name} = {value} cannot be set{hint}: {why}{more}"));
             }
         }
         Ok(set)

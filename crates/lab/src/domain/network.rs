@@ -8,6 +8,7 @@
 //! control groups).
 
 use super::names;
+use crate::group::as_root;
 use crate::guard::Guard;
 use crate::process;
 use serde::{Deserialize, Serialize};
@@ -230,7 +231,7 @@ fn missing(why: &str) -> String {
             format!("network: {why} (apt-get install iproute2)")
         }
         () if why.contains("not permitted") || why.contains("ermission denied") => {
-            format!("network: namespaces cannot be made here (try as root): {why}")
+            format!("network: namespaces cannot be made here{}: {why}", as_root())
         }
         () => format!("network: {why}"),
     }

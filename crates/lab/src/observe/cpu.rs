@@ -1,9 +1,11 @@
 //! How CPUs spent their time, and how a server's processor time divides into user and system mode.
 
 use crate::group::Group;
+use crate::process;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// How one CPU spent the time between two looks, in steps of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +117,23 @@ fn split_of_cpuacct(text: &str) -> Option<(u64, u64)> {
     Some((value(text, "user ")? * US_PER_TICK, value(text, "system ")? * US_PER_TICK))
 }
 
+/// Whether this kernel counts the time of interrupts apart from that of whoever was interrupted.
+/// Where it does not say, it is taken to: then less is held against others.
+pub(crate) fn interrupts_apart() -> bool {
+    static APART: OnceLock<bool> = OnceLock::new();
+    *APART.get_or_init(|| {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let kept = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok();
+        let command = ["zcat", "/proc/config.gz"].map(str::to_owned);
+        let text = kept.or_else(|| process::output(&command, None).ok());
+        text.is_none_or(|text| counts_apart(&text))
+    })
+}
+
+fn counts_apart(config: &str) -> bool {
+    config.lines().all(|line| line != "# CONFIG_IRQ_TIME_ACCOUNTING is not set")
+}
+
 fn value(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok())
 }
@@ -146,6 +165,13 @@ mod tests {
         assert_eq!(expected.total_us(), 3_600_000);
         assert!((expected.busy_share() - 19.0 / 36.0).abs() < 1e-9);
         assert_eq!(cores("cpu0 1 x 3\n", &[0]), []);
+    }
+
+    #[test]
+    fn the_kernel_says_how_it_counts_interrupts() {
+        let said = "CONFIG_HZ=250\n# CONFIG_IRQ_TIME_ACCOUNTING is not set\n";
+        assert!(!counts_apart(said));
+        assert!(counts_apart("CONFIG_IRQ_TIME_ACCOUNTING=y\n") && counts_apart(""));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! CPUs that the servers have to themselves.
 
 use super::traffic::{Bytes, Traffic};
+use crate::group::as_root;
 use os::counters::{Counter, Event, Reading};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -163,7 +164,9 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counte
         let file = format!("{folder}/events/raw_syscalls/sys_enter/id");
         fs::read_to_string(file).ok()?.trim().parse().ok()
     });
-    let id = id.ok_or("not available here: no tracing file system can be read (try as root)")?;
+    let id = id.ok_or_else(|| {
+        format!("not available here: no tracing file system can be read{}", as_root())
+    })?;
     let event = Event::Tracepoint(id);
     if let Some(folder) = unified.and_then(|folder| File::open(folder).ok()) {
         // Where its threads run is for the kernel to say: all CPUs are asked.

@@ -11,13 +11,14 @@ mod block;
 mod cpu;
 mod figures;
 mod hardware;
+mod interference;
 mod pressure;
 mod threads;
 mod traffic;
 mod window;
 
 use crate::domain::{Device, Enclosure};
-use crate::group::Group;
+use crate::group::{Group, as_root};
 use crate::memory;
 use block::Blocks;
 use hardware::Counters;
@@ -27,7 +28,10 @@ use std::path::Path;
 use threads::Threads;
 
 pub use cpu::CoreUse;
+pub(crate) use cpu::interrupts_apart;
 pub use hardware::Hardware;
+pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_TOLD};
+pub(crate) use interference::{Doings, Machine, interference, interference_in, worst};
 pub use pressure::Pressure;
 pub(crate) use window::WindowUse;
 
@@ -240,7 +244,7 @@ impl Observed {
     }
 
     fn name_what_is_missing(&mut self, watched: &Watched<'_>) {
-        let no_group = "no control group of the unified hierarchy (try as root)";
+        let no_group = format!("no control group of the unified hierarchy{}", as_root());
         let reasons = [
             (self.cpu_user_us.is_none(), "user and system time: no control group says them"),
             (self.page_cache_bytes.is_none(), "page cache of the servers: no group counts memory"),

@@ -3,6 +3,7 @@
 //! and where the generator shares the CPUs it is busy then.
 
 use super::cpu::{self, CoreTicks, CoreUse};
+use crate::group::Group;
 use std::convert::Infallible;
 use std::fs;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,13 +13,22 @@ use std::time::Duration;
 /// than the steps in which the kernel counts.
 const OFF_US_MAX: u64 = 5000;
 
-/// What CPUs had done when a window began, and when it ended.
+/// What CPUs and servers had done when a window began, and when it ended.
 #[derive(Debug)]
 pub(crate) struct WindowUse {
     from_us: u64,
     to_us: u64,
-    first: Vec<CoreTicks>,
-    last: Vec<CoreTicks>,
+    first: Moment,
+    last: Moment,
+}
+
+/// What they had done at one moment.
+#[derive(Debug)]
+struct Moment {
+    at_us: u64,
+    cores: Vec<CoreTicks>,
+    /// Processor time of the servers.
+    cpu_ns: u64,
 }
 
 impl WindowUse {
@@ -26,33 +36,47 @@ impl WindowUse {
     /// what is to be done when it begins. None of what comes after `running` is closed.
     pub(crate) fn watch<T>(
         (from_us, to_us): (u64, u64),
+        servers: &[&Group],
         running: &Receiver<Infallible>,
         begin: impl FnOnce() -> T,
     ) -> (Option<T>, Option<Self>) {
-        let Some(first) = at(from_us, running) else { return (None, None) };
+        let Some(first) = at(from_us, servers, running) else { return (None, None) };
         let begun = begin();
-        let seen = at(to_us, running).map(|last| Self { from_us, to_us, first, last });
+        let last = at(to_us, servers, running);
+        let seen = last.map(|last| Self { from_us, to_us, first, last });
         (Some(begun), seen)
     }
 
     /// What they did in it, if it was this one.
-    pub(super) fn cores(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<CoreUse>> {
+    pub(crate) fn cores(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<CoreUse>> {
         let is_near = |a: u64, b: u64| a.abs_diff(b) <= OFF_US_MAX;
         let is_it =
             is_near(self.from_us, began_unix_us) && is_near(self.to_us - self.from_us, window_us);
-        is_it.then(|| cpu::between(&self.first, &self.last))
+        is_it.then(|| cpu::between(&self.first.cores, &self.last.cores))
+    }
+
+    /// How long it was by our clock: whoever watches may be late.
+    pub(crate) fn length_us(&self) -> u64 {
+        self.last.at_us - self.first.at_us
+    }
+
+    /// Processor time of the servers in it.
+    pub(crate) fn cpu_us(&self) -> u64 {
+        self.last.cpu_ns.saturating_sub(self.first.cpu_ns) / 1000
     }
 }
 
-/// What CPUs have done at that time.
-fn at(unix_us: u64, running: &Receiver<Infallible>) -> Option<Vec<CoreTicks>> {
+/// What was done until that time.
+fn at(unix_us: u64, servers: &[&Group], running: &Receiver<Infallible>) -> Option<Moment> {
     let wait = Duration::from_micros(unix_us.saturating_sub(crate::unix_us()));
     match running.recv_timeout(wait) {
         Err(RecvTimeoutError::Timeout) => {}
         Err(RecvTimeoutError::Disconnected) => return None,
     }
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    Some(cpu::cores(&stat, &os::affinity::allowed_cpus()))
+    let at_us = os::clock::now();
+    let cpu_ns = servers.iter().map(|group| group.cpu_ns()).sum();
+    Some(Moment { at_us, cores: cpu::cores(&stat, &os::affinity::allowed_cpus()), cpu_ns })
 }
 
 #[cfg(test)]
@@ -66,7 +90,7 @@ mod tests {
         let (running, ended) = channel();
         let from_us = crate::unix_us() + 30_000;
         let window = (from_us, from_us + 200_000);
-        let (begun_us, seen) = WindowUse::watch(window, &ended, crate::unix_us);
+        let (begun_us, seen) = WindowUse::watch(window, &[], &ended, crate::unix_us);
         let took_us = crate::unix_us() - from_us;
         let (begun_us, seen) = begun_us.zip(seen).expect("it takes place");
         assert!(from_us <= begun_us && took_us >= 200_000);
@@ -74,16 +98,17 @@ mod tests {
         let total_us = cores.iter().map(CoreUse::total_us).max().expect("there is a CPU");
         // As long as it took, whoever else keeps the CPUs; the kernel counts in steps.
         assert!((150_000..=took_us + 50_000).contains(&total_us), "{total_us} of {took_us}");
+        assert!(seen.length_us() >= 150_000);
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
         assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
         let ending = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(running);
         });
-        let (begun, seen) = WindowUse::watch((from_us, u64::MAX), &ended, || ());
+        let (begun, seen) = WindowUse::watch((from_us, u64::MAX), &[], &ended, || ());
         assert!(begun.is_some() && seen.is_none(), "it has begun, and nobody runs any more");
         ending.join().expect("nothing failed in it");
-        let (begun, seen) = WindowUse::watch((crate::unix_us(), u64::MAX), &ended, || ());
+        let (begun, seen) = WindowUse::watch((crate::unix_us(), u64::MAX), &[], &ended, || ());
         assert!(begun.is_none() && seen.is_none(), "nobody runs any more");
     }
 }

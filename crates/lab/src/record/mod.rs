@@ -10,7 +10,9 @@ mod participants;
 pub use folder::{Folder, Opened};
 pub use participants::Participants;
 
+use crate::observe::{Disturbed, interference_in};
 use crate::template::Values;
+use crate::void::Void;
 use load::outcome::{Outcome, SPREAD_REQUESTS_MIN, file_kind_name, may_be_chance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -249,8 +251,8 @@ pub struct Run {
     pub window_s: f64,
     /// Seconds that all of it took, the server's start and end included.
     pub took_s: f64,
-    /// Why the run says nothing about the server, if so: a line each.
-    pub void: Vec<String>,
+    /// Why the run says nothing about the server, if so.
+    pub void: Vec<Void>,
     /// What the clients saw; none if the load could not be run at all.
     pub figures: Option<Figures>,
     /// What was observed beside the run, by name: see `docs/domains.md`.
@@ -269,6 +271,12 @@ impl Run {
             let replies = self.figures.as_ref()?.throughput_per_s * self.window_s;
             (replies > 0.0).then_some(observed("cpu_us")? / replies)
         })
+    }
+
+    /// Who was disturbed worst by what others did on the CPUs of the run, and how much of what it
+    /// needed these had; none where that was not observed.
+    pub fn interference(&self) -> Option<(Disturbed, f64)> {
+        interference_in(&self.observed)
     }
 
     /// The part of so many processors that the server itself used, 0 to 1: not what else was done
@@ -459,6 +467,14 @@ pub struct Tuning {
     pub winner: String,
     /// Those it raced with last, the best first.
     pub rivals: Vec<Rival>,
+}
+
+impl Tuning {
+    /// Whether the winner is better than, or tied with, all that raced with it last: else nobody
+    /// knows which is best.
+    pub fn is_decided(&self) -> bool {
+        self.rivals.iter().all(|rival| rival.outcome != RaceOutcome::Open)
+    }
 }
 
 /// One of those that the winner of a tuning raced with last.

@@ -4,6 +4,7 @@
 use super::measure::Measure;
 use super::summary::{Summary, number_of, offered};
 use crate::record::{Figures, Offered, Opened};
+use crate::void::in_words;
 
 /// A line for each run, void ones included.
 pub(crate) fn runs(opened: &Opened) -> String {
@@ -41,7 +42,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
             run.block.to_string(),
             run.attempt.to_string(),
             run.purpose.clone(),
-            run.void.join("; "),
+            in_words(&run.void),
             number(figures.map(|figures| figures.requests_due as f64)),
             number(figures.map(|figures| figures.offered_per_s)),
             figures.map_or_else(String::new, failed_by_kind),

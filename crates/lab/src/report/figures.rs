@@ -134,16 +134,15 @@ pub(crate) fn of_panel(panel: &Panel, index: usize, styles: &Styles, share: f64)
     KINDS.iter().filter_map(|kind| figure(panel, index, kind, styles, share)).collect()
 }
 
-/// Says how far the path between the hosts goes below those figures that do not draw it.
-pub(crate) fn tell_limit(panel: &Panel, figures: &mut [Figure]) {
-    let told = match panel.limit_per_s {
+/// Says below a figure that is not over what was offered how far the path between the hosts goes.
+pub(crate) fn tell_limit(panel: &Panel, figure: &mut Figure) {
+    figure.about.push_str(&limit_told(panel));
+}
+
+fn limit_told(panel: &Panel) -> String {
+    match panel.limit_per_s {
         Some(limit) => format!(" {LIMIT_AT} {} requests/s.", number::figure(limit)),
         None => format!(" {LIMIT_UNKNOWN}"),
-    };
-    for figure in figures {
-        if ![LIMIT_AT, LIMIT_UNKNOWN].iter().any(|said| figure.about.contains(said)) {
-            figure.about.push_str(&told);
-        }
     }
 }
 
@@ -169,14 +168,18 @@ fn figure(panel: &Panel, index: usize, kind: &Kind, styles: &Styles, share: f64)
     };
     let mut about = format!("{} {points}", kind.about);
     let mut y = if kind.log { Axis::log(kind.y) } else { Axis::linear(kind.y) };
-    match kind.with_limit {
-        true => about.push_str(&with_limit(panel, &mut curves, &mut y)),
-        false => about.push_str(&limit_across(panel, &mut curves, kind.log)),
-    }
+    let limit = match kind.with_limit {
+        true => with_limit(panel, &mut curves, &mut y),
+        false => limit_across(panel, &mut curves, kind.log),
+    };
+    about.push_str(&limit);
     if kind.measure == Measure::ErrorShare && is_nothing {
         about.push_str(" Nothing failed.");
     }
     about.push_str(&tell_left_out(left_out, "in the table"));
+    if limit.is_empty() {
+        about.push_str(&limit_told(panel));
+    }
     let x = format!("offered {}", panel.unit());
     let chart = Chart { x: Axis::linear(&x), y, curves };
     Some(Figure {
@@ -264,7 +267,7 @@ fn with_limit(panel: &Panel, curves: &mut Vec<Curve>, y: &mut Axis) -> String {
 }
 
 /// Draws the path's own limit where it is among the rates, or near: beyond it nothing is the
-/// servers' doing. What is not drawn `tell_limit` tells.
+/// servers' doing.
 fn limit_across(panel: &Panel, curves: &mut Vec<Curve>, log: bool) -> String {
     let dots = || curves.iter().flat_map(|curve| &curve.dots);
     let right = dots().map(|dot| dot.x).fold(0.0, f64::max);
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_told_once_in_every_figure() {
+    fn the_limit_is_told_below_figures_of_other_things() {
         let figure = |about: &str| Figure {
             id: String::new(),
             title: String::new(),
@@ -387,14 +390,13 @@ mod tests {
         };
         for limit_per_s in [Some(5000.0), None] {
             let panel = Panel { limit_per_s, ..Panel::default() };
-            let mut figures = [figure("CPU."), figure(&format!("Throughput. {LIMIT_IS_DRAWN}"))];
-            tell_limit(&panel, &mut figures);
+            let mut told = figure("CPU.");
+            tell_limit(&panel, &mut told);
             let expected = match limit_per_s {
                 Some(_) => "CPU. The path between the hosts ends at 5,000 requests/s.",
                 None => "CPU. The path's own limit was not measured.",
             };
-            assert_eq!(figures[0].about, expected);
-            assert!(figures[1].about.ends_with(LIMIT_IS_DRAWN), "as it was");
+            assert_eq!(told.about, expected);
         }
     }
 }

@@ -62,8 +62,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
     for panel in &summary.panels {
         if opened.header.kind == Kind::Study {
             peaks::compare(&mut findings, panel, summary.confidence);
-        }
-        if opened.header.kind != Kind::Tune {
+            // Nobody looks for a peak where two are compared at one load.
             peaks::beyond(&mut findings, panel);
         }
         peaks::doubts(&mut findings, panel);

@@ -16,17 +16,18 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
     let tuning = opened.header.kind == Kind::Tune;
     let share = summary.confidence;
     for (index, panel) in summary.panels.iter().enumerate() {
-        let surfaces = surfaces::of_panel(panel, index, share);
+        let mut surfaces = surfaces::of_panel(panel, index, share);
         let curves = figures::of_panel(panel, index, &styles, share);
-        // What was asked for comes first.
-        let mut own: Vec<Figure> = match tuning {
-            true => surfaces.into_iter().chain(curves).collect(),
-            false => curves.into_iter().chain(surfaces).collect(),
-        };
         let damage = &mut opened.damage;
-        own.extend(distributions::of_panel(folder, panel, index, &styles, damage));
-        figures::tell_limit(panel, &mut own);
-        figures.extend(own);
+        let mut times = distributions::of_panel(folder, panel, index, &styles, damage);
+        let others = surfaces.iter_mut().chain(&mut times);
+        others.for_each(|figure| figures::tell_limit(panel, figure));
+        // What was asked for comes first.
+        match tuning {
+            true => figures.extend(surfaces.into_iter().chain(curves)),
+            false => figures.extend(curves.into_iter().chain(surfaces)),
+        }
+        figures.extend(times);
     }
     figures.extend(surfaces::scaling(summary, &opened.header, &styles));
     figures
@@ -96,9 +97,13 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
             folded,
         };
         if !panel.is_empty() {
-            let table = tables::summary(panel, share);
+            let is_of_study = opened.header.kind != Kind::Compare;
+            let table = tables::summary(panel, share, is_of_study);
             sections.push(section("summary", "Summary", table, false));
-            sections.push(section("pairs", "Each pair", tables::all_pairs(panel, share), true));
+            // Of two servers at one load the verdict says all.
+            if is_of_study {
+                sections.push(section("pairs", "Each pair", tables::all_pairs(panel, share), true));
+            }
             sections.push(section("points", "Each point", tables::points(panel), true));
             let table = tables::observed_points(panel);
             sections.push(section("observed", "Observed at each point", table, true));

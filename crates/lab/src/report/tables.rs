@@ -10,12 +10,18 @@ use super::number;
 use super::summary::{Found, Measured, Panel, Series, offered};
 use crate::record::{Offered, Opened, Search};
 use crate::study::utilisation::share_looked_for;
+use crate::void::in_words;
 
-/// The highest throughput of each series, what it costs, and how far it is from the floor.
-pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
+/// The highest throughput of each series, what it costs, and how far it is from the floor. Where
+/// peaks were not looked for (`of_peaks`) it is what was served at the load that was offered.
+pub(crate) fn summary(panel: &Panel, confidence: f64, of_peaks: bool) -> Table {
+    let throughput = match of_peaks {
+        true => "Highest throughput, requests/s",
+        false => "Served, requests/s",
+    };
     let mut table = Table::new(&[
         "Server",
-        "Highest throughput, requests/s",
+        throughput,
         &format!("at {}", panel.unit()),
         "of the floor's",
         "CPU, us/request",
@@ -30,8 +36,11 @@ pub(crate) fn summary(panel: &Panel, confidence: f64) -> Table {
     let peak = |series: &Series| series.peak().map_or(-1.0, |peak| peak.per_s);
     ranked.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
     for series in ranked {
-        let (per_s, at) = peak_cells(series);
+        let (mut per_s, at) = peak_cells(series);
         let point = series.at_peak();
+        if let (false, Some(point)) = (of_peaks, point) {
+            per_s = cell(point, Measure::Throughput);
+        }
         let of = |measure| point.map_or_else(String::new, |point| cell(point, measure));
         table.rows.push(vec![
             series.name.clone(),
@@ -197,7 +206,7 @@ pub(crate) fn voided(opened: &Opened) -> Table {
             format!("{} {unit}", number::plain(offered(point))),
             run.block.to_string(),
             run.attempt.to_string(),
-            run.void.join("; "),
+            in_words(&run.void),
         ]);
     }
     table

@@ -8,6 +8,7 @@
 use super::mat::{Climb, Found, Hunt};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
 use crate::record::{Figures, fare_alike};
+use crate::void::{Void, generator_gave_out};
 use load::find_limit::{Conditions, Judged, Rules};
 use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,30 @@ pub struct Standing {
     /// Runs, void ones included.
     pub runs: u32,
     pub(super) served_by_kind: ServedByKind,
+}
+
+/// How many runs there were, and how many of them say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// All.
+    pub made: u32,
+    /// Those that were void.
+    pub void: u32,
+    /// Of these, those that others disturbed.
+    pub disturbed: u32,
+    /// Those in which the generator gave out.
+    pub generator_gave_out: u32,
+}
+
+impl Runs {
+    fn count(&mut self, judged: Judged, void: &[Void]) {
+        self.made += 1;
+        if judged == Judged::Void {
+            self.void += 1;
+            self.disturbed += u32::from(void.iter().any(Void::is_interference));
+            self.generator_gave_out += u32::from(generator_gave_out(void));
+        }
+    }
 }
 
 /// How far it is, after each run.
@@ -71,8 +96,7 @@ pub struct Contest<'m> {
     candidates: Vec<Candidate>,
     standings: Vec<Standing>,
     blocks: u32,
-    runs: u32,
-    void_runs: u32,
+    runs: Runs,
     spent_s: f64,
     /// Seconds that all runs may take; none: as long as it needs.
     budget_s: Option<f64>,
@@ -115,8 +139,7 @@ impl<'m> Contest<'m> {
             candidates: Vec::new(),
             standings: Vec::new(),
             blocks: 0,
-            runs: 0,
-            void_runs: 0,
+            runs: Runs::default(),
             spent_s: 0.0,
             budget_s: None,
             outlook: Outlook::default(),
@@ -130,7 +153,7 @@ impl<'m> Contest<'m> {
 
     /// Takes note that so many runs are reckoned to come, but no more than the budget allows.
     pub fn expect(&mut self, runs: f64) {
-        let from = f64::from(self.runs);
+        let from = f64::from(self.runs.made);
         self.outlook = Outlook { from, runs: from + runs };
     }
 
@@ -156,9 +179,9 @@ impl<'m> Contest<'m> {
         self.blocks
     }
 
-    /// Runs so far, and how many of them were void.
-    pub fn runs(&self) -> (u32, u32) {
-        (self.runs, self.void_runs)
+    /// Runs so far.
+    pub fn runs(&self) -> Runs {
+        self.runs
     }
 
     /// Seconds that the runs so far took, by their records and not by the clock: a search that is
@@ -213,11 +236,12 @@ impl<'m> Contest<'m> {
         let rules = Rules { min: 1.0, growth: 2.0, gap: 0.1, ..self.rules_from(first) };
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
         let climb = self.climb(rules, stage, seed);
-        self.alone(candidate, climb, stage)
+        let (found, is_whole) = self.alone(candidate, climb, stage)?;
+        Ok(is_whole.then_some(found))
     }
 
-    /// Decides with confidence which rate a candidate bears, from where it is expected; none if the
-    /// budget ended before.
+    /// Decides with confidence which rate a candidate bears, from where it is expected; and whether
+    /// the budget lasted until then.
     ///
     /// # Errors
     /// When the search is to end.
@@ -226,7 +250,7 @@ impl<'m> Contest<'m> {
         candidate: usize,
         lead: u32,
         stage: &str,
-    ) -> Result<Option<Found>, Stop> {
+    ) -> Result<(Found, bool), Stop> {
         self.blocks += 1;
         let level = self.standings[candidate].level_per_s();
         let first = level.unwrap_or(1.0) / (1.0 + self.gap);
@@ -236,23 +260,23 @@ impl<'m> Contest<'m> {
         self.alone(candidate, climb, stage)
     }
 
-    /// A climb to its end; none if the budget ended before.
+    /// A climb to its end, or to that of the budget; and whether to its own.
     fn alone(
         &mut self,
         candidate: usize,
         mut climb: Climb,
         stage: &str,
-    ) -> Result<Option<Found>, Stop> {
+    ) -> Result<(Found, bool), Stop> {
         loop {
             match self.step(candidate, &mut climb, stage)? {
                 Step::Made => (),
                 Step::AtItsEnd => break,
-                Step::NoTime => return Ok(None),
+                Step::NoTime => return Ok((climb.found(), false)),
             }
         }
         let found = climb.found();
         self.measure.found(&self.candidates[candidate], &found)?;
-        Ok(Some(found))
+        Ok((found, true))
     }
 
     /// Looks once more at whether a candidate drops a kind of file, after further runs; if so it is
@@ -321,9 +345,8 @@ impl<'m> Contest<'m> {
         }
         let seen = self.measure.measure(&self.candidates[candidate], &asked)?;
         let judged = climb.learn(asked.rate, &seen);
-        self.runs += 1;
+        self.runs.count(judged, &seen.void);
         self.spent_s += seen.took_s;
-        self.void_runs += u32::from(judged == Judged::Void);
         self.standings[candidate].runs += 1;
         if let (Judged::Held, Some(figures)) = (judged, &seen.figures) {
             self.standings[candidate].pool(figures);
@@ -331,8 +354,8 @@ impl<'m> Contest<'m> {
         let (best, left_s) = (self.best(), self.left_s());
         (self.watch)(&Progress {
             stage,
-            runs: self.runs,
-            void_runs: self.void_runs,
+            runs: self.runs.made,
+            void_runs: self.runs.void,
             spent_s: self.spent_s,
             left_s,
             candidate: &self.candidates[candidate].name,
@@ -345,18 +368,18 @@ impl<'m> Contest<'m> {
 
     /// Whether a run that takes as long as those before it ends within the budget.
     fn has_time(&self) -> bool {
-        let is_first = self.runs == 0;
+        let is_first = self.runs.made == 0;
         is_first || self.budget_s.is_none_or(|all| self.spent_s + self.run_s() <= all)
     }
 
     /// Seconds that a run has taken, in the mean; not a number before the first.
     pub fn run_s(&self) -> f64 {
-        self.spent_s / f64::from(self.runs)
+        self.spent_s / f64::from(self.runs.made)
     }
 
     fn left_s(&self) -> f64 {
         let run_s = self.run_s();
-        let runs = f64::from(self.runs);
+        let runs = f64::from(self.runs.made);
         // What takes longer than was reckoned goes on for a while.
         let further = (runs - self.outlook.from) / OVERDUE_PARTS;
         let reckoned_s = (self.outlook.runs - runs).max(further) * run_s;
@@ -377,17 +400,21 @@ impl<'m> Contest<'m> {
         let spread_max = self.conditions.spread_max;
         let standing = &mut self.standings[candidate];
         standing.generator_bound |= found.generator_bound;
-        if let Some(estimate) = found.estimate_per_s() {
+        let estimate = found.estimate_per_s().filter(|_| found.is_limit());
+        if let Some(estimate) = estimate {
             standing.estimates_per_s.insert(found.block, estimate);
         } else if let Some(why) = &found.failed {
             standing.out = Some(why.clone());
-        } else if standing.estimates_per_s.is_empty() {
-            let broken = found.broken.first().map_or("all runs were void", String::as_str);
-            standing.out = Some(format!("no rate holds: {broken}"));
-        } else if let (Some(broke), false) = (found.broke_per_s, found.generator_bound) {
-            standing.estimates_per_s.insert(found.block, broke);
-            standing.bounds.insert(found.block);
+        } else if let (None, Some(broke)) = (found.held_per_s, found.broke_per_s) {
+            if standing.estimates_per_s.is_empty() {
+                let broken = found.broken.first().map_or("", String::as_str);
+                standing.out = Some(format!("no rate holds: {broken}"));
+            } else if !found.generator_bound {
+                standing.estimates_per_s.insert(found.block, broke);
+                standing.bounds.insert(found.block);
+            }
         }
+        // Where runs were void, and so the limit was not seen, the block says nothing of it.
         if standing.out.is_none() {
             standing.out = standing.unfairness(spread_max);
         }

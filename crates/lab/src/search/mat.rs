@@ -8,11 +8,14 @@
 
 use super::{Asked, Candidate, Measure, Seen, Stop, judge};
 use crate::record::Figures;
+use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
-use load::run::is_of_generator;
 
 /// A climb that has not ended by then never will.
 const TRIALS_MAX: usize = 40;
+/// So often in a row a run at a rate is made again because others disturbed it, before that counts
+/// as a void run of that rate: what comes and goes is not there all the time.
+const DISTURBED_MAX: usize = 4;
 /// A configuration under which the server did not start so often is given up.
 const STARTS_MAX: u32 = 2;
 
@@ -67,6 +70,11 @@ impl Found {
         Some(self.broke_per_s.map_or(held, |broke| (held * broke).sqrt()))
     }
 
+    /// Whether it is known where the limit is: else it bears what held, and maybe any rate more.
+    pub fn is_limit(&self) -> bool {
+        self.broke_per_s.is_some() || self.generator_bound
+    }
+
     /// Why it bears no more: the conditions that broke, or why the server did not start.
     pub fn reasons(&self) -> Vec<String> {
         self.broken.iter().chain(&self.failed).cloned().collect()
@@ -81,6 +89,8 @@ struct Trial {
     violations: Vec<Violation>,
     /// The generator could not keep up, or had nothing left to ask with.
     generator_gave_out: bool,
+    /// Others were in the way.
+    is_disturbed: bool,
 }
 
 /// A search for one limit, a run at a time, so that those of several candidates can alternate.
@@ -119,13 +129,30 @@ impl Climb {
         let (judged, violations) = judge(&self.hunt.conditions, seen);
         let throughput = |figures: &Figures| figures.throughput_per_s;
         let throughput_per_s = seen.figures.as_ref().map_or(0.0, throughput);
-        let generator_gave_out = seen.void.iter().any(|why| is_of_generator(why));
-        self.bracket.add(rate, judged);
-        self.trials.push(Trial { rate, judged, throughput_per_s, violations, generator_gave_out });
+        let generator_gave_out = generator_gave_out(&seen.void);
+        let is_disturbed = judged == Judged::Void && seen.void.iter().any(Void::is_interference);
+        // Else it says nothing about the rate, not even that it cannot be judged.
+        if !is_disturbed || self.disturbed_in_a_row(rate) >= DISTURBED_MAX {
+            self.bracket.add(rate, judged);
+        }
+        self.trials.push(Trial {
+            rate,
+            judged,
+            throughput_per_s,
+            violations,
+            generator_gave_out,
+            is_disturbed,
+        });
         if seen.figures.is_none() {
-            self.failures.push(seen.void.join("; "));
+            self.failures.push(in_words(&seen.void));
         }
         judged
+    }
+
+    /// How many of the last runs others disturbed, if they were at this rate.
+    fn disturbed_in_a_row(&self, rate: f64) -> usize {
+        let last = self.trials.iter().rev();
+        last.take_while(|trial| trial.rate == rate && trial.is_disturbed).count()
     }
 
     fn has_failed(&self) -> bool {
@@ -214,9 +241,10 @@ pub fn mat(measure: &mut dyn Measure, candidate: &Candidate, hunt: &Hunt) -> Res
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulated::LATE;
     use super::super::simulated::{Simulated, World};
     use super::*;
-    use load::run::SATURATED;
+    use crate::observe::Disturbed;
 
     fn hunt(first: f64, seed: u64) -> Hunt {
         let rules = Rules {
@@ -279,10 +307,10 @@ mod tests {
     /// Some rates are void whatever is asked: that they are is not the generator's doing.
     #[test]
     fn what_is_void_for_another_reason_is_no_limit_of_the_generator() {
-        let late = format!("{SATURATED}late");
-        let read = "4096 bytes were read from the disk".to_owned();
-        let wrong = "a wrong reply: /a at byte 3".to_owned();
-        let check = |reasons: [&String; 2], expected: (Judged, bool)| {
+        let late = LATE;
+        let read = Void::Conditions("4096 bytes were read from the disk".into());
+        let wrong = Void::WrongReply("/a at byte 3".into());
+        let check = |reasons: [&Void; 2], expected: (Judged, bool)| {
             let mut climb = Climb::new(hunt(500.0, 1));
             let figures = Figures { served_share: 1.0, kept_up_share: 1.0, ..Figures::default() };
             let mut judged =
@@ -307,19 +335,56 @@ mod tests {
             let figures = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
             Seen { figures: Some(figures), ..Seen::default() }
         };
-        let void = |why: &str| Seen { void: vec![why.to_owned()], ..figures(1.0) };
-        let found = |why: &str| {
+        let void = |why: &Void| Seen { void: vec![why.clone()], ..figures(1.0) };
+        let found = |why: &Void| {
             let mut climb = Climb::new(hunt(400.0, 1));
             climb.learn(400.0, &figures(1.0));
             climb.learn(800.0, &figures(0.5));
             assert_eq!([0, 1].map(|_| climb.learn(560.0, &void(why))), [Judged::Void; 2]);
             climb.found()
         };
-        let read = found("4096 bytes were read from the disk");
+        let read = found(&Void::Conditions("4096 bytes were read from the disk".into()));
         assert_eq!((read.estimate_per_s(), read.broke_per_s), (Some(400.0), None));
         assert!(!read.generator_bound && read.broken.is_empty(), "{read:?}");
-        let late = found(&format!("{SATURATED}late"));
+        let late = found(&LATE);
         assert!(late.generator_bound && late.broke_per_s == Some(800.0), "{late:?}");
+    }
+
+    /// What comes and goes: a rate is judged by the runs that nobody disturbed, and where all were
+    /// disturbed nothing is known of it.
+    #[test]
+    fn runs_that_others_disturbed_are_made_again_and_say_nothing() {
+        let disturbed = || {
+            let (disturbed, bound) = (Disturbed::ServerCpus, 0.05);
+            vec![Void::Interference { disturbed, share: 0.4, bound }, LATE]
+        };
+        let capacity_seen = |is_disturbed: &dyn Fn(usize) -> bool| {
+            let mut climb = Climb::new(hunt(100.0, 1));
+            let mut runs = 0;
+            while let Some(asked) = climb.next() {
+                let served_share = (1000.0 / asked.rate).min(1.0);
+                // Beside a foreign load it seems to bear half of that.
+                let halved = Figures { served_share: served_share / 2.0, ..Figures::default() };
+                let quiet = Figures { served_share, kept_up_share: 1.0, ..Figures::default() };
+                let seen = match is_disturbed(runs) {
+                    true => Seen { figures: Some(halved), void: disturbed(), ..Seen::default() },
+                    false => Seen { figures: Some(quiet), ..Seen::default() },
+                };
+                climb.learn(asked.rate, &seen);
+                runs += 1;
+            }
+            climb.found()
+        };
+        let comes_and_goes = capacity_seen(&|run| run % 6 >= 2);
+        let estimate = comes_and_goes.estimate_per_s().expect("something held");
+        assert!(
+            comes_and_goes.is_limit() && (950.0..1070.0).contains(&estimate),
+            "{comes_and_goes:?}"
+        );
+        let stays = capacity_seen(&|run| run >= 3);
+        assert!(!stays.is_limit() && !stays.generator_bound, "{stays:?}");
+        let always = capacity_seen(&|_| true);
+        assert_eq!((always.held_per_s, always.is_limit()), (None, false), "{always:?}");
     }
 
     #[test]

@@ -11,21 +11,24 @@ mod mat;
 mod recorder;
 mod results;
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
+mod subject;
 mod tune;
 mod workbench;
 
-pub use contest::{Contest, Progress, Standing};
+pub use contest::{Contest, Progress, Runs, Standing};
 pub use grid::{Dimension, Grid};
 pub use mat::{Climb, Found, Hunt, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
 pub use results::{render, surface, tuning};
+pub use subject::{Subject, Wanted};
+pub(crate) use tune::FREE_CPUS;
 pub use tune::{Certainty, Method, Plan, Rival, Tuned, tune};
 pub use workbench::{WARM_UPS, Workbench, setting_of};
 
 use crate::record::Figures;
 use crate::template::Values;
-use crate::trial::is_fault;
+use crate::void::Void;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
 
 /// A kind of file says something about fairness once it was asked for so often.
@@ -65,7 +68,7 @@ pub struct Seen {
     /// What clients saw; none if there was no load: the server did not start.
     pub figures: Option<Figures>,
     /// Why it says nothing, if so.
-    pub void: Vec<String>,
+    pub void: Vec<Void>,
     /// Seconds that it took, the server's start and end included.
     pub took_s: f64,
 }
@@ -121,12 +124,16 @@ pub fn judge(conditions: &Conditions, seen: &Seen) -> (Judged, Vec<Violation>) {
 /// What a server did under the load of a run that breaks any conditions.
 fn faults(seen: &Seen) -> Vec<Violation> {
     // Where there was no load it has failed, but not at this rate.
-    let reasons = seen.void.iter().filter(|why| seen.figures.is_some() && is_fault(why));
-    let fault = |why: &String| {
-        let (condition, found) = why.split_once(": ").unwrap_or((why, ""));
-        Violation { condition: condition.into(), found: found.into(), excess: f64::INFINITY }
+    let is_judged = seen.figures.is_some();
+    let fault = |why: &Void| {
+        let (condition, found) = match why {
+            Void::WrongReply(what) => ("a wrong reply".to_owned(), what.clone()),
+            Void::Ended { .. } => (why.to_string(), String::new()),
+            _ => return None,
+        };
+        Some(Violation { condition, found, excess: f64::INFINITY })
     };
-    reasons.map(fault).collect()
+    seen.void.iter().filter(|_| is_judged).filter_map(fault).collect()
 }
 
 /// The conditions that a run broke, the worst first. Its spread is the larger of two: how far

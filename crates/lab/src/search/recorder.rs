@@ -6,6 +6,7 @@
 
 use super::{Asked, Candidate, Found, Measure, Seen, Stop, unable};
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
+use crate::void::Void;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rates are the same if they differ by less than this part: their text may have been rounded.
@@ -26,7 +27,7 @@ pub struct Measured {
     /// What clients saw; none if there was no load.
     pub figures: Option<Figures>,
     /// Why it says nothing, if so.
-    pub void: Vec<String>,
+    pub void: Vec<Void>,
     /// What was observed beside it.
     pub observed: BTreeMap<String, f64>,
     /// What could not be observed.

@@ -1,8 +1,8 @@
 //! What a search for the best configuration has found: in words, and as a table.
 
 use super::Candidate;
-use super::contest::Standing;
-use super::tune::{Certainty, ROUNDS_MAX, Tuned};
+use super::contest::{Runs, Standing};
+use super::tune::{Certainty, FREE_CPUS, MUCH_VOID, ROUNDS_MAX, Tuned};
 use crate::record::{RaceOutcome, Rival, Tuning};
 use page::number;
 use statistics::{Interval, Mean, Verdict};
@@ -15,10 +15,14 @@ const OUT_MAX: usize = 5;
 /// The winner and how sure it is, for people.
 pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
     let name = |candidate: usize| &tuned.candidates[candidate].name;
-    let mut text = format!("Best: {}\n", name(tuned.winner));
+    let mut text = match tuned.is_decided() {
+        true => format!("Best: {}\n", name(tuned.winner)),
+        false => format!("Not decided. Ahead: {}\n", name(tuned.winner)),
+    };
     let mut line = |words: String| writeln!(text, "  {words}").expect("a String takes all");
     line(bears(tuned));
     match tuned.gain {
+        None if !tuned.is_decided() => line(format!("it is {} as it was", name(0))),
         None => line(format!("it is {} as it was: nothing tried is better", name(0))),
         Some(gain) => line(format!("{} the rate of {}", times(gain), name(0))),
     }
@@ -32,9 +36,7 @@ pub fn render(tuned: &Tuned, confidence: f64, margin: f64) -> String {
         line(format!("{} that of {}: {verdict}", times(rival.ratio), name(rival.candidate)));
     }
     certain(tuned, confidence).into_iter().for_each(&mut line);
-    if tuned.budget_ended {
-        line("the budget ended the search; a longer one may tell more".into());
-    }
+    advice(tuned).into_iter().for_each(&mut line);
     if tuned.rounds_ended {
         line(format!(
             "in each of {ROUNDS_MAX} challenges another became the best; the neighbours of this \
@@ -75,17 +77,53 @@ fn certain(tuned: &Tuned, confidence: f64) -> Vec<String> {
     ]
 }
 
+/// Why it is no clearer, and what helps.
+fn advice(tuned: &Tuned) -> Vec<String> {
+    let Runs { made, void, disturbed, generator_gave_out } = tuned.runs;
+    let is_much = |count: u32| f64::from(count) >= MUCH_VOID * f64::from(made);
+    let mut advice = Vec::new();
+    if is_much(disturbed) {
+        advice.push(format!("others disturbed {disturbed} of the {made} runs: {FREE_CPUS}"));
+    }
+    if is_much(generator_gave_out) && tuned.standings[tuned.winner].generator_bound {
+        advice.push(format!(
+            "the generator gave out in {generator_gave_out} of the {made} runs: it needs more \
+             CPUs (--client-cpus)"
+        ));
+    }
+    match tuned.budget_ended {
+        true if is_much(void) => advice.push("the budget ended the search".into()),
+        true => advice.push("the budget ended the search; a longer one may tell more".into()),
+        false => (),
+    }
+    advice
+}
+
 fn bears(tuned: &Tuned) -> String {
-    let Some(found) = &tuned.confirmed else {
-        let standing = &tuned.standings[tuned.winner];
-        let mean = mean_of(standing).map_or(0.0, |mean| mean.mean.exp());
-        return format!(
-            "bears about {mean:.0} requests/s (the budget was spent before a last look)"
-        );
-    };
+    let found = &tuned.last_look;
     let runs = found.throughputs_per_s.len();
+    if !tuned.is_confirmed {
+        let standing = &tuned.standings[tuned.winner];
+        let blocks = standing.estimates_per_s.len();
+        return match (found.held_per_s, mean_of(standing)) {
+            // What it bore last is nearer to what it bears now than any block before.
+            (Some(held), _) => format!(
+                "held {held:.0} requests/s in {} when the budget was spent",
+                number::counted(runs, "run")
+            ),
+            (None, Some(mean)) => format!(
+                "bears about {:.0} requests/s by {} (the budget was spent before a last look)",
+                mean.mean.exp(),
+                number::counted(blocks, "block")
+            ),
+            (None, None) => "what it bears is not known".to_owned(),
+        };
+    }
     let bears = match found.held_per_s {
-        Some(held) => format!("bears {held:.0} requests/s (held in {runs} runs)"),
+        Some(held) => {
+            let runs = number::counted(runs, "run");
+            format!("bears {held:.0} requests/s (held in {runs})")
+        }
         None => "held no rate when it was looked at for the last time,".to_owned(),
     };
     let bears = format!("{bears} under {}", found.conditions);
@@ -99,9 +137,14 @@ fn bears(tuned: &Tuned) -> String {
 }
 
 fn counts(tuned: &Tuned) -> String {
-    let (runs, void) = tuned.runs;
+    let Runs { made, void, disturbed, .. } = tuned.runs;
     let candidates = tuned.candidates.len();
-    let mut text = format!("{candidates} configurations in {runs} runs, {void} of them void.\n");
+    let disturbed = match disturbed {
+        0 => String::new(),
+        count => format!(", {count} because others were in the way"),
+    };
+    let mut text =
+        format!("{candidates} configurations in {made} runs, {void} of them void{disturbed}.\n");
     let out: Vec<(&Candidate, &str)> = tuned
         .candidates
         .iter()
@@ -219,15 +262,16 @@ mod tests {
             }],
             gain: Some(Interval { low: 1.1, high: 1.2 }),
             certainty: Certainty { of_rival: 0.975, of_gain: 0.95, races: 2 },
-            confirmed: Some(Found {
+            is_confirmed: true,
+            last_look: Found {
                 held_per_s: Some(1150.0),
                 broke_per_s: Some(1200.0),
                 broken: vec!["served=99%: 96%".into()],
                 throughputs_per_s: vec![1150.0; 3],
                 conditions: "served=99%".into(),
                 ..Found::default()
-            }),
-            runs: (60, 2),
+            },
+            runs: Runs { made: 60, void: 2, ..Runs::default() },
             budget_ended: false,
             rounds_ended: false,
         }
@@ -253,6 +297,49 @@ out: buffers=a,b: it does not start
     fn challenges_that_did_not_come_to_an_end_are_told() {
         let text = render(&Tuned { rounds_ended: true, ..tuned() }, 0.95, 0.02);
         assert!(text.contains("\n  in each of 5 challenges another became the best; "), "{text}");
+    }
+
+    fn undecided() -> Tuned {
+        let ratio = Interval { low: 0.0, high: f64::INFINITY };
+        let rival = Rival { candidate: 0, ratio, verdict: Verdict::CannotTell };
+        Tuned { rivals: vec![rival], budget_ended: true, ..tuned() }
+    }
+
+    /// Whoever happens to be ahead is not the best.
+    #[test]
+    fn what_was_not_decided_is_not_called_best() {
+        assert!(tuned().is_decided() && !undecided().is_decided());
+        let text = render(&undecided(), 0.95, 0.02);
+        assert!(text.starts_with("Not decided. Ahead: buffers=1 1m\n"), "{text}");
+        assert!(!text.contains("Best"), "{text}");
+        let unknown = Tuned { winner: 2, rivals: Vec::new(), ..tuned() };
+        assert!(!unknown.is_decided(), "of it nothing is known");
+    }
+
+    #[test]
+    fn the_advice_fits_the_reason() {
+        let check = |runs: Runs, is_told: &str, is_not: &str| {
+            let text = render(&Tuned { runs, ..undecided() }, 0.95, 0.02);
+            assert!(text.contains(is_told) && !text.contains(is_not), "{text}");
+        };
+        let none = Runs { made: 40, void: 1, ..Runs::default() };
+        check(none, "a longer one may tell more", "disturbed");
+        let disturbed = Runs { made: 40, void: 26, disturbed: 24, generator_gave_out: 0 };
+        check(disturbed, "others disturbed 24 of the 40 runs: stop what else runs", "longer one");
+        check(disturbed, "26 of them void, 24 because others were in the way.\n", "longer one");
+    }
+
+    /// Two runs of the last look held more than twice what the blocks before had shown.
+    #[test]
+    fn what_is_said_to_be_borne_agrees_with_the_last_runs() {
+        let (held_per_s, throughputs_per_s) = (Some(35_107.0), vec![35_100.0, 35_090.0]);
+        let last_look = Found { held_per_s, throughputs_per_s, ..Found::default() };
+        let told = bears(&Tuned { last_look, is_confirmed: false, ..tuned() });
+        assert_eq!(told, "held 35107 requests/s in 2 runs when the budget was spent");
+        let nothing = Tuned { last_look: Found::default(), is_confirmed: false, ..tuned() };
+        let expected =
+            "bears about 1154 requests/s by 2 blocks (the budget was spent before a last look)";
+        assert_eq!(bears(&nothing), expected);
     }
 
     #[test]
@@ -287,7 +374,7 @@ out: buffers=a,b: it does not start
         let broken = vec!["errors=0.1%: 3%".into()];
         let conditions = "errors=0.1%".to_owned();
         let found = Found { broke_per_s: Some(900.0), broken, conditions, ..Found::default() };
-        let told = bears(&Tuned { confirmed: Some(found), ..tuned() });
+        let told = bears(&Tuned { last_look: found, ..tuned() });
         let expected = "held no rate when it was looked at for the last time, under errors=0.1%; \
                         at 900 it broke (errors=0.1%: 3%)";
         assert_eq!(told, expected);

@@ -2,7 +2,7 @@
 
 use super::{Asked, Candidate, Measure, Seen, Stop};
 use crate::record::Figures;
-use load::run::SATURATED;
+use crate::void::Void;
 use statistics::Generator;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,10 @@ pub(crate) struct World {
     /// Seconds that a run takes.
     pub(crate) run_s: f64,
 }
+
+/// What a run is void for in which the generator gives out.
+pub(crate) const LATE: Void =
+    Void::Load(load::void::Void::Late { p99_us: 20_000, bound_us: 10_000 });
 
 /// Runs after which the drift is back where it was.
 const DRIFT_RUNS: f64 = 300.0;
@@ -98,7 +102,7 @@ impl Measure for Simulated {
         self.runs += 1;
         let index = Self::index(candidate);
         if self.world.broken.contains(&index) {
-            let void = vec!["it does not start".into()];
+            let void = vec![Void::NoLoad("it does not start".into())];
             return Ok(Seen { void, took_s: self.world.run_s, ..Seen::default() });
         }
         let served = (self.capacity(index) / asked.rate).min(1.0);
@@ -119,8 +123,9 @@ impl Measure for Simulated {
             ]),
             ..Figures::default()
         };
-        let late = (asked.rate > self.world.generator).then(|| format!("{SATURATED}late"));
-        let ended = (asked.rate > self.world.ends_above).then(|| "the server has ended".to_owned());
+        let late = (asked.rate > self.world.generator).then_some(LATE);
+        let ended = Void::Ended { copy: 1, copies: 1 };
+        let ended = (asked.rate > self.world.ends_above).then_some(ended);
         let void = late.into_iter().chain(ended).collect();
         Ok(Seen { figures: Some(figures), void, took_s: self.world.run_s })
     }

@@ -12,7 +12,7 @@
 //! The base takes part in the first race; what tuning gains is the product of what each winner
 //! bears more than the one before it, of the blocks of the races alone.
 
-use super::contest::{Contest, Standing};
+use super::contest::{Contest, Runs, Standing};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
@@ -31,6 +31,11 @@ const RACE_BLOCKS: (u32, u32) = (3, 20);
 pub(super) const ROUNDS_MAX: u32 = 5;
 /// Runs that one limit takes, as reckoned in advance.
 const RUNS_PER_LIMIT: f64 = 4.5;
+/// Where so many of the runs are void that is why nothing is clear, and no budget helps.
+pub(super) const MUCH_VOID: f64 = 0.25;
+/// What helps where others are in the way.
+pub(crate) const FREE_CPUS: &str = "stop what else runs on the CPUs, or choose others \
+                                    (--server-cpus, --client-cpus)";
 /// Blocks that a race is reckoned to take.
 const RACE_BLOCKS_RECKONED: f64 = 8.0;
 /// Runs for the first limit, found from far away, and for the last, found with confidence.
@@ -112,14 +117,31 @@ pub struct Tuned {
     pub gain: Option<Interval>,
     /// What is certain of what is said.
     pub certainty: Certainty,
-    /// What it bears, decided with confidence; none if the budget had run out.
-    pub confirmed: Option<Found>,
-    /// Runs, and how many of them were void.
-    pub runs: (u32, u32),
+    /// What it bore when it was looked at for the last time.
+    pub last_look: Found,
+    /// Whether that was decided with confidence: else the budget had run out.
+    pub is_confirmed: bool,
+    /// How many runs there were.
+    pub runs: Runs,
     /// Whether the budget ended the search before its confidence did.
     pub budget_ended: bool,
     /// Whether neighbours won as often as they may challenge, and those of the last were not tried.
     pub rounds_ended: bool,
+}
+
+impl Tuned {
+    /// Those of which it is not known whether the winner is better, or as good: while there are
+    /// any, the best is not known.
+    pub fn undecided(&self) -> impl Iterator<Item = &Rival> {
+        self.rivals.iter().filter(|rival| rival.verdict == Verdict::CannotTell)
+    }
+
+    /// Whether the best is known: of the winner something is, and it is better than, or tied with,
+    /// all that raced with it.
+    pub fn is_decided(&self) -> bool {
+        let is_known = !self.standings[self.winner].estimates_per_s.is_empty();
+        is_known && self.undecided().next().is_none()
+    }
 }
 
 impl Plan {
@@ -332,9 +354,13 @@ impl Search<'_, '_> {
         self.expect(self.plan.runs_reckoned(candidates.len()));
         for candidate in candidates {
             if !field.is_empty() && !self.affords(1) {
-                return Err(Stop::Failed(format!(
-                    "the budget ended before a configuration kept the conditions at any rate: {why}"
-                )));
+                return Err(Stop::Failed(match why.as_str() {
+                    "" => format!("the budget has ended: {}", self.nothing_seen()),
+                    why => format!(
+                        "the budget ended before a configuration kept the conditions at any rate: \
+                         {why}"
+                    ),
+                }));
             }
             let number = self.contest.add(candidate);
             field.push(number);
@@ -350,15 +376,28 @@ impl Search<'_, '_> {
                 self.is_sample = field.len() < self.plan.grid.size();
                 return Ok(field);
             }
-            why = found.failed.or(found.broken.first().cloned()).unwrap_or("void".into());
+            why = found.failed.or(found.broken.first().cloned()).unwrap_or_default();
         }
-        Err(Stop::Failed(format!("no configuration keeps the conditions at any rate: {why}")))
+        Err(Stop::Failed(match why.as_str() {
+            "" => self.nothing_seen(),
+            why => format!("no configuration keeps the conditions at any rate: {why}"),
+        }))
+    }
+
+    /// What is said where every run was void.
+    fn nothing_seen(&self) -> String {
+        let Runs { made, disturbed, .. } = self.contest.runs();
+        let why = match disturbed {
+            0 => String::new(),
+            _ => format!(": others disturbed {disturbed} of {made}; {FREE_CPUS}"),
+        };
+        format!("of no configuration anything could be seen, because the runs were void{why}")
     }
 
     /// Seconds that a run takes.
     fn run_s(&self) -> f64 {
-        match self.contest.runs() {
-            (0, _) => self.plan.run_s,
+        match self.contest.runs().made {
+            0 => self.plan.run_s,
             _ => self.contest.run_s(),
         }
     }
@@ -401,6 +440,14 @@ impl Search<'_, '_> {
 
     /// The budget has ended before so many configurations were measured once.
     fn too_short(&self, candidates: usize) -> Stop {
+        let Runs { made, disturbed, .. } = self.contest.runs();
+        // Where runs are void a longer one helps no more.
+        if f64::from(disturbed) >= MUCH_VOID * f64::from(made) && disturbed > 0 {
+            return Stop::Failed(format!(
+                "the budget has ended before {candidates} configurations had been looked at once, \
+                 because others disturbed {disturbed} of {made} runs: {FREE_CPUS}"
+            ));
+        }
         let run_s = self.run_s();
         let spent_s = self.contest.spent_s();
         let needed_s = (least_runs(candidates) * run_s).max(1.5 * spent_s);
@@ -608,18 +655,18 @@ impl Search<'_, '_> {
     /// Confirms the winner; should the further runs show that it is unfair, the next.
     fn tuned(&mut self, mut race: Race, mut gain: Gain) -> Result<Tuned, Stop> {
         let lead = lead_for(self.plan.confidence);
-        let mut looked: Option<Option<Found>> = None;
+        let mut looked: Option<(Found, bool)> = None;
         self.expect(RUNS_OF_ENDS / 2.0);
-        let confirmed = loop {
+        let (last_look, is_confirmed) = loop {
             if !self.contest.is_fair(race.winner) {
                 (race, gain) = self.without_winner(race)?;
                 looked = None;
-            } else if let Some(confirmed) = looked {
-                break confirmed;
+            } else if let Some(seen) = looked {
+                break seen;
             } else {
-                let found = self.contest.confirm(race.winner, lead, "confirmation")?;
-                self.budget_ended |= found.is_none();
-                looked = Some(found);
+                let seen = self.contest.confirm(race.winner, lead, "confirmation")?;
+                self.budget_ended |= !seen.1;
+                looked = Some(seen);
             }
         };
         Ok(Tuned {
@@ -633,7 +680,8 @@ impl Search<'_, '_> {
                 races: self.races,
             },
             rivals: race.rivals,
-            confirmed,
+            last_look,
+            is_confirmed,
             runs: self.contest.runs(),
             budget_ended: self.budget_ended,
             rounds_ended: self.rounds_ended,

@@ -37,8 +37,7 @@ impl Workbench<'_> {
     /// A failure of the server is an answer; one of ours is not.
     fn try_run(&self, candidate: &Candidate, asked: &Asked) -> Result<Measured, Unmade> {
         let setting = setting_of(candidate);
-        let server = RunningServer::start(self.installed, &setting, &self.launch)
-            .map_err(Unmade::at_start)?;
+        let server = RunningServer::start(self.installed, &setting, &self.launch)?;
         let target = Target::of(&server);
         let trial = Trial {
             workload: self.workload,
@@ -128,7 +127,7 @@ mod tests {
         };
         let knobs = peer.knob_values(&peer.settings[0]);
         let mut workbench = Workbench {
-            bench: &Bench { tools, seats: Vec::new(), lag_bound: None },
+            bench: &Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 },
             workload: &workload,
             installed: &Installed { peer, version: "1".into() },
             launch,

@@ -11,6 +11,7 @@ use super::stage::{Cell, Entrant, Stage};
 use crate::domain::{Accessed, Domain};
 use crate::record::{Ceiling, Figures, Offered};
 use crate::search::unable;
+use crate::void::in_words;
 use crate::warm_up::run_s;
 use crate::workload::WorkloadSpec;
 use statistics::median;
@@ -99,8 +100,8 @@ fn measure(
         }
         let good = runs.iter().filter(|run| run.void.is_empty());
         let figures: Vec<f64> = good.filter_map(|run| run.figures.as_ref()).map(figure).collect();
-        let why = || runs.iter().flat_map(|run| &run.void).next().cloned().unwrap_or_default();
-        median(&figures).ok_or_else(why)
+        let why = || runs.iter().map(|run| in_words(&run.void)).find(|why| !why.is_empty());
+        median(&figures).ok_or_else(|| why().unwrap_or_default())
     };
     let seats = path.domains[0].seats() as u64;
     let clients = |(least, of_cpu): (u64, u64)| least.max(of_cpu * cpus).max(seats);

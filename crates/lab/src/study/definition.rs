@@ -4,6 +4,7 @@
 
 use super::sizes::sized;
 use crate::domain::Domain;
+use crate::observe::INTERFERENCE_MAX;
 use crate::peer::Peer;
 use crate::search::check_conditions;
 use crate::server_spec::ServerSpec;
@@ -61,6 +62,8 @@ pub struct Definition {
     /// How late a generator may be before a run is void, as one types it; none: as `ropewalk load`
     /// has it.
     pub lag_bound: Option<String>,
+    /// How much of what a run needs others may have had before it is void, 0 to 1.
+    pub interference_bound: f64,
     /// Seconds that the study may take.
     pub budget_s: Option<f64>,
     /// Of intervals.
@@ -110,6 +113,7 @@ struct Written {
     #[serde(default)]
     system_calls: bool,
     lag_bound: Option<String>,
+    interference_bound: Option<f64>,
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
@@ -181,6 +185,12 @@ impl Definition {
         self.note("lag_bound", bound.into());
     }
 
+    /// The same with those that others disturbed more than this.
+    pub fn bound_interference(&mut self, share: f64) {
+        self.interference_bound = share;
+        self.note("interference_bound", share.into());
+    }
+
     /// What is measured stands in the text, however it was said: whoever goes on with a study must
     /// say the same.
     fn note(&mut self, key: &str, value: toml::Value) {
@@ -226,6 +236,7 @@ impl Definition {
             verify_bytes: written.verify_bytes,
             system_calls: written.system_calls,
             lag_bound: written.lag_bound,
+            interference_bound: written.interference_bound.unwrap_or(INTERFERENCE_MAX),
             budget_s: budget,
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),
@@ -242,6 +253,9 @@ impl Definition {
             one if one.repetitions == 0 => return wrong("repetitions: at least 1"),
             one if !(0.05..=3600.0).contains(&one.window_s) => {
                 return wrong("window: 50 milliseconds to an hour");
+            }
+            one if !(0.0..=1.0).contains(&one.interference_bound) => {
+                return wrong("interference_bound: from 0 to 1, such as 0.05");
             }
             one if !(0.5..1.0).contains(&one.confidence) => {
                 return wrong("confidence: from 0.5, and below 1");
@@ -531,6 +545,7 @@ connections = [64, 1000]
         let before = definition.text.clone();
         definition.search_limits().expect("there is room");
         definition.bound_lag("60s");
+        definition.bound_interference(0.2);
         assert_ne!(definition.text, before);
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!((again.offered, again.lag_bound.as_deref()), (OfferedPlan::Mat, Some("60s")));
@@ -545,6 +560,7 @@ connections = [64, 1000]
             ("repetitions = 3", "repetitions = 0", "repetitions: at least 1"),
             ("window = \"500ms\"", "window = \"500\"", "window: "),
             ("repetitions = 3", "repetitions = 3\nlag_bound = \"9\"", "lag_bound: "),
+            ("repetitions = 3", "repetitions = 3\ninterference_bound = 5", "interference_bound: "),
             ("steps = 4", "steps = 1", "from < to, in 2 to 100 steps"),
             ("steps = 4", "rates = [1]", "say one of rates, from / to / steps"),
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),

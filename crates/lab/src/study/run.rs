@@ -6,6 +6,7 @@ use super::definition::{Definition, OfferedPlan, SATURATING_CLIENTS};
 use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
+use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
 use crate::warm_up::run_s;
@@ -19,6 +20,9 @@ pub(super) const WARM_UPS_RECKONED: u32 = 3;
 /// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
 /// and undone, the page cache filled, and replies are awaited that come late.
 pub(super) const STAGING_S: f64 = 1.5;
+
+/// The purpose of what searches for a limit in a block, which it ends with.
+const PURPOSE: &str = "limit, block ";
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.05;
@@ -196,7 +200,7 @@ impl<'a, W: Watch> Study<'a, W> {
                 Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
             }
         }
-        let limits = self.searches.iter().filter(|search| is_limit(search));
+        let limits = self.searches.iter().filter(|search| block_of(&search.purpose).is_some());
         self.tally.wanted = limits.clone().count();
         self.tally.unknown = limits.filter(|search| search.limit_per_s().is_none()).count();
         Ok(End::Complete)
@@ -398,7 +402,7 @@ impl<'a, W: Watch> Study<'a, W> {
         let what = describe(&run.point);
         let seen = match (&run.figures, run.void.as_slice()) {
             (_, [why, ..]) => format!("void: {why}"),
-            (Some(figures), []) => shown(figures),
+            (Some(figures), []) => shown(figures) + &beside(run),
             (None, []) => "nothing".into(),
         };
         self.watch.tell(&format!("{what}: {seen}; about {} remain", minutes(left_s)));
@@ -482,16 +486,17 @@ fn as_read_again(run: Run) -> Result<Run, String> {
 
 /// What the runs of a search in a block are for.
 fn purpose_of(block: u32) -> String {
-    format!("limit, block {}", block + 1)
+    format!("{PURPOSE}{}", block + 1)
 }
 
-fn is_limit(search: &Search) -> bool {
-    search.purpose.starts_with("limit, block ")
+/// What [`purpose_of`] was told; none where a search is for something else.
+fn block_of(purpose: &str) -> Option<u32> {
+    purpose.strip_prefix(PURPOSE)?.parse::<u32>().ok()?.checked_sub(1)
 }
 
 /// Tells the schedule which limits are known: to it they are the repetitions of a point.
 fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
-    for search in searches.iter().filter(|search| is_limit(search)) {
+    for search in searches.iter().filter(|search| block_of(&search.purpose).is_some()) {
         let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };
@@ -525,6 +530,12 @@ pub fn describe(point: &Point) -> String {
 fn of_cell(point: &Point) -> String {
     let Point { server, setting, workload, domain, .. } = point;
     format!("{server}/{setting}, {workload}, {domain}")
+}
+
+/// What others did meanwhile, if it is worth a word.
+fn beside(run: &Run) -> String {
+    let told = run.interference().filter(|(_, share)| *share > INTERFERENCE_TOLD);
+    told.map_or_else(String::new, |(whom, share)| format!(", {}", whom.by(share)))
 }
 
 fn shown(figures: &Figures) -> String {

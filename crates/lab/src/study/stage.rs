@@ -12,6 +12,7 @@ use crate::peer::{Setting, Workers};
 use crate::record::{Offered, Point, Run};
 use crate::server::{Launch, RunningServer};
 use crate::trial::{Bench, Measured, Seat, Target, Trial, Unmade};
+use crate::void::Void;
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
 use std::net::SocketAddr;
@@ -174,7 +175,7 @@ impl Stage<'_> {
         // Before any server runs: one that has mapped a file keeps its pages in memory.
         let settled = entered.settle(files).map_err(Unmade::Surroundings)?;
         if let Some((settled, plan)) = settled.as_ref().zip(entered.plan.as_ref()) {
-            settled.judge(plan)?;
+            settled.judge(plan).map_err(|why| Unmade::Void(Void::Conditions(why)))?;
         }
         let reads_nothing = domain.memory.and_then(|memory| memory.disk_io) == Some(DiskIo::None);
         let held = reads_nothing.then(|| files.hold()).transpose();
@@ -237,7 +238,7 @@ impl Stage<'_> {
                 place: place.place.clone(),
                 affinity: self.domains[cell.domain].affinity,
             };
-            RunningServer::start(installed, setting, &launch).map_err(Unmade::at_start)
+            RunningServer::start(installed, setting, &launch).map_err(Unmade::from)
         });
         copies.collect()
     }
@@ -278,8 +279,8 @@ fn reachable<'a>(
 }
 
 /// Why a run is not what its domain says about the disk, if so.
-fn judge_disk(domain: &Domain, measured: &Measured) -> Option<String> {
+fn judge_disk(domain: &Domain, measured: &Measured) -> Option<Void> {
     let disk_io = domain.memory.and_then(|memory| memory.disk_io)?;
     let read = measured.observed.get("block_read_bytes").map(|&bytes| bytes as u64);
-    disk_io.judge(read).err()
+    disk_io.judge(read).err().map(Void::Conditions)
 }

@@ -4,11 +4,9 @@
 //! comes next is a function of the runs so far, so that a study that is resumed comes to the same
 //! rate, and keeps it.
 
-use load::run::is_of_generator;
-
 use super::schedule::ATTEMPTS_MAX;
 use crate::record::{Offered, Run};
-use crate::trial::is_fault;
+use crate::void::{Void, generator_gave_out};
 
 /// A utilisation that is so near the one that was asked for is it.
 pub(crate) const NEAR: f64 = 0.02;
@@ -154,7 +152,7 @@ impl Tries {
         let mut tries = Self::default();
         for run in guesses {
             let Some(rate) = run.point.offered.requests_per_s() else { continue };
-            let gave_out = run.void.iter().any(|why| is_of_generator(why) || is_fault(why));
+            let gave_out = generator_gave_out(&run.void) || run.void.iter().any(Void::is_fault);
             tries.gave_out = if gave_out { tries.gave_out + 1 } else { 0 };
             match gauge.read(run).filter(|_| run.void.is_empty()) {
                 Some(busy) => {
@@ -216,7 +214,8 @@ fn corrected(known: &[(f64, f64)], share: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::record::{Figures, Point};
-    use load::run::SATURATED;
+    use crate::search::simulated::LATE;
+    use load::error_kind::ErrorKind;
 
     const MOST: Offered = Offered::Connections(64);
     const SERVER: Gauge = Gauge::Server(Some(2.0));
@@ -295,7 +294,7 @@ mod tests {
                         match busy(offered.requests_per_s().expect("a rate")) {
                             Some(busy) => tried.observed.insert("cpus_busy_share".into(), busy),
                             None => {
-                                tried.void.push(format!("{SATURATED}late"));
+                                tried.void.push(LATE);
                                 None
                             }
                         };
@@ -369,8 +368,8 @@ mod tests {
     #[test]
     fn void_runs_say_nothing_and_are_counted() {
         let void_for =
-            |offered, why: &str| Run { void: vec![why.to_owned()], ..run(offered, 9.0, 9.0) };
-        let void = |offered| void_for(offered, &format!("{SATURATED}late"));
+            |offered, why: &Void| Run { void: vec![why.clone()], ..run(offered, 9.0, 9.0) };
+        let void = |offered| void_for(offered, &LATE);
         let step = |runs: &[Run]| next(&runs.iter().collect::<Vec<_>>(), 0.8, SERVER, MOST);
         assert_eq!(step(&[void(MOST)]), Step::Try(MOST, 1));
         assert!(matches!(step(&vec![void(MOST); 3]), Step::NotReached(_)));
@@ -382,13 +381,14 @@ mod tests {
         let Step::Try(lower, 0) = step(&late) else { panic!("another") };
         assert!(lower.requests_per_s() < guess.requests_per_s(), "{lower:?}");
         // So does a server that dies there, and a generator that has no ports left.
-        let ended = || void_for(guess, "the server has ended");
-        let failed = || void_for(guess, "the generator itself failed: no port was left");
+        let ended = || void_for(guess, &Void::Ended { copy: 1, copies: 1 });
+        let no_ports = load::void::Void::Failed { kind: ErrorKind::OutOfPorts, times: 9 };
+        let failed = || void_for(guess, &Void::Load(no_ports.clone()));
         for [first, second] in [[ended(), ended()], [failed(), failed()], [void(guess), ended()]] {
             assert_eq!(step(&[most.clone(), first, second]), Step::Try(lower, 0));
         }
         // What has nothing to do with the rate is no reason to change it.
-        let read = void_for(guess, "4096 bytes were read from the disk");
+        let read = void_for(guess, &"4096 bytes were read from the disk".into());
         for also in [void(guess), read.clone()] {
             assert_eq!(step(&[most.clone(), also, read.clone()]), Step::Try(guess, 2));
         }

@@ -75,7 +75,8 @@ fn gave_out(limit: &Limit) -> Option<String> {
         (None, None) => "at every rate tried".into(),
     };
     let trial = limit.trials.iter().find(|trial| trial.rate == rate);
-    let why = trial.and_then(|trial| trial.void.first()).map_or_else(|| "void".into(), Void::to_string);
+    let why =
+        trial.and_then(|trial| trial.void.first()).map_or_else(|| "void".into(), Void::to_string);
     let advice = "Give it more threads (--threads) and CPUs of its own (--cpus).";
     Some(format!("  The generator gave out {at}:\n  {why}.\n  {advice}"))
 }

@@ -6,6 +6,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, listed_at_most};
+use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Run};
 use crate::study::utilisation::{self, Gauge, share_looked_for};
 use statistics::values_min;
@@ -17,11 +18,14 @@ pub(super) fn gaps(findings: &mut Findings, opened: &Opened, summary: &Summary) 
     blocks(findings, opened, summary);
     without_intervals(findings, opened, summary);
     searches(findings, opened, summary);
-    precision(findings, summary);
+    if opened.header.kind != Kind::Compare {
+        precision(findings, summary);
+    }
     saturated(findings, opened);
     not_at_rest(findings, opened);
     not_so_busy(findings, opened);
     voided(findings, opened);
+    disturbed(findings, opened);
     machines(findings, opened);
     skipped(findings, opened);
     not_available(findings, opened);
@@ -269,19 +273,20 @@ fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
 }
 
 fn voided(findings: &mut Findings, opened: &Opened) {
-    let mut reasons: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let mut count = 0;
     for run in opened.runs.iter().filter(|run| !run.void.is_empty()) {
         count += 1;
         for reason in &run.void {
-            let entry = reasons.entry(without_numbers(reason)).or_insert((0, reason));
+            let words = reason.to_string();
+            let entry = reasons.entry(without_numbers(&words)).or_insert((0, words));
             entry.0 += 1;
         }
     }
     if count == 0 {
         return;
     }
-    let mut ranked: Vec<(usize, &str)> = reasons.into_values().collect();
+    let mut ranked: Vec<(usize, String)> = reasons.into_values().collect();
     ranked.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
     let reasons: Vec<String> =
         ranked.iter().map(|(times, reason)| format!("{reason} ({times})")).collect();
@@ -292,6 +297,22 @@ fn voided(findings: &mut Findings, opened: &Opened) {
     );
     findings.add(Head::NotSeen, text);
     lost(findings, opened);
+}
+
+/// What others did in runs that count all the same.
+fn disturbed(findings: &mut Findings, opened: &Opened) {
+    let counting = || opened.runs.iter().filter(|run| run.void.is_empty());
+    let told = counting().filter_map(Run::interference);
+    let told: Vec<_> = told.filter(|(_, share)| *share > INTERFERENCE_TOLD).collect();
+    let Some((whom, share)) = told.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let text = format!(
+        "In {} of the {} that count others were in the way, by less than makes a run void: at \
+         worst {}. Differences of that size may be theirs.",
+        told.len(),
+        number::counted(counting().count(), "run"),
+        whom.by(*share)
+    );
+    findings.add(Head::NotSupported, text);
 }
 
 /// Reasons that differ in their numbers are the same reason.

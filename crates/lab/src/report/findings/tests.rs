@@ -194,7 +194,7 @@ fn a_setting_of_which_no_run_counts_is_named() {
     let of = |setting: &str, void: &[&str]| {
         let mut runs = runs("one", 100.0, &[90.0]);
         runs[0].point.setting = setting.into();
-        runs[0].void = void.iter().map(|&reason| reason.to_owned()).collect();
+        runs[0].void = void.iter().map(|&reason| reason.into()).collect();
         runs
     };
     check(
@@ -280,7 +280,7 @@ fn the_distance_to_a_floor_whose_peak_was_not_seen_is_a_bound() {
         let runs = [runs("one", 100.0, &[server; 6]), runs("floor", 100.0, &[floor; 6])].concat();
         let header = Header { floor: "floor".into(), ..Header::default() };
         let opened = Opened { header, runs, ..Opened::default() };
-        let table = tables::summary(&Summary::of(&opened).panels[0], 0.95);
+        let table = tables::summary(&Summary::of(&opened).panels[0], 0.95, true);
         let at = table.heads.iter().position(|head| head == "of the floor's");
         let row = table.rows.iter().find(|row| row[0] == "one").expect("it ran");
         at.map(|at| row[at].clone()).unwrap_or_default()
@@ -473,11 +473,19 @@ fn the_winner_is_the_one_that_the_tuning_has_named() {
     ];
     let tuning = Tuning { winner: "winner".into(), rivals };
     let told = crowned(settings(), Some(tuning.clone()));
-    let expected = "w, d: the best of 5 settings is s winner (k = winner): 103 \
-                    requests/s. A tie with s tied: any of these may be the best. Too close to \
-                    tell from s near. In its last race it was better than s before. Given up \
-                    before: 1 other.";
-    assert_eq!(told, expected);
+    let last_race = "s winner (k = winner): 103 requests/s. A tie with s tied: any of these may be \
+                     the best.";
+    let others = " In its last race it was better than s before. Given up before: 1 other.";
+    let undecided = format!(
+        "w, d: which is best was not decided; ahead of 5 settings is {last_race} Too close to tell \
+         from s near.{others}"
+    );
+    assert_eq!(told, undecided);
+    let decided = Tuning { rivals: tuning.rivals[1..].to_vec(), ..tuning.clone() };
+    let told = crowned(settings(), Some(decided));
+    assert!(
+        told.starts_with(&format!("w, d: the best of 5 settings is {last_race}{others}")[..90])
+    );
     let unknown = Tuning { winner: "gone".into(), ..tuning };
     assert_eq!(crowned(settings(), Some(unknown)), crowned(settings(), None));
 }

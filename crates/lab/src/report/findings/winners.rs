@@ -34,11 +34,11 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
         let text = match &panel.tuning {
             Some(tuning) => {
                 let all = panel.series.len();
-                crowned(panel, (best, peak), all) + &raced(panel, tuning)
+                crowned(panel, (best, peak), (all, tuning.is_decided())) + &raced(panel, tuning)
             }
             None => {
                 let others: Vec<&Series> = fair[1..].iter().map(|(series, _)| *series).collect();
-                crowned(panel, (best, peak), fair.len())
+                crowned(panel, (best, peak), (fair.len(), true))
                     + &compared(best, &others, summary.confidence)
             }
         };
@@ -46,10 +46,20 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
     }
 }
 
-fn crowned(panel: &Panel, (best, peak): (&Series, &Peak), settings: usize) -> String {
-    let knobs: Vec<String> = best.knobs.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+fn crowned(
+    panel: &Panel,
+    (best, peak): (&Series, &Peak),
+    (settings, is_decided): (usize, bool),
+) -> String {
+    // What is empty says nothing.
+    let knobs = best.knobs.iter().filter(|(_, value)| !value.is_empty());
+    let knobs: Vec<String> = knobs.map(|(k, v)| format!("{k} = {v}")).collect();
+    let what = match is_decided {
+        true => "the best of",
+        false => "which is best was not decided; ahead of",
+    };
     format!(
-        "{}: the best of {} is {} ({}): {} requests/s.{}",
+        "{}: {what} {} is {} ({}): {} requests/s.{}",
         panel.title(),
         number::counted(settings, "setting"),
         best.name,

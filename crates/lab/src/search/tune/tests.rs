@@ -66,7 +66,7 @@ fn found_of(method: Method, noise: f64, seeds: u64) -> (u64, u32) {
         let mut server = Simulated::new(World::noisy(capacities, noise), seed);
         let tuned = run(&mut server, &plan(method, 27, seed)).expect("it ends");
         right += u64::from(tuned.winner == best);
-        runs += tuned.runs.0;
+        runs += tuned.runs.made;
     }
     (right, runs / seeds as u32)
 }
@@ -147,7 +147,7 @@ fn challenged_of(noise: f64, seeds: u64) -> Challenged {
                 .any(|rival| rival.verdict == Verdict::Higher && bears(rival.candidate) > best),
         );
         all.races += tuned.certainty.races;
-        all.runs += tuned.runs.0;
+        all.runs += tuned.runs.made;
         assert!(tuned.candidates.len() < 216, "a sample");
     }
     all.runs /= seeds as u32;
@@ -276,7 +276,7 @@ fn a_generator_that_is_saturated_crowns_nobody() {
     let tuned = run(&mut Simulated::new(world, 3), &plan(Method::Halving, 27, 3)).expect("so");
     assert!(tuned.rivals.iter().all(|rival| rival.verdict != Verdict::Higher), "{tuned:?}");
     assert!(tuned.standings[tuned.winner].generator_bound);
-    assert!(tuned.runs.1 >= 27, "{:?}", tuned.runs);
+    assert!(tuned.runs.void >= 27, "{:?}", tuned.runs);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn a_winner_that_proves_unfair_is_replaced_with_all_that_was_said_of_it() {
     let [base] = &tuned.rivals[..] else { panic!("{:?}", tuned.rivals) };
     assert!(base.candidate == 0 && base.verdict != Verdict::Lower, "{base:?}");
     assert!(base.ratio.contains(1.08) && tuned.gain == Some(base.ratio), "{tuned:?}");
-    assert!(tuned.confirmed.and_then(|found| found.held_per_s).is_some_and(|rate| rate < 1150.0));
+    assert!(tuned.last_look.held_per_s.is_some_and(|rate| rate < 1150.0));
 }
 
 /// Three knobs of six values, of which a budget allows a sample.
@@ -364,7 +364,7 @@ fn a_sample_and_its_neighbours_come_close() {
         let mut server = Surface { noise, costs };
         let tuned = run(&mut server, &sampled(seed, 600.0)).expect("it ends");
         close += u32::from(surface(&tuned.candidates[tuned.winner], costs) > 920.0);
-        within += u32::from(tuned.runs.0 <= 600);
+        within += u32::from(tuned.runs.made <= 600);
         assert!(tuned.gain.is_some_and(|gain| gain.low > 1.0), "{seed}: the base is far off");
     }
     assert!(close >= 36 && within == 40, "{close} close, {within} within the budget, of 40");
@@ -378,8 +378,8 @@ fn a_budget_is_kept_when_runs_are_long() {
         let world = World { run_s, ..World::noisy(capacities, 0.03) };
         let plan = Plan { budget_s: Some(200.0 * run_s), ..plan(Method::Halving, 27, seed) };
         let tuned = run(&mut Simulated::new(world, seed), &plan).expect("it ends");
-        assert!(tuned.runs.0 <= 200, "{seed}: {:?} of 200 runs", tuned.runs);
-        assert!(tuned.runs.0 >= 100 && tuned.candidates.len() >= 4, "{seed}: {tuned:?}");
+        assert!(tuned.runs.made <= 200, "{seed}: {:?} of 200 runs", tuned.runs);
+        assert!(tuned.runs.made >= 100 && tuned.candidates.len() >= 4, "{seed}: {tuned:?}");
     }
 }
 
@@ -401,7 +401,7 @@ fn no_search_outlasts_its_budget() {
                 Ok(tuned) => {
                     let known = &tuned.standings[tuned.winner].estimates_per_s;
                     assert!(!known.is_empty(), "{runs}, {size} {method:?}: {tuned:?}");
-                    assert!(tuned.budget_ended || tuned.confirmed.is_some(), "{tuned:?}");
+                    assert!(tuned.budget_ended || tuned.is_confirmed, "{tuned:?}");
                     results += 1;
                 }
                 Err(Stop::Failed(why)) => {
@@ -435,7 +435,7 @@ fn the_winner_is_confirmed_within_the_budget() {
         let unconfirmed = (0..100).filter(|&seed| {
             let plan = Plan { budget_s: Some(200.0), ..plan(Method::Halving, 5, seed) };
             let mut server = Simulated::new(World::noisy(planted(seed).0, noise), seed);
-            run(&mut server, &plan).expect("there is time").confirmed.is_none()
+            !run(&mut server, &plan).expect("there is time").is_confirmed
         });
         let unconfirmed = unconfirmed.count();
         assert!(unconfirmed <= most, "{noise}: {unconfirmed} of 100");

@@ -91,8 +91,7 @@ fn reasons_of_which_only_the_words_are_known_are_kept() {
     value.as_object_mut().unwrap().remove("void_reasons");
     let parsed = parse(&value.to_string()).unwrap();
     assert!(parsed.void.iter().all(|void| matches!(void, Void::Other(_))), "{:?}", parsed.void);
-    let words = |outcome: &Outcome| -> Vec<String> {
-        outcome.void.iter().map(Void::to_string).collect()
-    };
+    let words =
+        |outcome: &Outcome| -> Vec<String> { outcome.void.iter().map(Void::to_string).collect() };
     assert_eq!(words(&parsed), words(&sample::void()));
 }

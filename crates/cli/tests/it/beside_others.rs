@@ -1,0 +1,172 @@
+//! A server beside itself, while other programs take the CPUs and let go of them: a comparison, a
+//! study and a tuning of two that are the same must never find a difference, whatever was measured.
+//!
+//! It takes minutes and fills the machine, so it runs only if asked for:
+//! `cargo test --release -p cli --test it -- --ignored --nocapture --test-threads 1 beside_others`.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lab::record::{Folder, RaceOutcome, Run};
+use statistics::Generator;
+use testkit::Temporary;
+
+use crate::run;
+
+/// How often each of the three is made beside a load, and without one.
+const ROUNDS: u64 = 3;
+
+/// How long a load stays, and how long it stays away, in milliseconds: shorter than a run and
+/// longer than several.
+const SPELL_MS: (u64, u64) = (1_000, 12_000);
+
+/// Knobs that make no difference where one file is asked for.
+const SAME: [&str; 2] = [
+    "ropewalk:event-loop,more=timeouts.head_ms=9000",
+    "ropewalk:event-loop,more=timeouts.head_ms=9001",
+];
+
+/// Busy loops on every CPU, which come and go.
+struct Others {
+    ends: &'static AtomicBool,
+    coming_and_going: Option<thread::JoinHandle<()>>,
+}
+
+impl Others {
+    fn come_and_go(seed: u64) -> Self {
+        let ends: &'static AtomicBool = Box::leak(Box::default());
+        let coming_and_going = thread::spawn(move || {
+            let mut generator = Generator::new(seed);
+            let mut spell = || {
+                let (least, most) = SPELL_MS;
+                let ms = least + generator.below((most - least) as usize) as u64;
+                for _ in 0..ms / 50 {
+                    if !ends.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                }
+            };
+            while !ends.load(Ordering::Relaxed) {
+                let busy: Vec<Child> =
+                    os::affinity::allowed_cpus().into_iter().map(loop_on).collect();
+                spell();
+                for mut one in busy {
+                    one.kill().and_then(|()| one.wait()).expect("it is ours, and runs");
+                }
+                spell();
+            }
+        });
+        Self { ends, coming_and_going: Some(coming_and_going) }
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let ended = self.coming_and_going.take().map(thread::JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))), "they could not be ended");
+    }
+}
+
+/// A busy loop on one CPU.
+fn loop_on(cpu: usize) -> Child {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+    command.stdin(Stdio::null()).spawn().expect("util-linux has taskset")
+}
+
+/// What a command said of the two, and how many of its runs were void.
+struct Said {
+    status: i32,
+    words: String,
+    void: usize,
+    runs: usize,
+}
+
+/// Runs a command with a folder for its records.
+fn told(arguments: &[&str]) -> (Said, Folder, Vec<Run>, Temporary) {
+    let own = Temporary::new();
+    let path = |name: &str| own.path().join(name).display().to_string();
+    let (scratch, records) = (path("scratch"), path("records"));
+    let (status, out, err) = run(&[arguments, &["--scratch", &scratch, "-o", &records]].concat());
+    let (folder, opened) = Folder::resume(records.as_ref()).expect("it wrote records");
+    let runs = opened.runs;
+    let void = runs.iter().filter(|run| !run.void.is_empty()).count();
+    let said = Said { status, words: format!("{out}{err}"), void, runs: runs.len() };
+    (said, folder, runs, own)
+}
+
+/// Whether a comparison of a server with itself called one of the two better.
+fn compare(seed: &str) -> (Said, bool) {
+    let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop"];
+    let short = ["--workload=1KB", "--pairs=8", "--window=500ms", "--seed", seed];
+    let (said, ..) = told(&[&servers[..], &short].concat());
+    let is_decided = said.status == 0;
+    let is_wrong = is_decided && !said.words.contains("Verdict: a tie");
+    (said, is_wrong)
+}
+
+/// Whether a study of two servers that are the same says that one serves more.
+fn study(seed: &str) -> (Said, bool) {
+    let own = Temporary::new();
+    let text = format!(
+        "title = 'the same twice'\nservers = {SAME:?}\nrepetitions = 7\nwindow = '500ms'\n\
+         seed = {seed}\nworkloads = ['1KB']\n[offered]\nconnections = [32]\n"
+    );
+    let file = own.file("same.toml", text);
+    let (said, folder, ..) = told(&["study", &file.display().to_string()]);
+    let report = lab::report::Report::read(folder.path()).expect("it has records").markdown();
+    let pairs = report.lines().filter(|line| line.starts_with("| ropewalk"));
+    let is_wrong = pairs.into_iter().any(|line| line.ends_with("| differ |"));
+    (said, is_wrong)
+}
+
+/// Whether a tuning of a knob without effect found a value better.
+fn tune(seed: &str) -> (Said, bool) {
+    let what = ["tune", "ropewalk:event-loop", "--knob=cache.policy=lru,s3-fifo"];
+    let short = ["--workload=1KB", "--window=500ms", "--budget=4m", "--seed", seed];
+    let (said, folder, ..) = told(&[&what[..], &short].concat());
+    let tuning = Folder::read(folder.path()).expect("it has records").tuning;
+    let is_better = |tuning: &lab::record::Tuning| {
+        tuning.rivals.iter().any(|rival| rival.outcome == RaceOutcome::Better)
+    };
+    (said, tuning.as_ref().is_some_and(is_better))
+}
+
+type Kind = (&'static str, fn(&str) -> (Said, bool));
+const KINDS: [Kind; 3] = [("compare", compare), ("study", study), ("tune", tune)];
+
+/// All kinds in some rounds; how many found a difference.
+fn rounds(is_alone: bool) -> u32 {
+    let mut wrong = 0;
+    for round in 1..=ROUNDS {
+        for (name, kind) in KINDS {
+            let others = (!is_alone).then(|| Others::come_and_go(round));
+            let (said, is_wrong) = kind(&round.to_string());
+            drop(others);
+            let Said { status, words, void, runs } = said;
+            let beside = if is_alone { "alone" } else { "beside others" };
+            println!("{name} {round}, {beside}: status {status}, {void} of {runs} runs void");
+            let telling = ["Verdict:", "Best:", "Not decided", "measured"];
+            let lines = words.lines().filter(|line| telling.iter().any(|word| line.contains(word)));
+            lines.for_each(|line| println!("    {line}"));
+            wrong += u32::from(is_wrong);
+        }
+    }
+    wrong
+}
+
+#[test]
+#[ignore = "takes a quarter of an hour and fills the machine"]
+fn beside_a_load_that_comes_and_goes_nothing_differs_from_itself() {
+    assert_eq!(rounds(false), 0);
+}
+
+/// Of nine one may find a difference by chance.
+#[test]
+#[ignore = "takes ten minutes on a machine that is quiet"]
+fn on_a_quiet_machine_nothing_differs_from_itself() {
+    assert!(rounds(true) <= 1);
+}

@@ -1,0 +1,247 @@
+//! What others did on the CPUs of a trial while it was measured: processor time that neither the
+//! server nor the load generator used, and how long these were ready and waited meanwhile. Pure.
+//!
+//! All of it is at least so much: what cannot be told from the trial's own doings is not counted.
+
+use super::CoreUse;
+use page::number;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much of what a trial needs others may have had before its run is void. A comparison tells
+/// differences of 2 %; what is less than this the median of a few runs bears, if it comes and goes.
+pub const INTERFERENCE_MAX: f64 = 0.05;
+
+/// Less than this is not worth a word: the kernel's own threads and the lab itself take as much.
+pub const INTERFERENCE_TOLD: f64 = 0.01;
+
+/// In such steps the kernel says how long a CPU had nothing to do.
+const STEP_US: u64 = 10_000;
+
+/// Whom others disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturbed {
+    /// They used the server's CPUs; the share is of what these had to give.
+    ServerCpus,
+    /// They used the load generator's.
+    ClientCpus,
+    /// They used CPUs on which server and generator run together.
+    SharedCpus,
+    /// They ran while the server was ready to; the share is of the time in which it wanted to run.
+    Server,
+    /// They ran while the load generator was ready to.
+    Generator,
+}
+
+impl Disturbed {
+    /// All, in the order in which they are named.
+    pub const ALL: [Self; 5] =
+        [Self::ServerCpus, Self::ClientCpus, Self::SharedCpus, Self::Server, Self::Generator];
+
+    /// Its name among what was observed beside a run.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ServerCpus => "foreign_server_cpus_share",
+            Self::ClientCpus => "foreign_client_cpus_share",
+            Self::SharedCpus => "foreign_cpus_share",
+            Self::Server => "server_delayed_share",
+            Self::Generator => "generator_delayed_share",
+        }
+    }
+
+    /// That they were disturbed by so much, in words.
+    pub fn by(self, share: f64) -> String {
+        let percent = number::percent((share * 1000.0).round() / 1000.0);
+        let used = |whose: &str| format!("others used {percent} of {whose}");
+        let held_up = |whom: &str| {
+            format!("{whom} was ready and others ran in its place for {percent} of the time")
+        };
+        match self {
+            Self::ServerCpus => used("the server's CPUs"),
+            Self::ClientCpus => used("the load generator's CPUs"),
+            Self::SharedCpus => used("the CPUs"),
+            Self::Server => held_up("the server"),
+            Self::Generator => held_up("the load generator"),
+        }
+    }
+}
+
+/// What is known of a trial's own doings within its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Doings<'a> {
+    /// The CPUs it may run on.
+    pub(crate) cpus: &'a [usize],
+    /// Processor time that it used.
+    pub(crate) cpu_us: u64,
+    /// How long its threads were ready and had no CPU, together; none where that is not known.
+    pub(crate) waited_us: Option<u64>,
+}
+
+/// What all CPUs did within a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine<'a> {
+    /// How long it was.
+    pub(crate) window_us: u64,
+    /// Each CPU.
+    pub(crate) cores: &'a [CoreUse],
+    /// Whether interrupts are in nobody's processor time, as the kernel counts it: else they are in
+    /// that of whoever was interrupted.
+    pub(crate) interrupts_apart: bool,
+}
+
+/// How much of what a trial needed others had, by whom they disturbed.
+pub(crate) fn interference(
+    machine: &Machine<'_>,
+    server: Doings<'_>,
+    generator: Doings<'_>,
+) -> BTreeMap<Disturbed, f64> {
+    let is_shared = generator.cpus.iter().any(|cpu| server.cpus.contains(cpu));
+    let mut shares = BTreeMap::new();
+    let mut of = |disturbed: Disturbed, cpus: &[usize], own_us: u64| {
+        let foreign_us = machine.foreign_us(cpus, own_us);
+        let all_us = cpus.len() as u64 * machine.window_us;
+        shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
+        foreign_us
+    };
+    let foreign_us = match is_shared {
+        true => {
+            let mut cpus = [server.cpus, generator.cpus].concat();
+            cpus.sort_unstable();
+            cpus.dedup();
+            [of(Disturbed::SharedCpus, &cpus, server.cpu_us + generator.cpu_us); 2]
+        }
+        false => [
+            of(Disturbed::ServerCpus, server.cpus, server.cpu_us),
+            of(Disturbed::ClientCpus, generator.cpus, generator.cpu_us),
+        ],
+    };
+    let both = [(Disturbed::Server, server), (Disturbed::Generator, generator)];
+    for ((whom, doings), foreign_us) in both.into_iter().zip(foreign_us) {
+        shares.extend(doings.delayed_share(foreign_us).map(|share| (whom, share)));
+    }
+    shares
+}
+
+/// Who was disturbed worst, and by how much, by what was observed beside a run; none where that was
+/// not seen.
+pub(crate) fn interference_in(observed: &BTreeMap<String, f64>) -> Option<(Disturbed, f64)> {
+    let share = |whom: Disturbed| Some((whom, *observed.get(whom.name())?));
+    worst(&Disturbed::ALL.into_iter().filter_map(share).collect())
+}
+
+/// Who was disturbed worst, and by how much.
+pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64)> {
+    let known = shares.iter().map(|(&whom, &share)| (whom, share));
+    // Of equals the first, so that the same numbers give the same words.
+    known.reduce(|worst, one| if one.1 > worst.1 { one } else { worst })
+}
+
+impl Doings<'_> {
+    /// The part of the time in which it wanted to run that it waited for others. Its threads wait
+    /// for each other, too: for others no longer than these ran.
+    fn delayed_share(&self, foreign_us: u64) -> Option<f64> {
+        let delayed_us = self.waited_us?.min(foreign_us);
+        Some(delayed_us as f64 / (self.cpu_us + delayed_us).max(1) as f64)
+    }
+}
+
+impl Machine<'_> {
+    /// Processor time on these CPUs that is not of the trial, what the host of a virtual machine
+    /// took included.
+    fn foreign_us(&self, cpus: &[usize], own_us: u64) -> u64 {
+        let of_these = self.cores.iter().filter(|core| cpus.contains(&core.cpu));
+        let busy_us = of_these.map(|core| {
+            let interrupts_us =
+                if self.interrupts_apart { core.irq_us + core.softirq_us } else { 0 };
+            let rest_us = core.idle_us + core.iowait_us + interrupts_us + STEP_US;
+            self.window_us.saturating_sub(rest_us)
+        });
+        busy_us.sum::<u64>().saturating_sub(own_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1000;
+
+    fn core(cpu: usize, idle_ms: u64, softirq_ms: u64) -> CoreUse {
+        let (idle_us, softirq_us) = (idle_ms * MS, softirq_ms * MS);
+        CoreUse { cpu, idle_us, softirq_us, ..CoreUse::default() }
+    }
+
+    fn doings(cpus: &[usize], cpu_ms: u64, waited_ms: Option<u64>) -> Doings<'_> {
+        Doings { cpus, cpu_us: cpu_ms * MS, waited_us: waited_ms.map(|ms| ms * MS) }
+    }
+
+    fn machine(cores: &[CoreUse]) -> Machine<'_> {
+        Machine { window_us: 1000 * MS, cores, interrupts_apart: false }
+    }
+
+    #[track_caller]
+    fn check(
+        cores: &[CoreUse],
+        (server, generator): (Doings<'_>, Doings<'_>),
+        expected: &[(Disturbed, f64)],
+    ) {
+        let shares = interference(&machine(cores), server, generator);
+        let near = |(whom, share): &(Disturbed, f64)| (shares[whom] - share).abs() < 0.002;
+        assert!(shares.len() == expected.len() && expected.iter().all(near), "{shares:?}");
+    }
+
+    #[test]
+    fn on_a_quiet_machine_nobody_is_disturbed() {
+        use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
+        let none = [(ServerCpus, 0.0), (ClientCpus, 0.0), (Server, 0.0), (Generator, 0.0)];
+        // Threads of a busy server wait for each other.
+        let busy = (doings(&[0], 992, Some(30_000)), doings(&[1], 995, Some(4)));
+        check(&[core(0, 0, 0), core(1, 0, 0)], busy, &none);
+        let calm = (doings(&[0], 300, Some(3)), doings(&[1], 200, Some(2)));
+        check(&[core(0, 695, 0), core(1, 795, 0)], calm, &none);
+    }
+
+    /// What was seen beside three busy loops: both CPUs full, the server at 5 %.
+    #[test]
+    fn foreign_load_is_seen_on_either_side() {
+        use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
+        let starved = (doings(&[0], 50, Some(700)), doings(&[1], 330, Some(660)));
+        let expected =
+            [(ServerCpus, 0.94), (ClientCpus, 0.66), (Server, 0.933), (Generator, 0.667)];
+        check(&[core(0, 0, 0), core(1, 0, 0)], starved, &expected);
+        // One that waits for nobody is not delayed, though its caches may suffer.
+        let beside = (doings(&[0], 100, Some(0)), doings(&[1], 200, None));
+        let expected = [(ServerCpus, 0.19), (ClientCpus, 0.0), (Server, 0.0)];
+        check(&[core(0, 700, 0), core(1, 795, 0)], beside, &expected);
+    }
+
+    #[test]
+    fn where_both_share_the_cpus_neither_is_foreign_to_the_other() {
+        use Disturbed::{Generator, Server, SharedCpus};
+        let cores = [core(0, 0, 0), core(1, 0, 0)];
+        let all = (doings(&[0, 1], 900, Some(800)), doings(&[0, 1], 1070, Some(700)));
+        check(&cores, all, &[(SharedCpus, 0.005), (Server, 0.011), (Generator, 0.009)]);
+        let less = (doings(&[0, 1], 400, Some(800)), doings(&[1], 500, Some(700)));
+        check(&cores, less, &[(SharedCpus, 0.54), (Server, 0.667), (Generator, 0.583)]);
+    }
+
+    /// Where the kernel counts them apart the network's interrupts are in nobody's time.
+    #[test]
+    fn interrupts_are_no_strangers() {
+        let cores = [core(0, 0, 250)];
+        let server = doings(&[0], 745, Some(0));
+        let apart = Machine { interrupts_apart: true, ..machine(&cores) };
+        let shares = interference(&apart, server, Doings::default());
+        assert!(shares[&Disturbed::ServerCpus] < 0.01, "{shares:?}");
+        let shares = interference(&machine(&cores), server, Doings::default());
+        assert!(shares[&Disturbed::ServerCpus] > 0.2, "{shares:?}");
+    }
+
+    #[test]
+    fn the_worst_is_told() {
+        let shares = BTreeMap::from([(Disturbed::ClientCpus, 0.3), (Disturbed::Generator, 0.4)]);
+        assert_eq!(worst(&shares), Some((Disturbed::Generator, 0.4)));
+        assert_eq!(worst(&BTreeMap::new()), None);
+    }
+}

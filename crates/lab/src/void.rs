@@ -1,0 +1,141 @@
+//! Why a run of the lab says nothing about the server. What is decided upon is the variant; what
+//! people read is its `Display`.
+
+use crate::observe::Disturbed;
+use page::number;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A reason why a run is void.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Void {
+    /// The load generator says so.
+    Load(load::void::Void),
+    /// Others held the CPUs of the trial.
+    Interference {
+        /// Whom they disturbed.
+        disturbed: Disturbed,
+        /// The part that they took, 0 to 1.
+        share: f64,
+        /// What is allowed.
+        bound: f64,
+    },
+    /// Something was served that is not what it should be: what, and how it differs.
+    WrongReply(String),
+    /// The server ended under the load.
+    Ended {
+        /// Which of its copies, from 1.
+        copy: usize,
+        /// How many there are.
+        copies: usize,
+    },
+    /// There was no load: the server did not start, or does not serve what it should.
+    NoLoad(String),
+    /// Memory or disk were not as the domain says.
+    Conditions(String),
+    /// A reason of which only the words are known.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl Void {
+    /// Whether it is what the server did under the load, and nothing that happened beside it.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Self::WrongReply(_) | Self::Ended { .. })
+    }
+
+    /// Whether others were in the way: the same run may come out well a moment later.
+    pub fn is_interference(&self) -> bool {
+        matches!(self, Self::Interference { .. })
+    }
+
+    fn is_of_generator(&self) -> bool {
+        matches!(self, Self::Load(void) if void.is_of_generator())
+    }
+}
+
+/// Whether a run is void because the generator gave out. One that others kept from its CPUs has
+/// not: it was not let.
+pub(crate) fn generator_gave_out(void: &[Void]) -> bool {
+    void.iter().any(Void::is_of_generator) && !void.iter().any(Void::is_interference)
+}
+
+/// All reasons in a line; nothing if there are none.
+pub(crate) fn in_words(void: &[Void]) -> String {
+    void.iter().map(Void::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl fmt::Display for Void {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(void) => void.fmt(out),
+            Self::Interference { disturbed, share, bound } => write!(
+                out,
+                "interference: {}, more than the {} allowed",
+                disturbed.by(*share),
+                number::percent(*bound)
+            ),
+            Self::WrongReply(what) => write!(out, "a wrong reply: {what}"),
+            Self::Ended { copies: 1, .. } => out.write_str("the server has ended"),
+            Self::Ended { copy, copies } => {
+                write!(out, "copy {copy} of {copies} of the server has ended")
+            }
+            Self::NoLoad(why) | Self::Conditions(why) | Self::Other(why) => out.write_str(why),
+        }
+    }
+}
+
+impl From<&str> for Void {
+    fn from(words: &str) -> Self {
+        Self::Other(words.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: Void = Void::Load(load::void::Void::Late { p99_us: 12_000, bound_us: 10_000 });
+
+    fn disturbed() -> Void {
+        Void::Interference { disturbed: Disturbed::Generator, share: 0.37, bound: 0.05 }
+    }
+
+    #[test]
+    fn reasons_are_read_as_they_were_written() {
+        let check = |void: Void, words: &str| {
+            let text = serde_json::to_string(&void).expect("it has names for keys");
+            assert_eq!(serde_json::from_str::<Void>(&text).ok().as_ref(), Some(&void), "{text}");
+            assert_eq!(void.to_string(), words);
+        };
+        check(
+            LATE,
+            "generator saturated: its own lag is 12.000 ms at the 99th percentile, more than the \
+             10.000 ms allowed",
+        );
+        check(
+            Void::Load(load::void::Void::NothingDue),
+            "no request was due within the measured window",
+        );
+        check(
+            disturbed(),
+            "interference: the load generator was ready and others ran in its place for 37 % of \
+             the time, more than the 5 % allowed",
+        );
+        check(Void::WrongReply("/a at byte 3".into()), "a wrong reply: /a at byte 3");
+        check(Void::Ended { copy: 1, copies: 1 }, "the server has ended");
+        check(Void::Ended { copy: 2, copies: 3 }, "copy 2 of 3 of the server has ended");
+        check(Void::NoLoad("it does not start".into()), "it does not start");
+        check("what an earlier version wrote".into(), "what an earlier version wrote");
+    }
+
+    /// A generator that others kept from its CPU says nothing about what generators can do.
+    #[test]
+    fn a_generator_that_was_disturbed_has_not_given_out() {
+        assert!(generator_gave_out(&[LATE]));
+        assert!(!generator_gave_out(&[LATE, disturbed()]));
+        assert!(!generator_gave_out(&["read from the disk".into()]));
+        assert!(!generator_gave_out(&[]));
+    }
+}
