@@ -84,7 +84,9 @@ fn a_pipe_that_nobody_reads_is_not_waited_for() {
     );
     let writer = writer.unwrap();
     let line = [&[b'x'; 4095][..], b"\n"].concat();
-    (0..1000).for_each(|_| drop(writer.queue().hand_over(&mut line.clone(), 1)));
+    for _ in 0..1000 {
+        writer.queue().hand_over(&mut line.clone(), 1);
+    }
     let closed = writer.close(&mut Patience::none());
     assert!(closed.hangs && closed.dropped > 800, "{closed:?}");
     drop(reader);
