@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
 use session::{Done, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
@@ -31,6 +31,7 @@ pub struct Runner {
     site: Arc<Site>,
     roots: Vec<HostRoot>,
     small_body_bytes_max: u64,
+    turns: Option<Arc<Turns>>,
     /// Called before each job, so that a test can hold it up.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -59,9 +60,19 @@ impl Runner {
             site,
             roots,
             small_body_bytes_max,
+            turns: None,
             #[cfg(test)]
             before: None,
         })
+    }
+
+    /// At most so many jobs run at once; others wait for their turn. For who has hardly any
+    /// descriptors: each opens a few.
+    #[must_use]
+    pub fn with_jobs_max(mut self, count: usize) -> Self {
+        self.turns =
+            Some(Arc::new(Turns { left: Mutex::new(count.max(1)), given: Condvar::new() }));
+        self
     }
 
     /// The same with roots that are open another time: for a process that is to close its own.
@@ -71,6 +82,7 @@ impl Runner {
             site: Arc::clone(&self.site),
             roots,
             small_body_bytes_max: self.small_body_bytes_max,
+            turns: self.turns.clone(),
             #[cfg(test)]
             before: None,
         })
@@ -81,6 +93,7 @@ impl Runner {
     pub fn run(&self, job: Job) -> Done {
         #[cfg(test)]
         self.before.iter().for_each(|before| before(&job));
+        let _turn = self.turns.as_deref().map(Turns::take);
         match job {
             Job::Resolve { host, path, known } => {
                 let files = HostFiles { root: self.roots[host].current() };
@@ -183,6 +196,36 @@ impl Runner {
         }
         sort(&mut cursor);
         Ok(cursor)
+    }
+}
+
+/// Turns that may be taken at once.
+struct Turns {
+    left: Mutex<usize>,
+    given: Condvar,
+}
+
+/// A turn, until it is dropped.
+struct Turn<'t>(&'t Turns);
+
+impl Turns {
+    /// Waits for a turn.
+    fn take(&self) -> Turn<'_> {
+        let left = self.given.wait_while(self.lock(), |left| *left == 0);
+        *left.unwrap_or_else(PoisonError::into_inner) -= 1;
+        Turn(self)
+    }
+
+    /// No panic happens under this lock.
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() += 1;
+        self.0.given.notify_one();
     }
 }
 

@@ -51,6 +51,10 @@ impl Local {
         let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))?;
+        let runner = match ready.descriptors.jobs {
+            Some(count) => runner.with_jobs_max(count),
+            None => runner,
+        };
         let counters = Arc::new(counters);
         let caches = Vec::new();
         let mut assembly =

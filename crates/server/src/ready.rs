@@ -41,6 +41,8 @@ pub(crate) struct Descriptors {
     /// Helper processes, each at the other end of a socket.
     pub(crate) helpers: usize,
     pub(crate) connections: usize,
+    /// Jobs that may run at once, each of which opens a file and its variants; none: any number.
+    pub(crate) jobs: Option<usize>,
 }
 
 /// Descriptors for everything but connections and cached files: the standard streams, roots, the
@@ -48,6 +50,10 @@ pub(crate) struct Descriptors {
 const DESCRIPTORS_RESERVED: u64 = 64;
 /// A worker's listeners, epoll set and wake-up call.
 const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// Below so many times that, the limit is divided in another way.
+const TINY_TIMES_OVERHEAD: u64 = 4;
+/// So much of a tiny limit allows one more job at once, which opens four files at most.
+const TINY_LIMIT_PER_JOB: u64 = 32;
 /// With fewer, files cannot be opened while even a few clients are there.
 const DESCRIPTORS_MIN: u64 = 32;
 /// Listings under way unless the settings say otherwise. One of 100,000 names holds 2 MB or more,
@@ -148,21 +154,30 @@ impl Descriptors {
         let processes = layout.shares.len() as u64;
         let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
         let share = |number: u64| number.div_ceil(processes);
-        let cache = settings.cache.descriptors_max.map_or(limit / 2, share);
+        let overhead = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers;
+        let is_tiny = limit < TINY_TIMES_OVERHEAD * overhead;
+        // Of a tiny limit half is enough for the rest. A third of the other half each is for the
+        // cache, for connections, and for files that have left the cache and are still being sent.
+        let overhead = if is_tiny { overhead.min(limit / 2) } else { overhead };
+        let third = (limit - overhead) / 3;
+        let usual = if is_tiny { third } else { limit / 2 };
+        let cache = settings.cache.descriptors_max.map_or(usual, share);
         let cache = cache.min(share(settings.cache.entries_max));
         let listings = match settings.hosts.iter().any(|host| host.listing) {
             true => settings.limits.listings_max.map_or(LISTINGS_USUAL.min(limit / 8), share),
             false => 0,
         };
-        let reserved = DESCRIPTORS_RESERVED + DESCRIPTORS_PER_WORKER * workers + cache + listings;
-        // Under a tiny limit some connections must be possible all the same.
-        let left = limit.saturating_sub(reserved).max(limit / 8).clamp(1, CONNECTIONS_MAX);
+        let sending = if is_tiny { third } else { 0 };
+        let left = limit.saturating_sub(overhead + cache + listings + sending);
+        // With listings, too, some connections must be possible.
+        let left = left.max(limit / 8).clamp(1, CONNECTIONS_MAX);
         let connections = settings.limits.connections_max.map_or(left, share);
         Self {
             cache: cache as usize,
             listings: listings as usize,
             helpers,
             connections: connections as usize,
+            jobs: is_tiny.then_some((limit / TINY_LIMIT_PER_JOB).max(1) as usize),
         }
     }
 
@@ -301,7 +316,7 @@ mod tests {
         assert!(warning.starts_with("100 helper processes, 500 connections, "), "{warning}");
         knobs.set("helpers", 1000).unwrap();
         let divided = divide(spec, &knobs, &|_| (), 1024);
-        assert_eq!((divided.cache, divided.connections), (16, 4));
+        assert_eq!((divided.cache, divided.connections), (5, 6));
     }
 
     #[test]
@@ -320,18 +335,21 @@ mod tests {
 
     #[test]
     fn descriptors() {
+        let jobs = |limit: u64| (limit < 320).then_some((limit / 32) as usize);
         let divide = |change: &dyn Fn(&mut Settings), limit| {
             let spec = engines::find("event-loop-per-core").unwrap();
             divide(spec, &engines::KnobValues::defaults(spec), change, limit)
         };
         let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
-            let expected = Descriptors { cache, listings: 0, helpers: 0, connections };
+            let expected =
+                Descriptors { cache, listings: 0, helpers: 0, connections, jobs: jobs(limit) };
             assert_eq!(divide(change, limit), expected, "{limit}");
         };
         check(&|_| (), 1024, 512, 432);
         check(&|_| (), 20_000, 10_000, 9_920);
         check(&|_| (), 1 << 30, 100_000, 1 << 20);
-        check(&|_| (), 64, 32, 8);
+        check(&|_| (), 64, 10, 12);
+        check(&|_| (), 32, 5, 6);
         check(&|s| s.cache.descriptors_max = Some(0), 1024, 0, 944);
         check(&|s| s.limits.connections_max = Some(5000), 1024, 512, 5000);
         check(&|s| s.cache.entries_max = 0, 1024, 0, 944);
@@ -349,8 +367,9 @@ mod tests {
                 settings.hosts.push(host);
                 settings.limits.listings_max = listings_max;
             };
-            let cache = limit as usize / 2;
-            let expected = Descriptors { cache, listings, helpers: 0, connections };
+            let cache = if limit == 64 { 10 } else { limit as usize / 2 };
+            let expected =
+                Descriptors { cache, listings, helpers: 0, connections, jobs: jobs(limit) };
             assert_eq!(divide(&list, limit), expected, "{limit}");
         };
         check(None, 1024, 64, 368);

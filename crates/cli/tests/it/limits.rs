@@ -269,3 +269,32 @@ impl Download {
         assert!(body == large(), "{engine}: a wrong byte");
     }
 }
+
+/// Under a tiny limit, too, there is a descriptor for each file that is to be opened: the cache has
+/// fewer, and who opens files takes turns.
+#[test]
+fn nobody_is_told_to_try_again_under_a_tiny_limit() {
+    const FILES: usize = 300;
+    let site = Temporary::new();
+    for number in 0..FILES {
+        // Larger than what is kept in memory: an open file each, and variants to look for.
+        site.file(&format!("{number}.txt"), "x".repeat(40_000));
+    }
+    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
+    at_a_time(3, &names, |engine| {
+        let server = start(64, &site, engine, AS_MANY_AS_FIT);
+        thread::scope(|scope| {
+            for client in 0..6 {
+                let server = &server;
+                scope.spawn(move || {
+                    for number in 0..FILES {
+                        let path = format!("/{}.txt", (number * 7 + client * 50) % FILES);
+                        assert_eq!(server.status(&path), 200, "{engine}: {path}");
+                    }
+                });
+            }
+        });
+        server.stop();
+    });
+}
