@@ -298,3 +298,40 @@ fn nobody_is_told_to_try_again_under_a_tiny_limit() {
         server.stop();
     });
 }
+
+/// Memory that the threads of an engine let go of is of use to the others. (Arenas of glibc beside
+/// the first are mappings of up to 64 MiB, most of which cannot be touched yet.)
+#[test]
+#[cfg(target_env = "gnu")]
+fn threads_share_the_arenas_of_the_allocator() {
+    let site = Temporary::new();
+    (0..100).for_each(|number| drop(site.file(&format!("{number}.txt"), "x".repeat(20_000))));
+    side_by_side(&["threads", "tasks", "staged", "thread-pool"], |engine| {
+        let server = start(1024, &site, engine, AS_MANY_AS_FIT);
+        thread::scope(|scope| {
+            for client in 0..8 {
+                let server = &server;
+                scope.spawn(move || {
+                    for number in 0..20 {
+                        let path = format!("/{}.txt", (number * 5 + client) % 100);
+                        assert_eq!(server.status(&path), 200);
+                    }
+                });
+            }
+        });
+        let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).unwrap();
+        let arenas = maps.lines().filter(|line| is_reserve_of_arena(line)).count();
+        assert!(arenas <= 1, "{engine}: {arenas} arenas beside the first\n{maps}");
+        server.stop();
+    });
+}
+
+/// Whether a line of `maps` is what an arena has reserved: 32 to 64 MiB without any leave.
+#[cfg(target_env = "gnu")]
+fn is_reserve_of_arena(line: &str) -> bool {
+    let mut fields = line.split(' ');
+    let range = fields.next().and_then(|range| range.split_once('-')).unwrap();
+    let [start, end] = [range.0, range.1].map(|text| u64::from_str_radix(text, 16).unwrap());
+    let mib = (end - start) >> 20;
+    fields.next() == Some("---p") && (32..64).contains(&mib) && end % (64 << 20) == 0
+}

@@ -17,6 +17,7 @@ use crate::local::{CounterBook, Local};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
 use crate::report::{self, report};
+use crate::run::ALLOCATOR_ARENAS;
 
 /// Runs a worker process until the supervisor ends it or is gone, or a helper process until the
 /// server is. The arguments are theirs: nobody types them.
@@ -25,6 +26,7 @@ use crate::report::{self, report};
 /// One line, if there is no supervisor to tell it to: the process was not started by one.
 pub fn run_worker(arguments: &[String]) -> Result<(), String> {
     let by_hand = |why| format!("only a server that runs starts worker processes: {why}");
+    os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     // Where it cannot be said, the kernel chooses as it would have.
     let _ = os::oom::end_before_parent();
     if let Some((helper_process::NAME, more)) = split_first(arguments) {
