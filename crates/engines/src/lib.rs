@@ -123,9 +123,9 @@ pub struct Processes {
     /// Whether the listeners of each have ports of their own, consecutive from the configured one;
     /// only for listeners per process.
     pub own_ports: bool,
-    /// Whether a process has but one thread when `start` is called: for engines that fork. The
-    /// access log is then written by the workers themselves, and what a forked copy of a worker
-    /// counts, logs and drops is counted in the same place as the original's.
+    /// Whether a process has but one thread when `start` is called: for engines that fork. What a
+    /// forked copy of a worker counts, logs and drops is counted in the same place as the
+    /// original's.
     pub single_threaded: bool,
 }
 

@@ -357,10 +357,8 @@ fn describe_workers(ready: &Ready) -> String {
         workers = format!("{workers} in {processes}");
     }
     let lists = ready.partitions.iter().map(|partition| cpus::show(&partition.cpus));
-    match lists.collect::<Vec<_>>().join(" | ").as_str() {
-        list if list.starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("{workers} on CPUs {list}")
-        }
-        _ => format!("{workers}, not pinned"),
+    match ready.partitions.iter().any(|partition| !partition.cpus.is_empty()) {
+        true => format!("{workers} on CPUs {}", lists.collect::<Vec<_>>().join(" | ")),
+        false => format!("{workers}, not pinned"),
     }
 }
