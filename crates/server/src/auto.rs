@@ -160,7 +160,8 @@ impl Choice {
         let site = match facts.fits() {
             true => format!("{size} of files fit in {memory} of memory"),
             false if is_uncounted => format!(
-                "more than {} entries, not counted further: files may not fit in {memory} of memory",
+                "more than {} entries, not counted further: files may not fit in {memory} of \
+                 memory",
                 facts.site.entries
             ),
             false => format!("{size} of files may not fit in {memory} of memory"),

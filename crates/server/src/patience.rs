@@ -12,8 +12,8 @@ pub(crate) struct Patience<'h> {
 }
 
 impl<'h> Patience<'h> {
-    /// From now on so long. `hurry` is asked again and again, sleeps a little each time, and may end
-    /// it.
+    /// From now on so long. `hurry` is asked again and again, sleeps a little each time, and may
+    /// end it.
     pub(crate) fn new(us: u64, hurry: impl FnMut() -> bool + 'h) -> Self {
         let end_us = os::clock::now().saturating_add(us);
         Self { end_us, hurry: Box::new(hurry), is_over: false }

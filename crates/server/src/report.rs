@@ -80,8 +80,8 @@ pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
 }
 
 impl Reporter {
-    /// Writes what is left, if that is done while there is patience. If not, nothing is reported any
-    /// more.
+    /// Writes what is left, if that is done while there is patience. If not, nothing is reported
+    /// any more.
     pub(crate) fn end(self, patience: &mut Patience<'_>) {
         let closed = self.0.close(patience);
         *way() = if closed.hangs { Way::Nowhere } else { Way::OnTheSpot };

@@ -11,15 +11,15 @@ use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
 
-/// Arenas of the C library's allocator for all threads of a process. Requests that find their file in
-/// the cache take no memory from it, so hardly anybody waits; and what the entries of a small cache
-/// leave behind when they go is of use to all.
+/// Arenas of the C library's allocator for all threads of a process. Requests that find their file
+/// in the cache take no memory from it, so hardly anybody waits; and what the entries of a small
+/// cache leave behind when they go is of use to all.
 pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and waits for
-/// nothing more. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and cannot be replaced stops the
-/// others as a signal does: what is left of a server would look whole and leave some clients
-/// waiting for ever.
+/// nothing more. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and
+/// cannot be replaced stops the others as a signal does: what is left of a server would look whole
+/// and leave some clients waiting for ever.
 ///
 /// # Errors
 /// It could not start, or it ended by itself. Why has been reported.

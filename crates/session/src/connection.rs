@@ -226,8 +226,8 @@ impl Connection {
         }
     }
 
-    /// The same, though it rests, for a request that was received and is about to be taken in: it is
-    /// answered, and told that it is the last.
+    /// The same, though it rests, for a request that was received and is about to be taken in: it
+    /// is answered, and told that it is the last.
     pub fn drain_after_next(&mut self) {
         self.is_draining = true;
         if self.after == After::KeepAlive {
