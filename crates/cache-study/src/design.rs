@@ -1,5 +1,7 @@
 //! What is varied, and the cells that come of it.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::cell::{Cell, Part, Store};
@@ -34,12 +36,24 @@ pub struct Design {
     pub threads: Vec<u32>,
 }
 
+/// A number that a design cannot have: its key, and what can be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignError(String);
+
+impl fmt::Display for DesignError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DesignError {}
+
 impl Design {
     /// Whether it can be measured.
     ///
     /// # Errors
-    /// What cannot, in a line.
-    pub fn check(&self) -> Result<(), String> {
+    /// The first number that it cannot have.
+    pub fn check(&self) -> Result<(), DesignError> {
         let alphas = || self.alphas.iter().chain([&self.alpha]);
         let percents = || self.cached_percents.iter().chain([&self.cached]);
         let threads_max = self.threads.iter().copied().max().unwrap_or(0);
@@ -60,7 +74,10 @@ impl Design {
             (!self.alphas.is_empty(), "alphas: at least one".into()),
             (!self.cached_percents.is_empty(), "cached_percents: at least one".into()),
         ];
-        checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
+        checks
+            .into_iter()
+            .find(|(holds, _)| !holds)
+            .map_or(Ok(()), |(_, wrong)| Err(DesignError(wrong)))
     }
 
     /// Every measurement, part by part.
@@ -164,7 +181,7 @@ pub(crate) mod tests {
         ];
         assert_eq!(design().check(), Ok(()));
         for (design, expected) in wrong {
-            let why = design.check().expect_err(expected);
+            let why = design.check().expect_err(expected).to_string();
             assert!(why.starts_with(expected), "{why}");
         }
     }

@@ -19,5 +19,5 @@ mod requests;
 mod stores;
 
 pub use cell::{Cell, Part, Store};
-pub use design::Design;
-pub use measure::{Inputs, Numbers, Pair, clock_ns};
+pub use design::{Design, DesignError};
+pub use measure::{Inputs, Numbers, Pair, WrongAnswer, clock_ns};

@@ -2,6 +2,7 @@
 //! looks whether the answers are right.
 
 use std::collections::{LinkedList, VecDeque};
+use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -80,7 +81,7 @@ impl Inputs {
     ///
     /// # Errors
     /// When a store answered a wrong value.
-    pub fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    pub fn measure(&mut self, cell: &Cell) -> Result<Numbers, WrongAnswer> {
         let numbers = match cell.part {
             Part::Lists => self.list(cell),
             Part::Locks => self.lock(cell),
@@ -96,10 +97,10 @@ impl Inputs {
             }
             Part::Crawler => self.beside_crawler(cell),
         };
-        numbers.map_err(|why| format!("{cell}: {why}"))
+        numbers.map_err(|Wrong| WrongAnswer { cell: cell.clone() })
     }
 
-    fn list(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    fn list(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
         let capacity = room(cell);
         match cell.store {
             Store::BesideMap => {
@@ -121,7 +122,7 @@ impl Inputs {
         }
     }
 
-    fn lock(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    fn lock(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
         let all = self.keys.len();
         match cell.store {
             Store::Mutex => {
@@ -153,7 +154,7 @@ impl Inputs {
         }
     }
 
-    fn copy<const BYTES: usize>(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    fn copy<const BYTES: usize>(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
         let keys = cell.keys as usize;
         match cell.store {
             Store::Copy => {
@@ -178,7 +179,7 @@ impl Inputs {
         &mut self,
         cell: &Cell,
         worker: impl Fn() -> W + Sync,
-    ) -> Result<Numbers, String> {
+    ) -> Result<Numbers, Wrong> {
         let requests = self.requests(cell);
         let keys = &self.keys[..cell.keys as usize];
         let threads = cell.threads as usize;
@@ -202,7 +203,7 @@ impl Inputs {
     }
 
     /// All keys are in the store, and each is asked for in turn.
-    fn level(&self, cell: &Cell) -> Result<Numbers, String> {
+    fn level(&self, cell: &Cell) -> Result<Numbers, Wrong> {
         let keys = &self.keys[..cell.keys as usize];
         let rounds = (self.count * 4).div_ceil(keys.len());
         let cache = Cache::<Metadata>::new(policy(cell.store), entries(keys.len() * 2), 1);
@@ -217,7 +218,7 @@ impl Inputs {
     }
 
     /// Every other request is for the next of all keys, in order. Only the others' hits count.
-    fn beside_crawler(&mut self, cell: &Cell) -> Result<Numbers, String> {
+    fn beside_crawler(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
         let requests = self.requests(cell);
         let keys = &self.keys[..cell.keys as usize];
         let cache = Cache::<Metadata>::new(policy(cell.store), entries(room(cell)), 1);
@@ -238,19 +239,36 @@ impl Inputs {
     }
 }
 
-const WRONG: &str = "it answered a value that belongs to another key";
+/// A store answered a value that belongs to another key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrongAnswer {
+    /// What was being measured.
+    pub cell: Cell,
+}
+
+impl fmt::Display for WrongAnswer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: it answered a value that belongs to another key", self.cell)
+    }
+}
+
+impl std::error::Error for WrongAnswer {}
+
+/// The same, where the cell is known.
+#[derive(Debug, PartialEq, Eq)]
+struct Wrong;
 
 /// Whether what was answered is what these keys have.
-fn are_right<'k>(sum: u64, asked: impl Iterator<Item = &'k Key>) -> Result<(), String> {
+fn are_right<'k>(sum: u64, asked: impl Iterator<Item = &'k Key>) -> Result<(), Wrong> {
     let expected = asked.fold(0_u64, |sum, key| sum.wrapping_add(key.word()));
-    if sum == expected { Ok(()) } else { Err(WRONG.into()) }
+    if sum == expected { Ok(()) } else { Err(Wrong) }
 }
 
 /// A whole request, and whether it found its key.
-fn is_hit(worker: &mut impl Worker, key: &Key) -> Result<bool, String> {
+fn is_hit(worker: &mut impl Worker, key: &Key) -> Result<bool, Wrong> {
     match worker.get(key) {
         Some(word) if word == key.word() => Ok(true),
-        Some(_) => Err(WRONG.into()),
+        Some(_) => Err(Wrong),
         None => {
             worker.set(key);
             Ok(false)
@@ -271,7 +289,7 @@ fn numbers(fill: &Outcome, driven: &Outcome) -> Numbers {
     }
 }
 
-fn all_in_turn(worker: &mut impl Worker, keys: &[Key], rounds: usize) -> Result<Numbers, String> {
+fn all_in_turn(worker: &mut impl Worker, keys: &[Key], rounds: usize) -> Result<Numbers, Wrong> {
     // Three times, for a first level to grow to its size.
     for key in [keys; 3].concat() {
         is_hit(worker, &key)?;
@@ -372,7 +390,6 @@ mod tests {
         }
         let design = design();
         let cell = design.cells()[0].clone();
-        let why = Inputs::new(&design, 1).drive(&cell, || Liar).expect_err("it lies");
-        assert_eq!(why, WRONG);
+        assert_eq!(Inputs::new(&design, 1).drive(&cell, || Liar), Err(Wrong));
     }
 }

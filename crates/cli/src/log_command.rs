@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use load::units::parse_duration;
+use workload::ParseError;
 use workload::describe::{describe, guess_target};
 use workload::distribution::Distribution;
 use workload::fileset::{CLASSES, DIRECTORIES_MAX, FileSet};
@@ -322,7 +323,7 @@ fn duration(flag: &str, typed: &str) -> Result<u64, Failure> {
     parse_duration(typed).map_err(|why| Failure::Usage(format!("{flag} {typed}: {why}")))
 }
 
-fn parsed<T: FromStr<Err = String>>(flag: &str, typed: &str) -> Result<T, Failure> {
+fn parsed<T: FromStr<Err = ParseError>>(flag: &str, typed: &str) -> Result<T, Failure> {
     typed.parse().map_err(|why| Failure::Usage(format!("{flag} {why}")))
 }
 

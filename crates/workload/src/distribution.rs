@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use statistics::{Generator, regularised_gamma};
 
+use crate::parse_error::ParseError;
+
 /// A distribution of numbers from 0 up, with a ceiling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distribution {
@@ -150,10 +152,10 @@ fn mean_of_weibull(shape: f64, scale: f64, max: f64) -> f64 {
 
 /// `NAME:NUMBER,NUMBER` and perhaps `,max=NUMBER`; a lone number is a constant.
 impl FromStr for Distribution {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
-        let wrong = |why: String| format!("\"{typed}\": {why}");
+    fn from_str(typed: &str) -> Result<Self, ParseError> {
+        let wrong = |why: String| ParseError::new(typed, why);
         let (name, numbers) = match typed.split_once(':') {
             Some(parts) => parts,
             None if typed.starts_with(|c: char| c.is_ascii_digit()) => ("constant", typed),
@@ -338,7 +340,7 @@ mod tests {
     #[test]
     fn mistakes_say_what_to_write() {
         let check = |text: &str, expected: &str| {
-            let error = text.parse::<Distribution>().expect_err(text);
+            let error = text.parse::<Distribution>().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
         };
         check("parteo:1,2", "unknown distribution: constant:VALUE, uniform:LOW,HIGH,");

@@ -13,7 +13,10 @@ pub mod fit;
 pub mod generate;
 pub mod mix;
 pub mod model;
+mod parse_error;
 pub mod popularity;
 pub mod request_log;
 pub mod session_length;
 pub mod working_set;
+
+pub use parse_error::ParseError;

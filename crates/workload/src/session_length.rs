@@ -6,6 +6,7 @@ use std::str::FromStr;
 use statistics::Generator;
 
 use crate::distribution::Distribution;
+use crate::parse_error::ParseError;
 use crate::popularity::{Chooser, normalised};
 
 /// The longest session that is generated.
@@ -115,12 +116,12 @@ impl Range {
 /// A preset's name; lengths and ranges with their weights (`7`, `5..15`, `1@30,5..15@70`);
 /// `fixed:N`; `geometric:P`; or any [`Distribution`].
 impl FromStr for Lengths {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(typed: &str) -> Result<Self, String> {
+    fn from_str(typed: &str) -> Result<Self, ParseError> {
         let preset = PRESETS.iter().find(|row| row.0 == typed);
         let meant = preset.map_or(typed, |row| row.1);
-        let form = form(meant).map_err(|why| format!("\"{typed}\": {why}"))?;
+        let form = form(meant).map_err(|why| ParseError::new(typed, why))?;
         Ok(Self { typed: typed.to_owned(), form })
     }
 }
@@ -145,8 +146,7 @@ fn form(typed: &str) -> Result<Form, String> {
             names.join(", ")
         ));
     }
-    let distribution = typed.parse::<Distribution>();
-    distribution.map(Form::Rounded).map_err(|why| why.replace(&format!("\"{typed}\": "), ""))
+    typed.parse().map(Form::Rounded).map_err(|error: ParseError| error.why)
 }
 
 fn ranges(typed: &str) -> Result<Form, String> {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn mistakes_say_what_to_write() {
         let check = |text: &str, expected: &str| {
-            let error = text.parse::<Lengths>().expect_err(text);
+            let error = text.parse::<Lengths>().expect_err(text).to_string();
             assert!(error.starts_with(&format!("\"{text}\": ")), "{error}");
             assert!(error.contains(expected), "{text}: {error}");
             assert_eq!(error.matches(&format!("\"{text}\": ")).count(), 1, "{error}");

@@ -63,7 +63,7 @@ impl<'a, W: Watch> Study<'a, W> {
                 return Ok(end);
             }
             let cell = self.cells[next.point].clone();
-            let numbers = inputs.measure(&cell)?;
+            let numbers = inputs.measure(&cell).map_err(|why| why.to_string())?;
             self.schedule.learn(&run_of(&cell, &numbers));
             self.made += 1;
             self.tell(&cell, &numbers);
