@@ -1,11 +1,12 @@
-//! Writing files: under a temporary name until they are whole.
+//! Writing files: without their name until they are whole.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use os::file_lock::FileLock;
+use os::files::NewFile;
 use workload::fileset::File;
 
 use crate::error::Error;
@@ -13,7 +14,8 @@ use crate::examine::Survey;
 use crate::team::{Progress, Stage, Tally, share};
 use crate::{Options, unit};
 
-/// Before the name of a file that is being written, in the directory it will be in.
+/// Before the name of a file that is being written, in the directory it will be in, where the file
+/// system knows no files without a name.
 const PARTIAL: &str = ".ropewalk-partial-";
 /// Everybody may read: a server often runs as somebody else.
 const FILE_MODE: u32 = 0o644;
@@ -64,14 +66,13 @@ fn make_file(root: &Path, file: File, buffer: &mut Vec<u8>, tally: &Tally) -> Re
     let path = root.join(file.path().as_str());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let partial = path.with_file_name(format!("{PARTIAL}{name}"));
-    let written = make_directory(path.parent().unwrap_or(root))
-        .and_then(|()| write(&partial, file, buffer, tally))
-        .and_then(|()| fs::rename(&partial, &path));
-    if let Err(why) = written {
-        // It may not even be there.
-        let _ = fs::remove_file(&partial);
-        return Err(Error::io("write", &path, why));
-    }
+    let mut make = || {
+        make_directory(path.parent().unwrap_or(root))?;
+        let mut new = NewFile::create(&partial, FILE_MODE)?;
+        write(new.file(), file, buffer, tally)?;
+        new.finish(&path)
+    };
+    make().map_err(|why| Error::io("write", &path, why))?;
     tally.add_file();
     Ok(())
 }
@@ -86,19 +87,17 @@ fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-fn write(path: &Path, file: File, buffer: &mut Vec<u8>, tally: &Tally) -> io::Result<()> {
+fn write(to: &mut fs::File, file: File, buffer: &mut Vec<u8>, tally: &Tally) -> io::Result<()> {
     let content = file.content();
-    let mut opened =
-        fs::OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
     let mut offset = 0;
     while offset < file.bytes() {
         let len = (file.bytes() - offset).min(CHUNK_LEN as u64) as usize;
         buffer.resize(len.max(buffer.len()), 0);
         content.fill(offset, &mut buffer[..len]);
-        opened.write_all(&buffer[..len])?;
+        to.write_all(&buffer[..len])?;
         offset += len as u64;
         tally.add_bytes(len as u64);
     }
     // The mask of the process has been at the mode.
-    opened.set_permissions(fs::Permissions::from_mode(FILE_MODE))
+    to.set_permissions(fs::Permissions::from_mode(FILE_MODE))
 }

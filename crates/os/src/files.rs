@@ -5,6 +5,7 @@
 //! here, so that a mistake in one is not yet an escape.
 
 mod directory;
+mod new_file;
 mod open;
 mod read;
 mod residency;
@@ -16,6 +17,7 @@ mod tests;
 mod walk;
 
 pub use directory::{DirectoryEntry, DirectoryReader, EntryKind, read_directory};
+pub use new_file::NewFile;
 pub use open::{open_appending, openat2_available};
 pub use read::{
     LOOKED_AT_MAX, NowaitRead, advise_dont_need, advise_random, advise_will_need, read_at,

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use testkit::{Client, Temporary};
+use testkit::{Client, Temporary, comes_true};
 use workload::fileset::{File, FileSet};
 
 use crate::machine::{run, skip};
 use crate::server_process::{ROPEWALK, ServerProcess};
+use crate::{ENDINGS, heeded};
 
 /// Exit status, standard output, standard error.
 fn fileset(root: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -65,6 +66,28 @@ fn what_is_written_is_served() {
         assert_eq!(file.content().check(0, &response.body), Ok(()), "{path}");
     }
     assert!(server.is_running());
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_signal_leaves_no_half_file() {
+    for signal in heeded(&ENDINGS) {
+        let root = Temporary::new();
+        let mut command = Command::new(ROPEWALK);
+        command.arg("fileset").arg(root.path()).args(["--single", "256MB"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let written = || {
+            let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+            let bytes = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+            bytes.is_some_and(|bytes| bytes.parse::<u64>().unwrap() > 1 << 20)
+        };
+        assert!(comes_true(written), "{signal}: it writes");
+        os::signals::send(signal, &[child.id()]);
+        child.wait().unwrap();
+        let names = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        // It may have been faster than the signal.
+        assert!(names.is_empty() || names == ["size268435456"], "{signal}: {names:?}");
+    }
 }
 
 #[test]

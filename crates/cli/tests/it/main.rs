@@ -42,6 +42,19 @@ fn ropewalk(arguments: &[&str]) -> Command {
     command
 }
 
+/// The signals, of these, that a process started from here would not ignore because this one does:
+/// under nohup(1), or in the background of a script, some are ignored.
+fn heeded<'n>(signals: &[(&'n str, u32)]) -> Vec<&'n str> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    let heeded = signals.iter().filter(|(_, number)| ignored >> (number - 1) & 1 == 0);
+    heeded.map(|(name, _)| *name).collect()
+}
+
+/// What ends a process that does nothing about it.
+const ENDINGS: [(&str, u32); 4] = [("HUP", 1), ("INT", 2), ("KILL", 9), ("TERM", 15)];
+
 /// Runs to the end: exit status, standard output, standard error.
 fn run(arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = ropewalk(arguments).output().unwrap();

@@ -8,7 +8,7 @@ use memory_trace::{Event, Header, Writer};
 use serde_json::Value;
 use testkit::Temporary;
 
-use crate::{ropewalk, run};
+use crate::{ENDINGS, heeded, ropewalk, run};
 
 const LACKEY: &str = "\
 ==77== Command: /bin/ls /
@@ -49,6 +49,25 @@ fn a_trace_is_imported_and_described() {
     assert_eq!(value["all"]["counts"]["blocks"], 5);
     assert_eq!(value["whole"], true);
     assert_eq!(value["system_calls"], serde_json::json!([]));
+}
+
+#[test]
+fn an_import_that_is_ended_by_a_signal_leaves_nothing() {
+    for signal in heeded(&ENDINGS) {
+        let directory = Temporary::new();
+        let trace = directory.path().join("half.trace");
+        let mut command = ropewalk(&["trace", "import", "-", "--format", "din", "--output"]);
+        command.arg(&trace).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // More than a pipe and the buffer behind it take: when it is written the trace has begun.
+        let lines = "0 1000\n".repeat(1 << 18);
+        let mut into = child.stdin.take().unwrap();
+        into.write_all(lines.as_bytes()).unwrap();
+        os::signals::send(signal, &[child.id()]);
+        child.wait().unwrap();
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert!(left.is_empty(), "{signal}: {left:?}");
+    }
 }
 
 #[test]
