@@ -1,13 +1,13 @@
-//! Ctrl-C and SIGTERM end a run, and what it has measured is shown.
+//! Ctrl-C, SIGTERM and the end of the terminal end a run, and what it has measured is shown.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use os::epoll::Interest;
 use os::poll::PollSet;
-use os::signals::{Signal, SignalDescriptor};
+use os::signals::{self, SignalDescriptor};
 
-/// Listens to both.
+/// Listens to them.
 #[derive(Debug)]
 pub struct Interrupt {
     signals: SignalDescriptor,
@@ -20,7 +20,7 @@ impl Interrupt {
     /// # Errors
     /// One line: why signals cannot be received.
     pub fn new() -> Result<Self, String> {
-        let signals = SignalDescriptor::new(&[Signal::Interrupt, Signal::Terminate])
+        let signals = SignalDescriptor::new(&signals::endings().collect::<Vec<_>>())
             .map_err(|why| format!("cannot receive signals: {why}"))?;
         Ok(Self { signals, came: false })
     }

@@ -113,6 +113,26 @@ impl AsFd for SignalDescriptor {
     }
 }
 
+/// The signals by which a command that runs to its end is asked to end before: Ctrl-C, SIGTERM, and
+/// that its terminal is gone, unless it was started to outlive that (nohup(1)). For a
+/// [`SignalDescriptor`], which would take what is ignored, too.
+pub fn endings() -> impl Iterator<Item = Signal> {
+    let hangup = (!is_ignored(Signal::Hangup)).then_some(Signal::Hangup);
+    [Signal::Interrupt, Signal::Terminate].into_iter().chain(hangup)
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null pointer for the new action changes nothing; the one for the old action is to
+    // a live, writable sigaction of this frame, for which zeroes are a valid value even if the call
+    // wrote nothing.
+    let action = unsafe {
+        libc::sigaction(signal.number(), ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// The signals that are sent by name.
 const NAMES: [(&str, libc::c_int); 11] = [
     ("HUP", libc::SIGHUP),
@@ -309,6 +329,20 @@ mod tests {
         };
         let mut child = std::thread::spawn(start).join().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_hangup_ends_nothing_that_is_to_outlive_it() {
+        let all = || endings().collect::<Vec<_>>();
+        assert_eq!(all()[..2], [Signal::Interrupt, Signal::Terminate]);
+        // SAFETY: neither disposition installs code that could run.
+        let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        assert!(!all().contains(&Signal::Hangup));
+        // SAFETY: as above; and tests of this program expect no hangup.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        assert!(all().contains(&Signal::Hangup));
+        // SAFETY: it is the disposition that was there.
+        unsafe { libc::signal(libc::SIGHUP, before) };
     }
 
     #[test]

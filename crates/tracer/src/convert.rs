@@ -2,6 +2,7 @@
 
 use crate::blocks::Expansion;
 use crate::chunk::{Kind, Record};
+use crate::error::RecordingError;
 use crate::heap::Heap;
 use crate::image::{End, Image, Stop, images};
 use crate::names::{Names, Touched};
@@ -22,31 +23,40 @@ pub(crate) struct Window {
     pub(crate) references_max: u64,
 }
 
-/// Writes the trace of what was recorded into `folder`.
+/// What goes into a trace.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'p> {
+    pub(crate) header: &'p Header,
+    pub(crate) window: Window,
+    pub(crate) keep: &'p [Keep],
+}
+
+/// Writes the trace of what was recorded into `folder`, unless it is interrupted.
 pub(crate) fn convert(
     folder: &Path,
     out: &Path,
-    header: &Header,
-    window: Window,
-    keep: &[Keep],
-) -> Result<Summary, String> {
+    plan: &Plan<'_>,
+    is_interrupted: &mut dyn FnMut() -> bool,
+) -> Result<Summary, RecordingError> {
     let begun_us = os::clock::now();
     let images = images(folder)?;
     let ids = numbers(&images);
-    let kept = kept(&images, keep)?;
-    let explain = |why: TraceError| why.to_string();
-    let mut writer = Writer::create(out, header).map_err(explain)?;
+    let kept = kept(&images, plan.keep)?;
+    let mut writer = Writer::create(out, plan.header)?;
     let mut names = Names::default();
     let mut summary = Summary::default();
     for ((image, id), _) in images.iter().zip(&ids).zip(&kept).filter(|(_, kept)| **kept) {
-        let mut conversion = Conversion::new(*id, image, window);
+        let mut conversion = Conversion::new(*id, image, plan.window);
         let mut expansion = image.expansion()?;
         let mut each = |record| conversion.record(record, &mut writer);
         for chunk in image.chunks() {
+            if is_interrupted() {
+                return Err(RecordingError::Interrupted);
+            }
             let bytes = fs::read(&chunk).map_err(|why| format!("{}: {why}", chunk.display()))?;
-            expansion.chunk(&bytes, &mut each).map_err(explain)?;
+            expansion.chunk(&bytes, &mut each)?;
         }
-        expansion.rest(&mut each).map_err(explain)?;
+        expansion.rest(&mut each)?;
         conversion.has_read(&expansion);
         let mut process = describe(image, *id, &images, &ids);
         process.symbols = names.of(&process.regions, &conversion.touched);
@@ -59,10 +69,10 @@ pub(crate) fn convert(
         process.symbols.sort_by_key(|symbol| (symbol.start, symbol.end));
         let there = |id: &u32| ids.iter().zip(&kept).any(|(other, kept)| other == id && *kept);
         process.parent = process.parent.filter(there);
-        writer.process(&process).map_err(explain)?;
+        writer.process(&process)?;
         summary.processes.push(conversion.recorded);
     }
-    summary.trace_bytes = writer.finish().map_err(explain)?.bytes;
+    summary.trace_bytes = writer.finish()?.bytes;
     summary.notes = messages(folder);
     summary.notes.extend(left_out(&images, &kept)?);
     summary.converting_us = os::clock::now() - begun_us;

@@ -15,6 +15,7 @@ mod blocks;
 mod built;
 mod chunk;
 mod convert;
+mod error;
 mod heap;
 mod image;
 mod live;
@@ -30,6 +31,7 @@ mod selection;
 mod summary;
 mod tool;
 
+pub use error::{RecipeError, RecordingError};
 pub use recipe::{Recipe, recipe_names};
 pub use recorder::Recorder;
 pub use recording::{Options, record, record_recipe};

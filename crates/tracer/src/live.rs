@@ -23,6 +23,19 @@ pub(crate) fn recording_into(folder: &Path) -> HashSet<u32> {
     pids.collect::<HashSet<u32>>().into_iter().filter(of_ours).collect()
 }
 
+/// The numbers of those whose current directory lies in `folder`: what the steps of a recipe have
+/// started and left running, whether it is recorded or not.
+pub(crate) fn working_in(folder: &Path) -> HashSet<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // Of what belongs to somebody else this cannot be read.
+    let is_there = |pid: &u32| {
+        let directory = fs::read_link(format!("/proc/{pid}/cwd"));
+        directory.is_ok_and(|directory| directory.starts_with(folder))
+    };
+    pids.filter(is_there).collect()
+}
+
 /// The processor time a process has used, in hundredths of a second; 0 if it is gone.
 pub(crate) fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use crate::built::{build, cache_directory, cc, open_to_all, unusable};
 use crate::convert::Window;
+use crate::error::RecordingError;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -29,7 +30,11 @@ pub(crate) struct Plugin {
 
 impl Plugin {
     /// The plugin, compiled now if it has not been before for this QEMU.
-    pub(crate) fn ready() -> Result<Self, String> {
+    pub(crate) fn ready() -> Result<Self, RecordingError> {
+        Self::found_or_built().map_err(RecordingError::Unavailable)
+    }
+
+    fn found_or_built() -> Result<Self, String> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             return Err("recording runs on Linux on x86-64 only".to_owned());
         }

@@ -4,6 +4,7 @@
 //! `trace` under the recorder in the background, or `stop` all that is traced. Commands and files
 //! may hold `{folder}` (a new, empty folder), `{port}` (a free one), `{ropewalk}` (this program).
 
+use crate::error::RecipeError;
 use crate::selection::Keep;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -81,22 +82,22 @@ impl Recipe {
     ///
     /// # Errors
     /// There is none of that name, or it cannot be read.
-    pub fn find(typed: &str) -> Result<Self, String> {
+    pub fn find(typed: &str) -> Result<Self, RecipeError> {
         if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == typed) {
             return Self::parse(name, text);
         }
         if !typed.ends_with(".toml") {
-            let names = recipe_names().join(", ");
-            return Err(format!("no recipe {typed}: there are {names}, or name a .toml file"));
+            return Err(RecipeError::Unknown(typed.to_owned()));
         }
-        let text = fs::read_to_string(typed).map_err(|why| format!("{typed}: {why}"))?;
+        let text =
+            fs::read_to_string(typed).map_err(|why| RecipeError::File(typed.to_owned(), why))?;
         let stem = Path::new(typed).file_stem().unwrap_or_default();
         Self::parse(&stem.to_string_lossy(), &text)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self, String> {
+    fn parse(name: &str, text: &str) -> Result<Self, RecipeError> {
         let read = toml::from_str::<Self>(text);
-        let recipe = read.map_err(|why| format!("recipe {name}: {}", first_lines(&why)))?;
+        let recipe = read.map_err(|why| RecipeError::Text(name.to_owned(), first_lines(&why)))?;
         Ok(Self { name: name.to_owned(), ..recipe })
     }
 
@@ -175,9 +176,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
-        let unknown = Recipe::find("nonsense").expect_err("there is none");
+        let unknown = Recipe::find("nonsense").expect_err("there is none").to_string();
         assert!(unknown.starts_with("no recipe nonsense: there are nginx, "), "{unknown}");
-        let wrong = Recipe::parse("x", "description = 1").expect_err("it is no text");
+        let wrong = Recipe::parse("x", "description = 1").expect_err("it is no text").to_string();
         assert!(wrong.starts_with("recipe x: "), "{wrong}");
         assert!(!wrong.contains('\n'));
     }

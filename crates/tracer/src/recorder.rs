@@ -1,6 +1,7 @@
 //! Which recorders there are, and what they have in common: a command that runs another one.
 
 use crate::convert::Window;
+use crate::error::RecordingError;
 use crate::qemu::Plugin;
 use crate::tool::Tool;
 use std::path::Path;
@@ -18,7 +19,7 @@ pub enum Recorder {
 
 impl Recorder {
     /// Compiles it, unless it has been before.
-    pub(crate) fn ready(self) -> Result<Ready, String> {
+    pub(crate) fn ready(self) -> Result<Ready, RecordingError> {
         Ok(match self {
             Self::Valgrind => Ready::Valgrind(Tool::ready()?),
             Self::Qemu => Ready::Qemu(Plugin::ready()?),

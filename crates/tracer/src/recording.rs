@@ -1,6 +1,7 @@
 //! A recording from its first process to the trace: what is started, waited for, ended, converted.
 
-use crate::convert::{Window, convert};
+use crate::convert::{Plan, Window, convert};
+use crate::error::RecordingError;
 use crate::live;
 use crate::printed::Printed;
 use crate::recipe::{Recipe, Step};
@@ -12,7 +13,7 @@ use memory_trace::Header;
 use os::epoll::Interest;
 use os::poll::PollSet;
 use os::signals::{self, Signal, SignalDescriptor, restore_in_child};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -28,6 +29,9 @@ const END_WITHIN_MS: u64 = 20_000;
 const FOLLOW_WITHIN_MS: u64 = 3_000;
 /// How long what it has left behind has.
 const REST_WITHIN_MS: u64 = 5_000;
+/// Signals that follow the first one so soon are the same request: timeout(1) sends one to us and
+/// one to our process group.
+const SAME_REQUEST_US: u64 = 500_000;
 /// Who uses less processor time than this between two looks waits for something.
 const IDLE_TICKS: u64 = 1;
 /// So many looks must find all others idle before reaching the limit ends the recording.
@@ -53,8 +57,8 @@ pub struct Options {
 /// Records a command from its start to its end.
 ///
 /// # Errors
-/// What is missing or went wrong, as one line. There is no trace then.
-pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> {
+/// What is missing or went wrong. There is no trace then.
+pub fn record(options: &Options, command: &[String]) -> Result<Summary, RecordingError> {
     let mut session = Session::begin(options)?;
     session.start("the command", command, None)?;
     session.watch()?;
@@ -64,12 +68,13 @@ pub fn record(options: &Options, command: &[String]) -> Result<Summary, String> 
 /// Does what a recipe says, and records what it says is to be traced.
 ///
 /// # Errors
-/// The same, and a step that failed.
-pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, String> {
+/// What is missing or went wrong, a step that failed, or a signal that came before the last of
+/// them was done. There is no trace then, and nothing that was started runs on.
+pub fn record_recipe(options: &Options, recipe: &Recipe) -> Result<Summary, RecordingError> {
     let mut session = Session::begin(options)?;
     session.printed = Some(Printed::new(&options.out, session.scratch.path()));
     if let Err(why) = session.follow(recipe) {
-        return Err(session.failure(&why));
+        return Err(session.failure(why));
     }
     let notes = vec![("recipe".to_owned(), recipe.name.clone())];
     session.finish(&format!("recipe {}", recipe.name), notes, &recipe.keep)
@@ -92,13 +97,15 @@ struct Session {
     children: Vec<Started>,
     begun_us: u64,
     interrupted: bool,
+    /// When the last signal came that asked to end.
+    asked_us: Option<u64>,
     notes: Vec<String>,
 }
 
 impl Session {
-    fn begin(options: &Options) -> Result<Self, String> {
+    fn begin(options: &Options) -> Result<Self, RecordingError> {
         let recorder = options.recorder.ready()?;
-        let wanted = [Signal::Terminate, Signal::Interrupt, Signal::Hangup, Signal::Child];
+        let wanted: Vec<Signal> = signals::endings().chain([Signal::Child]).collect();
         let signals = SignalDescriptor::new(&wanted).map_err(|why| format!("signals: {why}"))?;
         Ok(Self {
             recorder,
@@ -109,12 +116,13 @@ impl Session {
             children: Vec::new(),
             begun_us: os::clock::now(),
             interrupted: false,
+            asked_us: None,
             notes: Vec::new(),
         })
     }
 
     /// Does the steps of a recipe.
-    fn follow(&mut self, recipe: &Recipe) -> Result<(), String> {
+    fn follow(&mut self, recipe: &Recipe) -> Result<(), RecordingError> {
         let folder = self.scratch.path().join("work");
         let places = recipe.prepare(&folder)?;
         for step in &recipe.steps {
@@ -125,23 +133,26 @@ impl Session {
                     let name = in_a_line(&typed);
                     self.start(&name, &typed, Some(&folder))?;
                     let until = places.fill(&trace.until);
-                    self.wait_until(&until).map_err(|why| format!("{name}: {why}"))?;
+                    self.wait_until(&name, &until)?;
                 }
-                Step::Stop(wanted) if wanted.stop => self.stop()?,
+                Step::Stop(wanted) if wanted.stop => self.stop(Self::recorded)?,
                 Step::Stop(_) => {}
             }
         }
         Ok(())
     }
 
-    /// What is said of a recipe that failed. What was printed up to then may tell more.
-    fn failure(&mut self, why: &str) -> String {
-        self.end_all();
-        let Some(printed) = &self.printed else { return why.to_owned() };
-        match printed.gather() {
-            Ok(()) => format!("{why} (all that was printed: {})", printed.log().display()),
-            Err(lost) => format!("{why} ({lost})"),
-        }
+    /// Ends what a recipe that failed has started, as gently as if it had not: what is killed
+    /// leaves files behind. What was printed up to then may tell more.
+    fn failure(&mut self, why: RecordingError) -> RecordingError {
+        // The first failure is the one to tell, and whatever is left is killed in the end.
+        let _ = self.stop(Self::live);
+        let Some(printed) = &self.printed else { return why };
+        let printed = match printed.gather() {
+            Ok(()) => format!("all that was printed: {}", printed.log().display()),
+            Err(lost) => lost,
+        };
+        RecordingError::Recipe { why: Box::new(why), printed }
     }
 
     /// Starts a command under the recorder.
@@ -170,22 +181,30 @@ impl Session {
         Window { skip: self.options.skip, references_max: self.options.references_max }
     }
 
-    /// Runs a command to its end, not recorded.
-    fn run(&mut self, typed: &[String], folder: &Path) -> Result<(), String> {
-        let (program, arguments) = typed.split_first().ok_or("an empty command")?;
+    /// Runs a command to its end, not recorded. A signal leaves it to be ended with the others.
+    fn run(&mut self, typed: &[String], folder: &Path) -> Result<(), RecordingError> {
+        let (program, arguments) =
+            typed.split_first().ok_or_else(|| "an empty command".to_owned())?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder);
         self.take_what_is_printed(&mut command, typed)?;
         restore_in_child(&mut command);
-        let status = command.status().map_err(|why| format!("cannot start {program}: {why}"))?;
-        self.look_at_signals();
-        if self.interrupted {
-            return Err("interrupted".to_owned());
-        }
+        let mut child = command.spawn().map_err(|why| format!("cannot start {program}: {why}"))?;
+        let name = in_a_line(typed);
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(|why| format!("{name}: {why}"))? {
+                break status;
+            }
+            self.wait(LOOK_MS);
+            if self.interrupted {
+                self.children.push(Started { name, child });
+                return Err(RecordingError::Interrupted);
+            }
+        };
         if status.success() {
             return Ok(());
         }
-        Err(format!("{}: {status}: {}", in_a_line(typed), self.last_line()))
+        Err(format!("{name}: {status}: {}", self.last_line()).into())
     }
 
     fn take_what_is_printed(&mut self, by: &mut Command, typed: &[String]) -> Result<(), String> {
@@ -197,7 +216,7 @@ impl Session {
     }
 
     /// Waits until what was started last is ready: an address takes connections, or a file exists.
-    fn wait_until(&mut self, until: &str) -> Result<(), String> {
+    fn wait_until(&mut self, name: &str, until: &str) -> Result<(), RecordingError> {
         const READY_WITHIN_US: u64 = 120_000_000;
         let begun_us = os::clock::now();
         let file = |path: &str| Path::new(path).exists();
@@ -207,13 +226,15 @@ impl Session {
             self.wait(LOOK_MS);
             if let Some(status) = self.ended_early() {
                 let last = self.last_line();
-                return Err(format!("it ended before it was ready: {status}: {last}"));
+                let why = format!("{name}: it ended before it was ready: {status}: {last}");
+                return Err(why.into());
             }
             if self.interrupted {
-                return Err("interrupted".to_owned());
+                return Err(RecordingError::Interrupted);
             }
             if os::clock::now() - begun_us > READY_WITHIN_US {
-                return Err(format!("it is not ready in two minutes: nothing at {until}"));
+                let why = format!("{name}: it is not ready in two minutes: nothing at {until}");
+                return Err(why.into());
             }
         }
         Ok(())
@@ -236,7 +257,7 @@ impl Session {
             }
             self.wait(LOOK_MS);
         }
-        self.stop()
+        self.stop(Self::live)
     }
 
     /// Waits for a signal, this long at most, and takes note of it.
@@ -251,7 +272,12 @@ impl Session {
 
     fn look_at_signals(&mut self) {
         while let Some(signal) = self.signals.read() {
-            self.interrupted |= signal != Signal::Child;
+            let now = os::clock::now();
+            let same = |asked_us: u64| now.saturating_sub(asked_us) < SAME_REQUEST_US;
+            if signal != Signal::Child && !self.asked_us.is_some_and(same) {
+                self.interrupted = true;
+                self.asked_us = Some(now);
+            }
         }
     }
 
@@ -265,35 +291,44 @@ impl Session {
         Ok(all)
     }
 
-    /// Asks what runs to end, then what is left, then leaves nothing alive.
-    fn stop(&mut self) -> Result<(), String> {
+    /// Asks the commands to end, then what is left of `whom`, then leaves nothing of it alive.
+    fn stop(&mut self, whom: fn(&Self) -> Vec<u32>) -> Result<(), String> {
+        // A second Ctrl-C cuts this short.
+        self.interrupted = false;
         if !self.children_have_ended()? {
             let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
             let children = self.children.iter_mut().map(|started| &mut started.child);
             let alive = children.filter_map(|child| (!ended(child)).then(|| child.id()));
             signals::send("TERM", &alive.collect::<Vec<_>>());
-            // A second Ctrl-C cuts this short.
-            self.interrupted = false;
             self.wait_for(END_WITHIN_MS, Self::children_have_ended)?;
         }
-        // Whoever ends with them may need a moment longer.
-        self.wait_for(FOLLOW_WITHIN_MS, |session| Ok(session.live().is_empty()))?;
+        // What ends with them may need a moment longer.
+        self.wait_for(FOLLOW_WITHIN_MS, |session| Ok(whom(session).is_empty()))?;
         for (name, what) in [("TERM", "asked to end"), ("KILL", "killed")] {
-            let live = self.live();
+            let live = whom(self);
             if live.is_empty() {
                 break;
             }
             let count = live.len();
-            let whom = if self.printed.is_some() { "what was started" } else { "the command" };
-            self.notes.push(format!("{count} processes outlived {whom} and were {what}"));
+            let outlived = if self.printed.is_some() { "what was started" } else { "the command" };
+            self.notes.push(format!("{count} processes outlived {outlived} and were {what}"));
             signals::send(name, &live);
-            self.wait_for(REST_WITHIN_MS, |session| Ok(session.live().is_empty()))?;
+            self.wait_for(REST_WITHIN_MS, |session| Ok(whom(session).is_empty()))?;
         }
         self.say_how_it_ended()
     }
 
-    fn live(&self) -> Vec<u32> {
+    /// What is recorded at this moment.
+    fn recorded(&self) -> Vec<u32> {
         live::recording_into(self.scratch.path()).into_iter().collect()
+    }
+
+    /// The same, and what the steps of a recipe have left running.
+    fn live(&self) -> Vec<u32> {
+        let folder = self.scratch.path();
+        let all: HashSet<u32> =
+            live::recording_into(folder).into_iter().chain(live::working_in(folder)).collect();
+        all.into_iter().collect()
     }
 
     fn wait_for(
@@ -324,8 +359,8 @@ impl Session {
         command: &str,
         mut header_notes: Vec<(String, String)>,
         keep: &[Keep],
-    ) -> Result<Summary, String> {
-        self.stop()?;
+    ) -> Result<Summary, RecordingError> {
+        self.stop(Self::live)?;
         self.notes.extend(self.printed.as_ref().map(|printed| match printed.gather() {
             Ok(()) => format!("what the commands printed is in {}", printed.log().display()),
             Err(lost) => lost,
@@ -339,13 +374,19 @@ impl Session {
             command: command.to_owned(),
             notes: header_notes,
         };
-        let converted = convert(self.scratch.path(), &options.out, &header, self.window(), keep);
+        let plan = Plan { header: &header, window: self.window(), keep };
+        let folder = self.scratch.path().to_owned();
+        self.interrupted = false;
+        let converted = convert(&folder, &options.out, &plan, &mut || {
+            self.look_at_signals();
+            self.interrupted
+        });
         // Half a trace would be taken for a whole one's beginning.
         let mut summary = converted.inspect_err(|_| drop(std::fs::remove_file(&options.out)))?;
         summary.recording_us = recording_us;
         summary.notes.append(&mut self.notes);
         if summary.processes.is_empty() {
-            return Err(format!("nothing was recorded: {}", summary.notes.join("; ")));
+            return Err(format!("nothing was recorded: {}", summary.notes.join("; ")).into());
         }
         Ok(summary)
     }

@@ -6,18 +6,29 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Ends all processes that record into the folder `$1`, and removes it. Each of them has a log
-/// there with its number, and the folder among its arguments.
+/// Ends all processes that record into the folder `$1` or work in it, and removes it. Those that
+/// record have a log there with their number, and the folder among their arguments. They have 20
+/// seconds: what is killed leaves its own files behind, PostgreSQL for one in /dev/shm.
 const CLEAN_UP: &str = r#"
-each() {
+ours() {
     for log in "$1"/*.log; do
         pid=${log##*/}
         pid=${pid%%-*}
-        grep -qF -e "--directory=$1" "/proc/$pid/cmdline" 2>/dev/null && kill -s "$2" "$pid"
+        grep -qF -e "--directory=$1" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
+    done
+    for process in /proc/[0-9]*; do
+        case $(readlink "$process/cwd") in "$1"/*) echo "${process#/proc/}" ;; esac
     done
 }
+each() {
+    for pid in $(ours "$1"); do kill -s "$2" "$pid"; done
+}
 each "$1" TERM
-sleep 3
+second=0
+while [ "$second" -lt 20 ] && [ -n "$(ours "$1")" ]; do
+    sleep 1
+    second=$((second + 1))
+done
 each "$1" KILL
 rm -rf "$1"
 "#;
@@ -74,13 +85,18 @@ mod tests {
             shell.spawn().expect("there is a shell")
         };
         let (mut recording, mut another) = (start(&option), start("another"));
+        let work = scratch.path().join("work");
+        fs::create_dir(&work).expect("writable");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read nothing"]).stdin(Stdio::piped()).current_dir(&work);
+        let mut working = shell.spawn().expect("there is a shell");
         for child in [&recording, &another] {
             fs::write(scratch.path().join(format!("{}-0.log", child.id())), "").expect("writable");
         }
-        let script = CLEAN_UP.replace("sleep 3", "");
-        let cleaned = Command::new("sh").args(["-c", &script, "sh", &folder]).status();
+        let cleaned = Command::new("sh").args(["-c", CLEAN_UP, "sh", &folder]).status();
         assert!(cleaned.expect("there is a shell").success());
         assert!(!recording.wait().expect("it is ours").success());
+        assert!(!working.wait().expect("it is ours").success());
         assert!(another.try_wait().expect("it is ours").is_none(), "not one of them");
         assert!(!scratch.path().exists());
         drop(another.stdin.take());

@@ -4,6 +4,7 @@
 //! a program of its own. Its source is in this one, so that one file is enough to install.
 
 use crate::built::{build, cache_directory, cc, open_to_all, unusable};
+use crate::error::RecordingError;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,8 +62,13 @@ impl Tool {
     /// The tool for the Valgrind of this machine, compiled now if it has not been before.
     ///
     /// # Errors
-    /// What is missing and how to install it; or what the compiler says.
-    pub fn ready() -> Result<Self, String> {
+    /// [`RecordingError::Unavailable`]: what is missing and how to install it, or what the compiler
+    /// says.
+    pub fn ready() -> Result<Self, RecordingError> {
+        Self::found_or_built().map_err(RecordingError::Unavailable)
+    }
+
+    fn found_or_built() -> Result<Self, String> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             return Err("recording runs on Linux on x86-64 only".to_owned());
         }

@@ -75,7 +75,7 @@ impl RecorderName {
 
 pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let recipe = arguments.recipe.as_deref().map(Recipe::find).transpose();
-    let recipe = recipe.map_err(Failure::Usage)?;
+    let recipe = recipe.map_err(|why| Failure::Usage(why.to_string()))?;
     let options = options(arguments, recipe.as_ref())?;
     let summary = match &recipe {
         Some(recipe) => {
@@ -84,7 +84,7 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
         }
         None => tracer::record(&options, &arguments.command),
     };
-    print(&summary.map_err(Failure::Operation)?.show())
+    print(&summary.map_err(|why| Failure::Operation(why.to_string()))?.show())
 }
 
 /// What was typed goes before what the recipe says.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use memory_trace::{Event, Reader};
 use testkit::Temporary;
 
-use crate::{ropewalk, run};
+use crate::{ENDINGS, heeded, ropewalk, run};
 
 /// Starts to record a command that does not end by itself.
 fn started(folder: &Temporary, recorder: &str) -> Child {
@@ -168,6 +168,58 @@ fn a_recipe_s_command_that_fails_is_quoted() {
         &format!("[[step]]\ntrace = {failing}\nuntil = \"/nowhere\"\n"),
         "it ended before it was ready: exit status: 3: no such luck ",
     );
+}
+
+/// Has a file outside of its folder, as PostgreSQL has in /dev/shm: whoever is asked to end removes
+/// it, and whoever is killed leaves it behind. It takes longer to end than a signal does to come
+/// twice.
+const UNTIDY: &str = "trap 'sleep 1; rm \"$1\"; exit' TERM; : >\"$1\"; \
+                      while :; do sleep 0.1; done";
+
+/// Ends the recording of a recipe at its last step; returns its status, and what it said.
+fn ended(folder: &Temporary, steps: &str, last: &str, end: &dyn Fn(u32)) -> (Option<i32>, String) {
+    let recipe = folder.file("some.toml", format!("description = \"some\"\n{steps}"));
+    let mut command = ropewalk(&["trace", "record", "--recipe"]);
+    command.arg(recipe).arg("--scratch").arg(folder.path());
+    command.arg("--out").arg(folder.path().join("some.trace"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let there = folder.path().join(last);
+    let began = (0..2400).any(|_| there.exists() || rest::<()>(25).is_some());
+    assert!(began, "{last}");
+    end(child.id());
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_recipe_that_is_interrupted_is_ended_gently_and_leaves_nothing() {
+    let gentle = heeded(&ENDINGS).into_iter().filter(|name| *name != "KILL");
+    // As timeout(1) does it: to the process, and to its group.
+    let ends = gentle.map(|name| (name, 1)).chain([("TERM", 2)]);
+    for (name, times) in ends {
+        let end = |pid| (0..times).for_each(|_| signal(name, pid));
+        let folder = Temporary::new();
+        let place = |file: &str| folder.path().join(file).display().to_string();
+        let script = format!("{UNTIDY:?}");
+        let background = format!("sh -c {UNTIDY:?} sh \"$1\" </dev/null >/dev/null 2>&1 &");
+        let steps = format!(
+            "[[step]]\nrun = [\"sh\", \"-c\", {background:?}, \"sh\", {:?}]\n\
+             [[step]]\ntrace = [\"sh\", \"-c\", {script}, \"sh\", {:?}]\nuntil = {:?}\n\
+             [[step]]\nrun = [\"sh\", \"-c\", {script}, \"sh\", {:?}]\n",
+            place("of-daemon"),
+            place("of-traced"),
+            place("of-traced"),
+            place("of-run")
+        );
+        let (status, said) = ended(&folder, &steps, "of-run", &end);
+        assert_eq!(status, Some(1), "{name}: {said}");
+        assert!(said.contains("interrupted (all that was printed: "), "{name}: {said}");
+        let left =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<String> = left.map(|name| name.into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["some.toml", "some.trace.log"], "{name}");
+    }
 }
 
 /// A server that forks its workers, becomes another user, and is asked for a file while it is
