@@ -13,6 +13,7 @@
 mod bus;
 mod cache;
 mod classify;
+mod error;
 mod kernel;
 mod machine;
 mod order;
@@ -26,6 +27,7 @@ mod simulation;
 mod workload;
 
 pub use classify::{Miss, Sharing};
+pub use error::{MachineError, SimulationError, WorkloadError};
 pub use machine::{
     Basis, Blocking, Bus, CacheShape, CleanSupplier, Cpu, Kernel, LastLevel, Machine,
     MemoryLatency, NodePlacement, Numa, Placement, Policy, Scheduler, Until,
@@ -35,3 +37,6 @@ pub use ranking::{Ranked, Ranking};
 pub use record::{Kind, Record};
 pub use simulation::{Done, Observer, Options, Reference, simulate, simulate_observed};
 pub use workload::{Builder, Workload};
+
+/// The tasks of a workload are told apart by numbers of 16 bits, three of which mean other things.
+pub(crate) const TASKS_MAX: usize = u16::MAX as usize - 3;

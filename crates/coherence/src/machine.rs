@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::TASKS_MAX;
+use crate::error::MachineError;
 use crate::protocol::{PROTOCOLS, Protocol, protocol};
 use crate::record::GRANULE_BYTES;
 
@@ -201,6 +203,10 @@ pub struct Scheduler {
     pub lock_held_cycles: u64,
     /// When the run ends.
     pub until: Until,
+    /// With [`Until::Busy`]: the run goes on only while so many tasks are left, even if there are
+    /// fewer processors. Machines of several sizes then end with about the same part of the trace
+    /// done. 0 and 1 add nothing.
+    pub tasks_left: u32,
 }
 
 /// Which ready process a free processor takes.
@@ -229,9 +235,10 @@ pub enum Blocking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
-    /// As soon as there are fewer processes left than processors: all of it is under full load.
+    /// As soon as there are fewer tasks left than processors, or than there were at the beginning
+    /// if those are fewer: all of it is under as much load as the trace can make.
     Busy,
-    /// When the last process has ended.
+    /// When the last task has ended.
     AllDone,
 }
 
@@ -339,6 +346,7 @@ impl Default for Scheduler {
             blocked_cycles: 20_000,
             lock_held_cycles: 200,
             until: Until::Busy,
+            tasks_left: 0,
         }
     }
 }
@@ -370,11 +378,22 @@ impl Machine {
     /// Tables that are not in every machine's file.
     pub const OPTIONAL_TABLES: [&str; 2] = ["llc", "numa"];
 
-    /// What a TOML file says; what it does not say is as by default. The error is one line.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let machine: Self = toml::from_str(text).map_err(|why| one_line(text, &why))?;
+    /// What a TOML file says; what it does not say is as by default.
+    ///
+    /// # Errors
+    /// The text describes no machine, or one that cannot be.
+    pub fn from_toml(text: &str) -> Result<Self, MachineError> {
+        let machine = Self::unchecked_from_toml(text)?;
         machine.check()?;
         Ok(machine)
+    }
+
+    /// What a TOML file says, of which more will be changed before it is checked.
+    ///
+    /// # Errors
+    /// The text describes no machine.
+    pub fn unchecked_from_toml(text: &str) -> Result<Self, MachineError> {
+        toml::from_str(text).map_err(|why| text_error(text, &why))
     }
 
     /// The same machine as a file, whole. Tables that it does without are comments.
@@ -388,30 +407,35 @@ impl Machine {
         text
     }
 
-    /// One line that says what is wrong, if anything is.
-    pub fn check(&self) -> Result<(), String> {
+    /// Whether there can be such a machine.
+    ///
+    /// # Errors
+    /// The first value that it cannot have.
+    pub fn check(&self) -> Result<(), MachineError> {
         range("cpus", self.cpus, 1, CPUS_MAX)?;
         let CacheShape { size_kib, ways, block_bytes } = self.cache;
         range("cache.ways", ways, 1, WAYS_MAX)?;
         range("cache.size_kib", size_kib, 1, 1 << 16)?;
         if !block_bytes.is_power_of_two() {
-            return Err(format!("cache.block_bytes = {block_bytes}: give 32, 64, 128 or 256"));
+            let advice = "give 32, 64, 128 or 256";
+            return Err(MachineError::value("cache.block_bytes", block_bytes, advice));
         }
         range("cache.block_bytes", block_bytes, GRANULE_BYTES, BLOCK_BYTES_MAX)?;
         let sets = size_kib * 1024 / block_bytes / u64::from(ways);
         if !sets.is_power_of_two() || sets * block_bytes * u64::from(ways) != size_kib * 1024 {
-            return Err(format!(
-                "cache.size_kib = {size_kib}: {ways} ways of {block_bytes} bytes make no power of \
-                 two of sets; change the size or the ways"
-            ));
+            let advice = format!(
+                "{ways} ways of {block_bytes} bytes make no power of two of sets; change the size \
+                 or the ways"
+            );
+            return Err(MachineError::value("cache.size_kib", size_kib, advice));
         }
         range("cpu.operation_cycles", self.cpu.operation_cycles, 1, 1000)?;
         range("cpu.write_buffer", self.cpu.write_buffer, 1, 64)?;
         self.bus.check()?;
         self.scheduler.check()?;
         self.kernel.check()?;
-        self.llc.map_or(Ok(()), |llc| llc.check(block_bytes))?;
-        self.numa.map_or(Ok(()), |numa| numa.check())?;
+        self.llc.map_or(Ok(()), |llc| llc.check(self.cache))?;
+        self.numa.map_or(Ok(()), |numa| numa.check(self.cpus))?;
         self.check_basis()?;
         self.protocol().map(|_| ())
     }
@@ -437,7 +461,7 @@ impl Machine {
     }
 
     /// What is said to come from somewhere has to be there.
-    fn check_basis(&self) -> Result<(), String> {
+    fn check_basis(&self) -> Result<(), MachineError> {
         if self.basis.is_empty() {
             return Ok(());
         }
@@ -445,25 +469,32 @@ impl Machine {
         for (name, keys) in &self.basis {
             let inner = whole.get(name).and_then(toml::Value::as_table);
             let inner = inner.filter(|_| name != "basis");
-            let inner = inner.ok_or(format!("basis.{name}: a machine has no such table"))?;
+            let absent = |key: String, absent: String| Err(MachineError::Basis { key, absent });
+            let Some(inner) = inner else {
+                return absent(format!("basis.{name}"), format!("table {name}"));
+            };
             if let Some(key) = keys.keys().find(|key| !inner.contains_key(*key)) {
-                return Err(format!("basis.{name}.{key}: there is no {name}.{key}"));
+                return absent(format!("basis.{name}.{key}"), format!("{name}.{key}"));
             }
         }
         Ok(())
     }
 
     /// The protocol of that name.
-    pub fn protocol(&self) -> Result<&'static Protocol, String> {
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn protocol(&self) -> Result<&'static Protocol, MachineError> {
         protocol(&self.protocol).ok_or_else(|| {
             let known = PROTOCOLS.map(|protocol| protocol.name).join(", ");
-            format!("protocol = \"{}\": give one of {known}", self.protocol)
+            let name = format!("\"{}\"", self.protocol);
+            MachineError::value("protocol", name, format!("give one of {known}"))
         })
     }
 }
 
 impl Bus {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), MachineError> {
         let cycles = [
             ("invalidate", self.invalidate_cycles),
             ("write", self.write_cycles),
@@ -479,7 +510,16 @@ impl Bus {
 }
 
 impl Scheduler {
-    fn check(&self) -> Result<(), String> {
+    /// The run of a trace of so many tasks goes on as long as this many of them are left.
+    pub fn tasks_needed(&self, cpus: u32, tasks: usize) -> usize {
+        match self.until {
+            Until::AllDone => 1,
+            Until::Busy => (cpus.max(self.tasks_left) as usize).min(tasks),
+        }
+    }
+
+    fn check(&self) -> Result<(), MachineError> {
+        range("scheduler.tasks_left", self.tasks_left, 0, TASKS_MAX as u32)?;
         range("scheduler.slice_references", self.slice_references, 1, 1 << 40)?;
         range("scheduler.affinity_slack_slices", self.affinity_slack_slices, 0, 1 << 20)?;
         range("scheduler.blocked_cycles", self.blocked_cycles, 0, 1 << 40)?;
@@ -488,32 +528,46 @@ impl Scheduler {
 }
 
 impl LastLevel {
-    fn check(&self, block_bytes: u64) -> Result<(), String> {
+    fn check(&self, own: CacheShape) -> Result<(), MachineError> {
         let Self { cpus_per_group, size_kib, ways, hit_cycles } = *self;
         range("llc.cpus_per_group", cpus_per_group, 1, CPUS_MAX)?;
         range("llc.size_kib", size_kib, 1, 1 << 20)?;
         range("llc.ways", ways, 1, 64)?;
         range("llc.hit_cycles", hit_cycles, 1, 1 << 20)?;
-        let set_bytes = block_bytes * u64::from(ways);
+        let set_bytes = own.block_bytes * u64::from(ways);
         if size_kib * 1024 % set_bytes != 0 {
-            return Err(format!(
-                "llc.size_kib = {size_kib}: not whole sets of {ways} ways of {block_bytes} bytes; \
-                 change the size or the ways"
-            ));
+            let advice = format!(
+                "not whole sets of {ways} ways of {} bytes; change the size or the ways",
+                own.block_bytes
+            );
+            return Err(MachineError::value("llc.size_kib", size_kib, advice));
+        }
+        // It is inclusive: what a processor's own cache has, it has as well.
+        if size_kib < own.size_kib {
+            let advice = format!(
+                "smaller than each processor's own cache, which it has to include; give \
+                 {} (cache.size_kib) or more",
+                own.size_kib
+            );
+            return Err(MachineError::value("llc.size_kib", size_kib, advice));
         }
         Ok(())
     }
 }
 
 impl Numa {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, cpus: u32) -> Result<(), MachineError> {
         range("numa.nodes", self.nodes, 1, CPUS_MAX)?;
+        if self.nodes > cpus {
+            let advice = format!("each node has a processor, and there are cpus = {cpus}");
+            return Err(MachineError::value("numa.nodes", self.nodes, advice));
+        }
         range("numa.remote_extra_cycles", self.remote_extra_cycles, 0, 1 << 20)
     }
 }
 
 impl Kernel {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), MachineError> {
         let percents = [
             ("code_percent", self.code_percent),
             ("write_percent", self.write_percent),
@@ -549,23 +603,19 @@ fn range<T: PartialOrd + Copy + std::fmt::Display>(
     value: T,
     low: T,
     high: T,
-) -> Result<(), String> {
+) -> Result<(), MachineError> {
     if low <= value && value <= high {
         return Ok(());
     }
-    Err(format!("{name} = {value}: give {low} to {high}"))
+    Err(MachineError::value(name, value, format!("give {low} to {high}")))
 }
 
 /// What a reader of TOML has to say, without the picture it draws.
-fn one_line(text: &str, why: &toml::de::Error) -> String {
-    let mut message = why.message().lines().collect::<Vec<_>>().join(", ");
-    // Of earlier machine files.
-    if message.starts_with("unknown field `skew`") {
-        message = "kernel.skew is two now: give code_skew and structure_skew".into();
-    }
-    match why.span().and_then(|span| text.get(..span.start)) {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
-        None => message,
+fn text_error(text: &str, why: &toml::de::Error) -> MachineError {
+    let before = why.span().and_then(|span| text.get(..span.start));
+    MachineError::Text {
+        line: before.map(|before| before.matches('\n').count() + 1),
+        what: why.message().lines().collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -575,7 +625,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let why = Machine::from_toml(text).expect_err(text);
+        let why = Machine::from_toml(text).expect_err(text).to_string();
         assert!(why.starts_with(expected), "{why}");
         assert!(!why.contains('\n'), "{why}");
     }
@@ -634,7 +684,16 @@ mod tests {
         check(&format!("{llc}0"), "llc.ways = 0: give 1 to 64");
         check(&format!("{llc}3"), "llc.size_kib = 64: not whole sets of 3 ways of 128 bytes");
         check("[llc]\nways = 2", "line 1: missing field `cpus_per_group`");
+        check(
+            "[cache]\nsize_kib = 128\n[llc]\ncpus_per_group = 8\nsize_kib = 64\nhit_cycles = 9\nways = 2",
+            "llc.size_kib = 64: smaller than each processor's own cache, which it has to include; \
+             give 128 (cache.size_kib) or more",
+        );
         check("[numa]\nnodes = 65\nremote_extra_cycles = 9", "numa.nodes = 65: give 1 to 64");
+        check(
+            "cpus = 2\n[numa]\nnodes = 3\nremote_extra_cycles = 9",
+            "numa.nodes = 3: each node has a processor, and there are cpus = 2",
+        );
         check("[kernel]\ncode_skew = nan", "kernel.code_skew = NaN: give 0 to 4");
         check("[kernel]\nstructure_skew = 5.0", "kernel.structure_skew = 5: give 0 to 4");
         let bytes = "[kernel]\nbytes_per_reference = 0.5";
@@ -644,10 +703,16 @@ mod tests {
             "[kernel]\nwrite_percent = 40.0\nwriting_visits_percent = 20.0",
             "kernel.writing_visits_percent = 20: give 40 to 100",
         );
-        check("[basis.kernel]\nskew = \"measured\"", "basis.kernel.skew: there is no kernel.skew");
-        check("[basis.kernels]\nskew = \"fitted\"", "basis.kernels: a machine has no such table");
+        check(
+            "[basis.kernel]\nskew = \"measured\"",
+            "basis.kernel.skew: a machine has no kernel.s",
+        );
+        check(
+            "[basis.kernels]\nskew = \"fitted\"",
+            "basis.kernels: a machine has no table kernels",
+        );
         check("[basis.kernel]\nrun_mean = \"guessed\"", "line 2: unknown variant `guessed`");
-        check("[kernel]\nskew = 2.5", "line 2: kernel.skew is two now: give code_skew and struct");
+        check("[kernel]\nskew = 2.5", "line 2: unknown field `skew`, expected one of `enabled`");
         check("[scheduler]\npolicy = \"fair\"", "line 2: unknown variant `fair`");
     }
 }

@@ -154,10 +154,15 @@ impl Outcome {
 
     /// Blocks that memory supplied.
     pub fn from_memory(&self) -> u64 {
-        let fetches = [Transaction::ReadBlock, Transaction::ReadAndInvalidate];
         let from_memory =
-            self.bus.iter().filter(|one| fetches.contains(&one.transaction) && !one.from_cache);
+            self.bus.iter().filter(|one| one.transaction.fetches() && !one.from_cache);
         from_memory.map(|one| one.count).sum()
+    }
+
+    /// How much of the trace was simulated, in percent of its references.
+    pub fn simulated_percent(&self) -> f64 {
+        let made: u64 = self.counts.references[0].iter().sum();
+        made as f64 * 100.0 / self.trace_references.max(1) as f64
     }
 
     /// The mean of the processors' utilisations.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use memory_trace::{Access, AccessKind, Event, Process, Reader, Region, RegionKind, SystemCalls};
 
+use crate::error::WorkloadError;
 use crate::record::{
     COUNT_MAX, FRAMES_MAX, GRANULE_BYTES, Kind, Marker, PAGE_BYTES, Record, WORD_BYTES,
 };
@@ -45,8 +46,11 @@ impl Workload {
     /// Everything that a trace has. `progress` is told how many references have been read.
     ///
     /// # Errors
-    /// One line: where the trace is damaged, or what of it cannot be simulated.
-    pub fn from_trace(reader: &Reader, mut progress: impl FnMut(u64)) -> Result<Self, String> {
+    /// The trace is damaged, or cannot be simulated.
+    pub fn from_trace(
+        reader: &Reader,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Self, WorkloadError> {
         let mut builder = Builder::new();
         let parents = reader.processes().iter().filter_map(|one| Some((one.id, one.parent?)));
         builder.parents.extend(parents);
@@ -54,8 +58,8 @@ impl Workload {
         let mut read = 0;
         for process in reader.processes() {
             builder.process(process);
-            let mut stream = reader.stream(process.id).map_err(|why| why.to_string())?;
-            while stream.next_block(&mut events).map_err(|why| why.to_string())? {
+            let mut stream = reader.stream(process.id)?;
+            while stream.next_block(&mut events)? {
                 builder.events(&events)?;
                 read += events.len() as u64;
                 progress(read);
@@ -166,8 +170,8 @@ impl Builder {
     /// What the process does next.
     ///
     /// # Errors
-    /// One line if it touches more memory than can be simulated.
-    pub fn events(&mut self, events: &[Event]) -> Result<(), String> {
+    /// It touches more memory than can be simulated.
+    pub fn events(&mut self, events: &[Event]) -> Result<(), WorkloadError> {
         for event in events {
             match *event {
                 Event::Access(access) => self.access(access)?,
@@ -189,8 +193,8 @@ impl Builder {
     /// All of it.
     ///
     /// # Errors
-    /// One line if nothing is referred to.
-    pub fn finish(self) -> Result<Workload, String> {
+    /// Nothing is referred to.
+    pub fn finish(self) -> Result<Workload, WorkloadError> {
         let mut workload = self.workload.unwrap_or_else(empty);
         workload.calls = self.calls;
         let frames = &workload.frames;
@@ -202,7 +206,7 @@ impl Builder {
         }
         workload.tasks.retain(|task| task.records.len() > 1);
         if workload.tasks.is_empty() {
-            return Err("the trace has no references: nothing to simulate".into());
+            return Err(WorkloadError::NoReferences);
         }
         Ok(workload)
     }
@@ -233,7 +237,7 @@ impl Builder {
     }
 
     /// Locks are told apart by the memory that they lie in, which processes may share.
-    fn synchronise(&mut self, address: u64) -> Result<(), String> {
+    fn synchronise(&mut self, address: u64) -> Result<(), WorkloadError> {
         let frame = u64::from(self.frame(address, false)?);
         let lock = frame * (PAGE_BYTES / WORD_BYTES) + address % PAGE_BYTES / WORD_BYTES;
         self.push(Record::marker(Marker::Synchronise(lock)));
@@ -241,7 +245,7 @@ impl Builder {
     }
 
     /// Splits an access at the ends of granules; only its first part takes time.
-    fn access(&mut self, access: Access) -> Result<(), String> {
+    fn access(&mut self, access: Access) -> Result<(), WorkloadError> {
         let kind = match access.kind {
             AccessKind::Fetch => Kind::Fetch,
             AccessKind::Load => Kind::Load,
@@ -285,7 +289,7 @@ impl Builder {
     }
 
     /// The frame of an address, and who touches it.
-    fn frame(&mut self, address: u64, write: bool) -> Result<u32, String> {
+    fn frame(&mut self, address: u64, write: bool) -> Result<u32, WorkloadError> {
         let number = address / PAGE_BYTES;
         let at = number as usize % RECENT;
         let (recent, mut mapping) = self.space.recent[at];
@@ -302,7 +306,7 @@ impl Builder {
         Ok(mapping.frame)
     }
 
-    fn map(&mut self, number: u64, write: bool) -> Result<Mapping, String> {
+    fn map(&mut self, number: u64, write: bool) -> Result<Mapping, WorkloadError> {
         let known = self.space.pages.get(&number).copied();
         if let Some(mapping) = known
             && !(write && mapping.copied_on_write)
@@ -320,12 +324,11 @@ impl Builder {
         Ok(mapping)
     }
 
-    fn new_frame(&mut self, page: Page, address: u64, shared: bool) -> Result<u32, String> {
+    fn new_frame(&mut self, page: Page, address: u64, shared: bool) -> Result<u32, WorkloadError> {
         let workload = self.workload.get_or_insert_with(empty);
         let frame = workload.frames.len();
         if frame as u64 >= FRAMES_MAX {
-            let gibibytes = (FRAMES_MAX * PAGE_BYTES) >> 30;
-            return Err(format!("the trace touches over {gibibytes} GiB: simulate a part of it"));
+            return Err(WorkloadError::TooMuchMemory(FRAMES_MAX * PAGE_BYTES));
         }
         let process = self.space.process;
         workload.frames.push(Frame { process, address, task: NOBODY, shared });
@@ -507,6 +510,6 @@ mod tests {
 
     #[test]
     fn a_trace_of_nothing_is_an_error() {
-        assert!(Builder::new().finish().is_err());
+        assert!(matches!(Builder::new().finish(), Err(WorkloadError::NoReferences)));
     }
 }

@@ -38,6 +38,7 @@ fn columns(one: &Outcome, varied: &Varied) -> Columns {
         columns.push((format!("references{name}"), references.to_string()));
         columns.extend(classes(one, name, |modes| modes[mode]));
     }
+    columns.push(("trace_percent".into(), fraction(one.simulated_percent())));
     let values = varied.values(&one.machine);
     columns.extend(varied.keys().iter().cloned().zip(values.iter().map(shown)));
     columns
@@ -90,7 +91,7 @@ fn bus(one: &Outcome) -> Columns {
     let of = |transaction: Transaction| {
         let name = format!("bus_{}", transaction.abbreviation().to_lowercase());
         match transaction {
-            Transaction::ReadBlock | Transaction::ReadAndInvalidate => vec![
+            fetch if fetch.fetches() => vec![
                 (format!("{name}_memory"), held(transaction, false)),
                 (format!("{name}_cache"), held(transaction, true)),
             ],

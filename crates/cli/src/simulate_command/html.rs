@@ -12,7 +12,7 @@ use page::document::{self, Section, escape};
 use page::number::{figure, plain};
 
 use super::measured::{Measured, Runs, Value};
-use super::paper::{self, Finding, Plan};
+use super::paper::{self, Finding, Plan, Verdict};
 use super::show;
 use super::spec::Spec;
 use super::varied::Varied;
@@ -41,6 +41,7 @@ pub(super) fn of_paper(told: &Told<'_>, plan: &Plan, runs: &Runs) -> String {
          Table 4 unless the machine below says otherwise."
             .into(),
     );
+    preamble.extend(held_bus(&told.base.bus).map(str::to_owned));
     preamble.push(
         "Coherence's part of the bus's work is an estimate: invalidation misses are taken to cost \
          what a block from another cache costs. The \"more than 90 %\" of the bus with 8 \
@@ -116,6 +117,7 @@ impl Told<'_> {
     fn preamble(&self, runs: &Runs) -> Vec<String> {
         let count = |count: u64| plain(count as f64);
         let (least, most) = runs.simulated();
+        let (cpus, tasks) = (|| runs.by_spec.keys().map(|spec| spec.cpus), self.workload.tasks());
         let order = match self.options.run_ahead_cycles {
             0 => "in strict order".into(),
             cycles => format!("processors run up to {cycles} cycles ahead while they hit"),
@@ -138,13 +140,13 @@ impl Told<'_> {
                 "Of the trace {} to {} % were simulated, by machine: a run ends {}.",
                 figure(least),
                 figure(most),
-                match self.base.scheduler.until {
-                    coherence::Until::Busy => "when fewer tasks are left than processors",
-                    coherence::Until::AllDone => "when all tasks are done",
-                }
+                show::end(&self.base.scheduler, cpus(), tasks)
             ),
-            kernel(&self.base.kernel),
         ];
+        lines.extend(show::different_parts(least, most).map(sentenced));
+        let idle = show::idle_processors(cpus().max().unwrap_or(0), tasks);
+        lines.extend(idle.as_deref().map(sentenced));
+        lines.push(kernel(&self.base.kernel));
         let rests_on = show::rests_on(self.workload, self.base);
         lines.extend(rests_on.iter().flat_map(|text| text.lines()).map(sentenced));
         lines.extend(show::listed(self.varied).map(|listed| format!("{listed}.")));
@@ -156,6 +158,14 @@ impl Told<'_> {
         }
         lines
     }
+}
+
+/// Where the bus is not the paper's.
+fn held_bus(bus: &Bus) -> Option<&'static str> {
+    let deviates = "The paper's bus supports transaction splitting; here it is held while memory \
+                    looks for a block (bus.memory_latency = \"holds-bus\"), because with a split \
+                    bus machines would scale further than the paper's do.";
+    (bus.memory_latency == MemoryLatency::HoldsBus).then_some(deviates)
 }
 
 /// A line as a sentence of a page.
@@ -194,13 +204,15 @@ fn kernel(kernel: &Kernel) -> String {
     )
 }
 
-/// What is shown, then what is not, each with its numbers.
+/// What is shown, then what is not and what is left open, each with its numbers.
 fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
-    for (shown, class, head) in
-        [(true, "verdict", "What the paper found: shown"), (false, "words", "Not shown here")]
-    {
-        let own = findings.iter().filter(|one| one.shown == shown);
+    for (verdict, class, head) in [
+        (Verdict::Shown, "verdict", "What the paper found: shown"),
+        (Verdict::NotShown, "words", "Not shown here"),
+        (Verdict::Undecided, "words", "Not decided: one seed tells nothing of the spread"),
+    ] {
+        let own = findings.iter().filter(|one| one.verdict == verdict);
         let own: Vec<String> = own.map(sentence).collect();
         if !own.is_empty() {
             text += &document::words(class, head, &own);
@@ -210,8 +222,12 @@ fn findings(findings: &[Finding]) -> String {
 }
 
 fn sentence(finding: &Finding) -> String {
-    let Finding { claim, place, shown, told } = finding;
-    let verdict = if *shown { "shown" } else { "not shown here" };
+    let Finding { claim, place, verdict, told } = finding;
+    let verdict = match verdict {
+        Verdict::Shown => "shown",
+        Verdict::NotShown => "not shown here",
+        Verdict::Undecided => "not decided",
+    };
     format!(
         "<strong>{}</strong> ({}): {verdict}. {}.",
         escape(claim),

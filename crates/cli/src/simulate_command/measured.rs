@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coherence::protocol::Transaction;
-use coherence::{Miss, Outcome, Sharing, scalable_to};
+use coherence::{MachineError, Miss, Outcome, Sharing, scalable_to};
 use page::chart::Dot;
 use statistics::Mean;
 
@@ -12,6 +12,9 @@ use super::varied::Varied;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
+/// What is shown has three significant digits: two values that differ by a smaller part of the
+/// larger one may look the same, and are taken to be.
+const VISIBLE: f64 = 0.005;
 
 /// A mean, and half of its interval; nothing of that for one seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -54,6 +57,8 @@ pub(super) struct Runs {
     pub(super) sets: Vec<String>,
     /// Whether references of the kernel were drawn.
     pub(super) kernel: bool,
+    /// With how many seeds each machine was run.
+    pub(super) seeds: usize,
 }
 
 /// To how many processors a kind of machine scales, with the GSP there.
@@ -95,9 +100,11 @@ impl Value {
         Self { mean: self.mean * factor, half: self.half * factor.abs() }
     }
 
-    /// More than another by more than their intervals explain.
+    /// More than another by more than their intervals explain, and by so much that it shows.
     pub(super) fn exceeds(self, other: Self) -> bool {
-        self.mean - other.mean > self.half.hypot(other.half)
+        let apart = self.mean - other.mean;
+        let visible = VISIBLE * self.mean.abs().max(other.mean.abs());
+        apart > self.half.hypot(other.half) && apart > visible
     }
 
     /// `3.41 ±0.02`.
@@ -120,11 +127,7 @@ impl Measured {
             bus_percent: value(&|one| one.bus_utilisation * 100.0),
             cpu_percent: value(&|one| one.processor_utilisation() * 100.0),
             rates: group.iter().map(Rates::of).collect(),
-            simulated_percent: value(&|one| {
-                let made: u64 = one.counts.references[0].iter().sum();
-                made as f64 * 100.0 / one.trace_references.max(1) as f64
-            })
-            .mean,
+            simulated_percent: value(&Outcome::simulated_percent).mean,
         }
     }
 
@@ -193,9 +196,14 @@ fn coherence_of_bus(outcome: &Outcome) -> f64 {
 
 impl Runs {
     /// Outcomes with `seeds` of each machine, one after the other.
-    pub(super) fn of(outcomes: &[Outcome], seeds: usize, varied: &Varied) -> Result<Self, String> {
+    pub(super) fn of(
+        outcomes: &[Outcome],
+        seeds: usize,
+        varied: &Varied,
+    ) -> Result<Self, MachineError> {
         let mut runs = Self {
             kernel: outcomes.first().is_some_and(|one| one.machine.kernel.enabled),
+            seeds,
             ..Self::default()
         };
         for group in outcomes.chunks(seeds.max(1)) {
@@ -298,6 +306,9 @@ mod tests {
         assert!((three.half - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-3, "{three:?}");
         assert!(!one.exceeds(three) && one.exceeds(Value::of(&[2.5])));
         assert!(!Value { mean: 1.0, half: 0.1 }.exceeds(Value { mean: 0.9, half: 0.0 }));
+        // Both are shown as 100.
+        assert!(!Value::exactly(99.98).exceeds(Value::exactly(99.96)));
+        assert!(Value::exactly(0.001).exceeds(Value::exactly(0.0)));
     }
 
     #[test]

@@ -12,12 +12,14 @@ mod spec;
 mod sweep;
 mod varied;
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use coherence::{Machine, Options, Outcome, Workload};
+use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use memory_trace::Reader;
 
 use crate::{Failure, print, whole_file};
@@ -28,6 +30,8 @@ use paper::Plan;
 use sweep::{Point, Progress};
 use varied::Varied;
 
+/// The key of how many tasks have to be left.
+const TASKS_LEFT: &str = "scheduler.tasks_left";
 /// More than anybody waits for; the outcomes of all are in memory at the end.
 const MACHINES_MAX: usize = 20_000;
 
@@ -108,11 +112,14 @@ pub(crate) struct SimulateArguments {
 }
 
 pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
-    let bases = arguments.bases()?;
+    let mut bases = arguments.bases()?;
     let lists = arguments.lists();
+    if !arguments.sets(TASKS_LEFT) {
+        end_together(&mut bases, &lists);
+    }
     let machines: Vec<Machine> = bases.iter().flat_map(|base| lists.machines(base)).collect();
     for machine in &machines {
-        machine.check().map_err(Failure::Usage)?;
+        machine.check().map_err(|why| Failure::Usage(why.to_string()))?;
     }
     let machine = &bases[0];
     let Some(trace) = arguments.trace.as_deref().filter(|_| !arguments.print_machine) else {
@@ -125,14 +132,15 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
     let machines = plan.as_ref().map_or(machines, |plan| plan.machines(machine));
     let points = arguments.points(machines);
     let threads = arguments.threads.unwrap_or_else(available);
-    let outcomes = sweep::run(&workload, &points, threads).map_err(Failure::Operation)?;
+    let outcomes = sweep::run(&workload, &points, threads)
+        .map_err(|why| Failure::Operation(why.to_string()))?;
     let seeds = arguments.seeds.get();
     let varied = &Varied::of(&arguments.set);
     let options = arguments.options();
     let told = Told { trace, workload: &workload, base: machine, options, seeds, varied };
     arguments.write(&told, &outcomes, plan.as_ref())?;
     let head = show::head(trace, &workload, machine, varied);
-    let body = show::outcomes(&outcomes, seeds as usize, arguments.top, varied);
+    let body = show::outcomes(&workload, &outcomes, seeds as usize, arguments.top, varied);
     print(&format!("{head}\n{body}"))
 }
 
@@ -142,9 +150,10 @@ impl SimulateArguments {
         let machine = match &self.machine {
             None => Machine::default(),
             Some(path) => {
-                let why = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
-                let text = fs::read_to_string(path).map_err(|error| why(error.to_string()))?;
-                Machine::from_toml(&text).map_err(why)?
+                let usage =
+                    |why: &dyn fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
+                let text = fs::read_to_string(path).map_err(|why| usage(&why))?;
+                Machine::from_toml(&text).map_err(|why| usage(&why))?
             }
         };
         Ok(machine)
@@ -153,12 +162,19 @@ impl SimulateArguments {
     /// The machine with each combination of what `--set` lists; there is at least one.
     fn bases(&self) -> Result<Vec<Machine>, Failure> {
         self.check_settings().map_err(Failure::Usage)?;
+        let lists = self.lists();
+        let check = |base: &Machine| lists.machines(base).iter().try_for_each(Machine::check);
         let mut machines =
-            settings::machines(&self.machine()?, &self.set).map_err(Failure::Usage)?;
+            settings::machines(&self.machine()?, &self.set, &check).map_err(Failure::Usage)?;
         for machine in &mut machines {
             machine.kernel.enabled &= !self.no_kernel;
         }
         Ok(machines)
+    }
+
+    /// Whether a key was given a value, or several.
+    fn sets(&self, key: &str) -> bool {
+        self.set.iter().any(|setting| setting.key() == key)
     }
 
     /// Lists must not contradict one another. Of single values the last one holds, and flags do.
@@ -213,7 +229,8 @@ impl SimulateArguments {
             write(path, &csv::rows(outcomes, varied))?;
         }
         let Some(path) = &self.html else { return Ok(()) };
-        let runs = Runs::of(outcomes, told.seeds as usize, varied).map_err(Failure::Operation)?;
+        let runs = Runs::of(outcomes, told.seeds as usize, varied)
+            .map_err(|why| Failure::Operation(why.to_string()))?;
         let text = match plan {
             Some(plan) => html::of_paper(told, plan, &runs),
             None => html::of_sweep(told, &runs),
@@ -254,6 +271,19 @@ impl SimulateArguments {
     }
 }
 
+/// Machines of several sizes are compared on about the same part of the trace: each run ends where
+/// that of the largest does. A base that says how many tasks have to be left is left alone.
+fn end_together(bases: &mut [Machine], lists: &Lists<'_>) {
+    let sizes: BTreeSet<u32> =
+        bases.iter().flat_map(|base| lists.machines(base)).map(|machine| machine.cpus).collect();
+    let Some(most) = sizes.last().copied().filter(|_| sizes.len() > 1) else { return };
+    for scheduler in bases.iter_mut().map(|base| &mut base.scheduler) {
+        if scheduler.until == Until::Busy && scheduler.tasks_left == 0 {
+            scheduler.tasks_left = most;
+        }
+    }
+}
+
 fn read(path: &Path) -> Result<Workload, Failure> {
     let failed = Failure::Operation;
     let reader = Reader::open(path).map_err(|why| failed(why.to_string()))?;
@@ -262,11 +292,11 @@ fn read(path: &Path) -> Result<Workload, Failure> {
     }
     let all: u64 = reader.processes().iter().map(|one| reader.references(one.id)).sum();
     let mut progress = Progress::new("reading", all);
-    let named = |why: String| match why.contains(&*path.to_string_lossy()) {
-        true => failed(why),
-        false => failed(format!("{}: {why}", path.display())),
-    };
-    Workload::from_trace(&reader, |read| progress.show(read)).map_err(named)
+    Workload::from_trace(&reader, |read| progress.show(read)).map_err(|why| match why {
+        // It names the file itself.
+        WorkloadError::Trace(why) => failed(why.to_string()),
+        why => failed(format!("{}: {why}", path.display())),
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use coherence::Machine;
+use coherence::{Machine, MachineError};
 use toml::{Table, Value};
 
 /// A key, its tables before it, and what it is to be: one value, or each of several.
@@ -84,9 +84,17 @@ impl Setting {
     }
 }
 
+/// Whether there can be the machines that the lists make of one.
+type Check<'c> = &'c dyn Fn(&Machine) -> Result<(), MachineError>;
+
 /// Every combination, of which the last setting varies fastest, or one line that says why one of
-/// them cannot be. A machine has to be right only when all of its values are set.
-pub(super) fn machines(base: &Machine, settings: &[Setting]) -> Result<Vec<Machine>, String> {
+/// them cannot be. A machine has to be right only when all of its values are set, those of the
+/// lists too, which `check` puts there.
+pub(super) fn machines(
+    base: &Machine,
+    settings: &[Setting],
+    check: Check<'_>,
+) -> Result<Vec<Machine>, String> {
     if settings.is_empty() {
         return Ok(vec![base.clone()]);
     }
@@ -100,22 +108,26 @@ pub(super) fn machines(base: &Machine, settings: &[Setting]) -> Result<Vec<Machi
         };
         combinations = combinations.iter().flat_map(with).collect();
     }
-    combinations.iter().map(|all| machine(&whole, all)).collect()
+    combinations.iter().map(|all| machine(&whole, all, check)).collect()
 }
 
-fn machine(whole: &Table, settings: &[(&Setting, &Choice)]) -> Result<Machine, String> {
+fn machine(
+    whole: &Table,
+    settings: &[(&Setting, &Choice)],
+    check: Check<'_>,
+) -> Result<Machine, String> {
     let mut changed = whole.clone();
     for (setting, choice) in settings {
         put(&mut changed, &setting.keys, &choice.value)
             .map_err(|why| format!("--set {}: {why}", choice.typed))?;
         forget_basis(&mut changed, &setting.keys);
     }
-    read(&changed).map_err(|why| {
+    read(&changed, check).map_err(|why| {
         // If one of them alone is as wrong, it is that one.
         let culprit = |(setting, choice): &&(&Setting, &Choice)| {
             let mut changed = whole.clone();
             let put = put(&mut changed, &setting.keys, &choice.value);
-            put.is_ok() && read(&changed).as_ref() == Err(&why)
+            put.is_ok() && read(&changed, check).as_ref() == Err(&why)
         };
         let typed = |(_, choice): &(&Setting, &Choice)| format!("--set {}", choice.typed);
         let named = settings.iter().find(culprit).map(typed);
@@ -161,12 +173,11 @@ fn put(whole: &mut Table, keys: &[String], value: &Value) -> Result<(), &'static
 }
 
 /// The error has no line: it would belong to no file that anybody has.
-fn read(table: &Table) -> Result<Machine, String> {
+fn read(table: &Table, check: Check<'_>) -> Result<Machine, MachineError> {
     let text = toml::to_string(table).expect("a changed value is still TOML");
-    Machine::from_toml(&text).map_err(|line| match line.split_once(": ") {
-        Some((number, what)) if number.starts_with("line ") => what.to_owned(),
-        _ => line,
-    })
+    let machine = Machine::unchecked_from_toml(&text).map_err(MachineError::without_line)?;
+    check(&machine)?;
+    Ok(machine)
 }
 
 #[cfg(test)]
@@ -175,7 +186,7 @@ mod tests {
 
     fn all(texts: &[&str]) -> Result<Vec<Machine>, String> {
         let settings: Result<Vec<Setting>, _> = texts.iter().map(|text| text.parse()).collect();
-        machines(&Machine::default(), &settings?)
+        machines(&Machine::default(), &settings?, &Machine::check)
     }
 
     fn set(text: &str) -> Result<Machine, String> {
@@ -251,11 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn values_are_checked_with_those_of_the_lists() {
+        let typed =
+            ["llc.cpus_per_group=2", "llc.size_kib=1024", "llc.ways=16", "llc.hit_cycles=9"];
+        assert!(all(&typed).is_err_and(|why| why.starts_with("--set llc.size_kib=1024: ")));
+        let settings = typed.map(|text| text.parse::<Setting>().expect(text));
+        let check = |machine: &Machine| {
+            let mut machine = machine.clone();
+            machine.cache.size_kib = 512;
+            machine.check()
+        };
+        let of_lists = machines(&Machine::default(), &settings, &check).expect("512 KiB fit");
+        assert_eq!(of_lists[0].llc.map(|llc| llc.size_kib), Some(1024));
+    }
+
+    #[test]
     fn what_is_typed_does_not_come_from_where_the_files_value_does() {
         let file = "[basis.kernel]\nrun_mean = \"measured\"\ncode_skew = \"fitted\"\n";
         let base = Machine::from_toml(file).expect("it is right");
         let typed = ["kernel.run_mean=7".parse::<Setting>().expect("a setting")];
-        let machine = machines(&base, &typed).expect("it is right").remove(0);
+        let machine = machines(&base, &typed, &Machine::check).expect("it is right").remove(0);
         let left: Vec<&String> = machine.basis["kernel"].keys().collect();
         assert_eq!(left, ["code_skew"]);
     }

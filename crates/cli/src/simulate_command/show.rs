@@ -2,13 +2,13 @@
 //!
 //! The table has a line for each machine: means over its seeds, and how far they are sure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
 use coherence::{
-    Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Ranking, Sharing,
-    Workload, scalable_to,
+    Counts, LastLevel, Machine, Miss, NodePlacement, Numa, Outcome, Ranked, Ranking,
+    Scheduler as Scheduling, Sharing, Until, Workload, scalable_to,
 };
 use serde_json::{Map, Value, json};
 use statistics::Mean;
@@ -94,10 +94,65 @@ pub(super) fn beyond(machine: &Machine) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// When runs end on machines of so many processors, as the end of a sentence.
+pub(super) fn end(scheduler: &Scheduling, cpus: impl Iterator<Item = u32>, tasks: usize) -> String {
+    if scheduler.until == Until::AllDone {
+        return "when all tasks are done".into();
+    }
+    let needed: BTreeSet<usize> = cpus.map(|cpus| scheduler.tasks_needed(cpus, tasks)).collect();
+    match (needed.first(), needed.last()) {
+        (Some(least), Some(most)) if least < most => {
+            format!("when fewer of the {tasks} tasks are left than processors ({least} to {most})")
+        }
+        (_, most) => {
+            let most = most.copied().unwrap_or(tasks);
+            format!("when fewer than {most} of the {tasks} tasks are left")
+        }
+    }
+}
+
+/// A warning, where machines did different parts of the trace, which are given in percent.
+pub(super) fn different_parts(least: f64, most: f64) -> Option<&'static str> {
+    /// A part of the trace that is larger by so much may be of another kind.
+    const POINTS_MAX: f64 = 5.0;
+    let warning = "the machines simulated different parts of the trace: what differs between them \
+                   may differ between the parts";
+    (most - least > POINTS_MAX).then_some(warning)
+}
+
+/// That the largest machine has more processors than there is work for.
+pub(super) fn idle_processors(most: u32, tasks: usize) -> Option<String> {
+    let verb = if tasks == 1 { "task" } else { "tasks" };
+    (most as usize > tasks)
+        .then(|| format!("the trace has {tasks} {verb}: further processors have nothing to do"))
+}
+
+/// How much of the trace was simulated, and what that means for a comparison.
+fn parts(workload: &Workload, outcomes: &[Outcome]) -> String {
+    let Some(first) = outcomes.first() else { return String::new() };
+    let cpus = || outcomes.iter().map(|one| one.machine.cpus);
+    let parts = outcomes.iter().map(Outcome::simulated_percent);
+    let (least, most) =
+        parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), f64::max(high, part)));
+    let end = end(&first.machine.scheduler, cpus(), workload.tasks());
+    let idle = idle_processors(cpus().max().unwrap_or(0), workload.tasks());
+    let lines = [Some(format!("a run ends {end}")), idle]
+        .into_iter()
+        .flatten()
+        .chain(different_parts(least, most).map(str::to_owned));
+    lines.fold(String::from("\n"), |text, line| text + &line + "\n")
+}
+
 /// The table; for one machine alone also what its misses and its bus were; the ranking.
-pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize, varied: &Varied) -> String {
+pub(super) fn outcomes(
+    workload: &Workload,
+    outcomes: &[Outcome],
+    seeds: usize,
+    top: usize,
+    varied: &Varied,
+) -> String {
     let mut text = format!(
-        "{:>4}  {:8} {:>5}  {:9}  {:8} {:>6} {:6} {:>7} {:>6} {:>7} {:>9} {:>9}{}\n",
+        "{:>4}  {:8} {:>5}  {:9}  {:8} {:>6} {:6} {:>7} {:>6} {:>7} {:>9} {:>9} {:>8}{}\n",
         "CPUs",
         "cache",
         "block",
@@ -110,11 +165,13 @@ pub(super) fn outcomes(outcomes: &[Outcome], seeds: usize, top: usize, varied: &
         "miss %",
         "inval. %",
         "coher. %",
+        "trace %",
         if varied.is_empty() { "" } else { "  set" }
     );
     for group in outcomes.chunks(seeds) {
         text += &row(group, varied);
     }
+    text += &parts(workload, outcomes);
     text += &scalability(outcomes, seeds, varied);
     if outcomes.len() == seeds
         && let Some(first) = outcomes.first()
@@ -137,7 +194,7 @@ fn row(group: &[Outcome], varied: &Varied) -> String {
         format!("±{:.2}", (interval.high - interval.low) / 2.0)
     });
     format!(
-        "{:4}  {:8} {:5}  {:9}  {:8} {:6.2} {:6} {:7.1} {:6.1} {:7.3} {:9.4} {:9.4}{}\n",
+        "{:4}  {:8} {:5}  {:9}  {:8} {:6.2} {:6} {:7.1} {:6.1} {:7.3} {:9.4} {:9.4} {:8.1}{}\n",
         machine.cpus,
         cache(machine),
         machine.cache.block_bytes,
@@ -150,6 +207,7 @@ fn row(group: &[Outcome], varied: &Varied) -> String {
         mean(group, |one| one.miss_percent(|_| true)),
         mean(group, |one| one.miss_percent(Miss::is_invalidation)),
         mean(group, |one| one.coherence_percent(|_| true)),
+        mean(group, Outcome::simulated_percent),
         with_label("  ", machine, varied)
     )
 }
@@ -220,15 +278,11 @@ fn details(first: &Outcome, group: &[Outcome]) -> String {
         let count = |one: &Outcome, mode: usize| one.counts.coherence[mode][kind as usize];
         text += &by_mode(kind.name(), group, count);
     }
-    let user = |one: &Outcome| {
-        let made: u64 = one.counts.references[0].iter().sum();
-        made as f64 * 100.0 / one.trace_references.max(1) as f64
-    };
     let _ = writeln!(
         text,
         "\n{:.1} % of the trace was simulated; {:.0} context switches, {:.0} of them to another \
          processor;\n{:.0} transactions found a copy whose processor had run ahead",
-        mean(group, user),
+        mean(group, Outcome::simulated_percent),
         mean(group, |one| one.counts.switches as f64),
         mean(group, |one| one.counts.migrations as f64),
         mean(group, |one| one.counts.late as f64)
@@ -286,7 +340,7 @@ fn bus(first: &Outcome, group: &[Outcome]) -> String {
         let time = mean(group, |one| same(one).map_or(0.0, |bus| bus.utilisation * 100.0));
         let count = mean(group, |one| percent(one, same(one).map_or(0, |bus| bus.count)));
         let name = bus.transaction.abbreviation();
-        let from = match (bus.from_cache, name.starts_with('R')) {
+        let from = match (bus.from_cache, bus.transaction.fetches()) {
             (_, false) => "",
             (true, _) => "cache",
             (false, _) => "memory",

@@ -1,7 +1,7 @@
 //! What a sweep varies, and how it is named. Everything else of a machine is the same for all, but
 //! for what `--set` lists: that is told by a number here, and named in varied.rs.
 
-use coherence::Machine;
+use coherence::{Machine, MachineError};
 
 use super::lists::Scheduler;
 
@@ -33,7 +33,7 @@ impl Spec {
     pub(super) const SECOND: Self = Self { cpus: 8, block_bytes: 128, ..Self::FIRST };
 
     /// What of a machine lists and the paper vary. What `--set` lists is not known here.
-    pub(super) fn of(machine: &Machine) -> Result<Self, String> {
+    pub(super) fn of(machine: &Machine) -> Result<Self, MachineError> {
         Ok(Self {
             cpus: machine.cpus,
             size_kib: machine.cache.size_kib,

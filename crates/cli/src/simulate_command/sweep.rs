@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use coherence::{Machine, Options, Outcome, Workload, simulate};
+use coherence::{Machine, Options, Outcome, SimulationError, Workload, simulate};
 
 /// One simulation.
 pub(super) struct Point {
@@ -21,7 +21,7 @@ pub(super) fn run(
     workload: &Workload,
     points: &[Point],
     threads: usize,
-) -> Result<Vec<Outcome>, String> {
+) -> Result<Vec<Outcome>, SimulationError> {
     let next = AtomicUsize::new(0);
     let progress = Mutex::new((Progress::new("simulated", points.len() as u64), 0));
     let work = || {

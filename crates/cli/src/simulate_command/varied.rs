@@ -74,7 +74,8 @@ mod tests {
         let typed = typed.map(|text| text.parse::<Setting>().expect(text));
         let varied = Varied::of(&typed);
         assert_eq!(varied.keys(), ["kernel.code_skew", "bus.memory_latency"]);
-        let machines = settings::machines(&Machine::default(), &typed).expect("all are right");
+        let machines = settings::machines(&Machine::default(), &typed, &Machine::check)
+            .expect("all are right");
         let labels: Vec<String> = machines.iter().map(|one| varied.label(one)).collect();
         assert_eq!(
             labels,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use memory_trace::Synthetic;
+use memory_trace::{Event, Header, Process, Synthetic, Writer};
 use serde_json::json;
 use testkit::Temporary;
 
@@ -323,10 +323,15 @@ fn what_is_wrong_is_one_line() {
     let (root, trace) = traced();
     fs::write(root.path().join("m.toml"), "cups = 4\n").unwrap();
     fs::write(root.path().join("foreign"), "not a trace").unwrap();
+    let numa = "[numa]\nnodes = 2\nremote_extra_cycles = 9\n";
+    fs::write(root.path().join("numa.toml"), numa).unwrap();
+    let llc = "[cache]\nsize_kib = 128\n\
+               [llc]\ncpus_per_group = 2\nsize_kib = 256\nways = 2\nhit_cycles = 9\n";
+    fs::write(root.path().join("llc.toml"), llc).unwrap();
     let whole = fs::read(&trace).unwrap();
     fs::write(root.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
     let many = "cpu.write_buffer=1,2,3,4,5,6,7,8";
-    let cases: [(&[&str], i32, &str); 13] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&["a.trace", "--machine", "m.toml"], 2, "m.toml: line 1: unknown field `cups`"),
         (
             &["a.trace", "--set", "kernel.skw=1"],
@@ -354,6 +359,16 @@ fn what_is_wrong_is_one_line() {
         ),
         (&["a.trace", "--cpus", "65"], 2, "cpus = 65: give 1 to 64"),
         (&["a.trace", "--protocol", "x"], 2, "protocol = \"x\": give one of mesi"),
+        (
+            &["a.trace", "--cpus", "1..4", "--machine", "numa.toml"],
+            2,
+            "numa.nodes = 2: each node has a processor, and there are cpus = 1",
+        ),
+        (
+            &["a.trace", "--cache", "512K", "--machine", "llc.toml"],
+            2,
+            "llc.size_kib = 256: smaller than each processor's own cache",
+        ),
         (&["absent"], 1, "absent"),
         (&["foreign"], 1, "foreign"),
         (&["cut"], 1, "cut"),
@@ -366,6 +381,52 @@ fn what_is_wrong_is_one_line() {
     }
 }
 
+/// A trace of three tasks, one of which makes most of it, as a server's workers and its log.
+fn uneven() -> Temporary {
+    let root = Temporary::new();
+    let path = root.path().join("uneven.trace");
+    let mut writer = Writer::create(&path, &Header::default()).unwrap();
+    for (id, references) in [(1, 60_000), (2, 12_000), (3, 6_000)] {
+        for number in 0..references {
+            let address = 0x10_0000 * u64::from(id) + number * 8 % 0x4000;
+            writer.event(id, &Event::load(address, 8)).unwrap();
+        }
+        writer.process(&Process { id, ..Process::default() }).unwrap();
+    }
+    writer.finish().unwrap();
+    root
+}
+
+/// The rows of the table: processors, GSP, and how much of the trace was simulated.
+fn rows(told: &str) -> Vec<(u32, f64, f64)> {
+    let cells = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows = cells.filter(|cells| cells.get(3) == Some(&"random"));
+    let number = |cell: &str| cell.parse::<f64>().unwrap();
+    rows.map(|cells| (cells[0].parse().unwrap(), number(cells[5]), number(cells.last().unwrap())))
+        .collect()
+}
+
+#[test]
+fn machines_of_several_sizes_do_the_same_part_of_a_trace() {
+    let root = uneven();
+    let sweep = ["uneven.trace", "--cpus", "1..4", "--no-kernel", "--seeds", "1", "--set"];
+    let slice = "scheduler.slice_references=500";
+    let told = succeeds(root.path(), &[&sweep[..], &[slice]].concat());
+    let same = rows(&told);
+    assert_eq!(same.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    for pair in same.windows(2) {
+        assert!(pair[1].1 > pair[0].1 - 0.05, "more processors, no less power: {told}");
+        assert!((pair[1].2 - pair[0].2).abs() < 5.0, "about the same part: {told}");
+    }
+    assert!(told.contains("\na run ends when fewer than 3 of the 3 tasks are left\n"), "{told}");
+    assert!(told.contains("3 tasks: further processors have nothing to do\n"), "{told}");
+    assert!(!told.contains("different parts"), "{told}");
+    let own = ["--set", "scheduler.tasks_left=1"];
+    let told = succeeds(root.path(), &[&sweep[..], &[slice], &own].concat());
+    assert!(told.contains("(1 to 3)\nthe trace has 3 tasks"), "{told}");
+    assert!(told.contains("\nthe machines simulated different parts of the trace: "), "{told}");
+}
+
 /// So many processes that the paper's figures and the first of its scalability curves are there.
 fn many() -> (Temporary, PathBuf) {
     let root = Temporary::new();
@@ -373,6 +434,23 @@ fn many() -> (Temporary, PathBuf) {
     fs::write(root.path().join("many<b>.trace"), made.bytes()).unwrap();
     let page = root.path().join("page.html");
     (root, page)
+}
+
+#[test]
+fn the_papers_page_says_what_one_seed_and_our_bus_leave_open() {
+    let root = Temporary::new();
+    let made = Synthetic { processes: 8, events: 1000, ..Synthetic::default() };
+    fs::write(root.path().join("a.trace"), made.bytes()).unwrap();
+    let page = |seeds: &str| {
+        let paper = ["a.trace", "--paper", "--html", "page.html", "--seeds", seeds];
+        succeeds(root.path(), &paper);
+        fs::read_to_string(root.path().join("page.html")).unwrap()
+    };
+    let one = page("1");
+    assert!(one.contains("Not decided: one seed tells nothing of the spread"), "{one}");
+    assert!(!one.contains("</strong>: shown.") && !one.contains("): shown."), "{one}");
+    assert!(one.contains("bus supports transaction splitting; here it is held"), "{one}");
+    assert!(!page("2").contains("Not decided"));
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl Transaction {
     pub fn abbreviation(self) -> &'static str {
         ["RB", "RIB", "INV", "WR", "UB"][self as usize]
     }
+
+    /// Whether it fetches a block.
+    pub fn fetches(self) -> bool {
+        matches!(self, Self::ReadBlock | Self::ReadAndInvalidate)
+    }
 }
 
 /// Which pages a row is about.

@@ -185,8 +185,7 @@ impl<O: Observer> Simulation<'_, O> {
         let others = self.blocks.holders(access.block) & !(1 << access.cpu);
         let (near, far) = (others & members != 0, others & !members);
         let parked = last.parked[access.block as usize] & !(1 << group);
-        let fetched = matches!(what, Transaction::ReadBlock | Transaction::ReadAndInvalidate);
-        let inside = match (far | parked, fetched) {
+        let inside = match (far | parked, what.fetches()) {
             (0, fetched) => near || !fetched,
             _ if near && what == Transaction::ReadBlock => {
                 let known = self.said(access, bits(others & members));

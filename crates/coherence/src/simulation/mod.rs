@@ -22,10 +22,12 @@ use std::collections::{HashMap, VecDeque};
 
 use statistics::Generator;
 
+use crate::TASKS_MAX;
 use crate::bus::Bus;
 use crate::cache::{BLOCKS_MAX, Cache};
+use crate::error::SimulationError;
 use crate::kernel::Stream;
-use crate::machine::{Blocking, Machine, Placement, Until};
+use crate::machine::{Blocking, Machine, Placement};
 use crate::order::{Order, Turn};
 use crate::outcome::{Counts, Outcome};
 use crate::protocol::{Compiled, State, Transaction};
@@ -134,13 +136,13 @@ impl Observer for () {
 /// Runs a workload on a machine. The same seed gives the same outcome.
 ///
 /// # Errors
-/// One line: what of the machine or of the workload cannot be simulated.
+/// The machine cannot be, or the workload cannot be simulated on it.
 pub fn simulate(
     workload: &Workload,
     machine: &Machine,
     options: Options,
     seed: u64,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, SimulationError> {
     simulate_observed(workload, machine, options, seed, &mut ())
 }
 
@@ -154,7 +156,7 @@ pub fn simulate_observed<O: Observer>(
     options: Options,
     seed: u64,
     observer: &mut O,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, SimulationError> {
     if !options.three_c {
         return Simulation::new(workload, machine, options, seed, observer).map(Simulation::run);
     }
@@ -183,17 +185,17 @@ impl<O: Observer> Observer for Borrowed<'_, O> {
 }
 
 /// Blocks of physical memory, those of the kernel included.
-fn blocks_of(workload: &Workload, machine: &Machine) -> Result<u64, String> {
+fn blocks_of(workload: &Workload, machine: &Machine) -> Result<u64, SimulationError> {
     let kernel = Stream::frames(&machine.kernel, workload.tasks.len() as u32);
     let frames = workload.frames.len() as u64 + u64::from(kernel);
-    let blocks = frames * PAGE_BYTES / machine.cache.block_bytes;
+    let block_bytes = machine.cache.block_bytes;
+    let blocks = frames * PAGE_BYTES / block_bytes;
     if blocks > BLOCKS_MAX {
-        return Err(format!(
-            "{} MiB are touched, but {} MiB fit blocks of {} bytes: give larger blocks",
-            (frames * PAGE_BYTES) >> 20,
-            (BLOCKS_MAX * machine.cache.block_bytes) >> 20,
-            machine.cache.block_bytes
-        ));
+        return Err(SimulationError::TooManyBlocks {
+            touched_bytes: frames * PAGE_BYTES,
+            covered_bytes: BLOCKS_MAX * block_bytes,
+            block_bytes,
+        });
     }
     Ok(blocks)
 }
@@ -269,11 +271,11 @@ impl<'w, O: Observer> Simulation<'w, O> {
         options: Options,
         seed: u64,
         observer: &'w mut O,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SimulationError> {
         machine.check()?;
         let tasks = workload.tasks.len();
-        if tasks >= usize::from(u16::MAX) - 2 {
-            return Err(format!("{tasks} tasks: at most 65532 can be simulated"));
+        if tasks > TASKS_MAX {
+            return Err(SimulationError::TooManyTasks(tasks));
         }
         let blocks = blocks_of(workload, machine)? as usize;
         let geometry = Geometry::new(machine);
@@ -320,9 +322,7 @@ impl<'w, O: Observer> Simulation<'w, O> {
     }
 
     fn run(mut self) -> Outcome {
-        let cpus = self.cpus.len();
-        let full = self.machine.scheduler.until == Until::Busy && self.unfinished >= cpus;
-        let least = if full { cpus } else { 1 };
+        let least = self.machine.scheduler.tasks_needed(self.machine.cpus, self.unfinished);
         while self.unfinished >= least {
             let Some(turn) = self.order.next() else { break };
             self.turn(turn, least);

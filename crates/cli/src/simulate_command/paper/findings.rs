@@ -15,15 +15,29 @@ use page::number;
 use crate::simulate_command::measured::{Measured, Runs, Value};
 use crate::simulate_command::spec::Spec;
 
+/// Fewer have no spread, which is what a difference is judged by.
+const SEEDS_MIN: usize = 2;
+
 /// A sentence of the paper's and what became of it here.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::simulate_command) struct Finding {
     pub(in crate::simulate_command) claim: &'static str,
     /// Where the paper has it.
     pub(in crate::simulate_command) place: &'static str,
-    pub(in crate::simulate_command) shown: bool,
+    pub(in crate::simulate_command) verdict: Verdict,
     /// The numbers that decide, or why there are none.
     pub(in crate::simulate_command) told: String,
+}
+
+/// What became of a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::simulate_command) enum Verdict {
+    /// The numbers are as it says.
+    Shown,
+    /// They are not, or their intervals leave it open.
+    NotShown,
+    /// There are no intervals: with one seed any two numbers differ.
+    Undecided,
 }
 
 /// Whether it is shown, and by which numbers; nothing where machines for it are missing.
@@ -47,11 +61,16 @@ pub(super) fn all(runs: &Runs) -> Vec<Finding> {
 }
 
 fn found(claim: &Claim, runs: &Runs) -> Finding {
-    let (shown, told) = (claim.judge)(runs).unwrap_or_else(|| {
-        let why = "the machines that it needs have more processors than the trace has tasks";
-        (false, why.into())
-    });
-    Finding { claim: claim.claim, place: claim.place, shown, told }
+    let (verdict, told) = match (claim.judge)(runs) {
+        None => {
+            let why = "the machines that it needs have more processors than the trace has tasks";
+            (Verdict::NotShown, why.into())
+        }
+        Some((_, told)) if runs.seeds < SEEDS_MIN => (Verdict::Undecided, told),
+        Some((true, told)) => (Verdict::Shown, told),
+        Some((false, told)) => (Verdict::NotShown, told),
+    };
+    Finding { claim: claim.claim, place: claim.place, verdict, told }
 }
 
 /// What is compared along a chain of machines.

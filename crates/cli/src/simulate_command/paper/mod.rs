@@ -14,7 +14,7 @@ use page::chart::Figure;
 use page::document::Section;
 
 use super::measured::Runs;
-pub(super) use findings::Finding;
+pub(super) use findings::{Finding, Verdict};
 pub(super) use plan::Plan;
 
 /// The figures in their order.

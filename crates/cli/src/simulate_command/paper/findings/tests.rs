@@ -12,7 +12,7 @@ use crate::simulate_command::paper::Plan;
 fn as_in_the_paper(tasks: usize) -> Runs {
     let specs = Plan::of(tasks).expect("enough tasks").specs;
     let by_spec = specs.into_iter().map(|spec| (spec, planted(&spec))).collect();
-    Runs { by_spec, kernel: true, ..Runs::default() }
+    Runs { by_spec, kernel: true, seeds: 3, ..Runs::default() }
 }
 
 fn planted(spec: &Spec) -> Measured {
@@ -56,7 +56,7 @@ fn planted(spec: &Spec) -> Measured {
 fn is_shown(runs: &Runs, claim: &str) -> bool {
     let all = all(runs);
     let found = all.iter().find(|one| one.claim.starts_with(claim));
-    found.unwrap_or_else(|| panic!("no finding begins with {claim:?}")).shown
+    found.unwrap_or_else(|| panic!("no finding begins with {claim:?}")).verdict == Verdict::Shown
 }
 
 /// Changes each machine that fits, and asks again.
@@ -73,7 +73,7 @@ fn turned(claim: &str, fits: impl Fn(&Spec) -> bool, change: impl Fn(&mut Measur
 fn outcomes_as_in_the_paper_show_everything() {
     let runs = as_in_the_paper(28);
     for finding in all(&runs) {
-        assert!(finding.shown, "{finding:?}");
+        assert!(finding.verdict == Verdict::Shown, "{finding:?}");
         assert!(finding.told.contains(|c: char| c.is_ascii_digit()), "{finding:?}");
     }
 }
@@ -217,8 +217,28 @@ fn what_was_not_simulated_is_not_shown() {
     let missing = |one: &&Finding| one.told.contains("more processors than the trace has tasks");
     let protocols = all.iter().filter(missing).count();
     assert_eq!(protocols, protocols::CLAIMS.len());
-    assert!(all.iter().filter(missing).all(|one| !one.shown));
+    assert!(all.iter().filter(missing).all(|one| one.verdict == Verdict::NotShown));
     assert!(is_shown(&runs, "Cache affinity"));
+}
+
+#[test]
+fn one_seed_decides_nothing() {
+    let mut runs = as_in_the_paper(8);
+    runs.seeds = 1;
+    let undecided = all(&runs).into_iter().filter(|one| one.verdict == Verdict::Undecided);
+    // Those whose machines are there, each with its numbers.
+    assert_eq!(undecided.count(), all(&runs).len() - protocols::CLAIMS.len());
+    assert!(all(&runs).iter().all(|one| one.verdict != Verdict::Shown));
+}
+
+#[test]
+fn what_looks_the_same_is_not_less() {
+    let mut runs = as_in_the_paper(28);
+    // A full bus, and one that is as full by all digits that are shown.
+    for (spec, one) in &mut runs.by_spec {
+        one.bus_percent = Value::exactly(100.0 - f64::from(spec.block_bytes as u32) * 1e-4);
+    }
+    assert!(!is_shown(&runs, "Larger blocks give"));
 }
 
 #[test]
@@ -230,5 +250,5 @@ fn without_a_kernel_nothing_is_the_kernels() {
     }
     let found = all(&runs);
     let of_kernel = found.iter().filter(|one| one.told.contains("no kernel was simulated"));
-    assert_eq!(of_kernel.map(|one| one.shown).collect::<Vec<_>>(), [false; 3]);
+    assert_eq!(of_kernel.map(|one| one.verdict).collect::<Vec<_>>(), [Verdict::NotShown; 3]);
 }

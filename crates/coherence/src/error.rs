@@ -1,0 +1,156 @@
+//! Why a machine, a workload or a run of one on the other cannot be: each error is one line.
+
+use std::fmt;
+
+use memory_trace::TraceError;
+
+/// What is wrong with the description of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineError {
+    /// The text is not TOML, or its TOML is not that of a machine.
+    Text {
+        /// The line of the text at which that shows, counted from one, if it can be told.
+        line: Option<usize>,
+        /// What the reader of TOML says.
+        what: String,
+    },
+    /// A key has a value that it cannot have.
+    Value {
+        /// `cache.ways`, with its table.
+        key: String,
+        /// As a file would have it.
+        value: String,
+        /// What is wrong with it and which values can be given.
+        advice: String,
+    },
+    /// The table `basis` says where a value comes from that the machine does not have.
+    Basis {
+        /// `basis.kernel.skew`, or the table alone.
+        key: String,
+        /// What the machine does not have.
+        absent: String,
+    },
+}
+
+/// Why a trace cannot become a [`Workload`](crate::Workload).
+#[derive(Debug)]
+pub enum WorkloadError {
+    /// It cannot be read.
+    Trace(TraceError),
+    /// It touches more memory than frames can be told apart; this is the most, in bytes.
+    TooMuchMemory(u64),
+    /// It refers to nothing.
+    NoReferences,
+}
+
+/// Why a workload cannot be simulated on a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SimulationError {
+    /// There is no such machine.
+    Machine(MachineError),
+    /// The workload has so many tasks, which is more than can be told apart.
+    TooManyTasks(usize),
+    /// More memory is touched than blocks can be told apart.
+    TooManyBlocks {
+        /// Bytes that are touched.
+        touched_bytes: u64,
+        /// Bytes that blocks of this size can cover.
+        covered_bytes: u64,
+        /// The size of a block.
+        block_bytes: u64,
+    },
+}
+
+impl MachineError {
+    pub(crate) fn value(
+        key: impl Into<String>,
+        value: impl fmt::Display,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self::Value { key: key.into(), value: value.to_string(), advice: advice.into() }
+    }
+
+    /// The same error of a text that nobody has seen, so that its lines mean nothing.
+    #[must_use]
+    pub fn without_line(self) -> Self {
+        match self {
+            Self::Text { what, .. } => Self::Text { line: None, what },
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text { line: Some(line), what } => write!(to, "line {line}: {what}"),
+            Self::Text { line: None, what } => write!(to, "{what}"),
+            Self::Value { key, value, advice } => write!(to, "{key} = {value}: {advice}"),
+            Self::Basis { key, absent } => write!(to, "{key}: a machine has no {absent}"),
+        }
+    }
+}
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(why) => why.fmt(to),
+            Self::TooMuchMemory(bytes) => {
+                write!(to, "the trace touches over {} GiB: simulate a part of it", bytes >> 30)
+            }
+            Self::NoReferences => {
+                write!(to, "the trace has no references: nothing to simulate")
+            }
+        }
+    }
+}
+
+impl fmt::Display for SimulationError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(why) => why.fmt(to),
+            Self::TooManyTasks(tasks) => {
+                write!(to, "{tasks} tasks: at most {} can be simulated", crate::TASKS_MAX)
+            }
+            Self::TooManyBlocks { touched_bytes, covered_bytes, block_bytes } => write!(
+                to,
+                "{} MiB are touched, but {} MiB fit blocks of {block_bytes} bytes: give larger \
+                 blocks",
+                touched_bytes >> 20,
+                covered_bytes >> 20
+            ),
+        }
+    }
+}
+
+impl From<TraceError> for WorkloadError {
+    fn from(why: TraceError) -> Self {
+        Self::Trace(why)
+    }
+}
+
+impl From<MachineError> for SimulationError {
+    fn from(why: MachineError) -> Self {
+        Self::Machine(why)
+    }
+}
+
+impl std::error::Error for MachineError {}
+
+impl std::error::Error for WorkloadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Trace(why) => Some(why),
+            Self::TooMuchMemory(_) | Self::NoReferences => None,
+        }
+    }
+}
+
+impl std::error::Error for SimulationError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Machine(why) => Some(why),
+            Self::TooManyTasks(_) | Self::TooManyBlocks { .. } => None,
+        }
+    }
+}
