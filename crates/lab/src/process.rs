@@ -1,6 +1,8 @@
 //! Running other programs: pinned to processors, looked up in `/proc`.
 
+use std::fmt;
 use std::fs;
+use std::io;
 use std::process::{Command, Output, Stdio};
 
 /// `program` with its arguments, to be run on these processors only; on any, if none is named.
@@ -17,23 +19,49 @@ pub fn listed_cpus(cpus: &[usize]) -> String {
     cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// It has no words.
+    Empty,
+    /// The program of this name cannot be started.
+    NotStarted(String, io::Error),
+    /// The program of this name failed; the end of what it printed.
+    Failed(String, String),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(to, "an empty command"),
+            Self::NotStarted(program, why) => write!(to, "{program}: {why}"),
+            Self::Failed(program, said) => write!(to, "{program} failed: {said}"),
+        }
+    }
+}
+
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed, or why it
-/// did not succeed.
+/// did not succeed in a line.
 pub(crate) fn output(command: &[String], folder: Option<&str>) -> Result<String, String> {
-    let (program, arguments) = command.split_first().ok_or("an empty command")?;
+    run(command, folder).map_err(|why| why.to_string())
+}
+
+/// The same, for who does not only print why it did not succeed.
+pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, CommandError> {
+    let (program, arguments) = command.split_first().ok_or(CommandError::Empty)?;
     let mut child = Command::new(program);
     child.args(arguments).stdin(Stdio::null());
     if let Some(folder) = folder {
         child.current_dir(folder);
     }
     let Output { status, stdout, stderr } =
-        child.output().map_err(|why| format!("{program}: {why}"))?;
+        child.output().map_err(|why| CommandError::NotStarted(program.clone(), why))?;
     // Versions are printed to either, and failures explained on either.
     let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
     if status.success() {
         Ok(text)
     } else {
-        Err(format!("{program} failed: {}", last_lines(&text)))
+        Err(CommandError::Failed(program.clone(), last_lines(&text)))
     }
 }
 

@@ -41,7 +41,6 @@ pub(super) fn of_paper(told: &Told<'_>, plan: &Plan, runs: &Runs) -> String {
          Table 4 unless the machine below says otherwise."
             .into(),
     );
-    preamble.extend(held_bus(&told.base.bus).map(str::to_owned));
     preamble.push(
         "Coherence's part of the bus's work is an estimate: invalidation misses are taken to cost \
          what a block from another cache costs. The \"more than 90 %\" of the bus with 8 \
@@ -158,14 +157,6 @@ impl Told<'_> {
         }
         lines
     }
-}
-
-/// Where the bus is not the paper's.
-fn held_bus(bus: &Bus) -> Option<&'static str> {
-    let deviates = "The paper's bus supports transaction splitting; here it is held while memory \
-                    looks for a block (bus.memory_latency = \"holds-bus\"), because with a split \
-                    bus machines would scale further than the paper's do.";
-    (bus.memory_latency == MemoryLatency::HoldsBus).then_some(deviates)
 }
 
 /// A line as a sentence of a page.

@@ -449,7 +449,7 @@ fn the_papers_page_says_what_one_seed_and_our_bus_leave_open() {
     let one = page("1");
     assert!(one.contains("Not decided: one seed tells nothing of the spread"), "{one}");
     assert!(!one.contains("</strong>: shown.") && !one.contains("): shown."), "{one}");
-    assert!(one.contains("bus supports transaction splitting; here it is held"), "{one}");
+    assert!(one.contains("bus supports transaction splitting; the one that was"), "{one}");
     assert!(!page("2").contains("Not decided"));
 }
 

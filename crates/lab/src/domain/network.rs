@@ -10,9 +10,10 @@
 use super::names;
 use crate::group::as_root;
 use crate::guard::Guard;
-use crate::process;
+use crate::process::{self, CommandError};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -209,31 +210,37 @@ fn queue(namespace: &str, interface: &str, parent: &str, discipline: &str) -> Re
     let words = ["tc", "-n", namespace, "qdisc", "add", "dev", interface];
     let words = words.into_iter().chain(parent.split(' ')).chain(discipline.split(' '));
     let command: Vec<String> = words.map(str::to_owned).collect();
-    process::output(&command, None).map(drop).map_err(|why| match why {
-        why if why.contains("qdisc kind is unknown") => {
+    process::run(&command, None).map(drop).map_err(|failure| match &failure {
+        CommandError::Failed(_, said) if said.contains("qdisc kind is unknown") => {
             let kind = if discipline.contains("netem") { "NETEM" } else { "TBF" };
             format!("network: this kernel cannot do that (it lacks CONFIG_NET_SCH_{kind})")
         }
-        why => missing(&why),
+        _ => missing(&failure),
     })
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
     let words = ["ip"].iter().chain(arguments);
     let command: Vec<String> = words.map(|word| (*word).to_owned()).collect();
-    process::output(&command, None).map(drop).map_err(|why| missing(&why))
+    process::run(&command, None).map(drop).map_err(|failure| missing(&failure))
 }
 
-fn missing(why: &str) -> String {
-    let why = why.trim().replace('\n', " / ");
-    match () {
-        () if why.contains("No such file or directory") && !why.contains("failed") => {
-            format!("network: {why} (apt-get install iproute2)")
+fn missing(failure: &CommandError) -> String {
+    let why = failure.to_string().trim().replace('\n', " / ");
+    let is_refused = match failure {
+        CommandError::NotStarted(_, error) if error.kind() == io::ErrorKind::NotFound => {
+            return format!("network: {why} (apt-get install iproute2)");
         }
-        () if why.contains("not permitted") || why.contains("ermission denied") => {
-            format!("network: namespaces cannot be made here{}: {why}", as_root())
+        CommandError::NotStarted(_, error) => error.kind() == io::ErrorKind::PermissionDenied,
+        // What ip(8) and tc(8) print is all that they tell.
+        CommandError::Failed(_, said) => {
+            said.contains("not permitted") || said.contains("ermission denied")
         }
-        () => format!("network: {why}"),
+        CommandError::Empty => false,
+    };
+    match is_refused {
+        true => format!("network: namespaces cannot be made here{}: {why}", as_root()),
+        false => format!("network: {why}"),
     }
 }
 
