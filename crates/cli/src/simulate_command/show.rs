@@ -128,10 +128,10 @@ pub(super) fn idle_processors(most: u32, tasks: usize) -> Option<String> {
 }
 
 /// How much of the trace was simulated, and what that means for a comparison.
-fn parts(workload: &Workload, outcomes: &[Outcome]) -> String {
+fn parts(workload: &Workload, outcomes: &[Outcome], seeds: usize) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
     let cpus = || outcomes.iter().map(|one| one.machine.cpus);
-    let parts = outcomes.iter().map(Outcome::simulated_percent);
+    let parts = outcomes.chunks(seeds).map(|group| mean(group, Outcome::simulated_percent));
     let (least, most) =
         parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), f64::max(high, part)));
     let end = end(&first.machine.scheduler, cpus(), workload.tasks());
@@ -171,7 +171,7 @@ pub(super) fn outcomes(
     for group in outcomes.chunks(seeds) {
         text += &row(group, varied);
     }
-    text += &parts(workload, outcomes);
+    text += &parts(workload, outcomes, seeds);
     text += &scalability(outcomes, seeds, varied);
     if outcomes.len() == seeds
         && let Some(first) = outcomes.first()

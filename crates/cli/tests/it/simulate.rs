@@ -386,7 +386,7 @@ fn uneven() -> Temporary {
     let root = Temporary::new();
     let path = root.path().join("uneven.trace");
     let mut writer = Writer::create(&path, &Header::default()).unwrap();
-    for (id, references) in [(1, 60_000), (2, 12_000), (3, 6_000)] {
+    for (id, references) in [(1, 120_000), (2, 60_000), (3, 30_000)] {
         for number in 0..references {
             let address = 0x10_0000 * u64::from(id) + number * 8 % 0x4000;
             writer.event(id, &Event::load(address, 8)).unwrap();
@@ -410,7 +410,7 @@ fn rows(told: &str) -> Vec<(u32, f64, f64)> {
 fn machines_of_several_sizes_do_the_same_part_of_a_trace() {
     let root = uneven();
     let sweep = ["uneven.trace", "--cpus", "1..4", "--no-kernel", "--seeds", "1", "--set"];
-    let slice = "scheduler.slice_references=500";
+    let slice = "scheduler.slice_references=100";
     let told = succeeds(root.path(), &[&sweep[..], &[slice]].concat());
     let same = rows(&told);
     assert_eq!(same.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 2, 3, 4]);

@@ -268,7 +268,7 @@ fn remove_leftovers() {
     }
 }
 
-fn guard(server: &str, all: &[Subnet]) -> std::io::Result<Guard> {
+fn guard(server: &str, all: &[Subnet]) -> io::Result<Guard> {
     const REMOVE: &str = r#"
         for name; do
             kill -s KILL $(ip netns pids "$name")
@@ -393,6 +393,9 @@ mod tests {
         let slow = Link { rate_bits_per_s: Some(10), delay_us: None };
         assert!(why(network(1, slow)).contains("in bits"));
         assert_eq!(network(3, Link::default()).check(), Ok(()));
-        assert!(missing("ip: No such file or directory (os error 2)").contains("iproute2"));
+        let absent = CommandError::NotStarted("ip".into(), io::ErrorKind::NotFound.into());
+        assert!(missing(&absent).contains("iproute2"));
+        let refused = CommandError::Failed("ip".into(), "Operation not permitted".into());
+        assert!(missing(&refused).contains("namespaces cannot be made here"));
     }
 }
