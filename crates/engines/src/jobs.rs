@@ -14,6 +14,7 @@ use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
 use session::{Done, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
+use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, is_current, resolve};
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
@@ -26,12 +27,37 @@ const LIST_CHUNK_BYTES: usize = 64 * 1024;
 /// this.
 const ROOT_CHECK_US: u64 = 1_000_000;
 
+/// Something that operators should know: a path that was refused although something is there, or
+/// that could not be looked at.
+#[derive(Debug)]
+pub struct Trouble<'t> {
+    /// The root of the host.
+    pub root: &'t Path,
+    /// The path below it, without a leading slash.
+    pub path: &'t [u8],
+    /// What is the matter.
+    pub cause: TroubleCause<'t>,
+}
+
+/// What is the matter with a path.
+#[derive(Debug)]
+pub enum TroubleCause<'t> {
+    /// It may not be served: 403 or 404.
+    Refused(Refusal),
+    /// The system failed: 503.
+    Failed(&'t io::Error),
+}
+
+/// Who is told of trouble, and never waits.
+pub type TellTrouble = Arc<dyn Fn(&Trouble<'_>) + Send + Sync>;
+
 /// Runs jobs.
 pub struct Runner {
     site: Arc<Site>,
     roots: Vec<HostRoot>,
     small_body_bytes_max: u64,
     turns: Option<Arc<Turns>>,
+    tell: Option<TellTrouble>,
     /// Called before each job, so that a test can hold it up.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -61,6 +87,7 @@ impl Runner {
             roots,
             small_body_bytes_max,
             turns: None,
+            tell: None,
             #[cfg(test)]
             before: None,
         })
@@ -75,6 +102,12 @@ impl Runner {
         self
     }
 
+    /// The same, which tells of trouble, if anybody wants to know.
+    #[must_use]
+    pub fn telling(self, tell: Option<TellTrouble>) -> Self {
+        Self { tell, ..self }
+    }
+
     /// The same with roots that are open another time: for a process that is to close its own.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let roots = self.roots.iter().map(HostRoot::duplicate).collect::<io::Result<_>>()?;
@@ -83,6 +116,7 @@ impl Runner {
             roots,
             small_body_bytes_max: self.small_body_bytes_max,
             turns: self.turns.clone(),
+            tell: self.tell.clone(),
             #[cfg(test)]
             before: None,
         })
@@ -96,7 +130,9 @@ impl Runner {
         let _turn = self.turns.as_deref().map(Turns::take);
         match job {
             Job::Resolve { host, path, known } => {
-                let files = HostFiles { root: self.roots[host].current() };
+                let root = &self.roots[host];
+                let tell = self.tell.as_ref();
+                let files = HostFiles { root: root.current(), path: &root.path, tell };
                 let opened = match known {
                     Known::Entry(slot) if is_current(slot.value(), &files) => {
                         return Done::Current(slot);
@@ -105,6 +141,9 @@ impl Runner {
                     Known::Entry(_) | Known::Nothing => None,
                 };
                 let entry = opened.map_or_else(|| self.resolve(host, &path, &files), Ok);
+                if let Err(why) = &entry {
+                    files.tell(&path[1..], TroubleCause::Failed(why));
+                }
                 Done::Resolved(entry.map(|entry| (path, entry)))
             }
             Job::List { host, path, format, permit } => {
@@ -130,7 +169,7 @@ impl Runner {
         is_current.then(|| Done::Current(Arc::clone(slot)))
     }
 
-    fn resolve(&self, host: usize, path: &[u8], files: &HostFiles) -> io::Result<Entry> {
+    fn resolve(&self, host: usize, path: &[u8], files: &HostFiles<'_>) -> io::Result<Entry> {
         let (seconds, nanoseconds) = os::clock::unix_time();
         let now_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         resolve(self.site.host(host), path, files, now_ns, self.small_body_bytes_max)
@@ -138,7 +177,7 @@ impl Runner {
 
     /// An entry that another process has found, with its files opened here; nothing if it is not
     /// what the files are now.
-    fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles) -> Option<Entry> {
+    fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles<'_>) -> Option<Entry> {
         let symlinks = self.site.host(host).settings().symlinks;
         let mut open = |_, witness: &Witness| {
             let opened = files.open(&witness.path, symlinks).ok()?;
@@ -295,11 +334,22 @@ fn is_as_it_was(witness: &Witness, root: &Root) -> bool {
 }
 
 /// The files of one host, for resolution.
-struct HostFiles {
+struct HostFiles<'a> {
     root: Arc<Root>,
+    /// Where the root is.
+    path: &'a Path,
+    tell: Option<&'a TellTrouble>,
 }
 
-impl Files for HostFiles {
+impl HostFiles<'_> {
+    fn tell(&self, path: &[u8], cause: TroubleCause<'_>) {
+        if let Some(tell) = self.tell {
+            tell(&Trouble { root: self.path, path, cause });
+        }
+    }
+}
+
+impl Files for HostFiles<'_> {
     fn open(&self, path: &[u8], policy: Symlinks) -> io::Result<Opened> {
         let descriptor: OwnedFd = self.root.open(path, symlinks(policy))?;
         let status = FileStatus::of(descriptor.as_fd())?;
@@ -330,6 +380,10 @@ impl Files for HostFiles {
 
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
         FileStatus::of(file.as_fd()).map(|status| identity(&status))
+    }
+
+    fn refused(&self, path: &[u8], why: Refusal) {
+        self.tell(path, TroubleCause::Refused(why));
     }
 }
 

@@ -10,6 +10,7 @@ mod auto;
 pub mod config;
 pub mod doctor;
 mod engine_choice;
+mod error_log;
 mod helper_process;
 mod interrupt_affinity;
 mod layout;

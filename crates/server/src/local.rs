@@ -13,6 +13,7 @@ use site::resource::Entry;
 
 use crate::access_log::LogEnds;
 use crate::config::{CacheScope, Config, Settings};
+use crate::error_log;
 use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
@@ -50,7 +51,8 @@ impl Local {
         // Without it all goes on, but for waits when many come at once.
         let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
-            .map_err(|why| format!("cannot open a root: {why}"))?;
+            .map_err(|why| format!("cannot open a root: {why}"))?
+            .telling(error_log::teller(settings.log.errors));
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
             None => runner,

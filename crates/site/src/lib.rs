@@ -18,6 +18,7 @@ pub mod mime;
 pub mod negotiate;
 pub mod path;
 pub mod range;
+pub mod refusal;
 pub mod resolve;
 pub mod resource;
 pub mod rules;

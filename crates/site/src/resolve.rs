@@ -9,6 +9,7 @@ use crate::conditional::EntityTag;
 use crate::host::{Dotfiles, Host, Symlinks};
 use crate::negotiate::Coding;
 use crate::path;
+use crate::refusal::{ELOOP, ENODEV, ENXIO, Refusal};
 use crate::resource::{
     Body, Entry, FileRef, FileResource, Identity, Modified, Redirect, Representation, Resource,
     Variant, Witness,
@@ -40,6 +41,9 @@ pub trait Files {
     /// # Errors
     /// As the operating system gives them.
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity>;
+
+    /// Is told of what is there and not served, and why. Must not wait.
+    fn refused(&self, _path: &[u8], _why: Refusal) {}
 }
 
 /// Something that was opened.
@@ -77,7 +81,14 @@ pub fn resolve(
     now_ns: i128,
     small_body_bytes_max: u64,
 ) -> io::Result<Entry> {
-    let mut lookup = Lookup { host, files, small_body_bytes_max, now_ns, witnesses: Vec::new() };
+    let mut lookup = Lookup {
+        host,
+        files,
+        small_body_bytes_max,
+        now_ns,
+        witnesses: Vec::new(),
+        has_told: false,
+    };
     let resource = lookup.resource(canonical)?;
     Ok(Entry { resource, witnesses: lookup.witnesses.into(), resolved_ns: now_ns })
 }
@@ -96,6 +107,8 @@ struct Lookup<'a> {
     small_body_bytes_max: u64,
     now_ns: i128,
     witnesses: Vec<Witness>,
+    /// Whether something was refused: one reason is enough for a path.
+    has_told: bool,
 }
 
 /// What one attempt to open found.
@@ -289,7 +302,10 @@ impl Lookup<'_> {
                 Ok(match opened.kind {
                     Kind::Regular => Found::File(opened),
                     Kind::Directory => Found::Directory,
-                    Kind::Other => Found::Missing,
+                    Kind::Other => {
+                        self.tell(relative, Refusal::NotRegular);
+                        Found::Missing
+                    }
                 })
             }
             Err(error) => {
@@ -298,8 +314,17 @@ impl Lookup<'_> {
                 if error.kind() != io::ErrorKind::NotFound {
                     self.witness_failure(relative);
                 }
+                if let Some(why) = Refusal::of(&error) {
+                    self.tell(relative, why);
+                }
                 classify(error)
             }
+        }
+    }
+
+    fn tell(&mut self, relative: &[u8], why: Refusal) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            self.files.refused(relative, why);
         }
     }
 
@@ -370,15 +395,12 @@ fn classify(error: io::Error) -> io::Result<Found> {
     }
 }
 
-// Linux error numbers that `io::ErrorKind` has no stable name for.
-const ENXIO: i32 = 6;
-const ENODEV: i32 = 19;
+// A Linux error number that `io::ErrorKind` has no stable name for.
 const ENAMETOOLONG: i32 = 36;
-const ELOOP: i32 = 40;
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::fs::File;
 
     use super::*;
@@ -388,11 +410,16 @@ mod tests {
     struct OneFile {
         is_readable: Cell<bool>,
         looks: Cell<usize>,
+        refused: RefCell<Vec<(Vec<u8>, Refusal)>>,
     }
 
     impl OneFile {
         fn new(is_readable: bool) -> Self {
-            Self { is_readable: Cell::new(is_readable), looks: Cell::new(0) }
+            Self {
+                is_readable: Cell::new(is_readable),
+                looks: Cell::new(0),
+                refused: RefCell::default(),
+            }
         }
 
         /// A change of mode changes the status-change time of the file and nothing else.
@@ -435,6 +462,10 @@ mod tests {
         fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
             self.identity(b"f")
         }
+
+        fn refused(&self, path: &[u8], why: Refusal) {
+            self.refused.borrow_mut().push((path.to_vec(), why));
+        }
     }
 
     fn resolved(path: &str, files: &OneFile) -> Entry {
@@ -460,7 +491,12 @@ mod tests {
         for path in ["/f", "/f/", "/f/a"] {
             let resource = resolved(path, &files).resource;
             assert!(matches!(resource, Resource::Forbidden), "{path}: {resource:?}");
+            let told = files.refused.take();
+            let path = path.trim_matches('/').as_bytes().to_vec();
+            assert_eq!(told, [(path, Refusal::Permission)]);
         }
+        resolved("/missing", &files);
+        assert_eq!(files.refused.take(), [], "what is not there is not refused");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Entries that another process has found, and those that are looked at again.
 
 use std::fs;
+use std::sync::Mutex;
 
 use file_cache::{Budget, Cache, Cost, PolicyKind, Slot};
 use site::HostSettings;
@@ -99,4 +100,34 @@ fn an_entry_that_still_holds_is_vouched_for_at_once() {
 
     let nothing = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
     assert!(runner.run_at_once(&nothing).is_none(), "only what is known can be vouched for");
+}
+
+#[test]
+fn what_is_refused_is_told() {
+    let root = Directory::new("told");
+    std::os::unix::fs::symlink("/etc/passwd", root.0.join("out")).unwrap();
+    std::os::unix::fs::symlink("circle", root.0.join("circle")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.0.join("socket")).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let site = Site::new(vec![HostSettings::new(root.0.clone())]).unwrap();
+    let (there, place) = (Arc::clone(&told), root.0.clone());
+    let tell = move |trouble: &Trouble<'_>| {
+        assert_eq!(trouble.root, place);
+        let TroubleCause::Refused(why) = trouble.cause else { panic!("{trouble:?}") };
+        there.lock().unwrap().push((trouble.path.to_vec(), why));
+    };
+    let runner = Runner::new(Arc::new(site), 0).unwrap().telling(Some(Arc::new(tell)));
+    for (path, why) in [
+        ("/out", Some(Refusal::OutsideRoot)),
+        ("/circle", Some(Refusal::SymbolicLink)),
+        ("/socket", Some(Refusal::NotRegular)),
+        ("/missing", None),
+    ] {
+        let known = Known::Nothing;
+        let job = Job::Resolve { host: 0, path: path.as_bytes().into(), known };
+        assert!(matches!(runner.run(job), Done::Resolved(Ok(_))));
+        let expected: Vec<_> =
+            why.map(|why| (path.as_bytes()[1..].to_vec(), why)).into_iter().collect();
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), expected);
+    }
 }

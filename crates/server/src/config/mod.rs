@@ -23,9 +23,9 @@ use toml::de::DeTable;
 pub use address::ListenAddress;
 pub use error::{ConfigError, ConfigFault, Place};
 pub use settings::{
-    AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, KnobSetting,
-    LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice, Settings,
-    SocketSettings, TimeoutSettings,
+    AUTO, AccessForm, CacheScope, CacheSettings, Division, EngineSettings, ErrorLogging,
+    KnobSetting, LimitSettings, ListenerMode, LogSettings, PartitionSettings, Pin, SendfileChoice,
+    Settings, SocketSettings, TimeoutSettings,
 };
 pub use show::{DocumentedKey, documented_keys};
 pub(crate) use value::did_you_mean;

@@ -16,7 +16,8 @@ use super::cpus;
 use super::error::ConfigFault;
 use super::field::{Field, Key, quote, read_rows, show_list, show_row};
 use super::settings::{
-    AccessForm, CacheScope, Division, KnobSetting, ListenerMode, Pin, SendfileChoice, Settings,
+    AccessForm, CacheScope, Division, ErrorLogging, KnobSetting, ListenerMode, Pin, SendfileChoice,
+    Settings,
 };
 use super::value::{Fault, Unit, Value};
 
@@ -86,6 +87,11 @@ pub(super) const KEYS: &[Key<Settings>] = &[
         "log.access",
         |s, v| v.choice(ACCESS_FORMS).map(|form| s.log.access = form),
         |s| show_choice(ACCESS_FORMS, s.log.access),
+    ),
+    other(
+        "log.errors",
+        |s, v| v.choice(ERROR_LOGGING).map(|place| s.log.errors = place),
+        |s| show_choice(ERROR_LOGGING, s.log.errors),
     ),
     text("log.path", |s| &mut s.log.path),
     bytes("log.buffer_bytes", 1024..=MIB, |s| &mut s.log.buffer_bytes),
@@ -176,6 +182,8 @@ const POLICIES: &[(&str, PolicyKind)] =
     &[("s3-fifo", PolicyKind::S3Fifo), ("lru", PolicyKind::Lru), ("clock", PolicyKind::Clock)];
 const ACCESS_FORMS: &[(&str, AccessForm)] =
     &[("off", AccessForm::Off), ("combined", AccessForm::Combined), ("json", AccessForm::Json)];
+const ERROR_LOGGING: &[(&str, ErrorLogging)] =
+    &[("stderr", ErrorLogging::StandardError), ("off", ErrorLogging::Off)];
 const DIVISIONS: &[(&str, Division)] = &[
     ("count", Division::Count),
     ("cache", Division::Cache),

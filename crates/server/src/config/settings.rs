@@ -245,7 +245,9 @@ impl Default for TimeoutSettings {
 pub struct LogSettings {
     /// The form of a line, if lines are written at all.
     pub access: AccessForm,
-    /// The file, or `-` for standard output.
+    /// Where operators are told of paths that were refused or could not be looked at.
+    pub errors: ErrorLogging,
+    /// The file of the access log, or `-` for standard output.
     pub path: String,
     /// Each worker's buffer.
     pub buffer_bytes: u64,
@@ -257,11 +259,21 @@ impl Default for LogSettings {
     fn default() -> Self {
         Self {
             access: AccessForm::Off,
+            errors: ErrorLogging::StandardError,
             path: "-".into(),
             buffer_bytes: 16 * KIB,
             queue_buffers_max: 64,
         }
     }
+}
+
+/// Where the error log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorLogging {
+    /// Nowhere.
+    Off,
+    /// To standard error.
+    StandardError,
 }
 
 /// The form of an access log line.
