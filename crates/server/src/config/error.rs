@@ -14,8 +14,8 @@ use super::address::ListenAddress;
 pub struct ConfigError {
     /// Where it is; none where no text is at fault: a default that does not fit the machine.
     pub place: Option<Place>,
-    /// What it is.
-    pub fault: ConfigFault,
+    /// What it is; boxed, so that what succeeds does not carry its room along.
+    pub fault: Box<ConfigFault>,
 }
 
 /// Where a setting was written.
@@ -107,11 +107,11 @@ pub enum ConfigFault {
 impl ConfigError {
     /// A fault whose place is not known.
     pub(crate) fn nowhere(fault: ConfigFault) -> Self {
-        Self { place: None, fault }
+        Self { place: None, fault: Box::new(fault) }
     }
 
     pub(super) fn at(place: Place, fault: ConfigFault) -> Self {
-        Self { place: Some(place), fault }
+        Self { place: Some(place), fault: Box::new(fault) }
     }
 }
 

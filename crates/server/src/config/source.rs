@@ -40,7 +40,7 @@ impl Origins {
 
     /// A fault at the place of `key`, if it has one.
     pub(super) fn explain(&self, key: &str, fault: ConfigFault) -> ConfigError {
-        ConfigError { place: self.get(key).cloned(), fault }
+        ConfigError { place: self.get(key).cloned(), fault: Box::new(fault) }
     }
 }
 

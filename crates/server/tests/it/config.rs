@@ -245,7 +245,7 @@ fn an_error_says_where_it_is() {
         let error = Config::load(&arguments).expect_err(text);
         let place = error.place.expect("it is in the file");
         assert_eq!(place.source, path.display().to_string());
-        (place.position, error.fault)
+        (place.position, *error.fault)
     };
     let (position, fault) = place("[log]\nacess = 1");
     assert_eq!(position, Some((2, 1)));
