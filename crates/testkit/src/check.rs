@@ -100,7 +100,7 @@ fn check_probe(responses: &mut Vec<Response>, expected: usize) -> Option<String>
         return Some("no answer in step to the next request on the connection".into());
     }
     let probe = responses.pop()?;
-    let right = probe.status == 200 && Some(&probe.body) == contents(PROBE_FILE).as_ref();
+    let right = probe.status == 200 && Some(probe.body.as_slice()) == contents(PROBE_FILE);
     (!right).then(|| format!("the next request on the connection got {}", probe.status))
 }
 
@@ -197,8 +197,8 @@ fn body_rules_problem(response: &Response, rules: &BodyRules) -> Option<String> 
         // The name was checked when the case was read.
         let file = contents(name).unwrap_or_default();
         return match &rules.parts {
-            Some(parts) => parts_problem(response, &file, parts),
-            None => differ(body, slice(&file, rules)),
+            Some(parts) => parts_problem(response, file, parts),
+            None => differ(body, slice(file, rules)),
         };
     }
     if rules.empty && !body.is_empty() {

@@ -151,7 +151,7 @@ fn observe(server: &Participant, case: &Case, host: &str) -> Observation {
 /// Tells the probe's response, by its body, from those to the case.
 fn observation(mut responses: Vec<Response>) -> Observation {
     let probe = crate::document_root::contents(crate::template::PROBE_FILE);
-    let stays = responses.last().is_some_and(|last| Some(&last.body) == probe.as_ref());
+    let stays = responses.last().is_some_and(|last| Some(last.body.as_slice()) == probe);
     if stays {
         responses.pop();
     }
