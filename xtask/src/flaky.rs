@@ -1,8 +1,8 @@
 //! `cargo xtask flaky`: built test programs, again and again beside a load that fills all CPUs.
 //!
 //! A test that passes on an idle machine and fails on a busy one waits on a clock where it should
-//! wait for an event. Each run is a line of a tally, so that rounds may be made over many days: what
-//! was broken off goes on where it was, and a program that is built anew begins anew.
+//! wait for an event. Each run is a line of a tally, so that rounds may be made over many days:
+//! what was broken off goes on where it was, and a program that is built anew begins anew.
 
 mod busy;
 mod programs;

@@ -234,6 +234,8 @@ fn the_last_of_a_pool_takes_no_more_memory_than_the_first() {
     let knobs = ["preforked", "processes_max", "spare_max"];
     let knobs = knobs.map(|name| format!("--set=engine.knobs.{name}={PROCESSES}"));
     let mut arguments = vec!["--engine", "processes", "--set", "cache.bytes_max=20MiB"];
+    // They ask one after the other, which takes long on a machine that is busy.
+    arguments.extend(["--set", "timeouts.head_ms=600000", "--set", "timeouts.idle_ms=600000"]);
     arguments.extend(knobs.iter().map(String::as_str));
     let server = ServerProcess::of(directory.path(), &arguments);
     let masters: Vec<u32> = children(server.pid()).into_iter().flat_map(children).collect();
