@@ -1,8 +1,9 @@
 //! Directories that vanish with the test that made them. For tests only: what goes wrong is a
 //! panic. The tree that the conformance cases ask for is `document_root.rs`.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,7 +62,21 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // a test that fails has worse to tell
+        // An ordinary user cannot look into a directory without permissions, root can.
+        if fs::remove_dir_all(&self.0).is_err() {
+            open(&self.0);
+            let _ = fs::remove_dir_all(&self.0); // a test that fails has worse to tell
+        }
+    }
+}
+
+/// Gives the owner all rights to a directory and to those below it.
+fn open(directory: &Path) {
+    let _ = fs::set_permissions(directory, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open(&entry.path());
+        }
     }
 }
 
@@ -80,5 +95,18 @@ mod tests {
         let path = one.path().to_owned();
         drop(one);
         assert!(!path.exists() && other.path().exists());
+    }
+
+    /// To root the permissions are nothing: this is for ordinary users.
+    #[test]
+    fn it_vanishes_whatever_the_permissions_within() {
+        let directory = Temporary::new();
+        let file = directory.file("shut/below/file.txt", "content");
+        for closed in file.ancestors().skip(1).take(3) {
+            fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
+        }
+        let path = directory.path().to_owned();
+        drop(directory);
+        assert!(!path.exists());
     }
 }
