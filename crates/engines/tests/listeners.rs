@@ -38,7 +38,7 @@ fn engines() -> Vec<&'static EngineSpec> {
     };
     all.retain(|spec| {
         let obstacle = obstacle(spec);
-        obstacle.iter().for_each(|why| println!("{}: skipped: {why}", spec.name));
+        obstacle.iter().for_each(|why| testkit::leave_out(spec.name, why));
         obstacle.is_none()
     });
     let forks = |spec: &EngineSpec| {

@@ -26,6 +26,8 @@ mod install;
 mod knob;
 pub mod membench;
 pub mod memory;
+#[cfg(test)]
+mod needs;
 pub mod observe;
 mod peer;
 mod port;

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn less_than_a_tick_is_seen() {
         if cpu_ns_of_threads(std::process::id()) == 0 {
-            return testkit::skip("processor time of threads", "a kernel with schedstat");
+            return testkit::skip("processor time of threads", "this kernel has no schedstat");
         }
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat exists");
         assert!(comes_true(|| cpu_ns(child.id()) > 0), "starting takes some of it");

@@ -35,6 +35,7 @@ mod skip;
 pub mod stalled_disk;
 pub mod template;
 mod temporary;
+pub mod tools;
 mod victim;
 
 pub use case::{Case, Profile, Suite};
@@ -44,8 +45,9 @@ pub use loop_disk::LoopDisk;
 pub use one_by_one::{Test, one_by_one};
 pub use patience::{comes_true, wait_until};
 pub use side_by_side::{at_a_time, side_by_side};
-pub use skip::{in_ci, skip};
+pub use skip::{NEEDS_ROOT, SKIPPED, Skipped, in_ci, is_root, leave_out, skip};
 pub use stalled_disk::StalledDisk;
 pub use template::Prepared;
 pub use temporary::Temporary;
+pub use tools::{Tool, has};
 pub use victim::Victim;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::process::Stdio;
 
 use crate::Temporary;
-use crate::stalled_disk::run;
+use crate::stalled_disk::{look_for, run};
+use crate::tools::LOSETUP;
 
 /// See above. It is taken away when this is dropped.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ impl LoopDisk {
     /// # Panics
     /// If something goes wrong that is not a matter of permission.
     pub fn new(len: u64) -> Result<Self, String> {
+        look_for(&[LOSETUP])?;
         let scratch = Temporary::new();
         let image = scratch.path().join("image");
         let made = File::create(&image).and_then(|file| file.set_len(len));

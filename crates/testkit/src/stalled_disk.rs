@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::Temporary;
+use crate::tools::{LOSETUP, MKE2FS};
+use crate::{NEEDS_ROOT, Temporary, Tool, is_root};
 pub use gate::Gate;
 
 /// Room for the files of a test and for what the file system itself needs.
@@ -38,6 +39,7 @@ impl StalledDisk {
     /// # Panics
     /// If something goes wrong that is not a matter of permission.
     pub fn new(tree: &Path) -> Result<Self, String> {
+        look_for(&[MKE2FS, LOSETUP])?;
         let scratch = Temporary::new();
         let path = |name: &str| scratch.path().join(name).to_str().expect("UTF-8").to_owned();
         let (image, backing, root) = (path("image"), path("backing"), path("root"));
@@ -96,6 +98,15 @@ impl Drop for StalledDisk {
         }
         self.gate.await_end(Duration::from_secs(5));
     }
+}
+
+/// What disks are made with: the rights, and programs.
+pub(crate) fn look_for(tools: &[Tool]) -> Result<(), String> {
+    if !is_root() {
+        return Err(NEEDS_ROOT.to_owned());
+    }
+    let missing = tools.iter().find(|tool| !tool.is_there());
+    missing.map_or(Ok(()), |tool| Err(tool.is_missing()))
 }
 
 /// A device that only some may open.

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 use testkit::Temporary;
+use testkit::tools::{CHROMIUM, has};
 
 pub(super) struct Browser {
     child: Child,
@@ -20,8 +21,11 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// With one empty tab.
-    pub(super) fn start() -> Self {
+    /// With one empty tab; none where there is no Chromium, which is said.
+    pub(super) fn start() -> Option<Self> {
+        if !has(&CHROMIUM) {
+            return None;
+        }
         let profile = Temporary::new();
         // The pipe's ends are descriptors 3 and 4; a shell can put ours there.
         let mut command = Command::new("sh");
@@ -47,7 +51,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
-        browser
+        Some(browser)
     }
 
     /// Sends an order and waits for its answer.

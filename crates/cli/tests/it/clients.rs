@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use testkit::Temporary;
+use testkit::tools::{CHROMIUM, CURL, H2LOAD, WRK};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run};
@@ -58,7 +59,7 @@ impl Curl {
 }
 
 fn curl() -> Option<Curl> {
-    has("curl", "curl").then(|| Curl { server: start(&[]), directory: Temporary::new() })
+    has(&CURL).then(|| Curl { server: start(&[]), directory: Temporary::new() })
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn curl_asks_a_hundred_times_over_one_connection() {
 
 #[test]
 fn wrk_finds_no_error() {
-    if !has("wrk", "wrk") {
+    if !has(&WRK) {
         return;
     }
     let server = start(&[]);
@@ -178,7 +179,7 @@ fn wrk_finds_no_error() {
 
 #[test]
 fn h2load_succeeds_every_time() {
-    if !has("h2load", "nghttp2-client") {
+    if !has(&H2LOAD) {
         return;
     }
     let server = start(&[]);
@@ -200,7 +201,7 @@ const PAGES: [(&str, &str); 4] = [
 
 #[test]
 fn chromium_loads_every_resource_of_every_page() {
-    if !has("chromium", "chromium") {
+    if !has(&CHROMIUM) {
         return;
     }
     for (path, file) in PAGES {

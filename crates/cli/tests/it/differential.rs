@@ -35,7 +35,10 @@ fn lone_stands_are_explained() {
     let scratch = Temporary::new();
     let peers = Peers::start(&root.site(), scratch.path());
     if peers.servers.len() < PEERS_MIN {
-        return skip("the comparison with other servers", "three of nginx, apache2, lighttpd, h2o");
+        return skip(
+            "the comparison with other servers",
+            "there are fewer than three of nginx, apache2, lighttpd, h2o",
+        );
     }
     let ropewalk = ServerProcess::of(&root.site(), &[]);
     let own = ("ropewalk".to_owned(), ropewalk.address());
@@ -71,7 +74,10 @@ impl Peers {
             let peer = Peer::parse(text).unwrap();
             let launch = launch(root, scratch);
             let Ok(installed) = peer.install(&launch.surroundings) else {
-                skip(&peer.name, &format!("apt-get install {}", peer.package));
+                skip(
+                    &peer.name,
+                    &format!("{} is not there: apt-get install {}", peer.name, peer.package),
+                );
                 continue;
             };
             peers.known += usize::from(installed.version.starts_with(version));
@@ -137,5 +143,5 @@ fn judge(rows: &[Row], explanations: &Explanations, known: bool) {
     let Err(problems) = verify(rows, explanations) else { return };
     let text = format!("{} problems\n{}", problems.len(), problems.join("\n"));
     assert!(!known && !in_ci(), "{text}");
-    skip(&format!("the verdict on lone stands ({text})"), "the versions of Debian 12");
+    skip(&format!("the verdict on lone stands ({text})"), "they are not the versions of Debian 12");
 }

@@ -244,7 +244,7 @@ fn on_a_small_file_system(options: &str) -> Option<(bool, String)> {
 fn a_full_file_system_is_told_from_one_without_inodes() {
     fn check(options: &str, expected: &str) {
         match on_a_small_file_system(options) {
-            None => skip("a small file system", "the right to mount"),
+            None => skip("a small file system", testkit::NEEDS_ROOT),
             Some((succeeded, said)) => {
                 assert_eq!(succeeded, expected.is_empty(), "{options}: {said}");
                 assert!(said.contains(expected), "{options}: {said}");

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 
 use testkit::Temporary;
+use testkit::tools::HTTPERF;
 use workload::request_log::{RequestLog, wsesslog};
 
 use crate::machine::{has, run};
@@ -44,7 +45,7 @@ type Session = Vec<(String, String, Vec<u8>)>;
 
 #[test]
 fn httperf_asks_for_what_we_read() {
-    if !has("httperf", "httperf") {
+    if !has(&HTTPERF) {
         return;
     }
     let text = LOG.replace("#@ start=3\n", "# start=3\n");

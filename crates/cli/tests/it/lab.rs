@@ -15,6 +15,7 @@ use lab::record::{Folder, Opened, Run};
 use load::void::Void as LoadVoid;
 use testkit::Temporary;
 
+use crate::machine::networks_can_be_made;
 use crate::server_process::{ROPEWALK, ServerProcess};
 use crate::{ropewalk, run};
 
@@ -370,6 +371,9 @@ pub(crate) fn await_no_server(scratch: &Path) {
 /// its own, whose outcomes are put together.
 #[test]
 fn a_study_in_networks_with_replicas() {
+    if !networks_can_be_made() {
+        return;
+    }
     let lab = Lab::new();
     let domain = r#"
 [[domains]]

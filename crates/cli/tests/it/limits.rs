@@ -80,7 +80,7 @@ fn survives_a_crowd(descriptors: usize, clients: usize, engine: &str, setting: &
 fn everybody_is_served_in_turn() {
     const CLIENTS: usize = 2000;
     if os::limits::raise_descriptor_limit().is_ok_and(|limit| limit < CLIENTS as u64 + 100) {
-        return skip("2000 clients", "more descriptors: raise ulimit -Hn");
+        return skip("2000 clients", "there are too few descriptors: raise ulimit -Hn");
     }
     let check = |descriptors: usize, clients: usize, engine: &str| {
         println!("{engine} with {descriptors}"); // shown if one of them waits in vain

@@ -4,16 +4,17 @@
 
 use std::process::{Command, Output, Stdio};
 
-pub(crate) use testkit::{in_ci, skip};
+use lab::domain::{Link, Network, Subnets};
+use testkit::tools::IPROUTE2;
+use testkit::{NEEDS_ROOT, is_root};
 
-/// Whether `program` can be run at all; if not, says so.
-pub(crate) fn has(program: &str, package: &str) -> bool {
-    let mut probe = Command::new(program);
-    let present = probe.arg("--version").stdin(Stdio::null()).output().is_ok();
-    if !present {
-        skip(program, &format!("apt-get install {package}"));
-    }
-    present
+pub(crate) use testkit::{has, in_ci, skip};
+
+/// Whether networks can be made; if not, says why.
+pub(crate) fn networks_can_be_made() -> bool {
+    let network = Network { subnets: 1, sources: None, link: Link::default() };
+    let say = |why: &String| skip("a network", if is_root() { why } else { NEEDS_ROOT });
+    has(&IPROUTE2) && Subnets::create(&network).inspect_err(say).is_ok()
 }
 
 /// Runs to the end: standard output and standard error, and whether the exit status was 0.

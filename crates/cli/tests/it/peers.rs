@@ -4,7 +4,6 @@
 //! How well they conform is not asked here: `differential.rs` compares that.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
@@ -13,7 +12,7 @@ use lab::domain::{Affinity, Place};
 use lab::http::{self, Connection};
 use lab::{Found, Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
 use serde_json::Value;
-use testkit::{Temporary, wait_until};
+use testkit::{NEEDS_ROOT, Temporary, wait_until};
 
 use crate::machine::skip;
 use crate::server_process::ROPEWALK;
@@ -47,12 +46,12 @@ fn every_peer_serves_what_is_there_and_stops() {
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
         assert!(wanted.split(',').all(|name| name != absent.name), "{absent:?}");
-        let needs = format!("{} ({})", absent.command, absent.reason);
+        let why = format!("{}: {}", absent.reason, absent.command);
         let name = absent.name.as_str();
         if NOT_IN_DEBIAN.contains(&name) {
-            say(&format!("not tested: {name}: needs {needs}"));
+            testkit::leave_out(name, &why);
         } else {
-            skip(name, &needs);
+            skip(name, &why);
         }
     }
     stage.try_all(&found.installed);
@@ -149,7 +148,11 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
         };
         let server = match RunningServer::start(&installed, &nginx.settings[0], &launch) {
             Err(why @ StartError::NotStarted(_)) => {
-                return skip("a bound on memory", &why.to_string());
+                let why = why.to_string();
+                return skip(
+                    "a bound on memory",
+                    if testkit::is_root() { &why } else { NEEDS_ROOT },
+                );
             }
             started => started.unwrap(),
         };
@@ -306,9 +309,4 @@ fn allowed(pid: u32) -> BTreeSet<usize> {
         line.trim().split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
     let number = |text: &str| text.parse::<usize>().unwrap();
     ranges.flat_map(|(first, last)| number(first)..=number(last)).collect()
-}
-
-/// Prints around the capture of the test harness.
-fn say(line: &str) {
-    std::io::stderr().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use os::control_groups::{of_controller, unified};
-use testkit::{Temporary, wait_until};
+use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::machine::skip;
 use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
@@ -181,7 +181,8 @@ impl Drop for Pinched {
 fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     const BYTES_MAX: u64 = 24 << 20;
     let Some(group) = Pinched::new(BYTES_MAX) else {
-        return skip("a server that is short of memory", "a memory controller, and root");
+        let why = if is_root() { "there is no memory controller" } else { NEEDS_ROOT };
+        return skip("a server that is short of memory", why);
     };
     let directory = Temporary::new();
     directory.file("index.html", "<h1>Rope</h1>");

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{DocumentRoot, Temporary};
+use testkit::tools::{IPROUTE2, PYTHON, SETPRIV, UNSHARE};
+use testkit::{DocumentRoot, NEEDS_ROOT, Temporary};
 
 use crate::REPOSITORY;
 use crate::machine::{has, run, skip};
@@ -22,7 +23,7 @@ fn as_ordinary_user(directory: &Temporary) -> Option<Command> {
     if !os::process::is_root() {
         return Some(Command::new(copy));
     }
-    has("setpriv", "util-linux").then(|| {
+    has(&SETPRIV).then(|| {
         let mut setpriv = Command::new("setpriv");
         setpriv.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(copy);
         setpriv
@@ -63,7 +64,7 @@ const REFUSALS: [(&str, &str, &[&str]); 3] = [
 
 /// The command under a filter that refuses these system calls.
 fn refused(error: &str, calls: &str) -> Option<Command> {
-    has("python3", "python3").then(|| {
+    has(&PYTHON).then(|| {
         let mut python = Command::new("python3");
         python.args(["-c", include_str!("seccomp.py"), error, calls, ROPEWALK]);
         python
@@ -83,7 +84,7 @@ fn refused_system_calls_change_no_answer() {
 #[test]
 fn a_server_that_may_not_fork_any_more_serves_with_those_it_has() {
     if !os::process::is_root() {
-        return skip("a limit on processes", "root: it is for all processes of a user");
+        return skip("a limit on processes", NEEDS_ROOT);
     }
     let directory = Temporary::new();
     if as_ordinary_user(&directory).is_none() {
@@ -186,7 +187,8 @@ fn the_doctor_names_what_is_refused() {
 fn the_doctor_judges_the_memory_that_may_be_used() {
     let mut enclosure = lab::domain::Enclosure::create();
     if let Err(why) = enclosure.bound_memory(Some(512 << 20)) {
-        return skip("the memory of a control group", &why);
+        let why = if testkit::is_root() { &why } else { NEEDS_ROOT };
+        return skip("the memory of a control group", why);
     }
     let enter = "echo 0 > \"$1/cgroup.procs\" && shift && exec \"$@\"";
     let mut command = Command::new("sh");
@@ -217,7 +219,7 @@ fn a_root_in_memory_is_served_alike() {
         .lines()
         .any(|line| line.starts_with("tmpfs /dev/shm ") || line.contains(" /dev/shm tmpfs "))
     {
-        return skip("a root on tmpfs", "tmpfs at /dev/shm");
+        return skip("a root on tmpfs", "there is no tmpfs at /dev/shm");
     }
     let directory = Temporary::below(memory);
     let root = DocumentRoot::build(directory.path()).unwrap();
@@ -252,11 +254,12 @@ fn what_arrives_goes_to_the_cpus_of_the_partition_while_it_serves() {
     let directory = Temporary::new();
     directory.file("site/index.html", "x");
     let (site, said) = (directory.path().join("site"), directory.path().join("said"));
-    if !has("unshare", "util-linux") {
+    if !has(&UNSHARE) || !has(&IPROUTE2) {
         return;
     }
     let Some(masks) = beside_a_cable(&site, &said) else {
-        return skip("interrupt affinity", "iproute2 and the right to make a network namespace");
+        let why = "no network namespace can be made, or no cable in one";
+        return skip("interrupt affinity", if testkit::is_root() { why } else { NEEDS_ROOT });
     };
     let masks: Vec<&str> = masks.lines().map(|mask| mask.trim_start_matches(['0', ','])).collect();
     let said = std::fs::read_to_string(said).unwrap();

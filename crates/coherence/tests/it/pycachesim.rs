@@ -39,8 +39,8 @@ fn pycachesim_counts_the_same_on_random_traces() {
 fn the_answers_are_those_of_pycachesim() {
     let installed = Command::new("python3").args(["-c", "import cachesim"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {
-        println!("pycachesim is not installed (pip install pycachesim): its old answers are used");
-        return;
+        let why = "pycachesim is not there: pip install pycachesim";
+        return testkit::leave_out("asking pycachesim again for what it has answered", why);
     }
     let output = Command::new("python3").arg(SCRIPT).output().expect("python3 has just run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -226,6 +226,7 @@ fn guard(folder: &Path) -> std::io::Result<Guard> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs;
     use std::process::Command;
 
     /// Version 1 would say that nothing was read on any disk that it was not told.
@@ -238,6 +239,9 @@ mod tests {
 
     #[test]
     fn what_is_in_an_enclosure_ends_with_it() {
+        if !needs::memory_can_be_bounded() {
+            return;
+        }
         let mut enclosure = Enclosure::create();
         enclosure.bound_memory(Some(64 << 20)).expect("root may bound memory");
         let folder = enclosure.memory().expect("it bounds memory").to_owned();
@@ -276,6 +280,9 @@ mod tests {
 
     #[test]
     fn the_folders_of_the_dead_are_removed() {
+        if !needs::memory_can_be_bounded() {
+            return;
+        }
         let parents = [control_groups::unified(), control_groups::of_controller("memory")];
         let parents = parents.into_iter().flatten().map(|parent| parent.mount);
         let left = parents.map(|parent| parent.join(names::of_nobody()));

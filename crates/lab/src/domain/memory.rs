@@ -218,6 +218,7 @@ fn read_within(enclosure: &Enclosure, list: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs;
     use std::fs;
     use std::path::Path;
 
@@ -299,6 +300,9 @@ mod tests {
     /// Files that a process has mapped, and those that lie in memory anyway, cannot be evicted.
     #[test]
     fn files_that_cannot_be_evicted_make_runs_void() {
+        if !needs::memory_can_be_bounded() {
+            return;
+        }
         let judged = |files: &Accessed| {
             let plan = of(DiskIo::Moderate).plan(files.bytes());
             let mut enclosure = Enclosure::create();
@@ -322,6 +326,9 @@ mod tests {
     /// Most of the set is evicted, and the most popular files are what comes back.
     #[test]
     fn the_page_cache_is_filled_from_within_a_group() {
+        if !needs::memory_can_be_bounded() {
+            return;
+        }
         let (files, _folder) = Accessed::example("settle", 40, 64 << 10);
         let memory =
             Memory { cache_share: Some(0.5), server_bytes: Some(4 * MIB), ..Memory::default() };

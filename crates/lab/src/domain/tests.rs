@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::binding::{tests::allowed, threads};
+use crate::needs;
 use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values, Workers};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use testkit::tools::{CURL, NGINX, has};
 
 const FULL: &str = r#"
     name = "two subnets, heavy I/O"
@@ -99,6 +101,9 @@ fn cpus_are_dealt_and_shared_when_they_are_few() {
 /// Everything at once, and all of it gone afterwards.
 #[test]
 fn a_domain_is_entered_and_left() {
+    if !needs::memory_can_be_bounded() || !needs::networks_can_be_made() {
+        return;
+    }
     let (files, _folder) = Accessed::example("domain", 10, 64 << 10);
     let domain = Domain::parse(FULL).expect("it makes sense");
     let entered = domain.enter(&machine(), &files).expect("root may do all of it");
@@ -158,6 +163,9 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
+    if !needs::memory_can_be_bounded() || !needs::networks_can_be_made() {
+        return;
+    }
     let settings = kernel::tests::example("killed");
     let file = settings.0.with_extension("said");
     let root = file.with_extension("root");
@@ -197,6 +205,13 @@ fn nothing_is_left_of_a_domain_whose_owner_is_killed() {
 /// memory: clients of both subnets are served, and the memory is charged to the domain.
 #[test]
 fn peers_serve_in_a_domain() {
+    if !needs::memory_can_be_bounded()
+        || !needs::networks_can_be_made()
+        || !has(&NGINX)
+        || !has(&CURL)
+    {
+        return;
+    }
     let (files, folder) = Accessed::example("served", 3, 100_000);
     let domain = Domain::parse("memory = { disk_io = \"none\" }\nnetwork = { subnets = 2 }");
     let entered = domain.expect("it makes sense").enter(&machine(), &files).expect("root may");
@@ -218,7 +233,7 @@ fn peers_serve_in_a_domain() {
     let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());
     // The floor is told its files by a list, which there is none of here.
     let there: Vec<Installed> = there.filter(|it| it.peer.name != "floor").collect();
-    assert!(there.iter().any(|it| it.peer.name == "nginx"), "apt-get install nginx");
+    assert!(there.iter().any(|it| it.peer.name == "nginx"), "it is found");
     for installed in there {
         let (name, setting) = (&installed.peer.name, &installed.peer.settings[0]);
         let server = RunningServer::start(&installed, setting, &launch);

@@ -12,6 +12,7 @@ use coherence::{
 };
 use memory_trace::{Access, AccessKind, Event, Process};
 use testkit::Temporary;
+use testkit::tools::{VALGRIND, has};
 use tracer::Tool;
 
 use crate::{events, recorded};
@@ -143,6 +144,9 @@ fn counted_by_cachegrind(command: &[&str]) -> Counts {
 
 #[test]
 fn a_trace_has_what_cachegrind_counts() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     let text: String = (0..4000).map(|n| format!("line {} of many\n", n * 7919 % 4000)).collect();
     let contents = text;

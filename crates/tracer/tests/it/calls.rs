@@ -6,7 +6,7 @@ use memory_trace::{Call, Event, Reader};
 use testkit::Temporary;
 use tracer::Recorder;
 
-use crate::{events, recorded_by};
+use crate::{events, recorded_by, recorders};
 
 const BYTES: usize = 10_100;
 
@@ -27,8 +27,7 @@ fn call(reader: &Reader, name: &str) -> Option<Call> {
 
 #[test]
 fn what_is_copied_in_blocks_is_told_call_by_call() {
-    check_blocks(Recorder::Valgrind);
-    check_blocks(Recorder::Qemu);
+    recorders().for_each(check_blocks);
 }
 
 fn check_blocks(recorder: Recorder) {
@@ -53,8 +52,7 @@ fn check_blocks(recorder: Recorder) {
 
 #[test]
 fn a_copied_file_is_moved_once_whichever_calls_copy_it() {
-    check_copy(Recorder::Valgrind);
-    check_copy(Recorder::Qemu);
+    recorders().for_each(check_copy);
 }
 
 fn check_copy(recorder: Recorder) {
@@ -71,7 +69,7 @@ fn check_copy(recorder: Recorder) {
 /// A call that fails has moved nothing, and how much is not said.
 #[test]
 fn calls_that_fail_are_counted_and_move_nothing() {
-    for recorder in [Recorder::Valgrind, Recorder::Qemu] {
+    for recorder in recorders() {
         let folder = Temporary::new();
         // Reading a directory as a file.
         let script = "read word < . ; true";

@@ -3,11 +3,15 @@
 use crate::processes::compiled;
 use crate::recorded;
 use testkit::Temporary;
+use testkit::tools::{VALGRIND, has};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/heap.c");
 
 #[test]
 fn blocks_have_the_name_and_the_line_of_who_asked_for_them() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     let (_, reader) = recorded(&folder, &[&compiled(&folder, PROGRAM)], (0, 0));
     let process = &reader.processes()[0];

@@ -10,7 +10,14 @@ mod qemu;
 use memory_trace::{Event, Reader};
 use std::path::Path;
 use testkit::Temporary;
+use testkit::tools::{QEMU, VALGRIND, has};
 use tracer::{Options, Recorder, Summary, record};
+
+/// The recorders that can be had here. One that cannot is named.
+fn recorders() -> impl Iterator<Item = Recorder> {
+    let all = [(Recorder::Valgrind, &VALGRIND), (Recorder::Qemu, &QEMU)];
+    all.into_iter().filter(|(_, tool)| has(tool)).map(|(recorder, _)| recorder)
+}
 
 /// Records a command into `folder`, under Valgrind.
 fn recorded(folder: &Temporary, command: &[&str], window: (u64, u64)) -> (Summary, Reader) {

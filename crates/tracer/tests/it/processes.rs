@@ -6,6 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testkit::Temporary;
+use testkit::tools::{VALGRIND, has};
 use tracer::Summary;
 
 pub(crate) const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/program.c");
@@ -34,6 +35,9 @@ fn stores_to(events: &[Event], symbol: &Symbol) -> usize {
 
 #[test]
 fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     check_program(&recorded(&folder, &[&compiled(&folder, PROGRAM)], (0, 0)));
 }
@@ -79,6 +83,9 @@ pub(crate) fn check_program((summary, reader): &(Summary, Reader)) {
 
 #[test]
 fn a_window_is_cut_to_the_reference() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     let references = |window| accesses(&recorded(&folder, &["true"], window));
     let (all, some) = (references((0, 0)), references((5000, 2000)));
@@ -89,6 +96,9 @@ fn a_window_is_cut_to_the_reference() {
 
 #[test]
 fn an_exec_is_a_process_of_its_own() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     let script = "true & wait; exec /bin/echo -n";
     let (summary, reader) = recorded(&folder, &["sh", "-c", script], (0, 0));
@@ -103,6 +113,9 @@ fn an_exec_is_a_process_of_its_own() {
 /// Servers that root starts become somebody else, and some then execute another program.
 #[test]
 fn what_becomes_another_user_is_recorded_on() {
+    if !has(&VALGRIND) {
+        return;
+    }
     let folder = Temporary::new();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let another = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "true"];

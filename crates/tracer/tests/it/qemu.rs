@@ -1,12 +1,13 @@
 //! The recorder for QEMU, beside the one for Valgrind: the same references where they are the
 //! program's own, forks, threads, and programs that are executed.
 
-use crate::{accesses, events, processes, recorded, recorded_by};
+use crate::{accesses, events, processes, recorded, recorded_by, recorders};
 use memory_trace::{AccessKind, Event, Reader, Symbol};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use testkit::Temporary;
+use testkit::tools::{QEMU, has};
 use tracer::{Recorder, Summary};
 
 const LOOPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loops.c");
@@ -68,6 +69,9 @@ fn counts((summary, reader): &(Summary, Reader)) -> Counts {
 
 #[test]
 fn both_recorders_see_the_same_references_of_a_loop() {
+    if recorders().count() < 2 {
+        return;
+    }
     let folder = Temporary::new();
     let program = folder.path().join("loops").display().to_string();
     let arguments = ["-O1", "-static", "-no-pie", LOOPS, "-o", &program];
@@ -82,6 +86,9 @@ fn both_recorders_see_the_same_references_of_a_loop() {
 
 #[test]
 fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
+    if !has(&QEMU) {
+        return;
+    }
     let folder = Temporary::new();
     let program = processes::compiled(&folder, processes::PROGRAM);
     processes::check_program(&by_qemu(&folder, &[&program], (0, 0)));
@@ -89,6 +96,9 @@ fn a_killed_child_a_thread_and_shared_memory_are_recorded() {
 
 #[test]
 fn a_window_is_cut_to_the_reference() {
+    if !has(&QEMU) {
+        return;
+    }
     let folder = Temporary::new();
     let references = |window| accesses(&by_qemu(&folder, &["true"], window));
     let (all, some) = (references((0, 0)), references((5000, 2000)));
@@ -104,6 +114,9 @@ fn script(folder: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn what_is_executed_is_recorded_too_and_told_of_if_not() {
+    if !has(&QEMU) {
+        return;
+    }
     let folder = Temporary::new();
     let inner = script(folder.path(), "inner", "#!/bin/sh\nexec /bin/echo -n \"$@\"\n");
     let (summary, reader) =

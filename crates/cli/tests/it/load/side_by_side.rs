@@ -7,6 +7,8 @@ use testkit::Temporary;
 use testkit::scripted::{Action, Asked, Reply, Scripted};
 
 use super::{Scene, body_bytes, lengths, load};
+use testkit::tools::{H2LOAD, HTTPERF, WRK};
+
 use crate::machine::{has, run};
 use crate::run as ropewalk;
 
@@ -83,7 +85,7 @@ fn our_httperf(arguments: &[&str]) -> String {
 
 #[test]
 fn httperf_counts_the_same_sessions() {
-    if !has("httperf", "httperf") {
+    if !has(&HTTPERF) {
         return;
     }
     let scene = Scene::new();
@@ -135,7 +137,7 @@ fn wrk_and_we_count_what_the_server_counts() {
     assert_eq!(status, 0, "{out}");
     assert_eq!(json["counts"]["connections"], CONNECTIONS, "{out}");
     agree(json["counts"]["requests"].as_u64().unwrap(), of_server(scene), &out);
-    if !has("wrk", "wrk") {
+    if !has(&WRK) {
         return;
     }
     let scene = Scene::new();
@@ -151,7 +153,7 @@ fn wrk_and_we_count_what_the_server_counts() {
 #[test]
 fn h2load_counts_the_same_bytes() {
     const REQUESTS: u64 = 1000;
-    if !has("h2load", "nghttp2-client") {
+    if !has(&H2LOAD) {
         return;
     }
     let scene = Scene::new();
@@ -204,7 +206,7 @@ fn our_median_is_the_delay_of_the_server_closed_and_open() {
 
 #[test]
 fn wrk_measures_the_same_median() {
-    if !has("wrk", "wrk") {
+    if !has(&WRK) {
         return;
     }
     let server = slow_server();
@@ -219,7 +221,7 @@ fn wrk_measures_the_same_median() {
 /// httperf tells medians of connections only; each of them has one request here.
 #[test]
 fn httperf_measures_the_same_median() {
-    if !has("httperf", "httperf") {
+    if !has(&HTTPERF) {
         return;
     }
     let server = slow_server();

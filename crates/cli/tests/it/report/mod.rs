@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use testkit::Temporary;
+use testkit::tools::CHROMIUM;
 
 use crate::accessibility;
 use crate::browser::Browser;
@@ -161,6 +162,9 @@ fn lines_for_programs() {
 
 #[test]
 fn a_picture_is_made_by_the_browser() {
+    if !testkit::has(&CHROMIUM) {
+        return;
+    }
     let scratch = Temporary::new();
     made::one_knob(scratch.path());
     let png = scratch.path().join("all.png");
@@ -207,7 +211,7 @@ fn the_page_in_a_browser() {
     let scratch = Temporary::new();
     made::study(scratch.path(), 6, &made::DOMAINS);
     let path = page(scratch.path());
-    let mut browser = Browser::start();
+    let Some(mut browser) = Browser::start() else { return };
     for (width, scheme) in [(1400_u32, "light"), (390, "light"), (1400, "dark")] {
         browser.shape(width, 900, scheme);
         browser.open(&path);
@@ -273,7 +277,7 @@ fn a_heat_map_in_a_browser() {
     let scratch = Temporary::new();
     made::tuning(scratch.path());
     let path = page(scratch.path());
-    let mut browser = Browser::start();
+    let Some(mut browser) = Browser::start() else { return };
     browser.shape(1000, 900, "light");
     browser.open(&path);
     let cell = "(() => {
