@@ -8,7 +8,6 @@ mod idle;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,7 +105,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 }
 
 fn kill(pid: u32) {
-    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    os::signals::send("KILL", &[pid]);
 }
 
 fn is_answered(client: &mut TcpStream) -> bool {
@@ -183,8 +182,7 @@ fn told_to_abort_they_break_off() {
         assert!(is_answered(&mut client));
         let pid = serving()[0];
         // One that does not hear it is killed.
-        let stop = Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap();
-        assert!(stop.success());
+        os::signals::send("STOP", &[pid]);
         running.engine.abort();
         wait_until(|| running.engine.is_finished());
         assert_eq!(client.read(&mut [0]).unwrap_or(0), 0);
