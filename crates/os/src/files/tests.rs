@@ -428,16 +428,13 @@ fn bytes_that_nobody_wants_are_counted() {
     fs::write(scratch.0.join("site/long"), [7; LEN]).unwrap();
     let root = Root::new(&scratch.0.join("site")).unwrap();
     let file = root.open(b"long", Symlinks::Never).unwrap();
-    let check = |buffer: &mut [u8], offset: usize, len: u64, expected| match read_nowhere_nowait(
-        file.as_fd(),
-        buffer,
-        offset as u64,
-        len,
-    )
-    .unwrap()
-    {
-        NowaitRead::Unsupported => {}
-        seen => assert_eq!(seen, NowaitRead::Read(expected), "{len} from {offset}"),
+    if read_nowhere_nowait(file.as_fd(), &mut [0], 0, 1).unwrap() == NowaitRead::Unsupported {
+        let why = "temporary files lie where nothing can be read without waiting (set TMPDIR)";
+        return testkit::leave_out("bytes that nobody wants", why);
+    }
+    let check = |buffer: &mut [u8], offset: usize, len: u64, expected| {
+        let seen = read_nowhere_nowait(file.as_fd(), buffer, offset as u64, len).unwrap();
+        assert_eq!(seen, NowaitRead::Read(expected), "{len} from {offset}");
     };
     let mut buffer = [0; 10_000];
     check(&mut buffer, 0, LEN as u64, LEN);
