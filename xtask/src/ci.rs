@@ -6,16 +6,19 @@
 
 use std::process::Stdio;
 
-use crate::bench::simulate::{QEMU, VALGRIND};
+use testkit::tools::{DEBOOTSTRAP, IPROUTE2, QEMU, VALGRIND};
+
 use crate::tools::{
-    self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, Tool,
+    self, ADVISORY_DATABASE, CARGO_DENY, CARGO_FUZZ, MIRI, MUSL_TARGET, NIGHTLY, ROOT,
+    SHARED_MEMORY, Tool,
 };
 
 const HELP: &str = "\
 cargo xtask ci [--long]
 
   --long   also: a minute of each fuzz target, Miri on the pure crates, ThreadSanitizer on the
-           engines, all benchmarks, a peer that takes minutes to build (it is installed)
+           engines, all benchmarks, a peer that takes minutes to build (it is installed), and
+           what the README says on a machine that has nothing else
 ";
 
 /// When a step runs.
@@ -64,7 +67,17 @@ const STEPS: &[Step] = &[
         "cargo deny --offline check advisories",
         &[CARGO_DENY, ADVISORY_DATABASE],
     ),
-    step("test", When::Always, "cargo test --workspace", &[]),
+    step("test", When::Always, "cargo xtask test", &[]),
+    Step {
+        // Many systems have their temporary files in memory, where files are never cold.
+        environment: &[("TMPDIR", "/dev/shm")],
+        ..step(
+            "test-tmpfs",
+            When::Always,
+            "cargo xtask test --package server --package os",
+            &[SHARED_MEMORY],
+        )
+    },
     Step {
         environment: &[("ROPEWALK_STORM_SECONDS", "20")],
         ..step("storm", When::Long, "cargo test --package server --test storm", &[])
@@ -112,6 +125,7 @@ const STEPS: &[Step] = &[
             &[NIGHTLY, MIRI],
         )
     },
+    step("fresh", When::Long, "cargo xtask fresh", &[ROOT, DEBOOTSTRAP, IPROUTE2]),
     step("bench-simulate", When::Short, "cargo test --package coherence --bench references", &[]),
     step("bench-simulate", When::Long, "cargo bench --package coherence --bench references", &[]),
     step("bench-serve", When::Short, "cargo xtask bench serve --quick", &[]),
@@ -182,7 +196,7 @@ fn report(outcomes: &[(&Step, Outcome)]) -> Result<(), String> {
     println!();
     for (step, outcome) in outcomes {
         if let Outcome::Skipped(tool) = outcome {
-            println!("skipped {}: needs {}: {}", step.name, tool.name, tool.install);
+            println!("skipped {}: {}", step.name, tool.is_missing());
         }
     }
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, o)| wanted(o)).count();
@@ -228,7 +242,7 @@ impl Step {
 
 fn missing(tool: Tool, strict: bool) -> Outcome {
     if strict && tool.provided_in_ci {
-        return Outcome::Failed(format!("{} is missing: {}", tool.name, tool.install));
+        return Outcome::Failed(tool.is_missing());
     }
     Outcome::Skipped(tool)
 }
@@ -247,6 +261,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::Probe;
 
     fn named(name: &'static str) -> Step {
         step(name, When::Always, "cargo --version", &[])
@@ -268,8 +283,9 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_a_failure_only_where_ci_provides_it() {
-        let fuzz = Tool { probe: "no-such-program-anywhere", ..CARGO_FUZZ };
-        let miri = Tool { probe: "no-such-program-anywhere", ..MIRI };
+        let probe = Probe::Program("no-such-program-anywhere");
+        let fuzz = Tool { probe, ..CARGO_FUZZ };
+        let miri = Tool { probe, ..MIRI };
         assert_eq!(missing(fuzz, false), Outcome::Skipped(fuzz));
         assert!(matches!(missing(fuzz, true), Outcome::Failed(_)));
         assert_eq!(missing(miri, true), Outcome::Skipped(miri));
@@ -295,6 +311,7 @@ mod tests {
             assert!(names.contains(&"fuzz"));
             assert_eq!(names.contains(&"miri"), long);
             assert_eq!(names.contains(&"tsan"), long);
+            assert_eq!(names.contains(&"fresh"), long);
             assert_eq!(names.contains(&"static-web-server"), long);
         }
     }

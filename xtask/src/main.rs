@@ -5,8 +5,10 @@
 mod bench;
 mod ci;
 mod flaky;
+mod fresh;
 mod fuzz;
 mod startup_order;
+mod test;
 mod tidy;
 mod tools;
 
@@ -16,6 +18,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   ci      run every check of the project: the one command before a push
+  test    run all tests; say at the end what this machine lacks for some
+  fresh   do what the README says on a bare machine (a root made by debootstrap)
   tidy    check the house rules: dependencies, layout, forbidden calls
   fuzz    fuzz every target for a while
   flaky   run the test programs again and again beside a load
@@ -45,6 +49,8 @@ fn run(arguments: &[String]) -> Result<(), String> {
         arguments.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
     match command {
         "ci" => ci::run(rest),
+        "test" => test::run(rest),
+        "fresh" => fresh::run(rest),
         "tidy" => tidy::run(),
         "fuzz" => fuzz::run(rest),
         "flaky" => flaky::run(rest),

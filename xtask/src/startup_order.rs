@@ -13,7 +13,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::tools::{self, Tool};
+use testkit::tools::VALGRIND;
+
+use crate::tools;
 
 const HELP: &str = "\
 cargo xtask startup-order
@@ -21,13 +23,6 @@ cargo xtask startup-order
 Builds the release program, watches it start and serve under Callgrind (half a minute), and
 writes crates/cli/startup.ld. Worth it when much has changed in what a server runs.
 ";
-
-const CALLGRIND: Tool = Tool {
-    name: "Callgrind",
-    probe: "valgrind --version",
-    install: "apt-get install valgrind",
-    provided_in_ci: true,
-};
 
 const SCRIPT: &str = "crates/cli/startup.ld";
 
@@ -54,8 +49,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         print!("{HELP}");
         return if arguments == ["--help"] { Ok(()) } else { Err("no arguments".to_owned()) };
     }
-    if !CALLGRIND.is_there() {
-        return Err(format!("needs {}: {}", CALLGRIND.name, CALLGRIND.install));
+    if !VALGRIND.is_there() {
+        return Err(VALGRIND.is_missing());
     }
     let built = tools::command("cargo build --release --package cli").status();
     if !built.is_ok_and(|status| status.success()) {

@@ -8,25 +8,12 @@ use super::rounds::progress;
 use super::scratch::Scratch;
 use super::serve::{SERVER_CPU, surroundings};
 use super::table::markdown;
-use crate::tools::{Tool, workspace_root};
+use crate::tools::workspace_root;
 use lab::client::Client;
 use statistics::Generator;
 use std::process::Command;
 use std::time::Duration;
-
-pub(crate) const VALGRIND: Tool = Tool {
-    name: "Valgrind",
-    probe: "valgrind --version",
-    install: "apt-get install valgrind gcc libc6-dev",
-    provided_in_ci: true,
-};
-
-pub(crate) const QEMU: Tool = Tool {
-    name: "QEMU",
-    probe: "qemu-x86_64 --version",
-    install: "apt-get install qemu-user gcc libc6-dev",
-    provided_in_ci: true,
-};
+use testkit::tools::{QEMU, Tool, VALGRIND};
 
 /// A program that is recorded. `FILE` stands for a text.
 #[derive(Debug)]
@@ -102,7 +89,7 @@ struct Stage {
 pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
     let missing: Vec<Tool> = [VALGRIND, QEMU].into_iter().filter(|one| !one.is_there()).collect();
     if missing.contains(&VALGRIND) {
-        return Err(format!("Valgrind is not there: {}", VALGRIND.install));
+        return Err(VALGRIND.is_missing());
     }
     let stage = Stage::set(options)?;
     for program in &options.rows {
@@ -121,7 +108,7 @@ pub(crate) fn run(options: &Options<Program>) -> Result<(), String> {
         println!("### {}\n\n{}", program.command, show(&all));
     }
     for tool in missing {
-        println!("skipped: {}, which is not there: {}", tool.name, tool.install);
+        println!("skipped: {}", tool.is_missing());
     }
     Ok(())
 }

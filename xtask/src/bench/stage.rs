@@ -5,11 +5,11 @@ use super::options::{Named, Options};
 use super::rounds::progress;
 use super::scratch::Scratch;
 use super::serve::{OURS, SERVER_CPU, client_cpu, peers, surroundings};
-use crate::tools::Tool;
 use lab::client::Client;
 use lab::{Installed, Launch, RunningServer, Setting, Surroundings, Values};
 use std::path::PathBuf;
 use std::time::Duration;
+use testkit::tools::{H2LOAD, HTTPERF, Tool, WRK};
 
 /// The size of the file that is asked for, and where it lies: `ropewalk fileset` gives it a
 /// content by which `--verify bytes` knows it.
@@ -21,15 +21,6 @@ const SESSIONS: usize = 1000;
 
 /// How long a preparation may take.
 const PREPARE_WITHIN: Duration = Duration::from_secs(300);
-
-/// Other clients; what Debian calls their packages.
-pub(crate) const WRK: Tool = client("wrk", "which wrk", "apt-get install wrk");
-pub(crate) const H2LOAD: Tool = client("h2load", "which h2load", "apt-get install nghttp2-client");
-pub(crate) const HTTPERF: Tool = client("httperf", "which httperf", "apt-get install httperf");
-
-const fn client(name: &'static str, probe: &'static str, install: &'static str) -> Tool {
-    Tool { name, probe, install, provided_in_ci: true }
-}
 
 /// Everything, ready for the rows.
 #[derive(Debug)]

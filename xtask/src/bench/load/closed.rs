@@ -6,12 +6,13 @@ use super::others::{self, Count, Sessions};
 use super::{Row, Section, cells, middle_cell, ratio_cell};
 use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::{order, progress};
-use crate::bench::stage::{self, FILE, H2LOAD, HTTPERF, Stage, WRK};
+use crate::bench::stage::{self, FILE, Stage};
 use lab::RunningServer;
 use lab::http::Connection;
 use lab::wrk;
 use serde_json::{Value, json};
 use std::time::Duration;
+use testkit::tools::{H2LOAD, HTTPERF, WRK};
 
 const CONNECTIONS: usize = 64;
 

@@ -8,11 +8,12 @@ use super::others::{self, Count, Sessions};
 use super::{Row, Section, cells, middle_cell, ratio_cell};
 use crate::bench::load_run::LoadRun;
 use crate::bench::rounds::{order, progress};
-use crate::bench::stage::{self, FILE, HTTPERF, Stage};
+use crate::bench::stage::{self, FILE, Stage};
 use lab::RunningServer;
 use serde_json::json;
 use std::thread;
 use std::time::Duration;
+use testkit::tools::HTTPERF;
 
 const REQUESTS_PER_SESSION: usize = 7;
 
