@@ -166,8 +166,8 @@ mod tests {
     use super::*;
     use crate::affinity;
 
-    /// A counter of a CPU that every kernel with perf has; none if this user may not count, which is
-    /// said.
+    /// A counter of a CPU that every kernel with perf has; none if this user may not count, which
+    /// is said.
     fn counter() -> Option<Counter> {
         match Counter::of_cpu(Event::CpuClock, affinity::allowed_cpus()[0]) {
             Err(why) if matches!(why.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {

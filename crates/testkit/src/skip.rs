@@ -28,8 +28,8 @@ pub struct Skipped {
     pub check: String,
 }
 
-/// Says that a check is left out and why, in words that say what would mend it. Written around the capture of the test
-/// harness, which would swallow it in a run that passes.
+/// Says that a check is left out and why, in words that say what would mend it. Written around the
+/// capture of the test harness, which would swallow it in a run that passes.
 ///
 /// # Panics
 /// In CI, which has everything.

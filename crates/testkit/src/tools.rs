@@ -1,5 +1,5 @@
-//! Programs that tests and checks use and a machine may lack, with the command that brings each: the
-//! one table of them. What can be measured, nginx among it, says so itself in `peers/*.toml`.
+//! Programs that tests and checks use and a machine may lack, with the command that brings each:
+//! the one table of them. What can be measured, nginx among it, says so itself in `peers/*.toml`.
 //!
 //! Nothing is ever installed from here.
 

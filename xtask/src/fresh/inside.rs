@@ -1,5 +1,5 @@
-//! The machine as it runs: its root is `/` in a mount namespace, with a network that has nothing but
-//! a loopback interface. Both end with the last process in them, so that there is nothing to
+//! The machine as it runs: its root is `/` in a mount namespace, with a network that has nothing
+//! but a loopback interface. Both end with the last process in them, so that there is nothing to
 //! unmount.
 
 use std::fs::{self, File};

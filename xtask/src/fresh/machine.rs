@@ -1,5 +1,5 @@
-//! The root of a bare machine, in a folder: Debian 12 with a C compiler, places for Rust and for what
-//! Cargo has downloaded, and a clone of HEAD. Nothing is mounted here: `inside.rs` does that.
+//! The root of a bare machine, in a folder: Debian 12 with a C compiler, places for Rust and for
+//! what Cargo has downloaded, and a clone of HEAD. Nothing is mounted here: `inside.rs` does that.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -119,8 +119,8 @@ fn guard(folder: &Path) -> std::io::Result<Guard> {
     Guard::new(REMOVE, [folder])
 }
 
-/// Has debootstrap fill the root from the mirror that apt uses here. What it downloads is kept; what
-/// it mounts goes with its namespace.
+/// Has debootstrap fill the root from the mirror that apt uses here. What it downloads is kept;
+/// what it mounts goes with its namespace.
 fn install(root: &Path, packages: &Path) -> Result<(), String> {
     let mut debootstrap = Command::new("unshare");
     debootstrap.args(["--mount", "--", "debootstrap"]);
