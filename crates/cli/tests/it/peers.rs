@@ -136,7 +136,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
     let stage = Stage::set();
     let nginx = shipped().into_iter().find(|peer| peer.name == "nginx").unwrap();
     let Ok(installed) = nginx.install(&Surroundings::find(false)) else {
-        return skip("bounds of a server", &nginx.package);
+        return skip("bounds of a server", &format!("nginx is not there: {}", nginx.package));
     };
     let cpus = os::affinity::allowed_cpus();
     for cpus in [&cpus[..1], &cpus[..]] {

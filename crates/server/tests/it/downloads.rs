@@ -26,7 +26,7 @@ fn content() -> &'static str {
 fn site_in_memory() -> Option<Temporary> {
     let parent = Path::new("/dev/shm");
     if !parent.is_dir() {
-        skip("downloads from a file system in memory", "a tmpfs at /dev/shm");
+        skip("downloads from a file system in memory", "there is no tmpfs at /dev/shm");
         return None;
     }
     let directory = Temporary::below(parent);
