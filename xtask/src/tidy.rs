@@ -14,6 +14,7 @@ mod leftovers;
 mod line_layout;
 mod module_docs;
 mod private_paths;
+mod prose;
 mod source;
 
 use std::fmt;
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
     ("line-layout", line_layout::check),
     ("module-docs", module_docs::check),
     ("private-paths", private_paths::check),
+    ("prose", prose::check),
 ];
 
 /// Checks the workspace; the error is the list of breaches.

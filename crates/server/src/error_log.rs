@@ -2,7 +2,8 @@
 //! and of those that could not be looked at. Clients only get the status.
 //!
 //! A line on standard error, for which nobody waits. Whoever asks for such paths again and again
-//! does not fill a disk by that: so many lines a second, and the number of those that were left out.
+//! does not fill a disk by that: so many lines a second, and the number of those that were left
+//! out.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,0 +1,128 @@
+//! No program decides by looking into the text of an error: texts are for people, and who changes
+//! one must not change what is done. Errors that something depends on are enumerations.
+//!
+//! Not known here is what is an error. A name that says so is taken at its word, and whatever is
+//! turned into text to be looked into is taken for one. Tests may look at texts: they are what is
+//! tested. What another program prints is no error of ours, and has another name.
+
+use super::Finding;
+use super::source::{Source, Tree};
+
+/// What errors and their texts are called.
+const NAMES: &[&str] = &["err", "error", "failure", "fault", "message", "reason", "why", "wrong"];
+/// Calls that give the text of an error.
+const TEXTS: &[&str] = &["description()", "message()", "reason()", "to_string()", "why()"];
+/// Calls that look into a text.
+const LOOKS: &[&str] = &[
+    ".contains(",
+    ".ends_with(",
+    ".find(",
+    ".matches(",
+    ".split_once(",
+    ".starts_with(",
+    ".strip_prefix(",
+    ".strip_suffix(",
+];
+const COMPARISONS: &[&str] = &["==", "!="];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.rust().filter(|source| !source.is_test_file()).flat_map(decisions).collect()
+}
+
+fn decisions(source: &Source) -> Vec<Finding> {
+    let code = &source.code;
+    let tests = source.test_ranges();
+    let looks = LOOKS.iter().flat_map(|look| code.match_indices(look)).map(|(at, _)| at);
+    let compared = COMPARISONS.iter().flat_map(|sign| code.match_indices(sign));
+    // A text that is given stands as underscores where it was.
+    let compared = compared.filter(|(at, sign)| is_text(&code[at + sign.len()..]));
+    let found = looks.chain(compared.map(|(at, _)| at));
+    let found = found.filter(|at| is_error(receiver(code, *at)));
+    let found = found.filter(|at| !tests.iter().any(|range| range.contains(at)));
+    let message =
+        "decides by the text of an error: match on an enumeration, with the text in Display";
+    found.map(|at| Finding::at(source, source.line_of(at), message)).collect()
+}
+
+/// Whether code goes on with a string literal.
+fn is_text(code: &str) -> bool {
+    code.trim_start().trim_start_matches('&').starts_with("__")
+}
+
+/// Whether a chain of names and calls is an error, or its text.
+fn is_error(chain: &str) -> bool {
+    let parts = || chain.split(['.', ':']).map(str::trim).filter(|part| !part.is_empty());
+    parts().any(|part| TEXTS.contains(&part)) || parts().any(|part| NAMES.contains(&part))
+}
+
+/// The names and calls before `end` that belong together: `self.error.to_string()`.
+fn receiver(code: &str, end: usize) -> &str {
+    let bytes = code.as_bytes();
+    let mut start = end;
+    let mut depth = 0_usize;
+    while let Some(at) = start.checked_sub(1) {
+        match bytes[at] {
+            b')' | b']' => depth += 1,
+            b'(' | b'[' if depth > 0 => depth -= 1,
+            _ if depth > 0 => {}
+            b'.' | b':' | b'?' | b'_' => {}
+            byte if byte.is_ascii_alphanumeric() => {}
+            // A chain may go on on the next line, before its dot.
+            byte if byte.is_ascii_whitespace() && continues(&code[start..end]) => {}
+            _ => break,
+        }
+        start = at;
+    }
+    &code[start..end]
+}
+
+/// Whether what follows a space belongs to what is before it.
+fn continues(after: &str) -> bool {
+    let after = after.trim_start();
+    after.is_empty() || after.starts_with('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_code(code: &str, expected: usize) {
+        let text = format!("fn f() {{ {code} }}");
+        assert_eq!(check(&Tree::of("crates/a/src/lib.rs", &text)).len(), expected, "{code}");
+    }
+
+    #[test]
+    fn decisions_by_the_text_of_an_error_are_found() {
+        check_code("if why.starts_with(\"no server\") {}", 1);
+        check_code("match () { () if self.error.to_string().contains(NO_ROOM) => {} }", 1);
+        check_code("one\n    .reason\n    .trim()\n    .ends_with(HAS_ENDED)", 1);
+        check_code("let ours = io_result.unwrap_err().to_string().contains(\"x\");", 1);
+        check_code("match why { why if why.contains(\"unknown\") => 1 }", 1);
+        check_code("toml.message().split_once(\": \")", 1);
+        check_code("if message == \"interrupted\" {}", 1);
+        check_code("if failure.as_str() != \"interrupted\" {}", 1);
+        check_code("errors.iter().map(|error| error.strip_prefix(\"a\"))", 1);
+    }
+
+    #[test]
+    fn other_texts_may_be_looked_into() {
+        check_code("if typed.starts_with(\"fixed:\") {}", 0);
+        check_code("if why == Why::Interrupted {}", 0);
+        check_code("if error.kind() == io::ErrorKind::NotFound {}", 0);
+        check_code("let many = reasons.contains(&reason);", 0);
+        check_code("let text = format!(\"{why}\"); // why.contains(\"x\")", 0);
+        check_code("line.contains(\"error\")", 0);
+        check_code("let found = names.iter().find(|name| **name == why);", 0);
+        check_code("report(&why); names.contains(name)", 0);
+    }
+
+    #[test]
+    fn tests_may_look_at_what_is_said() {
+        let inside = "#[cfg(test)]\nmod tests { fn f() { assert!(why.contains(\"x\")) } }";
+        assert_eq!(check(&Tree::of("crates/a/src/lib.rs", inside)).len(), 0);
+        let file = "fn f() { assert!(why.contains(\"x\")) }";
+        assert_eq!(check(&Tree::of("crates/a/tests/it/main.rs", file)).len(), 0);
+        assert_eq!(check(&Tree::of("crates/a/src/b.rs", file))[0].line, 1);
+    }
+}
