@@ -43,10 +43,14 @@ pub enum ResponseError {
     Syntax,
     /// More fields than anybody sends.
     TooManyFields,
+    /// A field line that goes on in the next (obs-fold, RFC 9112, section 5.2).
+    Folded,
     /// A Content-Length that is no number, or two that differ.
     ContentLength,
-    /// A coding other than chunked, or chunked and a length (a smuggled response).
+    /// A coding other than chunked.
     TransferEncoding,
+    /// Chunked and a length: a smuggled response (RFC 9112, section 6.3).
+    LengthAndChunks,
 }
 
 impl fmt::Display for ResponseError {
@@ -55,7 +59,11 @@ impl fmt::Display for ResponseError {
             Self::Syntax => "not an HTTP/1 response head",
             Self::TooManyFields => "more than 100 fields",
             Self::ContentLength => "Content-Length is no number, or there are two",
-            Self::TransferEncoding => "unknown Transfer-Encoding, or one beside Content-Length",
+            Self::Folded => "a folded field line (RFC 9112, section 5.2)",
+            Self::TransferEncoding => "a Transfer-Encoding other than chunked",
+            Self::LengthAndChunks => {
+                "Content-Length beside Transfer-Encoding (RFC 9112, section 6.3)"
+            }
         })
     }
 }
@@ -75,6 +83,7 @@ pub fn parse_response_head(
         Ok(Status::Complete(len)) => len,
         Ok(Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::TooManyFields),
+        Err(_) if has_fold(bytes) => return Err(ResponseError::Folded),
         Err(_) => return Err(ResponseError::Syntax),
     };
     let status = response.code.ok_or(ResponseError::Syntax)?;
@@ -84,6 +93,13 @@ pub fn parse_response_head(
     let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
     let keep_alive = asked && body != ResponseBody::UntilClose;
     Ok(Some(ResponseHead { len, status, version, keep_alive, body }))
+}
+
+/// Whether a line of the head begins with white space.
+fn has_fold(bytes: &[u8]) -> bool {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let head = lines.take_while(|line| !matches!(line, [] | [b'\r']));
+    head.skip(1).any(|line| line.starts_with(b" ") || line.starts_with(b"\t"))
 }
 
 /// The fields that matter here.
@@ -141,7 +157,7 @@ impl Framing {
         }
         match (self.chunked, self.length) {
             (true, None) => Ok(ResponseBody::Framed(BodyFraming::Chunked)),
-            (true, Some(_)) => Err(ResponseError::TransferEncoding),
+            (true, Some(_)) => Err(ResponseError::LengthAndChunks),
             (false, Some(length)) => Ok(ResponseBody::Framed(BodyFraming::Length(length))),
             (false, None) => Ok(ResponseBody::UntilClose),
         }
@@ -216,7 +232,8 @@ mod tests {
         check_error(&with(two), ResponseError::ContentLength);
         check_error(&with("Transfer-Encoding: gzip"), ResponseError::TransferEncoding);
         let both = "Transfer-Encoding: chunked\r\nContent-Length: 2";
-        check_error(&with(both), ResponseError::TransferEncoding);
+        check_error(&with(both), ResponseError::LengthAndChunks);
+        check_error(&with("A: b\r\n c"), ResponseError::Folded);
         check_error(&with(&"A: b\r\n".repeat(101)), ResponseError::TooManyFields);
     }
 }
