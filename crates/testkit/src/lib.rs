@@ -37,6 +37,7 @@ pub mod template;
 mod temporary;
 pub mod tools;
 mod victim;
+pub mod virtual_server;
 
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
