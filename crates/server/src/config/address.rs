@@ -1,7 +1,9 @@
-//! Listen addresses as they are written: `8080`, `:8080`, `127.0.0.1:8080`, `[::]:8080`.
+//! Listen addresses as they are written: `8080`, `:8080`, `localhost:8080`, `127.0.0.1:8080`,
+//! `[::]:8080`.
 //!
 //! Names are not resolved: a server that listens elsewhere because a name server said so is a
-//! surprise nobody wants.
+//! surprise nobody wants. `localhost` is no such name: it means the loopback addresses wherever it
+//! stands (RFC 6761, section 6.3).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,6 +16,8 @@ pub enum ListenAddress {
     One(SocketAddr),
     /// This port on every address of the machine, IPv4 and, where there is IPv6, IPv6.
     Everywhere(u16),
+    /// This port on this machine's loopback addresses, IPv4 and, where there is IPv6, IPv6.
+    Localhost(u16),
 }
 
 impl ListenAddress {
@@ -29,7 +33,7 @@ impl ListenAddress {
     pub fn is_any_port(self) -> bool {
         match self {
             Self::One(address) => address.port() == 0,
-            Self::Everywhere(port) => port == 0,
+            Self::Everywhere(port) | Self::Localhost(port) => port == 0,
         }
     }
 
@@ -51,18 +55,20 @@ impl ListenAddress {
                 Self::One(address)
             }
             Self::Everywhere(port) => Self::Everywhere(add(port)?),
+            Self::Localhost(port) => Self::Localhost(add(port)?),
         })
     }
 
     /// The socket addresses to open. All but the first may be missing on this machine.
     #[must_use]
     pub fn socket_addresses(self) -> Vec<SocketAddr> {
+        let both = |v4: Ipv4Addr, v6: Ipv6Addr, port| {
+            vec![SocketAddr::from((v4, port)), SocketAddr::from((v6, port))]
+        };
         match self {
             Self::One(address) => vec![address],
-            Self::Everywhere(port) => vec![
-                SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
-                SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
-            ],
+            Self::Everywhere(port) => both(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, port),
+            Self::Localhost(port) => both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST, port),
         }
     }
 }
@@ -72,6 +78,7 @@ impl fmt::Display for ListenAddress {
         match self {
             Self::One(address) => address.fmt(f),
             Self::Everywhere(port) => write!(f, ":{port}"),
+            Self::Localhost(port) => write!(f, "localhost:{port}"),
         }
     }
 }
@@ -80,14 +87,21 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080");
+        let wrong = || {
+            format!(
+                "{text:?} is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or \
+                     [::1]:8080"
+            )
+        };
         if let Ok(port) = text.parse() {
             return Ok(Self::local(port));
         }
-        match text.strip_prefix(':') {
-            Some(port) => port.parse().map(Self::Everywhere).map_err(|_| wrong()),
-            None => text.parse().map(Self::One).map_err(|_| wrong()),
+        match text.split_once(':') {
+            Some(("", port)) => port.parse().map(Self::Everywhere).map_err(|_| wrong()),
+            Some((name, port)) if name.eq_ignore_ascii_case("localhost") => {
+                port.parse().map(Self::Localhost).map_err(|_| wrong())
+            }
+            _ => text.parse().map(Self::One).map_err(|_| wrong()),
         }
     }
 }
@@ -104,9 +118,17 @@ mod tests {
         };
         check("8080", "127.0.0.1:8080");
         check(":8080", ":8080");
+        check("localhost:8080", "localhost:8080");
+        check("LocalHost:0", "localhost:0");
         check("127.0.0.1:0", "127.0.0.1:0");
         check("[::]:80", "[::]:80");
         check("[fe80::1%2]:80", "[fe80::1%2]:80");
+    }
+
+    #[test]
+    fn localhost_is_both_loopback_addresses() {
+        let addresses = "localhost:80".parse::<ListenAddress>().unwrap().socket_addresses();
+        assert_eq!(addresses, ["127.0.0.1:80".parse().unwrap(), "[::1]:80".parse().unwrap()]);
     }
 
     #[test]
@@ -117,13 +139,25 @@ mod tests {
         };
         check("127.0.0.1:8080", 2, Some("127.0.0.1:8082"));
         check(":80", 1, Some(":81"));
+        check("localhost:80", 1, Some("localhost:81"));
         check(":0", 1, Some(":0"));
         check("65535", 1, None);
     }
 
     #[test]
     fn everything_else_is_refused() {
-        for text in ["", ":", "65536", ":65536", "localhost:80", "::1:80", "1.2.3.4", "80 "] {
+        for text in [
+            "",
+            ":",
+            "65536",
+            ":65536",
+            "a.example:80",
+            "localhost",
+            "localhost:",
+            "::1:80",
+            "1.2.3.4",
+            "80 ",
+        ] {
             let error = text.parse::<ListenAddress>().unwrap_err();
             assert!(error.starts_with(&format!("{text:?} is no address")), "{error}");
         }
