@@ -1,5 +1,6 @@
 //! `ropewalk report`: what was measured, as a page, as text, or as numbers for other programs.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -47,8 +48,8 @@ enum Form {
 }
 
 impl Form {
-    fn of_name(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
+    fn of_ending(ending: &OsStr) -> Option<Self> {
+        match ending.to_str()? {
             "html" | "htm" => Some(Self::Html),
             "md" | "markdown" => Some(Self::Markdown),
             "csv" => Some(Self::Csv),
@@ -70,10 +71,27 @@ impl Form {
     }
 }
 
+impl ReportArguments {
+    /// The form that was typed, else that of the output's name.
+    fn form(&self) -> Result<Form, String> {
+        let ending = self.output.as_deref().and_then(Path::extension);
+        match (self.format, ending) {
+            (Some(form), _) => Ok(form),
+            (None, None) => Ok(Form::Html),
+            (None, Some(ending)) => Form::of_ending(ending).ok_or_else(|| {
+                format!(
+                    "-o: no report ends in .{}: name it .html, .md, .csv, .svg or .png, or say \
+                     which it is with --format",
+                    ending.display()
+                )
+            }),
+        }
+    }
+}
+
 /// Writes the report and says where it is.
 pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
-    let named = arguments.output.as_deref().and_then(Form::of_name);
-    let form = arguments.format.or(named).unwrap_or(Form::Html);
+    let form = arguments.form().map_err(Failure::Usage)?;
     let path = match &arguments.output {
         Some(path) => path.clone(),
         None => arguments.folder.join(form.file_name()),

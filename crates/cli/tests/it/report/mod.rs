@@ -40,6 +40,26 @@ fn has(text: &str, parts: &[&str]) {
 }
 
 #[test]
+fn a_name_that_ends_in_no_form_is_refused() {
+    let scratch = Temporary::new();
+    made::study(scratch.path(), 6, &made::DOMAINS);
+    let folder = scratch.path().to_str().unwrap();
+    for ending in ["pdf", "txt", "json"] {
+        let output = scratch.path().join(format!("report.{ending}"));
+        let (status, out, error) = run(&["report", folder, "-o", output.to_str().unwrap()]);
+        let expected = format!(
+            "ropewalk: -o: no report ends in .{ending}: name it .html, .md, .csv, .svg or .png, or \
+             say which it is with --format\n"
+        );
+        assert_eq!((status, &*out, error), (2, "", expected));
+        assert!(!output.exists());
+        let output = output.to_str().unwrap();
+        let (status, _, error) = run(&["report", folder, "-o", output, "--format", "csv"]);
+        assert_eq!((status, &*error), (0, ""));
+    }
+}
+
+#[test]
 fn a_study_in_words_and_tables() {
     let scratch = Temporary::new();
     made::study(scratch.path(), 6, &made::DOMAINS);
