@@ -67,6 +67,20 @@ pub fn cpu_times_of_children() -> (Duration, Duration) {
     cpu_times_of(libc::RUSAGE_CHILDREN)
 }
 
+/// How long the calling thread has been ready to run since it began, while others ran on the CPUs
+/// that it may use; none where the kernel does not count it (Documentation/scheduler/sched-stats.rst).
+#[must_use]
+pub fn run_delay_of_thread() -> Option<Duration> {
+    parse_run_delay(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// The second of the three numbers; all of them are 0 where the kernel has the file but no counts.
+fn parse_run_delay(schedstat: &str) -> Option<Duration> {
+    let mut fields = schedstat.split_whitespace().map(str::parse::<u64>);
+    let (ran_ns, waited_ns) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    (ran_ns > 0).then(|| Duration::from_nanos(waited_ns))
+}
+
 fn cpu_times_of(whom: libc::c_int) -> (Duration, Duration) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame, which is all integers, so
@@ -113,6 +127,13 @@ mod tests {
         std::process::Command::new("sh").args(["-c", count]).status().unwrap();
         let (user, system) = cpu_times_of_children();
         assert!(user + system > user_before + system_before + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn the_second_number_is_the_run_delay() {
+        let delay = |text| parse_run_delay(text).map(|delay| delay.as_nanos());
+        assert_eq!(delay("1096624 70012 3\n"), Some(70012));
+        assert_eq!((delay("0 0 0\n"), delay(""), delay("12")), (None, None, None));
     }
 
     #[test]
