@@ -13,7 +13,7 @@ is, and times count from when a request should have been sent. With --log sessio
 times: partly open, as real users behave.
 
 Exit status: 0 success, 1 errors of the server, 2 wrong usage, 3 the run is void (the generator
-itself could not keep up).
+itself could not keep up), 4 it was interrupted.
 
 Examples:
   ropewalk load http://127.0.0.1:8080/                       64 connections for 10 s
@@ -92,9 +92,9 @@ pub(crate) struct RunArguments {
     /// Load before the window, which is not measured [default: 0s]
     #[arg(long, value_name = "TIME", help_heading = "When it is asked")]
     warm_up: Option<String>,
-    /// Seeds the arrival process
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "When it is asked")]
-    seed: u64,
+    /// Seeds the arrival process [default: 1]
+    #[arg(long, value_name = "N", help_heading = "When it is asked")]
+    seed: Option<u64>,
 
     /// Which requests share a connection [default: session with --log, else keep]
     #[arg(long, value_enum, value_name = "USE", help_heading = "How it is asked")]
@@ -134,9 +134,14 @@ pub(crate) struct RunArguments {
     /// Count replies within it as goodput
     #[arg(long, value_name = "TIME", help_heading = "What is looked at")]
     latency_target: Option<String>,
-    /// The run is void if the generator itself is later at the 99th percentile [default: 10ms]
+    /// The run is void if the generator itself is later at the 99th percentile [default: half of
+    /// the 99th percentile reported, and at least 4ms]
     #[arg(long, value_name = "TIME", help_heading = "What is looked at")]
     lag_bound: Option<String>,
+    /// The run is void if others make the generator's threads wait for a CPU for more of the time
+    /// in which they want to run [default: 25%]
+    #[arg(long, value_name = "SHARE", help_heading = "What is looked at")]
+    run_delay_bound: Option<String>,
     /// Find the highest rate at which the server keeps to it: p99=50ms, or errors=0.1%,p99.9=1s
     #[arg(long, value_name = "CONDITIONS", help_heading = "What is looked at")]
     find_limit: Option<String>,
@@ -236,6 +241,7 @@ impl LoadArguments {
             files: run.files,
             latency_target: run.latency_target,
             lag_bound: run.lag_bound,
+            run_delay_bound: run.run_delay_bound,
             interval: run.interval,
             threads: run.threads,
             cpus: run.cpus,

@@ -66,13 +66,19 @@ fn show(outcome: &Outcome, output: &OutputArguments) -> Result<(), Failure> {
             written = written.and(write(&path, &form(outcome)));
         }
     }
+    // What other programs read goes to standard output alone.
+    let show = |text: &str| {
+        if output.is_on_stdout() {
+            note(text);
+            return Ok(());
+        }
+        print(text)
+    };
     if output.fairness {
-        print(&report::fairness::render(outcome))?;
+        show(&report::fairness::render(outcome))?;
     }
     if !output.quiet {
-        // What other programs read goes to standard output alone.
-        let summary = report::summary::render(outcome);
-        if output.is_on_stdout() { note(&summary) } else { print(&summary)? }
+        show(&report::summary::render(outcome))?;
     }
     written?;
     match outcome.exit_code() {
@@ -113,6 +119,12 @@ impl OutputArguments {
     /// What can be known of the files before the run, without touching them: that there is a
     /// directory for each.
     fn check(&self) -> Result<(), String> {
+        let mut on_stdout = self.files().filter(|(_, path)| *path == Path::new("-"));
+        if let (Some((first, _)), Some((second, _))) = (on_stdout.next(), on_stdout.next()) {
+            return Err(format!(
+                "{first} - and {second} -: standard output takes one of them: give the other a file"
+            ));
+        }
         for (option, path) in self.files().filter(|(_, path)| *path != Path::new("-")) {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             if path.is_dir() {
@@ -342,6 +354,27 @@ mod tests {
             }
             _ => panic!("{typed:?}: {expected:?}"),
         }
+    }
+
+    /// What programs write is what people type.
+    #[test]
+    fn arguments_of_options_are_read_as_they_were() {
+        let line = "http://a/ -c 5 --log l --host b --host c --header A:b \
+                    --source 127.0.0.2,127.0.0.3 \
+                    --arrivals poisson --speed 1.5 --duration 2s --warm-up 1s --sessions 8 \
+                    --connection keep --idle 9 --timeout 3s --connect-timeout 4s --verify bytes \
+                    --files f --latency-target 5ms --lag-bound 6ms --run-delay-bound 7% \
+                    --interval 8s --threads 2 --cpus 0,1 --share 1/2 --start-at - --seed 16 \
+                    --default-think 1s --think-max 2s --rate 5 --request-rate 6";
+        let read = |words: &[String]| {
+            let words = std::iter::once("load").chain(words.iter().map(String::as_str));
+            let (options, ..) = Line::parse_from(words).arguments.into_options();
+            Options { command: String::new(), ..options }
+        };
+        let typed = read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(Options::from_arguments(&typed.to_arguments()).as_ref(), Ok(&typed));
+        assert_eq!(read(&typed.to_arguments()), typed);
+        assert_eq!(read(&Options::default().to_arguments()), Options::default());
     }
 
     #[test]

@@ -209,6 +209,9 @@ pub struct Trial<'a> {
     pub latency_target_us: Option<u64>,
     /// Whether every byte is looked at, not only the lengths. It costs the clients processor time.
     pub verify_bytes: bool,
+    /// Whether sessions of an open load are evenly spaced, and do not come independently of each
+    /// other as users do: where only the rate is asked for that a server bears, chance is noise.
+    pub is_even: bool,
 }
 
 /// What came of a trial.
@@ -379,7 +382,11 @@ impl Bench {
             waited_us: observed.run_queue_wait_us,
         };
         let (user_us, system_us) = outcome.cpu_us;
-        let generator = Doings { cpus: &client_cpus, cpu_us: user_us + system_us, waited_us: None };
+        let generator = Doings {
+            cpus: &client_cpus,
+            cpu_us: user_us + system_us,
+            waited_us: outcome.run_delay_us,
+        };
         Some(interference(&machine, server, generator))
     }
 
@@ -478,7 +485,8 @@ impl Bench {
 
     fn seat_command(&self, seat: &Seat, server: Target<'_>) -> Vec<String> {
         let url = format!("http://{}", seat.address.unwrap_or(server.address));
-        let mut command = self.tools.command(&["load", &url, "-q"]);
+        // Whether others were in the way of a trial is judged here, where more is known of it.
+        let mut command = self.tools.command(&["load", &url, "-q", "--run-delay-bound", "100%"]);
         for source in &seat.sources {
             command.extend(["--source".to_owned(), source.to_string()]);
         }
@@ -624,10 +632,9 @@ fn words(trial: &Trial<'_>) -> Vec<String> {
     let mut words = vec!["--log".to_owned(), trial.workload.log.display().to_string()];
     let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
     match trial.offered {
-        // Users come independently of each other.
         Offered::RequestsPerS(rate) => {
             add("--request-rate", format!("{rate}"));
-            add("--arrivals", "poisson".into());
+            add("--arrivals", if trial.is_even { "constant" } else { "poisson" }.into());
         }
         Offered::Connections(connections) => add("--connections", connections.to_string()),
     }
@@ -720,12 +727,15 @@ mod tests {
             seed: 7,
             latency_target_us: Some(50_000),
             verify_bytes: true,
+            is_even: false,
         };
         let typed = "--log /l --request-rate 1500.5 --arrivals poisson --duration 250000us \
                      --seed 7 --latency-target 50000us --verify bytes";
         assert_eq!(words(&trial).join(" "), typed);
         let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
         assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));
+        let even = Trial { is_even: true, ..trial };
+        assert!(words(&even).join(" ").contains("--request-rate 1500.5 --arrivals constant "));
     }
 
     #[test]
@@ -768,9 +778,12 @@ mod tests {
             started_unix_us: 1,
             interval_us: 1_000_000,
             cpu_us: (0, 0),
+            run_delay_us: None,
+            others_us: None,
             measures: load::measures::Measures::default(),
             void: Vec::new(),
             first_bad: None,
+            first_refused: None,
             interrupted: false,
         };
         let program = folder.file("slow", SLOW);
@@ -787,6 +800,7 @@ mod tests {
             seed: 1,
             latency_target_us: None,
             verify_bytes: false,
+            is_even: false,
         };
         let server = Target::foreign(([127, 0, 0, 1], 9).into());
         let observer = Observer::new(Watched::default());

@@ -47,7 +47,11 @@ impl Void {
 
     /// Whether others were in the way: the same run may come out well a moment later.
     pub fn is_interference(&self) -> bool {
-        matches!(self, Self::Interference { .. })
+        match self {
+            Self::Interference { .. } => true,
+            Self::Load(void) => void.is_interference(),
+            _ => false,
+        }
     }
 
     fn is_of_generator(&self) -> bool {

@@ -13,11 +13,11 @@ mod tests;
 pub use bracket::{Bracket, Judged, Rules, Tally};
 pub use conditions::{Conditions, Kept, Violation};
 
-use crate::outcome::{EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
+use crate::outcome::{EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TARGET_ERRORS, EXIT_VOID, Outcome};
 use crate::void::Void;
 
 /// The gap between what holds and what fails, relative to what holds, at which the search ends.
-const GAP: f64 = 0.05;
+const GAP: f64 = 0.02;
 /// How often each end is tried, the first time included, if it does the same each time.
 const CONFIRMATIONS: u32 = 3;
 /// How often an end is tried at most, void trials included.
@@ -39,6 +39,8 @@ pub struct Rates {
 pub struct Trial {
     /// Sessions per second.
     pub rate: f64,
+    /// Requests asked each second: those that would have been due, had every reply come at once.
+    pub asked_per_s: f64,
     /// Replies per second.
     pub replies_per_s: f64,
     /// The 99th percentile of corrected times, in microseconds.
@@ -72,6 +74,8 @@ pub struct Limit {
 pub struct Rung {
     /// Sessions per second.
     pub rate: f64,
+    /// Requests asked each second, the mean of its trials.
+    pub asked_per_s: f64,
     /// Replies per second, the mean of its trials.
     pub replies_per_s: f64,
     /// Trials that held.
@@ -118,6 +122,7 @@ impl Search<'_> {
     fn add(&mut self, rate: f64, outcome: &Outcome) -> &Trial {
         let trial = Trial {
             rate,
+            asked_per_s: outcome.asked_rate().unwrap_or(0.0),
             replies_per_s: outcome.throughput(),
             p99_us: outcome.measures.times.corrected.value_at_quantile(0.99),
             served_share: outcome.served_share().min(outcome.kept_up_share()),
@@ -136,9 +141,14 @@ impl Search<'_> {
 
     fn rung(&self, rate: f64) -> Rung {
         let same = |trial: &&Trial| trial.rate == rate && trial.void.is_empty();
-        let sum: f64 = self.trials.iter().filter(same).map(|trial| trial.replies_per_s).sum();
         let Tally { held, trials } = self.bracket.tally(rate);
-        Rung { rate, replies_per_s: sum / f64::from(trials.max(1)), held, trials }
+        let mean = |of: fn(&Trial) -> f64| {
+            let sum: f64 = self.trials.iter().filter(same).map(of).sum();
+            sum / f64::from(trials.max(1))
+        };
+        let (asked_per_s, replies_per_s) =
+            (mean(|trial| trial.asked_per_s), mean(|trial| trial.replies_per_s));
+        Rung { rate, asked_per_s, replies_per_s, held, trials }
     }
 
     fn limit(self, interrupted: bool) -> Limit {
@@ -175,12 +185,14 @@ impl Limit {
         self.held.is_some() && (self.broke.is_none() || self.gave_out.is_some())
     }
 
-    /// 0 for a limit, 1 for a server that bears nothing, 3 where that is not known.
+    /// 0 for a limit, 1 for a server that bears nothing, 3 where that is not known, 4 if the search
+    /// was broken off.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match (self.held, self.broke) {
+            _ if self.interrupted => EXIT_INTERRUPTED,
             (Some(_), Some(_)) if !self.is_lower_bound() => EXIT_SUCCESS,
-            (None, Some(_)) if !self.interrupted => EXIT_TARGET_ERRORS,
+            (None, Some(_)) => EXIT_TARGET_ERRORS,
             _ => EXIT_VOID,
         }
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod backlog;
 mod client;
 pub mod error_kind;
 pub mod expected;
@@ -14,6 +15,7 @@ mod idle;
 pub mod interrupt;
 pub mod measures;
 pub mod merge;
+mod neighbours;
 pub mod options;
 pub mod outcome;
 pub mod plan;

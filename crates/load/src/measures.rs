@@ -8,6 +8,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::backlog::Backlog;
 use crate::error_kind::ErrorCounts;
 
 /// Rows of the fairness table: the 36 file types of SPECweb99, single files, everything else.
@@ -52,6 +53,8 @@ pub struct Measures {
     pub counts: Counts,
     /// Failed requests by kind.
     pub errors: ErrorCounts,
+    /// What was asked and not answered yet, over the window.
+    pub backlog: Backlog,
     /// Times.
     pub times: Times,
     /// By kind of file: class * 9 + number, then [`SINGLE`] and [`OTHER`].
@@ -90,17 +93,22 @@ pub struct Counts {
     pub replies_in_window: u64,
     /// Bytes of their bodies.
     pub body_bytes_in_window: u64,
-    /// Requests under way when the window began.
-    pub in_flight_begin: u64,
-    /// Requests under way when it ended, and those that would have been, had the generator not been
+    /// Sessions under way when the window began.
+    pub sessions_under_way_begin: u64,
+    /// Sessions under way when it ended, and those that would have been, had the generator not been
     /// late; 0 if the run ended before.
-    pub in_flight_end: u64,
+    pub sessions_under_way_end: u64,
     /// Of `replies`, those within the latency target; all of them if there is none.
     pub replies_in_time: u64,
     /// Requests due in the window, but never issued because an earlier one of their session failed.
     pub requests_abandoned: u64,
+    /// Of `requests_abandoned`, those that the generator came to so late that the run had to end;
+    /// at least so many.
+    pub requests_overdue: u64,
     /// Replies by the first digit of the status, index 0 for any other; wrong ones too.
     pub status: [u64; 6],
+    /// How often bytes came behind a reply, or without a request, that nobody had asked for.
+    pub surplus_replies: u64,
     /// Bytes handed to the system.
     pub bytes_sent: u64,
     /// Bytes of heads of replies.
@@ -212,6 +220,7 @@ impl Measures {
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.errors.merge(&other.errors);
+        self.backlog.merge(&other.backlog);
         self.times.merge(&other.times);
         merge_rows(&mut self.files, &other.files, FileRow::merge);
         merge_rows(&mut self.classes, &other.classes, add_histogram);
@@ -254,8 +263,9 @@ impl Counts {
     pub fn merge(&mut self, other: &Self) {
         add_fields!(add, self, other: sessions_due, sessions_started, sessions_completed,
             sessions_failed, sessions_unfinished, requests, replies, replies_in_window,
-            body_bytes_in_window, in_flight_begin, in_flight_end, replies_in_time,
-            requests_abandoned, bytes_sent, head_bytes, body_bytes, framing_bytes,
+            body_bytes_in_window, sessions_under_way_begin, sessions_under_way_end,
+            replies_in_time, requests_abandoned, requests_overdue, surplus_replies, bytes_sent,
+            head_bytes, body_bytes, framing_bytes,
             connections_tried, connections, connections_open_max, connection_time_us,
             idle_connections, idle_closed);
         self.status.iter_mut().zip(&other.status).for_each(|(sum, other)| add(sum, other));
@@ -343,6 +353,7 @@ impl Default for Measures {
         Self {
             counts: Counts::default(),
             errors: ErrorCounts::default(),
+            backlog: Backlog::default(),
             times: Times::default(),
             files: vec![FileRow::default(); FILE_KINDS],
             classes: vec![interval_histogram(); FILE_CLASSES],

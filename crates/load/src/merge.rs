@@ -88,6 +88,11 @@ fn add(sum: &mut Outcome, other: Outcome) {
     sum.window_us = sum.window_us.max(other.window_us);
     sum.cpu_us.0 = sum.cpu_us.0.saturating_add(other.cpu_us.0);
     sum.cpu_us.1 = sum.cpu_us.1.saturating_add(other.cpu_us.1);
+    let both = |ours_us: Option<u64>, theirs_us: Option<u64>| {
+        ours_us.zip(theirs_us).map(|(ours_us, theirs_us)| ours_us.saturating_add(theirs_us))
+    };
+    sum.run_delay_us = both(sum.run_delay_us, other.run_delay_us);
+    sum.others_us = both(sum.others_us, other.others_us);
     sum.measures.merge(&other.measures);
     for reason in other.void {
         if !sum.void.contains(&reason) {
@@ -95,6 +100,7 @@ fn add(sum: &mut Outcome, other: Outcome) {
         }
     }
     sum.first_bad = sum.first_bad.take().or(other.first_bad);
+    sum.first_refused = sum.first_refused.take().or(other.first_refused);
     sum.interrupted |= other.interrupted;
 }
 

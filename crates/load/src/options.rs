@@ -1,10 +1,13 @@
 //! What a user asks for, as typed, and how it becomes a plan. Everything that can be wrong with it
 //! is found here, before anything is sent.
 
+mod arguments;
+
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use workload::request_log::{RequestLog, wsesslog};
 
@@ -15,6 +18,7 @@ use crate::plan::{ConnectionUse, Model, Plan, Process, Start, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
 use crate::units::parse_duration;
+use crate::void::Bounds;
 
 /// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
 const CLIENTS: u64 = 64;
@@ -22,8 +26,6 @@ const CLIENTS: u64 = 64;
 const DURATION_US: u64 = 10_000_000;
 /// The papers' timeout (Radhakrishnan section 3.5.1).
 const TIMEOUT_US: u64 = 10_000_000;
-/// Bound on the generator's own lag at the 99th percentile, unless said otherwise.
-const LAG_BOUND_US: u64 = 10_000;
 
 /// The arrival process, as typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +39,23 @@ pub enum Arrivals {
     Trace,
 }
 
+impl Arrivals {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Constant, Self::Poisson, Self::Trace];
+
+    /// The name under which it is typed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+            Self::Trace => "trace",
+        }
+    }
+}
+
 /// What can be typed. Durations and rates are texts: they are read here.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Servers, with paths if there is no log.
     pub urls: Vec<String>,
@@ -86,6 +103,9 @@ pub struct Options {
     pub latency_target: Option<String>,
     /// The most lag at the 99th percentile.
     pub lag_bound: Option<String>,
+    /// The most that others may make the generator's threads wait for a CPU, in percent of the time
+    /// in which they want to run.
+    pub run_delay_bound: Option<String>,
     /// Length of an interval of the series.
     pub interval: Option<String>,
     /// Threads.
@@ -97,7 +117,7 @@ pub struct Options {
     /// When to start: seconds since 1970, or `-` for when one is told.
     pub start_at: Option<String>,
     /// Seeds the arrival process.
-    pub seed: u64,
+    pub seed: Option<u64>,
     /// The command line, for the report.
     pub command: String,
 }
@@ -116,11 +136,14 @@ impl Options {
             return Err("no server is named: ropewalk load http://host:port/path".into());
         }
         let (log, notes) = self.request_log(&urls)?;
-        let targets = self.targets(&urls)?;
+        let sources = self.sources()?;
+        let connect_timeout_us =
+            duration("--connect-timeout", self.connect_timeout.as_deref(), TIMEOUT_US)?;
+        let targets = self.targets(&urls, &sources, connect_timeout_us)?;
         let model = self.model(&log)?;
         let verify = self.verify.unwrap_or(Verify::Length);
         let plan = Plan {
-            sources: self.sources(&targets)?,
+            sources,
             targets,
             expected: expected::of_log(&log, verify, self.files.as_deref())?.into(),
             connection_use: self.connection_use.unwrap_or(match self.log {
@@ -129,13 +152,9 @@ impl Options {
             }),
             verify,
             timeout_us: duration("--timeout", self.timeout.as_deref(), TIMEOUT_US)?,
-            connect_timeout_us: duration(
-                "--connect-timeout",
-                self.connect_timeout.as_deref(),
-                TIMEOUT_US,
-            )?,
+            connect_timeout_us,
             latency_target_us: optional("--latency-target", self.latency_target.as_deref())?,
-            lag_bound_us: duration("--lag-bound", self.lag_bound.as_deref(), LAG_BOUND_US)?,
+            bounds: self.bounds()?,
             warm_up_us: self.warm_up_us()?,
             duration_us: self.duration(&model, &log)?,
             sessions_max: self.sessions_max(&model, &log),
@@ -146,7 +165,7 @@ impl Options {
             idle: self.idle.unwrap_or(0),
             start: self.start()?,
             rest_us: 0,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(1),
             notes,
             log: Arc::new(log),
             model,
@@ -158,12 +177,23 @@ impl Options {
 
     /// Every URL under every host. Without a log session k asks for the path of URL k modulo their
     /// number, so the URLs must come round first.
-    fn targets(&self, urls: &[Url]) -> Result<Vec<Target>, String> {
+    fn targets(
+        &self,
+        urls: &[Url],
+        sources: &[IpAddr],
+        connect_timeout_us: u64,
+    ) -> Result<Vec<Target>, String> {
+        let within = Duration::from_micros(connect_timeout_us.max(1));
+        let addresses = urls.iter().map(|url| url.address(sources, within));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let hosts = self.hosts.iter().map(|host| Some(&**host));
         let hosts: Vec<Option<&str>> =
             if self.hosts.is_empty() { vec![None] } else { hosts.collect() };
-        let pairs = hosts.iter().flat_map(|host| urls.iter().map(move |url| (url, host)));
-        pairs.map(|(url, host)| url.resolve(*host, &self.headers)).collect()
+        let of_host = |host| {
+            let pairs = urls.iter().zip(&addresses);
+            pairs.map(move |(url, address)| url.target(*address, host, &self.headers))
+        };
+        hosts.into_iter().flat_map(of_host).collect()
     }
 
     /// The log, and what of it was ignored.
@@ -275,18 +305,24 @@ impl Options {
         self.sessions.or(all)
     }
 
-    fn sources(&self, targets: &[Target]) -> Result<Vec<IpAddr>, String> {
+    fn bounds(&self) -> Result<Bounds, String> {
+        let lag_us = optional("--lag-bound", self.lag_bound.as_deref())?;
+        let Some(typed) = &self.run_delay_bound else {
+            return Ok(Bounds { lag_us, ..Bounds::default() });
+        };
+        let number = typed.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        match number.filter(|percent| (0.0..=100.0).contains(percent)) {
+            Some(percent) => Ok(Bounds { lag_us, run_delay_share: percent / 100.0 }),
+            None => Err(format!("--run-delay-bound {typed}: give a share from 0% to 100%")),
+        }
+    }
+
+    fn sources(&self) -> Result<Vec<IpAddr>, String> {
         let mut sources = Vec::new();
         for typed in &self.sources {
             let source: IpAddr = typed
                 .parse()
                 .map_err(|_| format!("--source {typed}: give an IP address of this machine"))?;
-            if let Some(target) = targets.iter().find(|t| t.address.is_ipv4() != source.is_ipv4()) {
-                return Err(format!(
-                    "--source {source}: {} is reached at {}, of the other IP version",
-                    target.url, target.address
-                ));
-            }
             // A socket of another kind tells whether the address is this machine's.
             UdpSocket::bind((source, 0)).map_err(|why| format!("--source {source}: {why}"))?;
             sources.push(source);
@@ -327,7 +363,7 @@ impl Options {
         Setting {
             command: self.command.clone(),
             targets: self.urls.clone(),
-            arrivals: plan.model.name().to_owned(),
+            arrivals: plan.model.arrivals(),
             rate: match &plan.model {
                 Model::Open(Process::Constant(rate) | Process::Poisson(rate)) => rate.to_string(),
                 _ => String::new(),
@@ -343,7 +379,8 @@ impl Options {
             connect_timeout_us: plan.connect_timeout_us,
             latency_target_us: plan.latency_target_us,
             duration_us: plan.duration_us,
-            lag_bound_us: plan.lag_bound_us,
+            lag_bound_us: plan.bounds.lag_us,
+            run_delay_bound: plan.bounds.run_delay_share,
             seed: plan.seed,
             log: self.log.as_ref().map(|path| path.display().to_string()),
             log_beyond_get: plan.log.templates().iter().any(|asked| &*asked.method != "GET"),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use statistics::homogeneity_p_value;
 
 use crate::measures::{FILE_KINDS, FileRow, Measures, OTHER, SINGLE};
-use crate::void::Void;
+use crate::void::{self, Void};
 
 /// The exit status of a run without errors.
 pub const EXIT_SUCCESS: u8 = 0;
@@ -13,6 +13,8 @@ pub const EXIT_SUCCESS: u8 = 0;
 pub const EXIT_TARGET_ERRORS: u8 = 1;
 /// The exit status of a run that says nothing about the target.
 pub const EXIT_VOID: u8 = 3;
+/// The exit status of a run that was broken off: what it has measured is not what was asked for.
+pub const EXIT_INTERRUPTED: u8 = 4;
 
 /// A kind of file with fewer requests is left out of the spread: one timeout would be above 1 %.
 pub const SPREAD_REQUESTS_MIN: u64 = 100;
@@ -33,12 +35,20 @@ pub struct Outcome {
     pub interval_us: u64,
     /// CPU time of the generator's threads within the window, in microseconds: user, system.
     pub cpu_us: (u64, u64),
+    /// How long they were ready to run within the window while others ran on their CPUs, in
+    /// microseconds; none where the kernel does not count it.
+    pub run_delay_us: Option<u64>,
+    /// Processor time that others used on the generator's machine within the window, neither it nor
+    /// the server, in microseconds; none where that cannot be known.
+    pub others_us: Option<u64>,
     /// What was measured.
     pub measures: Measures,
     /// Why the run says nothing about the server, if so.
     pub void: Vec<Void>,
     /// The first wrong reply: what, where, expected and got.
     pub first_bad: Option<String>,
+    /// The first reply that could not be read: what, where, and why.
+    pub first_refused: Option<String>,
     /// Whether it was interrupted.
     pub interrupted: bool,
 }
@@ -52,8 +62,8 @@ pub struct Setting {
     pub command: String,
     /// Where to.
     pub targets: Vec<String>,
-    /// `closed`, `constant`, `poisson`, `trace`.
-    pub arrivals: String,
+    /// How sessions came.
+    pub arrivals: Arrivals,
     /// Sessions per second offered, by the schedule as typed; empty if closed.
     pub rate: String,
     /// Connections of a closed run, of all generators.
@@ -72,8 +82,12 @@ pub struct Setting {
     pub latency_target_us: Option<u64>,
     /// Length of the measured window as asked for, in microseconds; none: until all sessions ended.
     pub duration_us: Option<u64>,
-    /// Bound on the 99th percentile of the generator's own lag, in microseconds.
-    pub lag_bound_us: u64,
+    /// Bound on the 99th percentile of the generator's own lag, in microseconds; none: half of the
+    /// 99th percentile reported.
+    pub lag_bound_us: Option<u64>,
+    /// Bound on the part of the time in which the generator's threads want to run that others make
+    /// them wait for a CPU, 0 to 1.
+    pub run_delay_bound: f64,
     /// The seed of arrivals.
     pub seed: u64,
     /// The request log's path, as the generator with the first share knows it.
@@ -93,6 +107,21 @@ pub struct Setting {
     pub threads: u32,
     /// The open-file limit that was in force, for hints; the lowest of the generators held.
     pub descriptors_max: u64,
+}
+
+/// How sessions come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// The next of a client when its last is over.
+    #[default]
+    Closed,
+    /// Evenly spaced.
+    Constant,
+    /// Independently of each other.
+    Poisson,
+    /// As a log says.
+    Trace,
 }
 
 /// How differently the kinds of file fared: the one figure of fairness.
@@ -219,16 +248,25 @@ impl Outcome {
         self.per_second(self.measures.counts.replies_in_window)
     }
 
-    /// How much of what was due in the window the server kept up with, 0 to 1: a queue that grows
-    /// is held against it, even if all of it is served in the end. What is under way varies by
-    /// chance; so much (two standard deviations of a Poisson count) is not.
+    /// Requests asked each second: those that would have been due, had every reply come at once;
+    /// none where that is not known, as in closed runs.
+    #[must_use]
+    pub fn asked_rate(&self) -> Option<f64> {
+        let asked = self.measures.backlog.asked_in_window();
+        (asked > 0).then(|| self.per_second(asked))
+    }
+
+    /// How much of what was asked in the window the server kept up with, 0 to 1: sessions under way
+    /// that become more and more are held against it, even if all of them are served in the end.
     #[must_use]
     pub fn kept_up_share(&self) -> f64 {
-        let counts = &self.measures.counts;
-        let growth = counts.in_flight_end.saturating_sub(counts.in_flight_begin) as f64;
-        let excess = (growth - 2.0 * (counts.in_flight_end as f64).sqrt()).max(0.0);
-        let due = self.requests_due() as f64;
-        if due == 0.0 { 1.0 } else { (1.0 - excess / due).max(0.0) }
+        // What is known of a run that was broken off does not reach its end.
+        if self.interrupted || self.first_bad.is_some() {
+            return 1.0;
+        }
+        let is_random = self.setting.arrivals != Arrivals::Constant;
+        let sessions = self.measures.counts.sessions_due;
+        1.0 - self.measures.backlog.share_left(sessions, is_random)
     }
 
     /// Bytes of bodies per second, of the replies that throughput counts.
@@ -244,6 +282,22 @@ impl Outcome {
         self.throughput() * self.in_time_share()
     }
 
+    /// The part of the time in which the generator's threads wanted to run that others than the
+    /// server made them wait for a CPU, 0 to 1, at most; none where that cannot be known. They
+    /// waited for others no longer than these ran.
+    #[must_use]
+    pub fn run_delay_share(&self) -> Option<f64> {
+        let waited_us = self.run_delay_us?.min(self.others_us?);
+        let ran_us = self.cpu_us.0.saturating_add(self.cpu_us.1);
+        Some(share(waited_us, waited_us.saturating_add(ran_us)))
+    }
+
+    /// Whether the corrected time at a quantile is mostly the generator's own lateness.
+    #[must_use]
+    pub fn is_mostly_own_lag(&self, quantile: f64) -> bool {
+        void::is_mostly_own(self, quantile)
+    }
+
     /// `count` over the window.
     #[must_use]
     pub fn per_second(&self, count: u64) -> f64 {
@@ -257,7 +311,8 @@ impl Outcome {
         spread(kinds.filter(|(_, row)| row.requests > 0))
     }
 
-    /// 0 for success, 1 if the target failed a request, 3 if the run says nothing about it.
+    /// 0 for success, 1 if the target failed a request, 3 if the run says nothing about it, 4 if it
+    /// was broken off.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.first_bad.is_some() {
@@ -266,6 +321,8 @@ impl Outcome {
             EXIT_VOID
         } else if self.measures.errors.total() > 0 {
             EXIT_TARGET_ERRORS
+        } else if self.interrupted {
+            EXIT_INTERRUPTED
         } else {
             EXIT_SUCCESS
         }
@@ -359,20 +416,6 @@ mod tests {
         assert_eq!(spans, expected);
         outcome.window_us = 2_000;
         assert_eq!(outcome.interval_span_us(2), (2_000, 1_000));
-    }
-
-    #[test]
-    fn a_queue_that_grows_is_held_against_the_server() {
-        let kept_up = |begin, end| {
-            let mut outcome = sample::empty();
-            outcome.measures.counts.replies = 1000;
-            outcome.measures.counts.in_flight_begin = begin;
-            outcome.measures.counts.in_flight_end = end;
-            outcome.kept_up_share()
-        };
-        assert_eq!((kept_up(0, 0), kept_up(50, 50), kept_up(50, 20)), (1.0, 1.0, 1.0));
-        assert_eq!((kept_up(0, 4), kept_up(90, 100)), (1.0, 1.0));
-        assert!((kept_up(100, 400) - 0.74).abs() < 1e-9);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use workload::content::{Content, Mismatch};
 use workload::request_log::RequestLog;
 
 use crate::measures::OTHER;
+use crate::outcome::Arrivals;
 use crate::schedule::Schedule;
+use crate::void::Bounds;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -33,8 +35,8 @@ pub struct Plan {
     pub connect_timeout_us: u64,
     /// Replies within it are goodput, in microseconds.
     pub latency_target_us: Option<u64>,
-    /// The generator's own lag may not exceed it at the 99th percentile, in microseconds.
-    pub lag_bound_us: u64,
+    /// What makes the run void.
+    pub bounds: Bounds,
     /// Time before the measured window, in microseconds.
     pub warm_up_us: u64,
     /// Length of the measured window in microseconds; none: until all sessions are over.
@@ -251,19 +253,17 @@ fn check_copy(copy: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
 }
 
 impl Model {
-    /// The name under which it is reported.
+    /// As which it is reported.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub fn arrivals(&self) -> Arrivals {
         match self {
-            Self::Closed { .. } => "closed",
-            Self::Open(Process::Constant(_)) => "constant",
-            Self::Open(Process::Poisson(_)) => "poisson",
-            Self::Open(Process::Trace(_)) => "trace",
+            Self::Closed { .. } => Arrivals::Closed,
+            Self::Open(Process::Constant(_)) => Arrivals::Constant,
+            Self::Open(Process::Poisson(_)) => Arrivals::Poisson,
+            Self::Open(Process::Trace(_)) => Arrivals::Trace,
         }
     }
-}
 
-impl Model {
     /// Whether a session begins anew after its last request.
     #[must_use]
     pub fn is_endless(&self) -> bool {
@@ -272,6 +272,9 @@ impl Model {
 }
 
 impl ConnectionUse {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Session, Self::Request, Self::Keep];
+
     /// The name under which it is typed and reported.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -284,6 +287,9 @@ impl ConnectionUse {
 }
 
 impl Verify {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Length, Self::Bytes];
+
     /// The name under which it is typed and reported.
     #[must_use]
     pub fn name(self) -> &'static str {

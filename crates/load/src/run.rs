@@ -1,19 +1,20 @@
 //! One run: threads that start at one instant, what they measured put together.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::client::{Assignment, Clients, CpuUs, Window};
-use crate::error_kind::ErrorKind;
+use crate::client::{Assignment, Clients, Processor, Window};
 use crate::idle::Idle;
 use crate::measures::{Interval, Measures};
+use crate::neighbours::Neighbours;
 use crate::outcome::{Outcome, Setting};
 use crate::plan::{Plan, Start};
 use crate::starts;
-use crate::void::Void;
+use crate::void;
 
 /// Time for all threads to be ready before the first session.
 const GET_READY_US: u64 = 20_000;
@@ -42,12 +43,18 @@ pub trait Watch {
 pub(crate) struct Shared {
     stop: AtomicBool,
     bad: Mutex<Option<String>>,
+    refused: OnceLock<String>,
 }
 
 impl Shared {
     /// Whether the run is to be broken off.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Keeps what is said of the first reply that could not be read.
+    pub(crate) fn refused(&self, what: impl FnOnce() -> String) {
+        self.refused.get_or_init(what);
     }
 
     /// Keeps the first wrong reply and ends the run.
@@ -69,34 +76,61 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
-    let (parts, interrupted) = in_threads(plan, &shared, start_us, window, watch)?;
+    let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
+    let neighbours = Neighbours::of(addresses, window);
+    let mut looking = Watched { watch: &mut *watch, neighbours };
+    let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
+    let others_us = looking.neighbours.used_us();
     let ended_us = os::clock::now();
     let idle_closed = idle.closed();
     if plan.start == Start::WhenTold {
         watch.on_measured();
     }
     let mut measures = Measures::default();
-    let mut cpu_us = (0, 0);
-    for (part, (user_us, system_us)) in &parts {
+    let (mut cpu_us, mut run_delay_us) = ((0, 0), Some(0));
+    for (part, had) in &parts {
         measures.merge(part);
-        cpu_us = (cpu_us.0 + user_us, cpu_us.1 + system_us);
+        cpu_us = (cpu_us.0 + had.cpu_us.0, cpu_us.1 + had.cpu_us.1);
+        run_delay_us = run_delay_us.zip(had.run_delay_us).map(|(sum_us, us)| sum_us + us);
     }
     measures.counts.idle_connections = idle.count();
     measures.counts.idle_closed = idle_closed;
     let first_bad = shared.bad.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     // A run whose sessions are over ends early.
     let end_us = ended_us.min(to_us);
-    Ok(Outcome {
+    let mut outcome = Outcome {
         setting,
         window_us: end_us.saturating_sub(from_us).max(1),
         started_unix_us: started_unix_us + plan.warm_up_us,
         interval_us: plan.interval_us,
         cpu_us,
-        void: void_reasons(plan, &measures),
+        run_delay_us,
+        others_us,
+        void: Vec::new(),
         measures,
         first_bad,
+        first_refused: shared.refused.into_inner(),
         interrupted,
-    })
+    };
+    outcome.void = void::reasons(&outcome, plan.bounds);
+    Ok(outcome)
+}
+
+/// Somebody looks on, and the machine is looked at meanwhile.
+struct Watched<'w> {
+    watch: &'w mut dyn Watch,
+    neighbours: Neighbours,
+}
+
+impl Watch for Watched<'_> {
+    fn on_interval(&mut self, seconds: f64, interval: &Interval) {
+        self.watch.on_interval(seconds, interval);
+    }
+
+    fn wants_to_stop(&mut self) -> bool {
+        self.neighbours.look(os::clock::now());
+        self.watch.wants_to_stop()
+    }
 }
 
 /// When the run begins, by the clock of the run and since 1970.
@@ -126,7 +160,7 @@ fn start_of(plan: &Plan, watch: &mut dyn Watch) -> Result<(u64, u64), String> {
     }
 }
 
-type Parts = (Vec<(Measures, CpuUs)>, bool);
+type Parts = (Vec<(Measures, Processor)>, bool);
 
 /// From a thread: an interval has ended, or the thread has.
 type News = (usize, Option<Interval>);
@@ -189,7 +223,7 @@ fn clients(
     shared: &Shared,
     thread: usize,
     work: Assignment,
-) -> Result<(Measures, CpuUs), String> {
+) -> Result<(Measures, Processor), String> {
     let prepare = || {
         if !plan.cpus.is_empty() {
             os::affinity::pin_thread(&[plan.cpus[thread % plan.cpus.len()]])?;
@@ -250,24 +284,6 @@ fn take_merged(waiting: &mut [Waiting]) -> Option<Interval> {
         sum.merge(&part);
         sum
     }))
-}
-
-/// Why the run says nothing about the server.
-fn void_reasons(plan: &Plan, measures: &Measures) -> Vec<Void> {
-    let mut reasons = Vec::new();
-    let lag = &measures.times.lag;
-    let p99_us = lag.value_at_quantile(0.99);
-    if !lag.is_empty() && p99_us > plan.lag_bound_us {
-        reasons.push(Void::Late { p99_us, bound_us: plan.lag_bound_us });
-    }
-    let own = |kind: &ErrorKind| kind.is_own() && measures.errors.get(*kind) > 0;
-    for kind in ErrorKind::ALL.into_iter().filter(own) {
-        reasons.push(Void::Failed { kind, times: measures.errors.get(kind) });
-    }
-    if measures.counts.requests == 0 && measures.errors.total() == 0 {
-        reasons.push(Void::NothingDue);
-    }
-    reasons
 }
 
 #[cfg(test)]

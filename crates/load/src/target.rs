@@ -1,6 +1,7 @@
 //! Targets: URLs as typed, resolved to addresses and to the fields that every request carries.
 
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 use crate::plan::Target;
 
@@ -62,15 +63,41 @@ impl Url {
         })
     }
 
-    /// Looks the host up and puts together what every request carries. `host`: instead of its own
+    /// Looks the host up. Of several addresses the first that accepts a connection `within` this
+    /// time is taken, and if none does the first; `sources` are those that connections come from.
+    ///
+    /// # Errors
+    /// One line: it has none, or none that can be reached from one of the sources.
+    pub fn address(&self, sources: &[IpAddr], within: Duration) -> Result<SocketAddr, String> {
+        let addresses = (&*self.host, self.port).to_socket_addrs();
+        let all: Vec<SocketAddr> =
+            addresses.map_err(|why| format!("{}: {why}", self.typed))?.collect();
+        let first = *all.first().ok_or_else(|| format!("{}: no address", self.typed))?;
+        let fits = |address: &SocketAddr| {
+            sources.iter().all(|source| source.is_ipv4() == address.is_ipv4())
+        };
+        let fitting: Vec<SocketAddr> = all.into_iter().filter(fits).collect();
+        first_that_accepts(&fitting, within).ok_or_else(|| {
+            let sources: Vec<_> = sources.iter().map(IpAddr::to_string).collect();
+            let sources = sources.join(",");
+            format!(
+                "--source {sources}: {} is reached at {first}, of the other IP version",
+                self.typed
+            )
+        })
+    }
+
+    /// Puts together what every request to `address` carries. `host`: instead of the URL's own
     /// name; `fields`: further ones, `Name: value`.
     ///
     /// # Errors
     /// One line: why it cannot be.
-    pub fn resolve(&self, host: Option<&str>, fields: &[String]) -> Result<Target, String> {
-        let addresses = (&*self.host, self.port).to_socket_addrs();
-        let mut addresses = addresses.map_err(|why| format!("{}: {why}", self.typed))?;
-        let address = addresses.next().ok_or_else(|| format!("{}: no address", self.typed))?;
+    pub fn target(
+        &self,
+        address: SocketAddr,
+        host: Option<&str>,
+        fields: &[String],
+    ) -> Result<Target, String> {
         let typed_field = fields.iter().find(|field| is_named(field, "host"));
         if let (Some(host), Some(field)) = (host, typed_field) {
             return Err(format!("--host {host} and --header {field:?}: leave one out"));
@@ -89,6 +116,13 @@ impl Url {
         }
         Ok(Target { address, url: self.typed.clone(), fields: text.into_bytes() })
     }
+}
+
+/// Where there is a choice, the first address at which somebody listens; else the first.
+fn first_that_accepts(addresses: &[SocketAddr], within: Duration) -> Option<SocketAddr> {
+    let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, within).is_ok();
+    let accepting = (addresses.len() > 1).then(|| addresses.iter().find(accepts)).flatten();
+    accepting.or(addresses.first()).copied()
 }
 
 fn is_named(field: &str, name: &str) -> bool {
@@ -118,6 +152,8 @@ fn check_field(field: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[track_caller]
@@ -157,12 +193,37 @@ mod tests {
         check_error("http://user@a/", "'@'");
     }
 
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// As `localhost` often is: first an address at which nobody listens.
+    #[test]
+    fn the_first_address_that_accepts_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let elsewhere = |ip: [u8; 4]| SocketAddr::from((ip, there.port()));
+        let nobody = [elsewhere([127, 0, 0, 2]), elsewhere([127, 0, 0, 3])];
+        let of = |addresses: &[SocketAddr]| first_that_accepts(addresses, SOON);
+        assert_eq!(of(&[nobody[0], there, nobody[1]]), Some(there));
+        assert_eq!(of(&nobody), Some(nobody[0]), "whatever becomes of it is counted in the run");
+        assert_eq!((of(&[nobody[1]]), of(&[])), (Some(nobody[1]), None));
+    }
+
+    #[test]
+    fn a_source_says_which_addresses_can_be_reached() {
+        let url = Url::parse("127.0.0.1:81").unwrap();
+        assert!(url.address(&["127.0.0.1".parse().unwrap()], SOON).is_ok());
+        let why = url.address(&["::1".parse().unwrap()], SOON).unwrap_err();
+        assert!(why.contains("--source ::1") && why.contains("other IP version"), "{why}");
+    }
+
     #[test]
     fn fields_of_a_target() {
         let url = Url::parse("http://127.0.0.1:81/").unwrap();
+        let address = url.address(&[], SOON).unwrap();
         let text = |host, fields: &[&str]| {
             let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
-            url.resolve(host, &fields).map(|target| String::from_utf8(target.fields).unwrap())
+            url.target(address, host, &fields)
+                .map(|target| String::from_utf8(target.fields).unwrap())
         };
         assert_eq!(text(None, &[]).unwrap(), " HTTP/1.1\r\nHost: 127.0.0.1:81\r\n");
         let both = text(Some("b.example"), &["Accept: */*"]).unwrap();

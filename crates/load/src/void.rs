@@ -6,6 +6,44 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error_kind::ErrorKind;
+use crate::measures::Times;
+use crate::outcome::Outcome;
+
+/// Lateness at the 99th percentile that makes no run void by itself. Who wakes up beside a thread
+/// that is running may have to wait for the rest of its slice, 3 ms on two to four CPUs (the
+/// kernel's `base_slice_ns`), and that happens on machines that are not overloaded.
+const LAG_ALLOWED_US: u64 = 4_000;
+
+/// The part of a reported time that may be the generator's own lateness: what is mostly that says
+/// more about the generator than about the server.
+const OWN_PART_MAX: f64 = 0.5;
+
+/// The part of the time in which the generator's threads want to run that others may make them wait
+/// for a CPU. What a machine does by itself is a few hundredths, and all of it is taken to have
+/// been in the generator's way, which it need not have been; what exceeds a quarter is somebody's
+/// work.
+pub const RUN_DELAY_MAX: f64 = 0.25;
+
+/// Waiting that is less than this part of the window starves nobody: a thread that sleeps most of
+/// the time waits a little whenever it wakes, and how late that made it the lag says.
+const RUN_DELAY_MIN: f64 = 0.02;
+
+/// What makes a run void that is otherwise whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// On the generator's own lag at the 99th percentile, in microseconds; none: half of the 99th
+    /// percentile that is reported, and never less than 4 ms.
+    pub lag_us: Option<u64>,
+    /// On the part of the time in which the generator's threads want to run that others make them
+    /// wait for a CPU, 0 to 1.
+    pub run_delay_share: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { lag_us: None, run_delay_share: RUN_DELAY_MAX }
+    }
+}
 
 /// A reason why a run is void.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +55,19 @@ pub enum Void {
         p99_us: u64,
         /// What is allowed.
         bound_us: u64,
+    },
+    /// The generator was kept from its CPUs.
+    Starved {
+        /// The part of the time in which its threads wanted to run that others made them wait, in
+        /// percent.
+        waited_percent: u32,
+        /// What is allowed.
+        bound_percent: u32,
+    },
+    /// The generator was so late that requests were given up when the run had to end.
+    Overdue {
+        /// How many, at least.
+        requests: u64,
     },
     /// The generator itself failed requests: it had no port or no descriptor left.
     Failed {
@@ -36,8 +87,76 @@ impl Void {
     /// Whether the generator gave out.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
-        matches!(self, Self::Late { .. } | Self::Failed { .. })
+        matches!(self, Self::Late { .. } | Self::Overdue { .. } | Self::Failed { .. })
     }
+
+    /// Whether others were in the generator's way: the same run may come out well a moment later.
+    #[must_use]
+    pub fn is_interference(&self) -> bool {
+        matches!(self, Self::Starved { .. })
+    }
+}
+
+/// Why `outcome` says nothing about the server.
+pub(crate) fn reasons(outcome: &Outcome, bounds: Bounds) -> Vec<Void> {
+    let (measures, mut reasons) = (&outcome.measures, Vec::new());
+    reasons.extend(late(outcome, bounds));
+    reasons.extend(starved(outcome, bounds));
+    if measures.counts.requests_overdue > 0 {
+        reasons.push(Void::Overdue { requests: measures.counts.requests_overdue });
+    }
+    let own = |kind: &ErrorKind| kind.is_own() && measures.errors.get(*kind) > 0;
+    for kind in ErrorKind::ALL.into_iter().filter(own) {
+        reasons.push(Void::Failed { kind, times: measures.errors.get(kind) });
+    }
+    if measures.counts.requests == 0 && measures.errors.total() == 0 {
+        reasons.push(Void::NothingDue);
+    }
+    reasons
+}
+
+fn late(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
+    let lag = &outcome.measures.times.lag;
+    let (p99_us, bound_us) = (lag.value_at_quantile(0.99), lag_bound_us(outcome, bounds.lag_us));
+    (!lag.is_empty() && p99_us > bound_us).then_some(Void::Late { p99_us, bound_us })
+}
+
+/// How late the generator may have been at the 99th percentile, in microseconds, where `typed_us`
+/// is what was typed.
+pub(crate) fn lag_bound_us(outcome: &Outcome, typed_us: Option<u64>) -> u64 {
+    typed_us.unwrap_or_else(|| {
+        let reported_us = outcome.measures.times.corrected.value_at_quantile(0.99) as f64;
+        ((reported_us * OWN_PART_MAX) as u64).max(LAG_ALLOWED_US)
+    })
+}
+
+/// Whether waiting for CPUs was so much of the window that it may have cost requests.
+pub(crate) fn is_noticed(outcome: &Outcome) -> bool {
+    let waited_us = outcome.run_delay_us.unwrap_or(0).min(outcome.others_us.unwrap_or(0));
+    waited_us as f64 > RUN_DELAY_MIN * outcome.window_us as f64
+}
+
+fn starved(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
+    let share = outcome.run_delay_share().filter(|_| is_noticed(outcome))?;
+    let percent = |share: f64| (share * 100.0).round() as u32;
+    (share > bounds.run_delay_share).then(|| Void::Starved {
+        waited_percent: percent(share),
+        bound_percent: percent(bounds.run_delay_share),
+    })
+}
+
+/// Whether the time at `quantile` of those reported is mostly the generator's own lateness.
+pub(crate) fn is_mostly_own(outcome: &Outcome, quantile: f64) -> bool {
+    let Times { corrected, lag, .. } = &outcome.measures.times;
+    if corrected.is_empty() || lag.is_empty() {
+        return false;
+    }
+    // Requests within a session have no time of their own and are never late, so what lies above
+    // the quantile of all is a larger part of those that can be.
+    let can_be_late = (lag.len() as f64 / corrected.len() as f64).min(1.0);
+    let of_these = 1.0 - (1.0 - quantile) / can_be_late;
+    let lag_us = if of_these < 0.0 { 0 } else { lag.value_at_quantile(of_these) };
+    lag_us as f64 > corrected.value_at_quantile(quantile) as f64 * OWN_PART_MAX
 }
 
 impl fmt::Display for Void {
@@ -51,6 +170,17 @@ impl fmt::Display for Void {
                 ms(*p99_us),
                 ms(*bound_us)
             ),
+            Self::Starved { waited_percent, bound_percent } => write!(
+                out,
+                "interference: others made the generator's threads wait for a CPU for \
+                 {waited_percent} % of the time in which they wanted to run, more than the \
+                 {bound_percent} % allowed"
+            ),
+            Self::Overdue { requests } => write!(
+                out,
+                "generator saturated: {requests} requests or more were so late that they were \
+                 given up"
+            ),
             Self::Failed { kind, times } => {
                 write!(out, "the generator itself failed: {kind}, {times} times")
             }
@@ -63,5 +193,80 @@ impl fmt::Display for Void {
 impl From<&str> for Void {
     fn from(words: &str) -> Self {
         Self::Other(words.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn with(corrected_us: u64, lag_us: u64) -> Outcome {
+        let mut outcome = sample::empty();
+        outcome.measures.counts.requests = 100;
+        outcome.measures.times.corrected.record_n(corrected_us, 100).unwrap();
+        outcome.measures.times.lag.record_n(lag_us, 100).unwrap();
+        outcome
+    }
+
+    #[track_caller]
+    fn check_late(corrected_us: u64, lag_us: u64, bound_us: Option<u64>, expected: bool) {
+        let bounds = Bounds { lag_us: bound_us, ..Bounds::default() };
+        let reasons = reasons(&with(corrected_us, lag_us), bounds);
+        let is_late = matches!(reasons[..], [Void::Late { .. }]);
+        assert_eq!((is_late, reasons.is_empty()), (expected, !expected), "{reasons:?}");
+    }
+
+    /// Half of what is reported is too much, however little it is; next to what a server takes that
+    /// is overloaded it is nothing.
+    #[test]
+    fn lag_is_judged_by_what_is_reported() {
+        check_late(13_400, 8_100, None, true);
+        check_late(13_400, 6_000, None, false);
+        check_late(2_000_000, 12_000, None, false);
+        check_late(2_000_000, 1_100_000, None, true);
+        // Less than a slice of the scheduler.
+        check_late(300, 250, None, false);
+        check_late(5_000, 3_900, None, false);
+        // What was typed holds.
+        check_late(13_400, 8_100, Some(10_000), false);
+        check_late(2_000_000, 12_000, Some(10_000), true);
+    }
+
+    #[test]
+    fn times_that_are_mostly_the_generators_own_are_known() {
+        let mut outcome = with(13_400, 8_100);
+        assert!(is_mostly_own(&outcome, 0.99) && is_mostly_own(&outcome, 0.5));
+        assert!(!is_mostly_own(&with(13_400, 6_000), 0.99));
+        // Of ten requests nine have no time of their own: the 99th percentile of all is the 90th of
+        // those that can be late.
+        outcome.measures.times.corrected.record_n(1_000, 900).unwrap();
+        assert!(is_mostly_own(&outcome, 0.99) && !is_mostly_own(&outcome, 0.5));
+        assert!(!is_mostly_own(&sample::empty(), 0.99));
+    }
+
+    #[test]
+    fn a_generator_that_waited_for_cpus_was_starved() {
+        let of = |run_delay_us, bound| {
+            let mut outcome = with(1_000, 10);
+            (outcome.cpu_us, outcome.run_delay_us) = ((200_000, 200_000), run_delay_us);
+            outcome.others_us = Some(600_000);
+            reasons(&outcome, Bounds { run_delay_share: bound, ..Bounds::default() })
+        };
+        let starved = Void::Starved { waited_percent: 60, bound_percent: 50 };
+        assert_eq!(of(Some(600_000), 0.5), [starved]);
+        assert_eq!(of(Some(300_000), 0.5), []);
+        assert_eq!(of(Some(300_000), 0.1).len(), 1);
+        assert_eq!(of(None, 0.1), [], "the kernel does not say");
+        // It waited for the server, and others did next to nothing.
+        let mut beside_a_server = with(1_000, 10);
+        beside_a_server.cpu_us = (400_000, 0);
+        (beside_a_server.run_delay_us, beside_a_server.others_us) = (Some(600_000), Some(30_000));
+        assert_eq!(reasons(&beside_a_server, Bounds::default()), []);
+        // It wanted to run for a hundredth of the window.
+        let mut idle = with(1_000, 10);
+        idle.cpu_us = (5_000, 5_000);
+        (idle.run_delay_us, idle.others_us) = (Some(15_000), Some(900_000));
+        assert_eq!(reasons(&idle, Bounds::default()), []);
     }
 }

@@ -68,7 +68,8 @@ pub fn cpu_times_of_children() -> (Duration, Duration) {
 }
 
 /// How long the calling thread has been ready to run since it began, while others ran on the CPUs
-/// that it may use; none where the kernel does not count it (Documentation/scheduler/sched-stats.rst).
+/// that it may use; none where the kernel does not count it
+/// (Documentation/scheduler/sched-stats.rst).
 #[must_use]
 pub fn run_delay_of_thread() -> Option<Duration> {
     parse_run_delay(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)

@@ -349,7 +349,7 @@ fn an_interrupted_run_shows_what_it_has() {
     let status = child.wait().unwrap();
     let took_us = os::clock::now() - interrupted_us;
     assert!(took_us < 10_000_000, "{took_us} us");
-    assert_eq!(status.code(), Some(0), "{line}{out}");
+    assert_eq!(status.code(), Some(4), "{line}{out}");
     assert!(out.contains("Interrupted: these are the results so far."), "{out}");
     let json = read_json(&json).unwrap();
     assert_eq!(json["interrupted"], true);

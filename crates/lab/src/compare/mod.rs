@@ -295,6 +295,7 @@ impl Plan {
             seed,
             latency_target_us: None,
             verify_bytes: self.verify_bytes,
+            is_even: false,
         }
     }
 }

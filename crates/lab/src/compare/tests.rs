@@ -29,9 +29,12 @@ fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured
             started_unix_us: 0,
             interval_us: 1_000_000,
             cpu_us: (0, 0),
+            run_delay_us: None,
+            others_us: None,
             measures: Measures::default(),
             void: Vec::new(),
             first_bad: None,
+            first_refused: None,
             interrupted: false,
         },
     }

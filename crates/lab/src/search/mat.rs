@@ -121,6 +121,7 @@ impl Climb {
             block: self.hunt.block,
             attempt: self.trials.iter().filter(void).count() as u32,
             seed: statistics::Generator::new(self.hunt.seed ^ self.trials.len() as u64).next_u64(),
+            is_even: self.hunt.conditions.are_of_rates(),
         })
     }
 
@@ -245,6 +246,8 @@ mod tests {
     use super::super::simulated::{Simulated, World};
     use super::*;
     use crate::observe::Disturbed;
+    use load::backlog::{Backlog, STEPS};
+    use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
     fn hunt(first: f64, seed: u64) -> Hunt {
         let rules = Rules {
@@ -258,6 +261,51 @@ mod tests {
         };
         let conditions = Conditions::default();
         Hunt { rules, conditions, purpose: "mat".into(), block: 0, seed }
+    }
+
+    /// Requests a second that a queue bears in virtual time.
+    const QUEUE_PER_S: f64 = 250.0;
+
+    /// Such a queue, and sessions of so many requests.
+    struct Queue {
+        length: usize,
+    }
+
+    impl Measure for Queue {
+        fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+            let load = VirtualLoad {
+                service: Service::Queue(QUEUE_PER_S),
+                length: self.length,
+                asked_per_s: asked.rate,
+                is_random: !asked.is_even,
+                warm_up_s: 0.0,
+                window_s: 5.0,
+            };
+            let mut random = statistics::Generator::new(asked.seed);
+            let Steps { begin, asked: due, settled } = load.run(STEPS, &mut || random.unit());
+            let backlog = Backlog { begin, asked: due, settled };
+            let sessions = backlog.asked_in_window() / self.length as u64;
+            let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random);
+            let figures = Figures { served_share: 1.0, kept_up_share, ..Figures::default() };
+            Ok(Seen { figures: Some(figures), ..Seen::default() })
+        }
+    }
+
+    /// Whether sessions are long or short, and wherever the search begins.
+    #[test]
+    fn the_limit_of_a_queue_is_its_capacity() {
+        for length in [1, 3, 5, 8] {
+            for first in [20.0, 125.0, 240.0, 1000.0] {
+                let hunt =
+                    Hunt { rules: Rules { gap: 0.02, ..hunt(first, 1).rules }, ..hunt(first, 1) };
+                let found = mat(&mut Queue { length }, &Candidate::default(), &hunt);
+                let found = found.expect("it ends");
+                let (held, guess) = (found.held_per_s.expect("so"), found.estimate_per_s());
+                for per_s in [held, guess.expect("so")] {
+                    assert!((per_s / QUEUE_PER_S - 1.0).abs() <= 0.02, "{length}: {found:?}");
+                }
+            }
+        }
     }
 
     #[test]

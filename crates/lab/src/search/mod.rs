@@ -60,6 +60,8 @@ pub struct Asked {
     pub attempt: u32,
     /// Seeds the arrivals.
     pub seed: u64,
+    /// Whether sessions are to be evenly spaced.
+    pub is_even: bool,
 }
 
 /// What a run has shown.

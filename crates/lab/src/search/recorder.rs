@@ -212,7 +212,14 @@ mod tests {
         let world = World { ends_above, ..World::noisy(vec![1000.0], 0.03) };
         let mut server = Simulated::new(world, 9);
         for _ in 0..skip {
-            let asked = Asked { rate: 1.0, purpose: String::new(), block: 0, attempt: 0, seed: 0 };
+            let asked = Asked {
+                rate: 1.0,
+                purpose: String::new(),
+                block: 0,
+                attempt: 0,
+                seed: 0,
+                is_even: false,
+            };
             server.measure(&Candidate::default(), &asked).expect("it is a formula");
         }
         server

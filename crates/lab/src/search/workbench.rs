@@ -46,6 +46,7 @@ impl Workbench<'_> {
             seed: asked.seed,
             latency_target_us: self.latency_target_us,
             verify_bytes: false,
+            is_even: asked.is_even,
         };
         let readying =
             Readying { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
@@ -135,7 +136,14 @@ mod tests {
             latency_target_us: None,
             is_interrupted: &mut || false,
         };
-        let asked = Asked { rate: 1.0, purpose: String::new(), block: 1, attempt: 0, seed: 1 };
+        let asked = Asked {
+            rate: 1.0,
+            purpose: String::new(),
+            block: 1,
+            attempt: 0,
+            seed: 1,
+            is_even: false,
+        };
         let made = workbench.run(&Candidate { name: "floor".into(), knobs }, &asked);
         assert!(matches!(&made, Err(Stop::Unable(why)) if why.contains("/dev/null")), "{made:?}");
     }

@@ -25,7 +25,7 @@ pub(super) const STAGING_S: f64 = 1.5;
 const PURPOSE: &str = "limit, block ";
 
 /// How closely a limit is found.
-const MAT_GAP: f64 = 0.05;
+const MAT_GAP: f64 = 0.02;
 
 /// What tells what a server can bear at most.
 const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
@@ -450,7 +450,7 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
         OfferedPlan::Rates(rates) => repetitions * rates.len() as f64,
         OfferedPlan::Connections(counts) => repetitions * counts.len() as f64,
         // A climb from half of the limit, and both ends tried until they are decided.
-        OfferedPlan::Mat => repetitions * (6.0 + 2.0 * f64::from(lead_for(definition.confidence))),
+        OfferedPlan::Mat => repetitions * (7.0 + 2.0 * f64::from(lead_for(definition.confidence))),
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
     let ceilings = reckoned_ceiling_s(definition) * definition.domains.len() as f64;

@@ -4,7 +4,7 @@
 //! A server is started anew for each run, so that none inherits what another run left behind: its
 //! caches, its memory, what it had not yet finished when it was overloaded.
 
-use super::definition::Definition;
+use super::definition::{Definition, OfferedPlan};
 use crate::domain::{Accessed, Affinity, DiskIo, Domain, Entered, Topology};
 use crate::install::{Installed, Surroundings};
 use crate::observe::{Observer, Watched};
@@ -189,6 +189,7 @@ impl Stage<'_> {
             seed,
             latency_target_us: self.definition.latency_target_us,
             verify_bytes: self.definition.verify_bytes,
+            is_even: self.is_even(),
         };
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(entered, &servers)? } else { Vec::new() };
@@ -219,6 +220,12 @@ impl Stage<'_> {
         }
         measured.void.extend(judge_disk(domain, &measured));
         Ok((measured, warm_up.seconds))
+    }
+
+    /// Whether only a rate is looked for.
+    fn is_even(&self) -> bool {
+        let is_search = matches!(self.definition.offered, OfferedPlan::Mat);
+        is_search && self.definition.conditions.are_of_rates()
     }
 
     /// Starts every copy of the server.

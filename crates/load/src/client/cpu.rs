@@ -1,16 +1,37 @@
-//! The processor time that a thread spends within the window: neither the warm-up nor the waiting
-//! for late replies belongs to the requests that are measured.
+//! What a thread had of the processor within the window: the time that it ran, and the time that it
+//! was ready to run while others did. Neither the warm-up nor the waiting for late replies belongs
+//! to the requests that are measured.
 
 use std::time::Duration;
 
-/// Microseconds in user mode and in system mode.
-pub(crate) type CpuUs = (u64, u64);
+/// What a thread, or several, had of the processors, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Processor {
+    /// In user mode and in system mode.
+    pub(crate) cpu_us: (u64, u64),
+    /// Ready to run while others ran; none where the kernel does not count it.
+    pub(crate) run_delay_us: Option<u64>,
+}
+
+impl Processor {
+    /// What came after `begin` was read.
+    fn since(self, begin: Self) -> Self {
+        let both = self.run_delay_us.zip(begin.run_delay_us);
+        Self {
+            cpu_us: (
+                self.cpu_us.0.saturating_sub(begin.cpu_us.0),
+                self.cpu_us.1.saturating_sub(begin.cpu_us.1),
+            ),
+            run_delay_us: both.map(|(end_us, begin_us)| end_us.saturating_sub(begin_us)),
+        }
+    }
+}
 
 /// Reads the thread's times when it is first told that the window has begun, and that it has ended.
 #[derive(Default)]
 pub(super) struct Cpu {
-    begin: Option<CpuUs>,
-    end: Option<CpuUs>,
+    begin: Option<Processor>,
+    end: Option<Processor>,
 }
 
 impl Cpu {
@@ -24,16 +45,15 @@ impl Cpu {
         is_first(&mut self.end)
     }
 
-    /// What was spent, up to now if the window has not ended.
-    pub(super) fn spent(&self) -> CpuUs {
-        let Some(begin) = self.begin else { return (0, 0) };
-        let end = self.end.unwrap_or_else(read);
-        (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1))
+    /// What the thread had, up to now if the window has not ended.
+    pub(super) fn spent(&self) -> Processor {
+        let Some(begin) = self.begin else { return Processor::default() };
+        self.end.unwrap_or_else(read).since(begin)
     }
 }
 
 /// Notes the times, unless they were noted before.
-fn is_first(noted: &mut Option<CpuUs>) -> bool {
+fn is_first(noted: &mut Option<Processor>) -> bool {
     let is_first = noted.is_none();
     if is_first {
         *noted = Some(read());
@@ -41,8 +61,9 @@ fn is_first(noted: &mut Option<CpuUs>) -> bool {
     is_first
 }
 
-fn read() -> CpuUs {
+fn read() -> Processor {
     let micros = |time: Duration| time.as_micros() as u64;
     let (user, system) = os::process::cpu_times_of_thread();
-    (micros(user), micros(system))
+    let run_delay = os::process::run_delay_of_thread();
+    Processor { cpu_us: (micros(user), micros(system)), run_delay_us: run_delay.map(micros) }
 }

@@ -21,10 +21,13 @@ impl Clients<'_> {
     pub(super) fn begin(&mut self, session: u64, intended_us: u64) {
         let id = self.take_slot(self.target_of(session));
         let measured = self.recorder.window.contains(intended_us);
-        let length = self.requests(session).len();
+        let requests = self.requests(session);
         self.recorder.session_due(self.now_us, measured);
         if measured {
-            self.recorder.session_started(length);
+            self.recorder.session_started(requests.len());
+        }
+        if self.is_open() {
+            self.recorder.asked(self.now_us, intended_us, requests);
         }
         self.sessions += 1;
         let slot = &mut self.slots[id as usize];
@@ -33,8 +36,7 @@ impl Clients<'_> {
         slot.session_measured = measured;
         (slot.session_failed, slot.is_broken) = (false, false);
         (slot.position, slot.issued, slot.replies) = (0, 0, 0);
-        let timed = matches!(self.plan.model, Model::Open(_));
-        self.issue(id, intended_us, timed);
+        self.issue(id, intended_us, self.is_open());
     }
 
     /// Begins the next session of a closed run in the place of the last, whose connection may lead
@@ -75,12 +77,10 @@ impl Clients<'_> {
             self.recorder.issued(self.now_us, group, requests.len());
         }
         self.in_flight += count as u64;
-        if timed {
-            self.recorder.begun(self.now_us, intended_us, count);
-        }
         let slot = &mut self.slots[id as usize];
         slot.issued += count as u32;
         slot.measured = measured;
+        slot.is_late = self.now_us >= self.recorder.window.to_us;
         slot.intended_us = intended_us;
         slot.issued_us = self.now_us;
         slot.expect_reply();
@@ -120,7 +120,7 @@ impl Clients<'_> {
                 self.handed_over(id, sent);
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                self.set_deadline(id, started_us + self.plan.connect_timeout_us);
+                self.give_time(id, self.plan.connect_timeout_us);
                 self.handed_over(id, 0);
             }
             Err(why) => self.fail(id, of_connect(&why)),
@@ -171,7 +171,6 @@ impl Clients<'_> {
         if self.slots[id as usize].measured {
             self.recorder.sent(sent);
         }
-        let deadline_us = self.now_us + self.plan.timeout_us;
         let slot = &mut self.slots[id as usize];
         let is_connecting = slot.phase == Phase::Connecting && sent == 0;
         if sent < self.text.len() {
@@ -183,7 +182,7 @@ impl Clients<'_> {
         }
         slot.phase = if sent < self.text.len() { Phase::Sending } else { Phase::Waiting };
         let must_watch = slot.phase == Phase::Sending && !slot.watches_room;
-        self.set_deadline(id, deadline_us);
+        self.give_time(id, self.plan.timeout_us);
         if must_watch {
             self.watch_room(id);
         }
@@ -219,7 +218,7 @@ impl Clients<'_> {
                 }
                 if was_connecting {
                     self.connected(id);
-                    self.set_deadline(id, self.now_us + self.plan.timeout_us);
+                    self.give_time(id, self.plan.timeout_us);
                 }
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
@@ -317,8 +316,12 @@ impl Clients<'_> {
         }
     }
 
-    pub(super) fn set_deadline(&mut self, id: u32, at_us: u64) {
+    /// The client gives up when so much time has passed. What the generator came to when the window
+    /// had ended has none of its own, so that the run ends.
+    fn give_time(&mut self, id: u32, time_us: u64) {
         let slot = &mut self.slots[id as usize];
+        let from_us = if slot.is_late { self.recorder.window.to_us } else { self.now_us };
+        let at_us = from_us.saturating_add(time_us);
         slot.deadline_us = at_us;
         self.deadlines.arm(id, at_us, &mut slot.armed_deadline);
     }
@@ -350,6 +353,9 @@ impl Clients<'_> {
         if measured && !self.plan.model.is_endless() {
             let to_us = self.recorder.window.to_us;
             self.recorder.abandoned(due_before(to_us, requests, slot.issued as usize, self.now_us));
+        }
+        if self.is_open() {
+            self.recorder.settled_from(first, slot, requests, self.now_us);
         }
         if slot.session_measured && kind.is_timeout() {
             self.recorder.session_timed_out(requests.len());

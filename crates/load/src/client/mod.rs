@@ -16,7 +16,7 @@ use std::io;
 use os::epoll::{Epoll, EventBuffer};
 use workload::request_log::Request;
 
-pub(crate) use cpu::CpuUs;
+pub(crate) use cpu::Processor;
 pub(crate) use issue::write_request;
 use record::Recorder;
 pub(crate) use record::Window;
@@ -113,20 +113,22 @@ impl<'p> Clients<'p> {
         })
     }
 
-    /// Runs to the end and returns what was measured, and the processor time of the window.
-    pub(crate) fn run(mut self) -> io::Result<(Measures, CpuUs)> {
+    /// Runs to the end and returns what was measured, and what the thread had of the processor.
+    pub(crate) fn run(mut self) -> io::Result<(Measures, Processor)> {
         let mut events = EventBuffer::with_capacity(EVENTS);
         loop {
             self.now_us = os::clock::now();
-            self.recorder.edges(self.now_us, self.in_flight);
+            self.recorder.edges(self.now_us, self.sessions);
             if self.shared.is_stopped() || self.is_over() {
                 break;
             }
             while let Some(interval) = self.recorder.turn(self.now_us, self.in_flight, self.open) {
                 (self.progress)(interval.clone());
             }
-            self.begin_due();
-            self.wake_due();
+            if self.now_us < self.give_up_us() {
+                self.begin_due();
+                self.wake_due();
+            }
             let timeout_us = self.idle_us();
             if self.epoll.wait_us(&mut events, timeout_us)? > 0 {
                 for event in events.iter() {
@@ -136,8 +138,9 @@ impl<'p> Clients<'p> {
             // After the replies: what has come in time is not given up, even if it is read late.
             self.give_up_due();
         }
-        let cpu_us = self.recorder.cpu_spent();
-        Ok((self.finish(), cpu_us))
+        self.give_up();
+        let processor = self.recorder.processor();
+        Ok((self.finish(), processor))
     }
 
     /// How long nothing will be due.
@@ -237,13 +240,53 @@ impl<'p> Clients<'p> {
         if self.in_flight > 0 {
             return false;
         }
+        if self.now_us >= self.give_up_us() {
+            return true;
+        }
         if self.now_us >= self.recorder.window.to_us {
-            // What was due before the end is issued, however late.
+            // What was due before the end is issued, though late.
             return self.wakes.next_us() >= self.recorder.window.to_us && self.no_start_is_due();
         }
         // A schedule that has ended is no end: its window is as long as was asked for.
         let may_end = self.plan.sessions_max.is_some() || self.plan.duration_us.is_none();
         may_end && self.sessions == 0 && self.starts.peek().is_none()
+    }
+
+    /// When what is still due is given up, so that a run that asks for more than the generator can
+    /// do ends: when a request that was issued in time would be.
+    fn give_up_us(&self) -> u64 {
+        self.recorder.window.to_us.saturating_add(self.plan.timeout_us)
+    }
+
+    /// Counts what is due and will not be begun any more.
+    fn give_up(&mut self) {
+        /// Of a rate of a thousand million sessions a second not all are counted.
+        const COUNTED_MAX: usize = 1_000_000;
+        let end_us = self.recorder.window.to_us;
+        if !self.is_open() || self.now_us < self.give_up_us() {
+            return;
+        }
+        for _ in 0..COUNTED_MAX {
+            let Some((session, at_us)) = self.starts.next_if(|(_, at_us)| *at_us < end_us) else {
+                break;
+            };
+            let measured = self.recorder.window.contains(at_us);
+            let requests = self.requests(session);
+            self.recorder.session_due(self.now_us, measured);
+            self.recorder.asked(self.now_us, at_us, requests);
+            if measured {
+                let due = record::due_times(at_us, requests).take_while(|at_us| *at_us < end_us);
+                self.recorder.overdue(due.count() as u64);
+            }
+        }
+        let is_due = |slot: &&Slot| slot.phase == Phase::Thinking && slot.armed_wake < end_us;
+        let thinking = self.slots.iter().filter(is_due).count();
+        self.recorder.overdue(thinking as u64);
+    }
+
+    /// Whether sessions start when they are due.
+    fn is_open(&self) -> bool {
+        matches!(self.plan.model, Model::Open(_))
     }
 
     fn no_start_is_due(&mut self) -> bool {

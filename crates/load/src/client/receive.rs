@@ -1,6 +1,7 @@
 //! Reading replies: heads, bodies, whether they are what they should be.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use http1::{BodySkipper, ResponseBody};
@@ -150,6 +151,9 @@ impl Clients<'_> {
             if slot.in_flight() == 0 {
                 // Nobody has asked for these bytes; whoever asks next gets another connection.
                 slot.peer_closed = true;
+                if slot.keep_alive {
+                    self.recorder.surplus(self.now_us);
+                }
                 return;
             }
             if slot.first_byte_us == 0 {
@@ -182,8 +186,13 @@ impl Clients<'_> {
                 self.slots[id as usize].held = bytes.to_vec();
                 return None;
             }
-            Ok(None) | Err(_) => {
-                self.fail(id, ErrorKind::BadReply);
+            Ok(None) => {
+                let why = format!("no end of the head within {} KiB", HEAD_MAX >> 10);
+                self.refuse(id, &why);
+                return None;
+            }
+            Err(why) => {
+                self.refuse(id, &why);
                 return None;
             }
         };
@@ -214,9 +223,12 @@ impl Clients<'_> {
     fn take_framed(&mut self, id: u32, bytes: &[u8]) -> Option<usize> {
         let slot = &mut self.slots[id as usize];
         let Reply::Framed(body) = &mut slot.reply else { return None };
-        let Ok((taken, data)) = body.read(bytes) else {
-            self.fail(id, ErrorKind::BadReply);
-            return None;
+        let (taken, data) = match body.read(bytes) {
+            Ok(read) => read,
+            Err(why) => {
+                self.refuse(id, &why);
+                return None;
+            }
         };
         let is_done = body.is_done();
         if slot.measured && taken > data.len() {
@@ -231,6 +243,21 @@ impl Clients<'_> {
         Some(taken)
     }
 
+    /// The reply cannot be read. Of the first such it is told why.
+    fn refuse(&mut self, id: u32, why: &dyn std::fmt::Display) {
+        let (uri, address) = self.asked_of(id);
+        self.shared.refused(|| format!("{uri} from {address}: {why}"));
+        self.fail(id, ErrorKind::BadReply);
+    }
+
+    /// What was asked for whose reply is being read, and where.
+    fn asked_of(&self, id: u32) -> (String, SocketAddr) {
+        let slot = &self.slots[id as usize];
+        let request = self.requests(slot.session)[slot.position as usize];
+        let uri = String::from_utf8_lossy(&self.plan.log.templates()[request.template()].uri);
+        (uri.into_owned(), self.plan.targets[self.target_of(slot.session)].address)
+    }
+
     /// Takes bytes of the body; false if one of them is wrong.
     fn take_body(&mut self, id: u32, data: &[u8]) -> bool {
         let offset = self.slots[id as usize].body_bytes;
@@ -239,14 +266,12 @@ impl Clients<'_> {
             return true;
         }
         let Err(wrong) = self.expected(id).body.check(offset, data) else { return true };
+        let (uri, address) = self.asked_of(id);
         let slot = &self.slots[id as usize];
-        let request = self.requests(slot.session)[slot.position as usize];
-        let uri = String::from_utf8_lossy(&self.plan.log.templates()[request.template()].uri);
-        let target = &self.plan.targets[self.target_of(slot.session)];
         self.shared.found_bad(format!(
-            "wrong byte: {uri} from {}, byte {} is {:#04x} instead of {:#04x} \
+            "wrong byte: {uri} from {address}, byte {} is {:#04x} instead of {:#04x} \
              (status {}, {} bytes read)",
-            target.address, wrong.offset, wrong.got, wrong.expected, slot.status, slot.body_bytes
+            wrong.offset, wrong.got, wrong.expected, slot.status, slot.body_bytes
         ));
         if !slot.measured {
             self.recorder.bad_bytes_outside();
@@ -294,6 +319,9 @@ impl Clients<'_> {
                 Some(kind) => self.recorder.failed(kind, expected, slot.body_bytes, self.now_us),
             }
         }
+        if self.is_open() {
+            self.recorder.settled(self.now_us);
+        }
         self.in_flight -= 1;
         let slot = &mut self.slots[id as usize];
         slot.position += 1;
@@ -303,6 +331,9 @@ impl Clients<'_> {
         if slot.in_flight() == 0 {
             // What nobody has asked for must not become the reply to the next request.
             slot.keep_alive &= !surplus;
+            if surplus {
+                self.recorder.surplus(self.now_us);
+            }
             self.go_on(id);
         } else if slot.keep_alive {
             slot.expect_reply();

@@ -4,11 +4,12 @@
 use hdrhistogram::Histogram;
 use workload::request_log::Request;
 
-use super::cpu::{Cpu, CpuUs};
+use super::cpu::{Cpu, Processor};
 use super::slot::Slot;
+use crate::backlog::STEPS;
 use crate::error_kind::ErrorKind;
 use crate::measures::{Interval, Measures, SESSION_LENGTH_MAX, class_of_kind};
-use crate::plan::{Expected, Plan};
+use crate::plan::{Expected, Model, Plan};
 
 /// The measured window, by the clock of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +36,24 @@ pub(super) struct Recorder<'p> {
     cpu: Cpu,
 }
 
+/// Where in the window something happens.
+enum Step {
+    Before,
+    Within(usize),
+    Beyond,
+}
+
 impl<'p> Recorder<'p> {
     pub(super) fn new(plan: &'p Plan, window: Window) -> Self {
         let interval_end_us = (window.from_us + plan.interval_us).min(window.to_us);
+        let mut measures = Measures::default();
+        if matches!(plan.model, Model::Open(_)) && plan.duration_us.is_some() {
+            measures.backlog.asked = vec![0; STEPS];
+            measures.backlog.settled = vec![0; STEPS];
+        }
         Self {
             plan,
-            measures: Measures::default(),
+            measures,
             window,
             interval: Interval::default(),
             interval_end_us,
@@ -48,27 +61,71 @@ impl<'p> Recorder<'p> {
         }
     }
 
-    /// The processor time of the window, up to now if it has not ended.
-    pub(super) fn cpu_spent(&self) -> CpuUs {
+    /// What the thread had of the processor in the window, up to now if it has not ended.
+    pub(super) fn processor(&self) -> Processor {
         self.cpu.spent()
     }
 
-    /// Notes what is under way when the window begins and when it ends.
-    pub(super) fn edges(&mut self, now_us: u64, in_flight: u64) {
+    /// Notes which sessions are under way when the window begins and when it ends.
+    pub(super) fn edges(&mut self, now_us: u64, sessions: u64) {
         let counts = &mut self.measures.counts;
         if now_us >= self.window.from_us && self.cpu.begin() {
-            counts.in_flight_begin = in_flight;
+            counts.sessions_under_way_begin = sessions;
         }
         if now_us >= self.window.to_us && self.cpu.end() {
-            counts.in_flight_end = in_flight;
+            counts.sessions_under_way_end = sessions;
         }
     }
 
-    /// Requests with a time of their own have begun. Those that were due in the window and begin
-    /// after it were not under way when it ended only because the generator was late.
-    pub(super) fn begun(&mut self, now_us: u64, intended_us: u64, count: usize) {
+    /// A session of an open run that was due then is begun, or given up. One that was due in the
+    /// window and begins after it was not under way when it ended only because the generator was
+    /// late.
+    pub(super) fn asked(&mut self, now_us: u64, intended_us: u64, requests: &[Request]) {
         if intended_us < self.window.to_us && self.window.to_us <= now_us {
-            self.measures.counts.in_flight_end += count as u64;
+            self.measures.counts.sessions_under_way_end += 1;
+        }
+        for at_us in due_times(intended_us, requests) {
+            match self.step(at_us) {
+                Step::Before => self.measures.backlog.begin += 1,
+                Step::Within(step) => self.measures.backlog.asked[step] += 1,
+                Step::Beyond => break,
+            }
+        }
+    }
+
+    /// A request of an open run is answered then, or never will be.
+    pub(super) fn settled(&mut self, at_us: u64) {
+        match self.step(at_us) {
+            Step::Before => self.measures.backlog.begin -= 1,
+            Step::Within(step) => self.measures.backlog.settled[step] += 1,
+            Step::Beyond => (),
+        }
+    }
+
+    /// The requests of a session from number `first` on will never be answered: those that are not
+    /// due yet are settled when they would be.
+    pub(super) fn settled_from(
+        &mut self,
+        first: usize,
+        slot: &Slot,
+        requests: &[Request],
+        now_us: u64,
+    ) {
+        for at_us in due_times(slot.session_us, requests).skip(first) {
+            self.settled(at_us.max(now_us));
+        }
+    }
+
+    fn step(&self, at_us: u64) -> Step {
+        let Window { from_us, to_us } = self.window;
+        // Only a window with a length of its own is cut into steps.
+        if at_us >= to_us || self.measures.backlog.asked.is_empty() {
+            Step::Beyond
+        } else if at_us < from_us {
+            Step::Before
+        } else {
+            let step = (at_us - from_us) as u128 * STEPS as u128 / (to_us - from_us) as u128;
+            Step::Within(step as usize)
         }
     }
 
@@ -205,6 +262,11 @@ impl<'p> Recorder<'p> {
         self.measures.errors.add(ErrorKind::BadBytes);
     }
 
+    /// Bytes have come that nobody asked for.
+    pub(super) fn surplus(&mut self, now_us: u64) {
+        self.measures.counts.surplus_replies += u64::from(now_us >= self.window.from_us);
+    }
+
     /// So many connections are open now.
     pub(super) fn open(&mut self, open: u64) {
         let most = &mut self.measures.counts.connections_open_max;
@@ -262,6 +324,22 @@ impl<'p> Recorder<'p> {
     pub(super) fn abandoned(&mut self, requests: u64) {
         self.measures.counts.requests_abandoned += requests;
     }
+
+    /// Requests that the generator has come to so late that the run has to end.
+    pub(super) fn overdue(&mut self, requests: u64) {
+        self.abandoned(requests);
+        self.measures.counts.requests_overdue += requests;
+    }
+}
+
+/// When the requests of a session that is due then would be, had every reply come at once.
+pub(super) fn due_times(session_us: u64, requests: &[Request]) -> impl Iterator<Item = u64> {
+    let pauses = requests.windows(2).scan(session_us, |at_us, pair| {
+        let pause_us = if pair[1].joins() { 0 } else { pair[0].pause_us() };
+        *at_us = at_us.saturating_add(pause_us);
+        Some(*at_us)
+    });
+    std::iter::once(session_us).chain(pauses)
 }
 
 fn record(histogram: &mut Histogram<u64>, value_us: u64) {

@@ -77,6 +77,8 @@ pub(super) struct Slot {
     pub(super) first_byte_us: u64,
     /// Whether they belong to the measures.
     pub(super) measured: bool,
+    /// Whether they were issued when the window had ended.
+    pub(super) is_late: bool,
     pub(super) reply: Reply,
     pub(super) status: u16,
     /// Whether the server keeps the connection after this reply.
@@ -120,6 +122,7 @@ impl Slot {
             issued_us: 0,
             first_byte_us: 0,
             measured: false,
+            is_late: false,
             reply: Reply::Head,
             status: 0,
             keep_alive: true,

@@ -49,6 +49,14 @@ pub struct Kept<'a> {
 }
 
 impl Conditions {
+    /// Whether they ask for a rate only. How long replies take depends on sessions coming at
+    /// random, as users do; how many there can be does not, and evenly spaced sessions tell that
+    /// sooner.
+    #[must_use]
+    pub fn are_of_rates(&self) -> bool {
+        self.quantiles.is_empty()
+    }
+
     /// Those that `outcome` breaks, the worst first.
     #[must_use]
     pub fn violations(&self, outcome: &Outcome) -> Vec<Violation> {

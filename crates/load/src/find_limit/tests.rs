@@ -2,8 +2,11 @@
 
 use super::bracket::VOID_TRIALS;
 use super::*;
+use testkit::virtual_server::{Service, Steps, VirtualLoad};
+
+use crate::backlog::{Backlog, STEPS};
 use crate::measures::Measures;
-use crate::outcome::Setting;
+use crate::outcome::{Arrivals, Setting};
 
 /// A server that answers all requests in 1 ms up to `capacity` and loses the rest.
 fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
@@ -25,9 +28,12 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
         started_unix_us: 0,
         interval_us: 1_000_000,
         cpu_us: (0, 0),
+        run_delay_us: None,
+        others_us: None,
         measures,
         void,
         first_bad: None,
+        first_refused: None,
         interrupted: false,
     }
 }
@@ -39,6 +45,42 @@ fn from(first: f64) -> Rates {
 fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
     let mut trial = |rate: f64| Ok(Some(outcome(rate, capacity, generator_capacity)));
     search(&Conditions::default(), from(first_rate), &mut trial, &mut |_| {}).unwrap()
+}
+
+/// Requests a second that a queue bears in virtual time.
+const QUEUE_PER_S: f64 = 250.0;
+
+/// Trials of 5 s of sessions of so many requests, at such a queue.
+fn outcome_of_queue(rate: f64, length: usize) -> Outcome {
+    let load = VirtualLoad {
+        service: Service::Queue(QUEUE_PER_S),
+        length,
+        asked_per_s: rate * length as f64,
+        is_random: false,
+        warm_up_s: 1.0,
+        window_s: 5.0,
+    };
+    let Steps { begin, asked, settled } = load.run(STEPS, &mut || 0.5);
+    let mut outcome = outcome(rate, f64::INFINITY, f64::INFINITY);
+    outcome.setting.arrivals = Arrivals::Constant;
+    outcome.measures.counts.sessions_due = (rate * 5.0) as u64;
+    outcome.measures.backlog = Backlog { begin, asked, settled };
+    outcome
+}
+
+/// Whether sessions are long or short, and wherever the search begins.
+#[test]
+fn the_limit_of_a_queue_is_its_capacity() {
+    for length in [1, 3, 5, 8] {
+        for first in [1.0, 20.0, 31.25, 300.0] {
+            let mut trial = |rate: f64| Ok(Some(outcome_of_queue(rate, length)));
+            let conditions = Conditions::default();
+            let limit = search(&conditions, from(first), &mut trial, &mut |_| {}).unwrap();
+            let per_s = limit.held.unwrap().rate * length as f64;
+            let off = (per_s / QUEUE_PER_S - 1.0).abs();
+            assert!(off <= 0.02, "{length} from {first}: {per_s}");
+        }
+    }
 }
 
 #[test]
@@ -156,11 +198,9 @@ fn a_generator_that_always_gives_out_says_nothing_about_the_server() {
 
 #[test]
 fn an_interrupted_search_keeps_its_trials() {
-    for (complete, held, broke, status) in [
-        (0, None, None, EXIT_VOID),
-        (2, Some(800.0), None, EXIT_VOID),
-        (3, Some(800.0), Some(1600.0), EXIT_SUCCESS),
-    ] {
+    for (complete, held, broke) in
+        [(0, None, None), (2, Some(800.0), None), (3, Some(800.0), Some(1600.0))]
+    {
         let mut made = 0;
         let mut trial = |rate: f64| {
             made += 1;
@@ -171,7 +211,7 @@ fn an_interrupted_search_keeps_its_trials() {
         assert_eq!(limit.trials.len(), complete);
         assert_eq!(limit.held.map(|rung| rung.rate), held);
         assert_eq!(limit.broke.map(|rung| rung.rate), broke);
-        assert_eq!(limit.exit_code(), status);
+        assert_eq!(limit.exit_code(), EXIT_INTERRUPTED);
     }
 }
 
@@ -184,6 +224,7 @@ fn the_worst_of_all_trials_comes_first() {
     };
     let trial = |violations, void| Trial {
         rate: 1.0,
+        asked_per_s: 1.0,
         replies_per_s: 1.0,
         p99_us: 1,
         served_share: 1.0,
@@ -192,7 +233,7 @@ fn the_worst_of_all_trials_comes_first() {
     };
     let limit = Limit {
         held: None,
-        broke: Some(Rung { rate: 1.0, replies_per_s: 1.0, held: 0, trials: 2 }),
+        broke: Some(Rung { rate: 1.0, asked_per_s: 1.0, replies_per_s: 1.0, held: 0, trials: 2 }),
         gave_out: None,
         interrupted: false,
         trials: vec![

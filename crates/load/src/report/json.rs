@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
+use crate::backlog::Backlog;
 use crate::error_kind::{ErrorCounts, ErrorKind};
 use crate::measures::{
     Counts, FILE_CLASSES, FILE_KINDS, FileRow, Interval, LengthRow, Measures, SESSION_LENGTH_MAX,
@@ -68,6 +69,10 @@ struct Document {
     interval_us: u64,
     cpu_user_us: u64,
     cpu_system_us: u64,
+    #[serde(default)]
+    run_delay_us: Option<u64>,
+    #[serde(default)]
+    others_us: Option<u64>,
     interrupted: bool,
     /// For people; and where it was written before the next was.
     void: Vec<String>,
@@ -76,10 +81,15 @@ struct Document {
     #[serde(skip_deserializing)]
     incomplete: Vec<String>,
     first_bad: Option<String>,
+    #[serde(default)]
+    first_refused: Option<String>,
     #[serde(skip_deserializing)]
     figures: Figures,
     counts: Counts,
     errors: BTreeMap<String, u64>,
+    /// Absent in what was written before it was counted.
+    #[serde(default)]
+    backlog: Backlog,
     times: TimesText,
     /// Absent in what was written before classes were apart.
     #[serde(default)]
@@ -93,14 +103,30 @@ struct Document {
 #[derive(Default, Serialize)]
 struct Figures {
     requests_due: u64,
+    asked_per_s: Option<f64>,
     offered_per_s: f64,
     throughput_per_s: f64,
     goodput_per_s: f64,
     served_share: f64,
+    kept_up_share: f64,
     error_share: f64,
     in_time_share: f64,
+    run_delay_share: Option<f64>,
+    mostly_own_lag: Vec<&'static str>,
     exit_code: u8,
 }
+
+/// The quantiles that are reported, by name.
+const QUANTILES: [(f64, &str); 8] = [
+    (0.5, "p50"),
+    (0.75, "p75"),
+    (0.9, "p90"),
+    (0.95, "p95"),
+    (0.99, "p99"),
+    (0.999, "p99.9"),
+    (0.9999, "p99.99"),
+    (1.0, "max"),
+];
 
 /// One field for each of [`Times`].
 #[derive(Serialize, Deserialize)]
@@ -222,14 +248,18 @@ impl Document {
             interval_us: outcome.interval_us,
             cpu_user_us: outcome.cpu_us.0,
             cpu_system_us: outcome.cpu_us.1,
+            run_delay_us: outcome.run_delay_us,
+            others_us: outcome.others_us,
             interrupted: outcome.interrupted,
             void: outcome.void.iter().map(Void::to_string).collect(),
             void_reasons: outcome.void.clone(),
             incomplete: outcome.incomplete().collect(),
             first_bad: outcome.first_bad.clone(),
+            first_refused: outcome.first_refused.clone(),
             figures: Figures::of(outcome),
             counts: measures.counts,
             errors: ErrorKind::ALL.into_iter().map(named).collect(),
+            backlog: measures.backlog.clone(),
             times: TimesText::of(&measures.times),
             classes: ClassText::all(&measures.classes),
             fairness: Fairness::of(outcome),
@@ -256,6 +286,7 @@ impl Document {
         let measures = Measures {
             counts: self.counts,
             errors: errors(&self.errors)?,
+            backlog: self.backlog,
             times: self.times.into_times()?,
             classes: classes(&self.classes)?,
             files: files(&self.fairness.files)?,
@@ -269,9 +300,12 @@ impl Document {
             started_unix_us: self.started_unix_us,
             interval_us: self.interval_us,
             cpu_us: (self.cpu_user_us, self.cpu_system_us),
+            run_delay_us: self.run_delay_us,
+            others_us: self.others_us,
             measures,
             void,
             first_bad: self.first_bad,
+            first_refused: self.first_refused,
             interrupted: self.interrupted,
         })
     }
@@ -281,12 +315,20 @@ impl Figures {
     fn of(outcome: &Outcome) -> Self {
         Self {
             requests_due: outcome.requests_due(),
+            asked_per_s: outcome.asked_rate(),
             offered_per_s: outcome.offered_rate(),
             throughput_per_s: outcome.throughput(),
             goodput_per_s: outcome.goodput(),
             served_share: outcome.served_share(),
+            kept_up_share: outcome.kept_up_share(),
             error_share: outcome.error_share(),
             in_time_share: outcome.in_time_share(),
+            run_delay_share: outcome.run_delay_share(),
+            mostly_own_lag: QUANTILES
+                .into_iter()
+                .filter(|(quantile, _)| outcome.is_mostly_own_lag(*quantile))
+                .map(|(_, name)| name)
+                .collect(),
             exit_code: outcome.exit_code(),
         }
     }

@@ -17,8 +17,10 @@ pub fn trial(trial: &Trial) -> String {
         (None, Some(worst)) => format!("broke  {} was {}", worst.condition, worst.found),
     };
     format!(
-        "{:>10.1} sessions/s {:>10.1} replies/s  p99 {:>9}  served {:>7.3} %  {verdict}\n",
+        "{:>10.1} sessions/s {:>10.1} asked/s {:>10.1} replies/s  p99 {:>9}  served {:>7.3} %  \
+         {verdict}\n",
         trial.rate,
+        trial.asked_per_s,
         trial.replies_per_s,
         Duration(trial.p99_us).to_string(),
         trial.served_share * 100.0
@@ -82,7 +84,10 @@ fn gave_out(limit: &Limit) -> Option<String> {
 }
 
 fn rate(rung: Rung) -> String {
-    format!("{:.1} sessions/s ({:.1} replies/s)", rung.rate, rung.replies_per_s)
+    let Rung { rate, asked_per_s, replies_per_s, .. } = rung;
+    format!(
+        "{rate:.1} sessions/s ({asked_per_s:.1} requests/s asked, {replies_per_s:.1} replies/s)"
+    )
 }
 
 fn causes(causes: &[&Violation]) -> String {
@@ -126,6 +131,7 @@ pub fn json(limit: &Limit, conditions: &Conditions) -> String {
 fn rung_json(rung: Rung) -> Value {
     json!({
         "sessions_per_s": rung.rate,
+        "asked_per_s": rung.asked_per_s,
         "replies_per_s": rung.replies_per_s,
         "held": rung.held,
         "trials": rung.trials,
@@ -143,6 +149,7 @@ fn violation_json(violation: &Violation) -> Value {
 fn trial_json(trial: &Trial) -> Value {
     json!({
         "sessions_per_s": trial.rate,
+        "asked_per_s": trial.asked_per_s,
         "replies_per_s": trial.replies_per_s,
         "p99_us": trial.p99_us,
         "served_share": trial.served_share,
@@ -156,7 +163,7 @@ mod tests {
     use super::*;
 
     fn rung(rate: f64, held: u32) -> Rung {
-        Rung { rate, replies_per_s: rate, held, trials: 3 }
+        Rung { rate, asked_per_s: rate, replies_per_s: rate, held, trials: 3 }
     }
 
     #[track_caller]
@@ -164,6 +171,7 @@ mod tests {
         let [held, broke, gave_out] = limit;
         let trial = Trial {
             rate: gave_out.unwrap_or(1.0),
+            asked_per_s: 0.0,
             replies_per_s: 0.0,
             p99_us: 0,
             served_share: 1.0,
@@ -187,7 +195,8 @@ mod tests {
     fn answers() {
         let (low, middle, high) = (Some(100.0), Some(140.0), Some(200.0));
         check([low, high, None], false, &["\nThe server bears 100.0 ", "  broke        200.0 "], 0);
-        let between = "\nThe limit lies between 100.0 sessions/s (100.0 replies/s) and 200.0 ";
+        let between = "\nThe limit lies between 100.0 sessions/s (100.0 requests/s asked, 100.0 \
+             replies/s) and 200.0 ";
         let why =
             "gave out in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
         check([low, high, middle], false, &[between, why], 3);
@@ -200,9 +209,9 @@ mod tests {
     #[test]
     fn interrupted_answers() {
         let (low, high) = (Some(100.0), Some(200.0));
-        check([low, high, None], true, &["\nThe server bears 100.0 "], 0);
-        check([low, None, None], true, &["\nThe server bears at least 100.0 "], 3);
-        check([None, high, None], true, &["\nNo rate was found"], 3);
-        check([None, None, None], true, &["\nNothing is known of the server."], 3);
+        check([low, high, None], true, &["\nThe server bears 100.0 "], 4);
+        check([low, None, None], true, &["\nThe server bears at least 100.0 "], 4);
+        check([None, high, None], true, &["\nNo rate was found"], 4);
+        check([None, None, None], true, &["\nNothing is known of the server."], 4);
     }
 }

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use statistics::Generator;
 
+use crate::backlog::{Backlog, STEPS};
 use crate::error_kind::ErrorKind;
 use crate::measures::{Counts, FileRow, Interval, LengthRow, Measures};
-use crate::outcome::{Outcome, Setting};
+use crate::outcome::{Arrivals, Outcome, Setting};
 use crate::void::Void;
 
 /// A run in which nothing happened.
@@ -17,9 +18,12 @@ pub(crate) fn empty() -> Outcome {
         started_unix_us: 1_767_225_600_000_000,
         interval_us: 1_000_000,
         cpu_us: (0, 0),
+        run_delay_us: None,
+        others_us: None,
         measures: Measures::default(),
         void: Vec::new(),
         first_bad: None,
+        first_refused: None,
         interrupted: false,
     }
 }
@@ -30,8 +34,10 @@ pub(crate) fn run() -> Outcome {
     outcome.setting = setting();
     outcome.window_us = 12_000_000;
     outcome.cpu_us = (1_500_000, 4_500_000);
+    (outcome.run_delay_us, outcome.others_us) = (Some(800_000), Some(500_000));
     outcome.measures.counts = counts();
     record(&mut outcome.measures);
+    outcome.measures.backlog = backlog();
     outcome.measures.errors.set(ErrorKind::Refused, 10);
     outcome.measures.errors.set(ErrorKind::TimeoutWaiting, 150);
     outcome.measures.errors.set(ErrorKind::BadStatus, 40);
@@ -52,6 +58,8 @@ pub(crate) fn void() -> Outcome {
     outcome.setting.generators = 3;
     outcome.setting.share = vec![0, 2];
     outcome.interrupted = true;
+    outcome.first_refused = Some("/a from 127.0.0.1:8080: more than 100 fields".into());
+    outcome.measures.counts.surplus_replies = 3;
     outcome.first_bad = Some("/dir00000/class0_1 at byte 12: expected 0x41, got 0x42".into());
     outcome
 }
@@ -63,6 +71,8 @@ pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
     outcome.setting = Setting { share: vec![index], generators: of, ..setting() };
     outcome.setting.command = format!("with a \"quote\" and a line\nfeed {seed}");
     outcome.cpu_us = (random.next_u64() >> 20, random.next_u64() >> 20);
+    outcome.run_delay_us = Some(random.next_u64() >> 20);
+    outcome.others_us = Some(random.next_u64() >> 20);
     outcome.interrupted = random.below(2) == 1;
     let measures = &mut outcome.measures;
     measures.counts.requests = random.next_u64() >> 8;
@@ -81,6 +91,8 @@ pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
     class.saturating_record_n(1 + random.below(1_000_000) as u64, 3);
     measures.lengths[random.below(65)].sessions = random.next_u64() >> 8;
     measures.replies_per_session[random.below(65)] = random.next_u64() >> 8;
+    measures.backlog.begin = random.below(9) as u64;
+    measures.backlog.asked = (0..STEPS).map(|_| random.below(9) as u64).collect();
     measures.series = (0..random.below(4) as u64).map(interval).collect();
     outcome
 }
@@ -89,7 +101,7 @@ fn setting() -> Setting {
     Setting {
         command: "ropewalk load http://127.0.0.1:8080/ --log requests.log --rate 600".into(),
         targets: vec!["http://127.0.0.1:8080/".into()],
-        arrivals: "poisson".into(),
+        arrivals: Arrivals::Poisson,
         rate: "600".into(),
         connections: None,
         idle: 0,
@@ -99,7 +111,8 @@ fn setting() -> Setting {
         connect_timeout_us: 3_000_000,
         latency_target_us: Some(50_000),
         duration_us: Some(12_000_000),
-        lag_bound_us: 1_000,
+        lag_bound_us: Some(1_000),
+        run_delay_bound: 0.5,
         seed: 7,
         log: Some("requests.log".into()),
         log_beyond_get: false,
@@ -123,11 +136,13 @@ fn counts() -> Counts {
         replies: 43_000,
         replies_in_window: 42_990,
         body_bytes_in_window: 645_000_000,
-        in_flight_begin: 20,
-        in_flight_end: 30,
+        sessions_under_way_begin: 20,
+        sessions_under_way_end: 30,
         replies_in_time: 42_500,
         requests_abandoned: 800,
+        requests_overdue: 0,
         status: [0, 0, 43_000, 0, 40, 0],
+        surplus_replies: 0,
         bytes_sent: 4_320_050,
         head_bytes: 8_608_000,
         body_bytes: 645_000_000,
@@ -139,6 +154,12 @@ fn counts() -> Counts {
         idle_connections: 0,
         idle_closed: 0,
     }
+}
+
+/// 44,500 requests asked, of which 100 are not settled at the end of the window, as at its begin.
+fn backlog() -> Backlog {
+    let steps = vec![89; STEPS];
+    Backlog { begin: 100, asked: steps.clone(), settled: steps }
 }
 
 /// Values below 2048 us are exact in a histogram of three digits, larger ones are not.

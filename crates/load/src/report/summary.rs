@@ -7,10 +7,15 @@ use hdrhistogram::Histogram;
 
 use super::{fairness, format};
 use crate::error_kind::ErrorKind;
-use crate::outcome::{Outcome, Setting};
+use crate::outcome::{Arrivals, Outcome, Setting};
+use crate::void;
 
 /// Lines are not longer, unless a word is.
 const COLUMNS: usize = 100;
+
+/// A server that keeps up with less of what is asked has fallen behind: what a search for the limit
+/// allows, too.
+const KEPT_UP: f64 = 0.99;
 
 /// Writes the summary of `outcome`.
 #[must_use]
@@ -88,17 +93,20 @@ fn arrivals(setting: &Setting) -> String {
         (Some(log), "session") => format!("the sessions of {log}, a connection each"),
         (Some(log), "request") => format!("the sessions of {log}, a connection for each request"),
         (Some(log), _) => format!("the sessions of {log}, connections shared"),
-        (None, "session") if setting.arrivals == "closed" => "requests, connections kept".into(),
+        (None, "session") if setting.arrivals == Arrivals::Closed => {
+            "requests, connections kept".into()
+        }
         (None, "session" | "request") => "requests, a connection each".into(),
         (None, _) => "requests, connections kept".into(),
     };
-    let when = match setting.arrivals.as_str() {
-        "closed" => {
+    let when = match setting.arrivals {
+        Arrivals::Closed => {
             let clients = format::count(setting.connections.unwrap_or(0));
             format!("closed: {clients} clients, each goes on when it has its answer")
         }
-        "trace" => "open: as the log's times say".into(),
-        how => format!("open: {how} arrivals, {} a second", setting.rate),
+        Arrivals::Trace => "open: as the log's times say".into(),
+        Arrivals::Constant => format!("open: constant arrivals, {} a second", setting.rate),
+        Arrivals::Poisson => format!("open: poisson arrivals, {} a second", setting.rate),
     };
     format!("{when}; {what}")
 }
@@ -130,14 +138,26 @@ fn rates(text: &mut String, outcome: &Outcome) {
     );
     line(text, "Requests", &requests);
     let bytes_per_s = outcome.body_rate();
+    let asked = outcome.asked_rate().map(|asked| format!("{} asked, ", format::rate(asked)));
     let rates = format!(
-        "{} requests/s offered, {} served; bodies {}/s ({:.1} Mbit/s)",
+        "requests/s: {}{} offered, {} served; bodies {}/s ({:.1} Mbit/s)",
+        asked.unwrap_or_default(),
         format::rate(outcome.offered_rate()),
         format::rate(outcome.throughput()),
         format::bytes(bytes_per_s),
         bytes_per_s * 8e-6
     );
     line(text, "Rates", &rates);
+    if outcome.kept_up_share() < KEPT_UP {
+        let behind = format!(
+            "the server fell behind: it kept up with {} of what was asked; sessions under way: {} \
+             when the window began, {} at its end",
+            format::percent(outcome.kept_up_share()),
+            count(counts.sessions_under_way_begin),
+            count(counts.sessions_under_way_end)
+        );
+        line(text, "", &behind);
+    }
     if let Some(target_us) = outcome.setting.latency_target_us {
         let goodput = format!(
             "{} replies/s within {} ({} of the replies)",
@@ -151,6 +171,7 @@ fn rates(text: &mut String, outcome: &Outcome) {
 
 fn times(text: &mut String, outcome: &Outcome) {
     const HEADS: [&str; 7] = ["mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    const OWN: [f64; 7] = [f64::NAN, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
     let times = &outcome.measures.times;
     let mut row = |label: &str, cells: [String; 7]| {
         let cells = cells.iter().fold(String::new(), |mut row, cell| {
@@ -159,18 +180,32 @@ fn times(text: &mut String, outcome: &Outcome) {
         });
         let _ = writeln!(text, "{label:<14}{cells}");
     };
+    let is_closed = outcome.setting.arrivals == Arrivals::Closed;
+    let own = OWN.map(|quantile| !quantile.is_nan() && outcome.is_mostly_own_lag(quantile));
+    let mut corrected = cells(&times.corrected);
+    for (cell, _) in corrected.iter_mut().zip(own).filter(|(_, is_own)| *is_own) {
+        cell.push('*');
+    }
     row("Times [ms]", HEADS.map(String::from));
-    row("  corrected", cells(&times.corrected));
-    row("  uncorrected", cells(&times.uncorrected));
+    row(if is_closed { "  whole" } else { "  corrected" }, corrected);
+    row(if is_closed { "  from sending" } else { "  uncorrected" }, cells(&times.uncorrected));
     row("  first byte", cells(&times.first_byte));
     row("  connect", cells(&times.connect));
     row("  own lag", cells(&times.lag));
-    text.push_str(
-        "  Corrected times begin when a request was due, uncorrected ones when it was sent: where \
-         they\n  differ, requests had to wait before they were sent, and users would have felt the \
-         corrected ones.\n",
-    );
+    if own.contains(&true) {
+        text.push_str("  * Mostly the generator's own lag: of the server it says little.\n");
+    }
+    text.push_str(if is_closed { OF_CLOSED } else { OF_OPEN });
 }
+
+const OF_OPEN: &str = "  \
+    Corrected times begin when a request was due, uncorrected ones when it was sent: where they\n  \
+    differ, requests had to wait before they were sent, and users would have felt the corrected \
+    ones.\n";
+
+const OF_CLOSED: &str = "  \
+    A client asks again when it has its answer, so nothing is due while the server is slow:\n  \
+    what users would feel who come at a rate is not in these times. Give a --rate to see it.\n";
 
 fn cells(times: &Histogram<u64>) -> [String; 7] {
     let quantile = |quantile| format::quantile_ms(times, quantile);
@@ -196,6 +231,18 @@ fn errors(text: &mut String, outcome: &Outcome) {
     statuses(text, outcome);
     if let Some(bad) = &outcome.first_bad {
         line(text, "First wrong", bad);
+    }
+    if let Some(refused) = &outcome.first_refused {
+        line(text, "First unread", refused);
+    }
+    let surplus = outcome.measures.counts.surplus_replies;
+    if surplus > 0 {
+        let told = format!(
+            "{} times more bytes came than the reply has, or nothing was asked: they were dropped, \
+             and the connection not used again",
+            format::count(surplus)
+        );
+        line(text, "Surplus", &told);
     }
 }
 
@@ -245,7 +292,7 @@ fn generator(text: &mut String, outcome: &Outcome) {
     let cpu_us = user_us.saturating_add(system_us);
     let each = if counts.requests == 0 { 0.0 } else { cpu_us as f64 / counts.requests as f64 };
     let cpus = cpu_us as f64 / outcome.window_us.max(1) as f64;
-    let bound_us = outcome.setting.lag_bound_us;
+    let bound_us = void::lag_bound_us(outcome, outcome.setting.lag_bound_us);
     let lag = &outcome.measures.times.lag;
     let lag_us = lag.value_at_quantile(0.99);
     let mut generator = format!("{each:.1} us of CPU a request ({cpus:.2} CPUs)");
@@ -255,6 +302,14 @@ fn generator(text: &mut String, outcome: &Outcome) {
         let _ = write!(generator, "; own lag p99 {lag} ms, allowed {bound} ms");
     }
     line(text, "Generator", &generator);
+    if let Some(share) = outcome.run_delay_share().filter(|_| void::is_noticed(outcome)) {
+        let waited = format!(
+            "interference: others made its threads wait for a CPU for up to {} of the time in \
+             which they wanted to run",
+            format::percent(share)
+        );
+        line(text, "", &waited);
+    }
     if lag_us > bound_us {
         let hint = "the generator was late: give it more threads, CPUs that nothing else uses, \
                     or share the run among more generators";
@@ -285,15 +340,58 @@ fn endings(text: &mut String, outcome: &Outcome) {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::backlog::{Backlog, STEPS};
 
     #[test]
     fn golden() {
         sample::check_golden("summary.txt", &render(&sample::run()));
         sample::check_golden("summary_void.txt", &render(&sample::void()));
         let mut closed = sample::empty();
-        closed.setting.arrivals = "closed".into();
         closed.setting.connections = Some(64);
         sample::check_golden("summary_empty.txt", &render(&closed));
+    }
+
+    /// The server's part of what is reported is 5.3 ms.
+    #[test]
+    fn times_that_are_mostly_the_generators_own_are_marked() {
+        let mut outcome = sample::empty();
+        outcome.setting.arrivals = Arrivals::Constant;
+        let times = &mut outcome.measures.times;
+        for (times, near_us, far_us) in
+            [(&mut times.corrected, 900, 13_400), (&mut times.lag, 30, 8_100)]
+        {
+            times.record_n(near_us, 90).unwrap();
+            times.record_n(far_us, 10).unwrap();
+        }
+        let text = render(&outcome);
+        let row = text.lines().find(|line| line.starts_with("  corrected")).unwrap();
+        let cells: Vec<_> = row.split_whitespace().skip(2).collect();
+        assert_eq!(cells, ["0.900", "0.900", "13.41*", "13.41*", "13.41*", "13.41*"]);
+        assert!(text.contains("* Mostly the generator's own lag"), "{text}");
+        assert!(!render(&sample::run()).contains('*'));
+    }
+
+    /// A server that takes a second for each of the requests of a session.
+    #[test]
+    fn a_server_that_falls_behind_is_told_of() {
+        let mut outcome = sample::empty();
+        outcome.window_us = 3_000_000;
+        outcome.setting.arrivals = Arrivals::Constant;
+        let counts = &mut outcome.measures.counts;
+        (counts.sessions_due, counts.replies, counts.replies_in_window) = (60, 120, 60);
+        counts.sessions_under_way_end = 60;
+        let settled = vec![0; STEPS];
+        let asked = (0..STEPS).map(|step| if step % 8 == 0 { 5 } else { 0 }).collect();
+        outcome.measures.backlog = Backlog { begin: 0, asked, settled };
+        let text = render(&outcome);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "requests/s: 105.0 asked, 40.0 offered, 20.0 served;",
+            "the server fell behind: it kept up with ",
+            "sessions under way: 0 when the window began, 60 at its end",
+        ] {
+            assert!(words.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

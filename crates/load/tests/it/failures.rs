@@ -178,24 +178,61 @@ fn a_reply_that_trickles_times_out() {
     check(&actions, ErrorKind::TimeoutReceiving);
 }
 
+/// A reply that is refused is told of, with the reason.
+#[track_caller]
+fn check_refused(bytes: &[u8], why: &str) {
+    let outcome = check(&[Action::Send(bytes.to_vec()), Action::Stall], ErrorKind::BadReply);
+    let refused = outcome.first_refused.unwrap();
+    assert!(refused.starts_with("/a from 127.0.0.1:") && refused.ends_with(why), "{refused}");
+}
+
 #[test]
-fn not_http() {
-    for bytes in [
-        &b"SSH-2.0-OpenSSH_9.9\r\n"[..],
-        b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        &[0; 100],
-    ] {
-        check(&[Action::Send(bytes.to_vec()), Action::Stall], ErrorKind::BadReply);
-    }
+fn heads_that_are_refused() {
+    let with = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n").into_bytes();
+    let not_http = "not an HTTP/1 response head";
+    check_refused(b"SSH-2.0-OpenSSH_9.9\r\n", not_http);
+    check_refused(b"HTTP/1.1 abc\r\n\r\n", not_http);
+    check_refused(&[0; 100], not_http);
+    check_refused(&with("Content-Length: many"), "Content-Length is no number, or there are two");
+    check_refused(&with(&"A: b\r\n".repeat(101)), "more than 100 fields");
+    check_refused(&with("A: b\r\n c"), "a folded field line (RFC 9112, section 5.2)");
+    check_refused(&with("Transfer-Encoding: gzip"), "a Transfer-Encoding other than chunked");
+    check_refused(
+        &with("Content-Length: 5\r\nTransfer-Encoding: chunked"),
+        "Content-Length beside Transfer-Encoding (RFC 9112, section 6.3)",
+    );
+}
+
+#[test]
+fn chunks_that_are_refused() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let with = |body: &str| format!("{head}{body}").into_bytes();
+    check_refused(&with("xyz\r\n"), "invalid chunk size");
+    check_refused(&with("5\nhello\n0\n\n"), "invalid chunk size");
+    check_refused(&with("5  \r\nhello\r\n0\r\n\r\n"), "invalid chunk extension");
+    check_refused(&with("5\r\nhello world\r\n"), "chunk without line end");
+}
+
+/// Bytes that nobody asked for are dropped and told of, and the connection is not used again.
+#[test]
+fn surplus_bytes_are_counted() {
+    let mut long = hello().bytes();
+    long.extend_from_slice(b"HTTP/1.1 404 Nobody asked\r\n\r\n");
+    let server = doing(&[Action::Send(long)]);
+    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    assert_eq!(errors(&outcome), []);
+    let counts = &outcome.measures.counts;
+    assert_eq!((counts.replies, counts.surplus_replies, counts.connections), (2, 2, 2));
+    let server = doing(&[send(&hello())]);
+    let outcome = done(&plan(server.address(), log(&[&[get("/a"), get("/b")]])));
+    assert_eq!(outcome.measures.counts.surplus_replies, 0);
 }
 
 #[test]
 fn a_head_without_end() {
     let line = format!("X-Filler: {}\r\n", "x".repeat(1000));
     let head = format!("HTTP/1.1 200 OK\r\n{}", line.repeat(80));
-    check(&[Action::Send(head.into_bytes()), Action::Stall], ErrorKind::BadReply);
+    check_refused(head.as_bytes(), "no end of the head within 64 KiB");
 }
 
 /// A plan of one session with `steps`, each of which should get `body`.

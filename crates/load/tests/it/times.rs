@@ -7,7 +7,7 @@ use load::void::Void;
 use os::socket::{ListenOptions, accept, listen, local_addr};
 use testkit::scripted::{Action, Reply};
 
-use crate::setup::{MS, closed, doing, done, errors, get, log, millis, open, plan, send};
+use crate::setup::{MS, closed, doing, done, errors, get, lifted, log, millis, open, plan, send};
 
 fn reply() -> Reply {
     Reply::ok(b"hello")
@@ -131,11 +131,11 @@ fn lag_is_recorded_for_what_is_timed() {
 fn a_run_that_lags_is_void() {
     let server = doing(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    (plan.model, plan.sessions_max, plan.lag_bound_us) = (open(1e6), Some(100), 0);
+    (plan.model, plan.sessions_max, plan.bounds.lag_us) = (open(1e6), Some(100), Some(0));
     let outcome = done(&plan);
     assert_eq!(outcome.void.len(), 1, "{:?}", outcome.void);
     assert!(matches!(outcome.void[0], Void::Late { bound_us: 0, .. }), "{:?}", outcome.void);
-    plan.lag_bound_us = 60_000 * MS;
+    plan.bounds = lifted();
     assert_eq!(done(&plan).void, []);
 }
 
@@ -145,13 +145,31 @@ fn a_run_that_lags_is_void() {
 fn what_a_late_generator_asks_for_after_the_window_was_not_kept_up_with() {
     let server = doing(&[send(&reply())]);
     let mut plan = plan(server.address(), log(&[&[get("/a")]]));
-    (plan.model, plan.lag_bound_us) = (open(1e6), 60_000 * MS);
+    plan.model = open(1e6);
     (plan.duration_us, plan.sessions_max) = (Some(20 * MS), None);
     plan.connection_use = ConnectionUse::Keep;
     let outcome = done(&plan);
     assert_eq!((errors(&outcome), outcome.served_share()), (vec![], 1.0));
     let counts = &outcome.measures.counts;
     assert!(outcome.kept_up_share() < 0.9, "{counts:?}");
+}
+
+/// A thousand sessions each microsecond: most of them are still to begin when the run has to end.
+#[test]
+fn what_is_overdue_is_given_up_and_the_run_void() {
+    let server = doing(&[send(&reply())]);
+    let mut plan = plan(server.address(), log(&[&[get("/a")]]));
+    (plan.model, plan.sessions_max) = (open(1e9), None);
+    (plan.duration_us, plan.timeout_us) = (Some(20 * MS), 200 * MS);
+    plan.connection_use = ConnectionUse::Keep;
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert!(counts.requests_overdue >= 1_000_000, "{counts:?}");
+    assert_eq!(counts.requests_abandoned, counts.requests_overdue);
+    assert_eq!(counts.sessions_due, counts.sessions_started + counts.requests_overdue);
+    assert!(outcome.served_share() < 0.5, "{counts:?}");
+    let overdue = Void::Overdue { requests: counts.requests_overdue };
+    assert!(outcome.void.contains(&overdue), "{:?}", outcome.void);
 }
 
 #[test]

@@ -74,6 +74,9 @@ fn headers_shares_and_threads() {
 /// Found before the run, not after it.
 #[test]
 fn files_that_cannot_be_written() {
+    let both =
+        ["--json - and --series -: standard output takes one of them: give the other a file"];
+    check(&[URL, "--series", "-", "--json", "-"], &both);
     let no_directory = [URL, "--sessions", "1", "--json", "/no/such/file"];
     check(&no_directory, &["--json /no/such/file", "no such directory"]);
     check(&[URL, "--sessions", "1", "--series", "/"], &["--series /", "this is a directory"]);

@@ -8,6 +8,7 @@ use lab::Values;
 use lab::record::{
     Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Run, Search, Server, Skipped,
 };
+use load::backlog::Backlog;
 use load::error_kind::ErrorCounts;
 use load::measures::{
     Counts, FILE_CLASSES, FILE_KINDS, FileRow, LengthRow, Measures, SESSION_LENGTH_MAX, Times,
@@ -212,9 +213,12 @@ impl Maker {
             started_unix_us: 0,
             interval_us: 1_000_000,
             cpu_us: (0, 0),
+            run_delay_us: None,
+            others_us: None,
             measures: Measures {
                 counts,
                 errors: ErrorCounts::default(),
+                backlog: Backlog::default(),
                 times,
                 files: vec![FileRow::default(); FILE_KINDS],
                 classes,
@@ -224,6 +228,7 @@ impl Maker {
             },
             void: Vec::new(),
             first_bad: None,
+            first_refused: None,
             interrupted: false,
         }
     }
