@@ -375,7 +375,7 @@ fn kinds_do_not_mix() {
     for connection_use in [ConnectionUse::Session, ConnectionUse::Request, ConnectionUse::Keep] {
         let mut plan = plan(server.address(), log(&sessions));
         (plan.model, plan.threads, plan.sessions_max) = (closed(40), 2, Some(80));
-        (plan.timeout_us, plan.connection_use) = (1_000 * MS, connection_use);
+        (plan.timeout_us, plan.connection_use) = (3_000 * MS, connection_use);
         let outcome = done(&plan);
         let kinds = [
             ErrorKind::Reset,
