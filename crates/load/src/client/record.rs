@@ -124,8 +124,8 @@ impl<'p> Recorder<'p> {
         } else if at_us < from_us {
             Step::Before
         } else {
-            let step = (at_us - from_us) as u128 * STEPS as u128 / (to_us - from_us) as u128;
-            Step::Within(step as usize)
+            let step = (at_us - from_us).saturating_mul(STEPS as u64) / (to_us - from_us);
+            Step::Within((step as usize).min(STEPS - 1))
         }
     }
 

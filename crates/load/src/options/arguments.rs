@@ -61,7 +61,7 @@ impl Options {
         let mut words = self.urls.clone();
         let mut options = self.clone();
         for name in NAMES {
-            let values = options.place(name).map_or_else(Vec::new, |place| place.values());
+            let values = options.place(name).map_or_else(Vec::new, Place::values);
             words.extend(values.into_iter().flat_map(|value| [name.to_owned(), value]));
         }
         words
