@@ -20,6 +20,7 @@ fn run_two(scene: &Scene) -> [String; 2] {
         let json = scene.path(&format!("share{number}.json"));
         let mut command = ropewalk(&["load", &url, "--log", &log, "--verify", "bytes", "--quiet"]);
         command.args(REPLAY).args(["--share", &share, "--start-at", &at, "--json", &json]);
+        command.args(["--run-delay-bound", "100%"]);
         (command.stdin(Stdio::null()).spawn().unwrap(), json)
     };
     [start(1), start(2)].map(|(mut child, json)| {

@@ -22,6 +22,7 @@ fn forms(scene: &Scene) -> Forms {
     let files = FORMS.map(|form| scene.path(form.trim_start_matches('-')));
     let json = scene.path("whole.json");
     let mut arguments = vec!["load", &url, "--log", &log, "--interval", "100ms", "--json", &json];
+    arguments.extend(["--run-delay-bound", "100%"]);
     arguments.extend(REPLAY);
     for (form, file) in FORMS.iter().zip(&files) {
         arguments.extend([form, &**file]);
@@ -66,8 +67,11 @@ fn forms_go_to_standard_output() {
     let scene = Scene::new();
     let url = scene.server.url("/dir00000/class0_1");
     let run = |form: &str| {
-        let (status, out, error) =
-            run(&["load", &url, "--connections", "2", "--sessions", "50", form, "-"]);
+        let (status, out, error) = run(&[
+            &["load", &url, "--connections", "2", "--sessions", "50", form, "-"][..],
+            &["--run-delay-bound", "100%"],
+        ]
+        .concat());
         assert_eq!(status, 0, "{error}");
         assert!(error.contains("Requests      50 due: 50 served"), "{form}: {error}");
         out

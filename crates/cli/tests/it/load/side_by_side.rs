@@ -77,8 +77,13 @@ impl Counts {
 
 /// Our text in httperf's form.
 fn our_httperf(arguments: &[&str]) -> String {
-    let (status, out, error) =
-        ropewalk(&[&["load", "--httperf", "-", "--lag-bound", "60s"], arguments].concat());
+    let (status, out, error) = ropewalk(
+        &[
+            &["load", "--httperf", "-", "--lag-bound", "60s", "--run-delay-bound", "100%"],
+            arguments,
+        ]
+        .concat(),
+    );
     assert_eq!(status, 0, "{error}");
     out
 }
