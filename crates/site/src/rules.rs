@@ -87,14 +87,15 @@ pub const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// in their name, [`REVALIDATE`] for all else. There is no age in between on purpose: a guessed
 /// age serves a page with yesterday's style, and revalidating costs one small answer.
 pub fn default_cache_control(path: &[u8]) -> &'static str {
-    let is_asset = extension(path).is_some_and(|name| ASSETS.contains(&name));
-    if is_asset && is_hashed(file_name(path)) { IMMUTABLE } else { REVALIDATE }
+    if is_hashed(file_name(path)) { IMMUTABLE } else { REVALIDATE }
 }
 
-/// What bundlers give hashed names. Not HTML, which must have a stable name, nor archives, whose
-/// names carry versions and commits that people do move.
-const ASSETS: [&[u8]; 11] =
-    [b"css", b"js", b"mjs", b"woff2", b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif", b"wasm"];
+/// What bundlers make under hashed names, and nobody uploads. Not HTML, which must have a stable
+/// name, nor archives, whose names carry versions and commits that people do move.
+const CODE: [&[u8]; 5] = [b"css", b"js", b"mjs", b"woff2", b"wasm"];
+
+/// What bundlers make as well, but people name by whatever identifies its subject.
+const PICTURES: [&[u8]; 6] = [b"png", b"jpg", b"jpeg", b"svg", b"webp", b"avif"];
 
 /// What may stand between the hash and the extension (`main.3f9ab2c1.chunk.js`).
 const TRAILERS: [&[u8]; 5] = [b"min", b"chunk", b"bundle", b"module", b"legacy"];
@@ -103,44 +104,85 @@ const TRAILERS: [&[u8]; 5] = [b"min", b"chunk", b"bundle", b"module", b"legacy"]
 /// before the extension.
 ///
 /// A hash that is not recognised costs a 304 now and then; a name wrongly taken for one keeps a
-/// browser on an old file for a year. So everything doubtful is not a hash: dates, sizes, UUIDs
-/// (which name an object, not its content), product names, a name that is only a hash.
+/// browser on an old file for a year. So everything doubtful is not a hash: dates, sizes, product
+/// names, a name that is only a hash; identifiers, which name an object and not its content (UUIDs,
+/// MAC addresses, those of databases and of videos), known by their length or because they follow a
+/// dash in the name of a picture.
 pub fn is_hashed(file_name: &[u8]) -> bool {
-    let mut tokens = file_name.rsplit(|byte| b".-_".contains(byte)).skip(1);
-    let hash = tokens.by_ref().find(|token| !TRAILERS.contains(token));
-    let before = tokens.next();
-    match (hash, before) {
-        (Some(hash), Some(before)) => is_hash(hash) && !ends_uuid(before, hash),
-        _ => false,
+    let Some(kind) = extension(file_name) else { return false };
+    let is_code = CODE.contains(&kind);
+    if !is_code && !PICTURES.contains(&kind) {
+        return false;
+    }
+    let stem = &file_name[..file_name.len() - kind.len() - 1];
+    let Some((before, separator, token)) = last_token(stem) else { return false };
+    let follows_dot = separator == b'.';
+    !before.is_empty()
+        && (is_code || follows_dot)
+        && is_hash(token, follows_dot, is_code)
+        && !ends_uuid(before, token)
+}
+
+/// The last token of a stem that is no trailer, with what stands before it.
+fn last_token(mut stem: &[u8]) -> Option<(&[u8], u8, &[u8])> {
+    loop {
+        let at = stem.iter().rposition(|byte| b".-_".contains(byte))?;
+        let (before, token) = (&stem[..at], &stem[at + 1..]);
+        if !TRAILERS.contains(&token) {
+            return Some((before, stem[at], token));
+        }
+        stem = before;
     }
 }
 
 /// The last two groups of a UUID: 4 and 12 digits.
 fn ends_uuid(before: &[u8], last: &[u8]) -> bool {
     let is_hex = |token: &[u8]| token.iter().all(u8::is_ascii_hexdigit);
-    before.len() == 4 && last.len() == 12 && is_hex(before) && is_hex(last)
+    let group = before.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
+    group.len() == 4 && last.len() == 12 && is_hex(group) && is_hex(last)
 }
 
-/// At least eight letters and digits that look drawn by lot. A letter comes somewhere after a
-/// digit (`iphone14`, `DSC00123` are names), and the whole is one of
+/// Letters and digits that look drawn by lot, and of a length that bundlers give them. A letter
+/// comes somewhere after a digit (`iphone14`, `DSC00123` are names), and the whole is one of
 ///
-/// - hexadecimal, as webpack and Sprockets write it, with two digits (not `face2face`);
+/// - hexadecimal, as webpack, Parcel and Sprockets write it, with two digits (not `face2face`), or
+///   after a dot with none at all (`main.abcdefab.js`);
 /// - eight characters of base 32, as esbuild writes it;
-/// - letters of both cases, as Rollup and Vite write it, without four lower-case letters in a
-///   row: those are a word.
-fn is_hash(token: &[u8]) -> bool {
+/// - eight letters of both cases and digits, as Rollup and Vite write it, without four lower-case
+///   letters in a row: those are a word.
+fn is_hash(token: &[u8], follows_dot: bool, is_code: bool) -> bool {
     let first_digit = token.iter().position(u8::is_ascii_digit);
     let has_letter_after_digit =
         first_digit.is_some_and(|digit| token[digit..].iter().any(u8::is_ascii_alphabetic));
-    token.len() >= 8
-        && token.iter().all(u8::is_ascii_alphanumeric)
-        && has_letter_after_digit
-        && (is_hexadecimal(token) || is_base32(token) || is_mixed(token))
+    let is_mere_letters = follows_dot && first_digit.is_none();
+    token.iter().all(u8::is_ascii_alphanumeric)
+        && !is_dated(token)
+        && (has_letter_after_digit && (is_base32(token) || is_mixed(token))
+            || (has_letter_after_digit || is_mere_letters) && is_hexadecimal(token, is_code))
 }
 
-fn is_hexadecimal(token: &[u8]) -> bool {
-    token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        && token.iter().filter(|byte| byte.is_ascii_digit()).count() >= 2
+/// Whether it begins with a year and a month of our time.
+fn is_dated(token: &[u8]) -> bool {
+    let digits = token.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_month = |month: &[u8]| matches!(month, [b'0', b'1'..=b'9'] | [b'1', b'0'..=b'2']);
+    digits >= 6 && matches!(&token[..2], b"19" | b"20") && is_month(&token[4..6])
+}
+
+/// Of the lengths that are in use. Those of a MAC address (12; Django's hashes are as long) and of
+/// a database's identifier (24) are not among them, and of 32 digits a UUID may be made.
+fn is_hexadecimal(token: &[u8], is_code: bool) -> bool {
+    let is_usual = match token.len() {
+        8 | 16 | 20 | 40 | 64 => true,
+        32 => is_code && !is_uuid(token),
+        _ => false,
+    };
+    let digits = token.iter().filter(|byte| byte.is_ascii_digit()).count();
+    is_usual && digits != 1 && token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether 32 digits have the version and the variant of a UUID where it has them (RFC 9562 §4).
+fn is_uuid(token: &[u8]) -> bool {
+    matches!(token[12], b'1'..=b'8') && matches!(token[16], b'8' | b'9' | b'a' | b'b')
 }
 
 fn is_base32(token: &[u8]) -> bool {
@@ -149,7 +191,8 @@ fn is_base32(token: &[u8]) -> bool {
 
 fn is_mixed(token: &[u8]) -> bool {
     let has_word = token.windows(4).any(|run| run.iter().all(u8::is_ascii_lowercase));
-    token.iter().any(u8::is_ascii_lowercase)
+    token.len() == 8
+        && token.iter().any(u8::is_ascii_lowercase)
         && token.iter().any(u8::is_ascii_uppercase)
         && !has_word
 }
@@ -227,7 +270,12 @@ mod tests {
             "style.min.9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08.css",
             "app.3f9ab2c1.min.js",
             "chunk-7UAF3QZ5.js",
-            "logo_3f9ab2c1d4.svg",
+            "logo.3f9ab2c1.svg",
+            "app-3f9ab2c1d4e5f6a7.js",
+            "app_3f9ab2c1.js",
+            "application-d41d8cd98f00b204e9800998ecf8427e.css",
+            "main.abcdefab.js",
+            "logo.BX7a9k2Q.png",
             "inter-latin-400-normal.C38fXH4l.woff2",
             "hero.a1b2c3d4e5f6a7b8c9d0.avif",
         ] {
@@ -249,7 +297,43 @@ mod tests {
             "shot-iPhone14Pro.png",
             "holiday-DSC00123.jpg",
             "intro-face2face.png",
+            "avatar-507f1f77bcf86cd799439011.jpg",
+            "avatar.507f1f77bcf86cd799439011.jpg",
+            "flyer-20240315b.jpg",
+            "flyer.2024031b.jpg",
+            "flyer.20240315120000ab.jpg",
+            "avatar-550e8400e29b41d4a716446655440000.jpg",
+            "avatar.550e8400e29b41d4a716446655440000.jpg",
+            "plugin-550e8400e29b41d4a716446655440000.js",
+            "avatar-d41d8cd98f00b204e9800998ecf8427e.jpg", // of an address, not of the picture
+            "switch-001b44113ab7.jpg",
+            "switch.001b44113ab7.js",
+            "still-dQw4w9WgXcQ.jpg",
+            "still.dQw4w9WgXcQ.jpg",
+            "photo-5f3a9c21.jpg",
+            "photo-aB3dE5fG.jpg",
+            "part-7UAF3QZ5.png",
+            "logo_3f9ab2c1d4.svg",
+            "main.decade80.js",
             "avatar-550e8400-e29b-41d4-a716-446655440000.png",
+            "avatar-507f1f77bcf86cd799439011.jpg",
+            "avatar.507f1f77bcf86cd799439011.jpg",
+            "flyer-20240315b.jpg",
+            "flyer.2024031b.jpg",
+            "flyer.20240315120000ab.jpg",
+            "avatar-550e8400e29b41d4a716446655440000.jpg",
+            "avatar.550e8400e29b41d4a716446655440000.jpg",
+            "plugin-550e8400e29b41d4a716446655440000.js",
+            "avatar-d41d8cd98f00b204e9800998ecf8427e.jpg", // of an address, not of the picture
+            "switch-001b44113ab7.jpg",
+            "switch.001b44113ab7.js",
+            "still-dQw4w9WgXcQ.jpg",
+            "still.dQw4w9WgXcQ.jpg",
+            "photo-5f3a9c21.jpg",
+            "photo-aB3dE5fG.jpg",
+            "part-7UAF3QZ5.png",
+            "logo_3f9ab2c1d4.svg",
+            "main.decade80.js",
             "avatar-550e8400-e29b-41d4-a716-44665544000a.png",
             "app-v10beta2.js",
             "font-awesome5free.woff2",
@@ -257,6 +341,8 @@ mod tests {
             "a-abcdefab.js",
             "a-3f9ab2c.js",
             "app.3f9ab2c1.js.bak",
+            "app.3f9ab2c1.html",
+            ".3f9ab2c1.js",
             "app-2024Q3FINAL.png",
             "min.js",
             ".js",
