@@ -29,6 +29,13 @@ pub struct Cache<V> {
     departures: AtomicU64,
 }
 
+/// How far a look through all entries has come ([`Cache::look_through`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Round {
+    shard: usize,
+    place: usize,
+}
+
 /// A shard on cache lines of its own (two, because they are fetched in pairs): its lock word is
 /// written at every lookup.
 #[repr(align(128))]
@@ -124,6 +131,45 @@ impl<V: Send + Sync> Cache<V> {
         let found = self.write(hash).remove(hash, key, &mut departures);
         self.note_departures(departures.len());
         found
+    }
+
+    /// Looks at the entries with descriptors, a `part` of all places in the cache at a time, and
+    /// takes out those of which `leaves` says so. It is asked without a lock. `round` is where the
+    /// last call has ended; after the last place the next call begins at the first one.
+    pub fn look_through(
+        &self,
+        round: &mut Round,
+        part: usize,
+        leaves: &mut dyn FnMut(&Slot<V>) -> bool,
+    ) {
+        /// So many nodes are copied under one lock: it takes some microseconds.
+        const NODES_MAX: usize = 256;
+        let places: usize = self.shards.iter().map(|line| read(line).places()).sum();
+        let mut left = places.div_ceil(part.max(1));
+        while left > 0 {
+            let (slots, count, places) = {
+                let shard = read(&self.shards[round.shard]);
+                let places = shard.places();
+                let count = left.min(NODES_MAX).min(places.saturating_sub(round.place));
+                (shard.with_descriptors(round.place, count), count, places)
+            };
+            slots.into_iter().filter(|slot| leaves(slot)).for_each(|slot| self.take_out(&slot));
+            round.place += count;
+            left -= count;
+            if round.place >= places {
+                *round = Round { shard: round.shard + 1, place: 0 };
+            }
+            if round.shard == self.shards.len() {
+                *round = Round::default();
+                return;
+            }
+        }
+    }
+
+    fn take_out(&self, slot: &Arc<Slot<V>>) {
+        let mut departures = Departures::new();
+        self.write(slot.hash()).remove_slot(slot, &mut departures);
+        self.note_departures(departures.len());
     }
 
     /// How many entries have left the cache so far: evicted, replaced, removed or refused. When it

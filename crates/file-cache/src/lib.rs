@@ -20,6 +20,9 @@
 //! true is the caller's question: [`Slot::validated`] is where it keeps the answer's age, and
 //! [`Cache::insert`] replaces what has changed.
 //!
+//! Entries with descriptors are worth a look now and then ([`Cache::look_through`]): what nobody
+//! asks for need not be open.
+//!
 //! An entry that leaves the cache, for whatever reason, is marked ([`Slot::is_evicted`]) and lives
 //! on for those who still hold it. **Invariants:** no allocation on a hit; none on an insertion
 //! into a full cache but the entry's own; no value is dropped while a lock is held.
@@ -39,7 +42,7 @@ mod slab;
 mod slot;
 
 pub use budget::{Budget, Cost, Usage};
-pub use cache::Cache;
+pub use cache::{Cache, Round};
 pub use first_level::{FirstLevel, Hit};
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use slot::Slot;

@@ -74,6 +74,7 @@ impl<V> Shard<V> {
     pub(crate) fn get_moving(&mut self, hash: u64, key: &[u8]) -> Option<Arc<Slot<V>>> {
         let id = self.index.find(&self.nodes, hash, key)?;
         let slot = Arc::clone(self.nodes.slot(id));
+        slot.wake();
         self.lanes[lane_of(slot.cost())].policy.touch(&mut self.nodes, id);
         Some(slot)
     }
@@ -106,6 +107,26 @@ impl<V> Shard<V> {
         }
         debug_assert!(self.is_consistent());
         found.is_some()
+    }
+
+    /// Takes this very entry out, and not another one under its key.
+    pub(crate) fn remove_slot(&mut self, slot: &Arc<Slot<V>>, out: &mut Departures<V>) {
+        let found = self.index.find(&self.nodes, slot.hash(), slot.key());
+        if let Some(id) = found.filter(|id| Arc::ptr_eq(self.nodes.slot(*id), slot)) {
+            self.evict(id, out);
+        }
+        debug_assert!(self.is_consistent());
+    }
+
+    /// Nodes in use and free nodes.
+    pub(crate) fn places(&self) -> usize {
+        self.nodes.places()
+    }
+
+    /// The entries with descriptors in `count` nodes from one on.
+    pub(crate) fn with_descriptors(&self, start: usize, count: usize) -> Vec<Arc<Slot<V>>> {
+        let slots = self.nodes.slots_from(start, count);
+        slots.filter(|slot| lane_of(slot.cost()) == WITH_DESCRIPTORS).cloned().collect()
     }
 
     /// Puts a new version into the node of the old one, which keeps its place in the order, if that

@@ -91,6 +91,21 @@ impl<V> Slab<V> {
         &mut self.nodes[id as usize]
     }
 
+    /// Nodes in use and free nodes.
+    pub(crate) fn places(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The entries in `count` nodes from one on, as far as there are so many and they are in use.
+    pub(crate) fn slots_from(
+        &self,
+        start: usize,
+        count: usize,
+    ) -> impl Iterator<Item = &Arc<Slot<V>>> {
+        let end = start.saturating_add(count).min(self.nodes.len());
+        self.nodes[start.min(end)..end].iter().filter_map(|node| node.slot.as_ref())
+    }
+
     /// The entry in a node in use.
     pub(crate) fn slot(&self, id: NodeId) -> &Arc<Slot<V>> {
         self.get(id).slot.as_ref().expect("only nodes in use are on a list or a chain")

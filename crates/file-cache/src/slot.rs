@@ -1,7 +1,7 @@
 //! One cached entry and the marks that the two levels leave on it. Entries are immutable: whoever
 //! has a `Slot` may read it for as long as it likes, in the cache or out of it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use crate::budget::Cost;
 
@@ -20,6 +20,7 @@ pub struct Slot<V> {
     validated: AtomicU64,
     evicted: AtomicBool,
     uses: AtomicU8,
+    rests: AtomicU16,
     key: Key,
     value: V,
     cost: Cost,
@@ -32,6 +33,7 @@ impl<V> Slot<V> {
             validated: AtomicU64::new(validated),
             evicted: AtomicBool::new(false),
             uses: AtomicU8::new(0),
+            rests: AtomicU16::new(0),
             key: Key::new(key),
             value,
             cost,
@@ -83,12 +85,29 @@ impl<V> Slot<V> {
         self.hash == hash && self.key.bytes() == key
     }
 
+    /// Counts a look at the entry ([`crate::Cache::look_through`]), and returns how many in a row
+    /// it is between which nobody has asked for it.
+    pub fn rest(&self) -> u16 {
+        let rests = self.rests.load(Ordering::Relaxed).saturating_add(1);
+        self.rests.store(rests, Ordering::Relaxed);
+        rests
+    }
+
     /// Counts a hit, for the policy to find when it looks for a victim. Two threads at once may
     /// count one hit: a hint to a heuristic is not worth an atomic read-modify-write.
     pub(crate) fn touch(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < USES_MAX {
             self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        self.wake();
+    }
+
+    /// Notes that somebody has asked for the entry. It is written only after a look, so that nearly
+    /// every hit leaves the cache line alone.
+    pub(crate) fn wake(&self) {
+        if self.rests.load(Ordering::Relaxed) != 0 {
+            self.rests.store(0, Ordering::Relaxed);
         }
     }
 

@@ -166,6 +166,19 @@ impl SharedCache {
         inserted == Some(true)
     }
 
+    /// Has what is looked after for the entries of a shard depart, if `is_due` says so of their
+    /// labels. The entries stay, with nothing to look after.
+    pub fn take_back(
+        self,
+        keeper: &impl Keeper,
+        shard: usize,
+        is_due: &mut dyn FnMut(Label) -> bool,
+    ) {
+        self.with_shard(keeper, shard, |_, shard| {
+            shard.take_back(is_due, &mut |tag| keeper.departed(tag)).map(Some)
+        });
+    }
+
     /// What it holds and has done. It waits for no lock: numbers of different shards may be of
     /// different moments.
     #[must_use]
@@ -179,14 +192,22 @@ impl SharedCache {
         })
     }
 
-    /// Does something with a shard whose lock is held.
+    /// Does something with the shard of a hash, whose lock is held.
     fn with<T>(
         self,
         keeper: &impl Keeper,
         hash: u64,
+        work: impl FnMut(usize, &Shard) -> Result<Option<T>, shard::Broken>,
+    ) -> Option<T> {
+        self.with_shard(keeper, (hash >> 48) as usize & (self.layout.shards - 1), work)
+    }
+
+    fn with_shard<T>(
+        self,
+        keeper: &impl Keeper,
+        index: usize,
         mut work: impl FnMut(usize, &Shard) -> Result<Option<T>, shard::Broken>,
     ) -> Option<T> {
-        let index = (hash >> 48) as usize & (self.layout.shards - 1);
         let shard = self.shard(index);
         let mut outcome = None;
         keeper.alone(shard.lock(), &mut |is_inherited| {

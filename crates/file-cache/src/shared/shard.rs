@@ -207,6 +207,23 @@ impl Shard {
         Ok(true)
     }
 
+    pub(super) fn take_back(
+        &self,
+        is_due: &mut dyn FnMut(Label) -> bool,
+        departed: &mut dyn FnMut(u64),
+    ) -> Outcome<()> {
+        let used = get(&self.header[RECORDS_USED]).min(self.layout.records as u64);
+        for index in 0..used {
+            let record = self.record(index)?;
+            let label = label(record);
+            if Shape::of(record).mark != 0 && label.tag != 0 && is_due(label) {
+                set(&record[TAG], 0);
+                departed(label.tag);
+            }
+        }
+        Ok(())
+    }
+
     /// The record for `key`.
     fn find(&self, hash: u64, key: &[u8]) -> Outcome<Option<u64>> {
         self.walk(hash, |record| Ok(get(&record[HASH]) == hash && self.has_key(record, key)?))

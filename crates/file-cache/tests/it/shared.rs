@@ -281,3 +281,23 @@ fn many_at_once_find_what_others_put_in() {
     });
     assert_eq!(cache.usage().resets, 0);
 }
+
+#[test]
+fn what_is_taken_back_departs_once_and_its_entry_stays() {
+    let keeper = Alone::default();
+    let cache = cache(1 << 20, 1000, 4);
+    for key in 0..100 {
+        assert!(cache.insert(&keeper, hash(key), &[key], b"value", label(u64::from(key))));
+    }
+    let is_due = |label: Label| label.validated < 500;
+    for _ in 0..2 {
+        (0..cache.shards()).for_each(|shard| cache.take_back(&keeper, shard, &mut { is_due }));
+    }
+    let mut departed = keeper.departed.borrow().clone();
+    departed.sort_unstable();
+    assert_eq!(departed, (1..=50).collect::<Vec<_>>());
+    for key in 0..100 {
+        let found = cache.get(&keeper, hash(key), &[key], &mut Vec::new()).expect("it is there");
+        assert_eq!(found.tag, if key < 50 { 0 } else { u64::from(key) + 1 });
+    }
+}

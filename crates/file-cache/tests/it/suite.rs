@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use file_cache::{Budget, PolicyKind, Usage};
+use file_cache::{Budget, Cache, FirstLevel, PolicyKind, Round, Usage};
 
 use crate::{cache, cost, entries, look, put, remove};
 
@@ -52,6 +52,10 @@ macro_rules! suite {
             #[test]
             fn a_used_entry_outlives_an_unused_one() {
                 super::a_used_entry_outlives_an_unused_one(KIND);
+            }
+            #[test]
+            fn a_look_through_finds_what_nobody_asks_for() {
+                super::a_look_through_finds_what_nobody_asks_for(KIND);
             }
             #[test]
             fn drops_values_with_the_cache() {
@@ -233,9 +237,45 @@ fn a_used_entry_outlives_an_unused_one(kind: PolicyKind) {
     assert_eq!(look(&cache, "1"), None);
 }
 
+fn a_look_through_finds_what_nobody_asks_for(kind: PolicyKind) {
+    const FILES: usize = 500;
+    const PARTS: usize = 3;
+    let cache = Cache::new(kind, entries(10_000), 4);
+    let mut first = FirstLevel::new(1024);
+    for file in 0..FILES {
+        put(&cache, &format!("plain {file}"), 0, cost(1, 0));
+        put(&cache, &format!("open {file}"), 1, cost(1, 1));
+    }
+    let asked = |cache: &Cache<u32>, first: &mut FirstLevel<u32>| {
+        let (by_first, by_second) = ("open 1", "open 2");
+        let hash = cache.hash(by_first.as_bytes());
+        if first.get(hash, by_first.as_bytes()).is_none() {
+            first.insert(cache.get(hash, by_first.as_bytes()).expect("it is asked for"));
+        }
+        assert_eq!(look(cache, by_second), Some(1));
+    };
+    let mut round = Round::default();
+    for rounds in 1..=3 {
+        let mut looked = 0;
+        for _ in 0..PARTS {
+            asked(&cache, &mut first);
+            cache.look_through(&mut round, PARTS, &mut |slot| {
+                assert_eq!(*slot.value(), 1, "only what has descriptors");
+                looked += 1;
+                slot.rest() >= 3
+            });
+        }
+        assert_eq!(looked, FILES, "each once in a round");
+        let left = if rounds < 3 { FILES } else { 2 };
+        assert_eq!(cache.usage().descriptors, left, "after {rounds} rounds");
+    }
+    assert_eq!(cache.usage().entries, FILES + 2);
+    asked(&cache, &mut first);
+}
+
 fn drops_values_with_the_cache(kind: PolicyKind) {
     let value = Arc::new(());
-    let cache = file_cache::Cache::new(kind, entries(10), 1);
+    let cache = Cache::new(kind, entries(10), 1);
     for n in 0..25_u8 {
         cache.insert(u64::from(n), &[n], Arc::clone(&value), cost(1, 0), 0);
         assert_eq!(Arc::strong_count(&value), 1 + usize::from(n + 1).min(10));
