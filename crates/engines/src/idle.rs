@@ -9,9 +9,11 @@ use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
 use site::host::HostSettings;
 
-/// A site of one directory.
+/// A site of one directory, whose files are hashed by no job: a request is one job, whoever has
+/// written the files when.
 pub(crate) fn site_of(root: impl Into<std::path::PathBuf>) -> Arc<Site> {
-    Arc::new(Site::new(vec![HostSettings::new(root.into())]).expect("one host is a site"))
+    let settings = HostSettings { etag_hash_bytes_max: 0, ..HostSettings::new(root.into()) };
+    Arc::new(Site::new(vec![settings]).expect("one host is a site"))
 }
 
 /// Makes workers that share a small cache, each with a log, if any, and counters of its own.

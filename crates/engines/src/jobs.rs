@@ -11,13 +11,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
-use session::{Done, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
+use session::{Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
+use site::hashing::Hashed;
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
-use site::resolve::{Files, Kind, Opened, is_current, resolve};
+use site::resolve::{Files, Kind, Opened, Unresolved, is_current, resolve};
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
+
+mod hashes;
+mod left_out;
+
+use hashes::Hashes;
+use left_out::LeftOut;
+
+/// Bytes of a file hashed by one job, for the same reason as those of a listing: it takes about
+/// 50 microseconds if they are in memory.
+pub(crate) const HASHED_BYTES: usize = 256 * 1024;
+
+/// A path has no more variants than this: when more files were hashed for it, they change all the
+/// time, and the last one does without.
+const HASHED_MAX: usize = 4;
 
 /// Bytes of a listing rendered by one job: small enough that a loop which runs jobs on the spot
 /// serves others between two of them.
@@ -58,6 +73,8 @@ pub struct Runner {
     small_body_bytes_max: u64,
     turns: Option<Arc<Turns>>,
     tell: Option<TellTrouble>,
+    hashes: Hashes,
+    left_out: LeftOut,
     /// Called before each job, so that a test can hold it up.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -88,6 +105,8 @@ impl Runner {
             small_body_bytes_max,
             turns: None,
             tell: None,
+            hashes: Hashes::default(),
+            left_out: LeftOut::new()?,
             #[cfg(test)]
             before: None,
         })
@@ -108,6 +127,18 @@ impl Runner {
         Self { tell, ..self }
     }
 
+    /// What people should know of the files that it has seen since the last call, a line each.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<String> {
+        let told = |sibling| {
+            format!(
+                "{sibling} is left out: it is older than its file by more than \
+                 precompressed_lag_s_max says. Make it anew; of others like it nothing is said"
+            )
+        };
+        self.left_out.take().map(told).into_iter().collect()
+    }
+
     /// The same with roots that are open another time: for a process that is to close its own.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let roots = self.roots.iter().map(HostRoot::duplicate).collect::<io::Result<_>>()?;
@@ -117,6 +148,8 @@ impl Runner {
             small_body_bytes_max: self.small_body_bytes_max,
             turns: self.turns.clone(),
             tell: self.tell.clone(),
+            hashes: Hashes::default(),
+            left_out: self.left_out,
             #[cfg(test)]
             before: None,
         })
@@ -130,22 +163,21 @@ impl Runner {
         let _turn = self.turns.as_deref().map(Turns::take);
         match job {
             Job::Resolve { host, path, known } => {
-                let root = &self.roots[host];
-                let tell = self.tell.as_ref();
-                let files = HostFiles { root: root.current(), path: &root.path, tell };
+                let files = self.files(host, Vec::new());
+                let policy = self.site.host(host).settings().symlinks;
                 let opened = match known {
-                    Known::Entry(slot) if is_current(slot.value(), &files) => {
+                    Known::Entry(slot) if is_current(slot.value(), policy, &files) => {
                         return Done::Current(slot);
                     }
                     Known::Encoded(bytes) => self.open_encoded(host, &bytes, &files),
                     Known::Entry(_) | Known::Nothing => None,
                 };
-                let entry = opened.map_or_else(|| self.resolve(host, &path, &files), Ok);
-                if let Err(why) = &entry {
-                    files.tell(&path[1..], TroubleCause::Failed(why));
+                match opened {
+                    Some(entry) => Done::Resolved(Ok((path, entry))),
+                    None => self.resolve(host, path, files),
                 }
-                Done::Resolved(entry.map(|entry| (path, entry)))
             }
+            Job::Hash(job) => self.hash(job),
             Job::List { host, path, format, permit } => {
                 Done::Listed(self.list(host, &path, format, permit).and_then(list_more))
             }
@@ -164,15 +196,59 @@ impl Runner {
         if root.is_check_due() || !entry.is_settled() {
             return None;
         }
-        let root = root.read();
-        let is_current = entry.witnesses.iter().all(|witness| is_as_it_was(witness, &root));
+        let (root, policy) = (root.read(), symlinks(self.site.host(*host).settings().symlinks));
+        let is_current = entry.witnesses.iter().all(|witness| is_as_it_was(witness, policy, &root));
         is_current.then(|| Done::Current(Arc::clone(slot)))
     }
 
-    fn resolve(&self, host: usize, path: &[u8], files: &HostFiles<'_>) -> io::Result<Entry> {
-        let (seconds, nanoseconds) = os::clock::unix_time();
-        let now_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-        resolve(self.site.host(host), path, files, now_ns, self.small_body_bytes_max)
+    fn files(&self, host: usize, hashed: Vec<(Identity, Hashed)>) -> HostFiles<'_> {
+        let root = &self.roots[host];
+        HostFiles {
+            root: root.current(),
+            path: &root.path,
+            tell: self.tell.as_ref(),
+            hashes: &self.hashes,
+            hashed,
+            left_out: self.left_out,
+        }
+    }
+
+    fn resolve(&self, host: usize, path: Box<[u8]>, files: HostFiles<'_>) -> Done {
+        let (site, small_body_bytes_max) = (self.site.host(host), self.small_body_bytes_max);
+        match resolve(site, &path, &files, unix_ns(), small_body_bytes_max) {
+            Ok(entry) => Done::Resolved(Ok((path, entry))),
+            Err(Unresolved::Failed(why)) => {
+                files.tell(&path[1..], TroubleCause::Failed(&why));
+                Done::Resolved(Err(why))
+            }
+            Err(Unresolved::Unhashed(hashing)) => {
+                let hashed = files.hashed;
+                Done::Unfinished(Job::Hash(Box::new(HashJob { host, path, hashing, hashed })))
+            }
+        }
+    }
+
+    /// Hashes the next piece of a file, and goes on to the entry after the last.
+    fn hash(&self, mut job: Box<HashJob>) -> Done {
+        let mut files = self.files(job.host, std::mem::take(&mut job.hashed));
+        let hashed = match job.hashing.go_on(&files, &mut vec![0; HASHED_BYTES]) {
+            Ok(Some(hashed)) => hashed,
+            Ok(None) => {
+                job.hashed = files.hashed;
+                return Done::Unfinished(Job::Hash(job));
+            }
+            Err(why) => {
+                files.tell(&job.path[1..], TroubleCause::Failed(&why));
+                return Done::Resolved(Err(why));
+            }
+        };
+        let identity = *job.hashing.identity();
+        // A change of which no time tells would go unnoticed for ever.
+        if identity.is_settled(unix_ns()) {
+            self.hashes.put(identity, hashed);
+        }
+        files.hashed.push((identity, hashed));
+        self.resolve(job.host, job.path, files)
     }
 
     /// An entry that another process has found, with its files opened here; nothing if it is not
@@ -185,7 +261,7 @@ impl Runner {
             is_it.then_some(opened.file)
         };
         let entry = Entry::decode(bytes, &mut open).ok()?;
-        is_current(&entry, files).then_some(entry)
+        is_current(&entry, symlinks, files).then_some(entry)
     }
 
     /// Opens a directory, and reads and sorts its names.
@@ -325,8 +401,8 @@ fn is_due(checked_us: u64, now_us: u64) -> bool {
 }
 
 /// Whether what an entry was made from is as it was, as far as the kernel can tell at once.
-fn is_as_it_was(witness: &Witness, root: &Root) -> bool {
-    match root.stat_if_cached(&witness.path) {
+fn is_as_it_was(witness: &Witness, policy: os::files::Symlinks, root: &Root) -> bool {
+    match root.stat_if_cached(&witness.path, policy) {
         Ok(Some(status)) => Some(identity(&status)) == witness.identity,
         Ok(None) => false,
         Err(_) => witness.identity.is_none(),
@@ -339,6 +415,10 @@ struct HostFiles<'a> {
     /// Where the root is.
     path: &'a Path,
     tell: Option<&'a TellTrouble>,
+    hashes: &'a Hashes,
+    /// What was hashed for this path alone.
+    hashed: Vec<(Identity, Hashed)>,
+    left_out: LeftOut,
 }
 
 impl HostFiles<'_> {
@@ -362,8 +442,12 @@ impl Files for HostFiles<'_> {
         Ok(Opened { file, kind, identity: identity(&status) })
     }
 
-    fn identity(&self, path: &[u8]) -> io::Result<Identity> {
-        self.root.stat_at(path).map(|status| identity(&status))
+    fn identity(&self, path: &[u8], policy: Symlinks) -> io::Result<Identity> {
+        let status = match policy {
+            Symlinks::Anywhere => self.root.stat_at(path),
+            policy => self.root.stat_relative(path, symlinks(policy)),
+        };
+        status.map(|status| identity(&status))
     }
 
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {
@@ -378,6 +462,10 @@ impl Files for HostFiles<'_> {
         Ok(content)
     }
 
+    fn read_at(&self, file: &FileRef, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_at(file.as_fd(), buffer, offset)
+    }
+
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
         FileStatus::of(file.as_fd()).map(|status| identity(&status))
     }
@@ -385,6 +473,23 @@ impl Files for HostFiles<'_> {
     fn refused(&self, path: &[u8], why: Refusal) {
         self.tell(path, TroubleCause::Refused(why));
     }
+
+    fn hashed(&self, identity: &Identity) -> Option<Hashed> {
+        let own =
+            self.hashed.iter().find(|(other, _)| other == identity).map(|(_, hashed)| *hashed);
+        let known = own.or_else(|| self.hashes.get(identity));
+        known.or_else(|| (self.hashed.len() >= HASHED_MAX).then_some(Hashed::Changed))
+    }
+
+    fn left_out(&self, sibling: &[u8]) {
+        self.left_out.note(sibling);
+    }
+}
+
+/// Wall-clock time in nanoseconds.
+fn unix_ns() -> i128 {
+    let (seconds, nanoseconds) = os::clock::unix_time();
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
 /// An open file that is noted where processes share their descriptors.

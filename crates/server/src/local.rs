@@ -28,6 +28,7 @@ pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
     caches: Vec<Arc<Cache<Entry>>>,
+    runner: Arc<Runner>,
     /// What had left the caches when workers were last told of it.
     evictions_told: u64,
 }
@@ -57,6 +58,7 @@ impl Local {
             Some(count) => runner.with_jobs_max(count),
             None => runner,
         };
+        let runner = Arc::new(runner);
         let counters = Arc::new(counters);
         let caches = Vec::new();
         let mut assembly =
@@ -66,7 +68,7 @@ impl Local {
         drop(sets);
         let start = Start {
             partitions,
-            runner: Arc::new(runner),
+            runner: Arc::clone(&runner),
             connections_max: ready.descriptors.connections,
             sendfile: ready.sendfile,
             exclusive_wakeups: ready.layout.exclusive_wakeups,
@@ -76,7 +78,14 @@ impl Local {
         let (spec, caches) = (ready.engine.spec, assembly.caches);
         let engine =
             (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
-        Ok(Self { engine, counters, caches, evictions_told: 0 })
+        Ok(Self { engine, counters, caches, runner, evictions_told: 0 })
+    }
+
+    /// What has gone wrong and was mended, and what is wrong with files, since the last call.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        let mut notices = self.engine.take_notices();
+        notices.extend(self.runner.take_notices());
+        notices
     }
 
     /// Wakes workers if something has left a cache since the last call: one that sleeps may have

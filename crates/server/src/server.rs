@@ -199,7 +199,7 @@ impl Server {
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
         match &self.staff {
-            Staff::Here { local, .. } => local.engine.take_notices(),
+            Staff::Here { local, .. } => local.take_notices(),
             Staff::There { .. } => Vec::new(), // worker processes report theirs themselves
         }
     }

@@ -7,8 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use file_cache::Slot;
+use site::hashing::{Hashed, Hashing};
 use site::listing::Renderer;
-use site::resource::{Entry, FileRef};
+use site::resource::{Entry, FileRef, Identity};
 
 use crate::listings::ListingPermit;
 
@@ -28,6 +29,8 @@ pub enum Job {
         /// What the cache had.
         known: Known,
     },
+    /// Go on with finding out what a path stands for: a file of it is being hashed.
+    Hash(Box<HashJob>),
     /// Begin to list a directory.
     List {
         /// The index of the virtual host.
@@ -41,6 +44,19 @@ pub enum Job {
     },
     /// Go on with a listing.
     ListMore(Box<ListCursor>),
+}
+
+/// A path on its way to an entry, for which files are hashed.
+#[derive(Debug)]
+pub struct HashJob {
+    /// The index of the virtual host.
+    pub host: usize,
+    /// The canonical path.
+    pub path: Box<[u8]>,
+    /// The file at hand.
+    pub hashing: Hashing,
+    /// Those before it.
+    pub hashed: Vec<(Identity, Hashed)>,
 }
 
 /// What was in the cache about a path that is to be resolved.
@@ -61,6 +77,8 @@ pub enum Done {
     Current(Arc<Slot<Entry>>),
     /// The path that was asked about, and what it stands for. The error is one that passes: 503.
     Resolved(io::Result<(Box<[u8]>, Entry)>),
+    /// A part of the job is done; this is the rest.
+    Unfinished(Job),
     /// The next bytes of a listing, and how to go on unless that was all.
     Listed(io::Result<(Vec<u8>, Option<Box<ListCursor>>)>),
 }

@@ -99,6 +99,10 @@ impl Response<'_> {
 
     /// Goes on with a request whose job has run.
     pub(crate) fn job_done(&mut self, w: &mut Worker, done: Done) -> Prepared {
+        if let Done::Unfinished(job) = done {
+            self.exchange.job = Some(job);
+            return Prepared::Job;
+        }
         let bytes = std::mem::take(&mut self.exchange.head);
         let (host, purpose) = (self.exchange.draft.host, self.exchange.purpose);
         let limits = w.limits.head;
@@ -207,7 +211,7 @@ impl Response<'_> {
                 Some(Hit::new(slot))
             }
             Done::Resolved(Ok((path, entry))) => Some(w.cache.insert(host, &path, entry, now)),
-            Done::Resolved(Err(_)) | Done::Listed(_) => None,
+            Done::Resolved(Err(_)) | Done::Listed(_) | Done::Unfinished(_) => None,
         }
     }
 

@@ -39,6 +39,9 @@ pub struct HostSettings {
     pub symlinks: Symlinks,
     /// Codings whose precompressed siblings (`file.br`) are looked for.
     pub precompressed: Vec<Coding>,
+    /// A sibling that is older than its file by more than so many seconds is left out; none takes
+    /// it however old it is.
+    pub precompressed_lag_s_max: Option<u64>,
     /// `Cache-Control` by glob; the first match wins, the built-in rules come last.
     pub cache_control: Vec<(String, String)>,
     /// Response fields by glob, for every response; all matches count.
@@ -47,8 +50,8 @@ pub struct HostSettings {
     pub redirects: Vec<RedirectSettings>,
     /// Media types by file name extension, ahead of the built-in table.
     pub mime_types: BTreeMap<String, String>,
-    /// Files with a modification time of 0 or 1 s get an entity tag from their content up to this
-    /// size.
+    /// Files that are not in memory, and whose modification time was set, are read for their entity
+    /// tag up to this size.
     pub etag_hash_bytes_max: u64,
 }
 
@@ -99,6 +102,7 @@ impl HostSettings {
             dotfiles: Dotfiles::Deny,
             symlinks: Symlinks::Beneath,
             precompressed: vec![Coding::Brotli, Coding::Zstd, Coding::Gzip],
+            precompressed_lag_s_max: Some(60),
             cache_control: Vec::new(),
             headers: Vec::new(),
             redirects: Vec::new(),

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use crate::conditional::EntityTag;
+use crate::entity_tag::{ContentHash, EntityTag};
+use crate::hashing::{Hashed, Hashing};
 use crate::host::{Dotfiles, Host, Symlinks};
 use crate::negotiate::Coding;
 use crate::path;
@@ -24,17 +25,24 @@ pub trait Files {
     /// As the operating system gives them: [`resolve`] tells missing from forbidden from busy.
     fn open(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Opened>;
 
-    /// What is at `path` now, for comparison with a [`Witness`]. Follows links.
+    /// What is at `path` now, for comparison with a [`Witness`], without following links against
+    /// `symlinks`. It need not be readable.
     ///
     /// # Errors
     /// As the operating system gives them; any error means that there is nothing.
-    fn identity(&self, path: &[u8]) -> io::Result<Identity>;
+    fn identity(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity>;
 
     /// Reads exactly `len` bytes from the start of an open file.
     ///
     /// # Errors
     /// `UnexpectedEof` if the file has become shorter.
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>>;
+
+    /// Reads into `buffer` from `offset` on, as many bytes as there are at once; 0 is the end.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
+    fn read_at(&self, file: &FileRef, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// The identity of an open file now.
     ///
@@ -44,6 +52,12 @@ pub trait Files {
 
     /// Is told of what is there and not served, and why. Must not wait.
     fn refused(&self, _path: &[u8], _why: Refusal) {}
+
+    /// What hashing a file in this state has come to, if that was done before.
+    fn hashed(&self, identity: &Identity) -> Option<Hashed>;
+
+    /// Is told of a precompressed sibling that is not served, because it is older than its file.
+    fn left_out(&self, _sibling: &[u8]) {}
 }
 
 /// Something that was opened.
@@ -68,19 +82,34 @@ pub enum Kind {
     Other,
 }
 
+/// Why there is no entry.
+#[derive(Debug)]
+pub enum Unresolved {
+    /// For a reason that passes (too many open files, out of memory, an I/O error): the caller
+    /// answers 503 and caches nothing.
+    Failed(io::Error),
+    /// A file is to be hashed before, which takes a while: then [`Files::hashed`] must know it.
+    Unhashed(Hashing),
+}
+
+impl From<io::Error> for Unresolved {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Resolves a canonical path. `now_ns` is wall-clock time read before the call; bodies of at most
 /// `small_body_bytes_max` bytes are read into memory.
 ///
 /// # Errors
-/// Only for reasons that pass (too many open files, out of memory, an I/O error): the caller
-/// answers 503 and caches nothing.
+/// See [`Unresolved`].
 pub fn resolve(
     host: &Host,
     canonical: &[u8],
     files: &dyn Files,
     now_ns: i128,
     small_body_bytes_max: u64,
-) -> io::Result<Entry> {
+) -> Result<Entry, Unresolved> {
     let mut lookup = Lookup {
         host,
         files,
@@ -93,12 +122,33 @@ pub fn resolve(
     Ok(Entry { resource, witnesses: lookup.witnesses.into(), resolved_ns: now_ns })
 }
 
-/// Whether everything an entry was made from is as it was.
+/// Whether everything an entry was made from is as it was, and may still be reached under the
+/// policy for links.
 #[must_use]
-pub fn is_current(entry: &Entry, files: &dyn Files) -> bool {
-    let same = |w: &Witness| files.identity(&w.path).ok() == w.identity;
+pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool {
+    let same = |w: &Witness| {
+        // The way to a directory is the beginning of the way to a file in it, which is judged with
+        // that. To follow whatever there is takes one system call, to follow a policy three.
+        let symlinks = if is_on_the_way(entry, w) { Symlinks::Anywhere } else { symlinks };
+        files.identity(&w.path, symlinks).ok() == w.identity
+    };
     entry.is_settled() && entry.witnesses.iter().all(same)
 }
+
+/// Whether a witness is a directory that another one was found in, or below.
+fn is_on_the_way(entry: &Entry, directory: &Witness) -> bool {
+    let leads_there = |other: &Witness| {
+        let rest = other.path.strip_prefix(&*directory.path);
+        let is_below = match &*directory.path {
+            [] => rest.is_some_and(|rest| !rest.is_empty()),
+            _ => rest.is_some_and(|rest| rest.starts_with(b"/")),
+        };
+        is_below && other.identity.is_some()
+    };
+    entry.witnesses.iter().any(leads_there)
+}
+
+type Looked<T> = Result<T, Unresolved>;
 
 /// One lookup under way.
 struct Lookup<'a> {
@@ -122,7 +172,7 @@ enum Found {
 impl Lookup<'_> {
     /// The rules in their order: redirects, hidden names, directories by their slash, files,
     /// directories without it, files by suffix.
-    fn resource(&mut self, canonical: &[u8]) -> io::Result<Resource> {
+    fn resource(&mut self, canonical: &[u8]) -> Looked<Resource> {
         if let Some((to, status)) = self.host.redirects.matches(canonical).next() {
             let location = to.as_bytes().into();
             return Ok(Resource::Redirect(Redirect { status: *status, location }));
@@ -145,7 +195,7 @@ impl Lookup<'_> {
     }
 
     /// A path with a final slash: its index file, or the directory itself if it may be listed.
-    fn directory(&mut self, directory: &[u8]) -> io::Result<Resource> {
+    fn directory(&mut self, directory: &[u8]) -> Looked<Resource> {
         match self.open(directory)? {
             Found::Directory => {}
             Found::Forbidden => return Ok(Resource::Forbidden),
@@ -165,7 +215,7 @@ impl Lookup<'_> {
     }
 
     /// A path without a final slash.
-    fn file(&mut self, relative: &[u8]) -> io::Result<Resource> {
+    fn file(&mut self, relative: &[u8]) -> Looked<Resource> {
         let found = self.open(relative)?;
         if let Found::Forbidden = found {
             return Ok(Resource::Forbidden);
@@ -186,12 +236,12 @@ impl Lookup<'_> {
         })
     }
 
-    fn variants_if(&mut self, wanted: bool, relative: &[u8]) -> io::Result<Option<Resource>> {
+    fn variants_if(&mut self, wanted: bool, relative: &[u8]) -> Looked<Option<Resource>> {
         if wanted { self.variants(relative) } else { Ok(None) }
     }
 
     /// The file at `relative` in all codings, or nothing if it exists in none.
-    fn variants(&mut self, relative: &[u8]) -> io::Result<Option<Resource>> {
+    fn variants(&mut self, relative: &[u8]) -> Looked<Option<Resource>> {
         match self.open(relative)? {
             Found::File(opened) => self.with_siblings(relative, Some(opened)).map(Some),
             Found::Forbidden => Ok(Some(Resource::Forbidden)),
@@ -204,24 +254,36 @@ impl Lookup<'_> {
     }
 
     /// Joins an identity file (if any) with its precompressed siblings.
-    fn with_siblings(&mut self, relative: &[u8], identity: Option<Opened>) -> io::Result<Resource> {
+    fn with_siblings(&mut self, relative: &[u8], identity: Option<Opened>) -> Looked<Resource> {
         let mut found: Vec<(Coding, Opened)> = Vec::new();
         found.extend(identity.map(|opened| (Coding::Identity, opened)));
         for &coding in &self.host.settings.precompressed {
             let sibling = [relative, coding.suffix().as_bytes()].concat();
-            if let Found::File(opened) = self.open(&sibling)? {
-                found.push((coding, opened));
+            let Found::File(opened) = self.open(&sibling)? else { continue };
+            match found.first() {
+                Some((Coding::Identity, file)) if self.is_outdated(&opened, file) => {
+                    self.files.left_out(&sibling);
+                }
+                _ => found.push((coding, opened)),
             }
         }
         self.witness_parent(relative);
         let varies = found.len() > 1 || found.iter().any(|(c, _)| *c != Coding::Identity);
-        let variants: io::Result<Vec<Variant>> =
+        let variants: Looked<Vec<Variant>> =
             found.into_iter().map(|(c, o)| self.variant(relative, c, o, varies)).collect();
         let variants = variants?;
         if variants.is_empty() {
             return Ok(Resource::Missing);
         }
         Ok(Resource::File(FileResource::new(variants)))
+    }
+
+    /// Whether a sibling was made of an earlier version of its file.
+    fn is_outdated(&self, sibling: &Opened, file: &Opened) -> bool {
+        const NS_PER_S: i128 = 1_000_000_000;
+        let lag_ns = file.identity.modified_ns - sibling.identity.modified_ns;
+        let most = self.host.settings.precompressed_lag_s_max;
+        most.is_some_and(|seconds| lag_ns > i128::from(seconds) * NS_PER_S)
     }
 
     /// Makes a variant of an open file; its length, validators and bytes are of one state.
@@ -231,21 +293,20 @@ impl Lookup<'_> {
         coding: Coding,
         opened: Opened,
         varies: bool,
-    ) -> io::Result<Variant> {
+    ) -> Looked<Variant> {
         let Opened { file, identity, .. } = opened;
         let len = identity.len;
         let small = len <= self.small_body_bytes_max;
         let content = if small { self.read_unchanged(&file, &identity)? } else { None };
+        let etag = match &content {
+            Some(content) => EntityTag::from_content(ContentHash::of(content), coding),
+            None => self.tag_of_open_file(&file, &identity, coding)?,
+        };
         let body =
             content.map_or_else(|| Body::File(FileRef::clone(&file)), |c| Body::Memory(c.into()));
         let seconds = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        // Reproducible builds set all times to 0 or 1: they validate nothing.
+        // Reproducible builds set all times to 0 or 1: they tell nobody anything.
         let is_dated = seconds > 1;
-        let etag = if is_dated {
-            Some(EntityTag::from_modified(clamped_ns(identity.modified_ns), len, coding))
-        } else {
-            self.content_tag(&file, &identity, coding)?
-        };
         let canonical = [b"/", relative].concat();
         Ok(Variant::new(Representation {
             host: self.host,
@@ -270,18 +331,28 @@ impl Lookup<'_> {
         position.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX)
     }
 
-    fn content_tag(
+    /// The tag of a file that is not in memory.
+    fn tag_of_open_file(
         &self,
         file: &FileRef,
         identity: &Identity,
         coding: Coding,
-    ) -> io::Result<Option<EntityTag>> {
-        if identity.len > self.host.settings.etag_hash_bytes_max {
-            return Ok(None);
+    ) -> Looked<EntityTag> {
+        if identity.was_written_here() && identity.is_settled(self.now_ns) {
+            return Ok(EntityTag::from_change(identity, coding));
         }
-        let content = self.read_unchanged(file, identity)?;
-        let tag = |c: Vec<u8>| EntityTag::from_hash(xxhash_rust::xxh3::xxh3_128(&c), coding);
-        Ok(content.map(tag))
+        let hashed = match self.files.hashed(identity) {
+            _ if identity.len > self.host.settings.etag_hash_bytes_max => Hashed::Changed,
+            Some(hashed) => hashed,
+            None => {
+                let hashing = Hashing::new(FileRef::clone(file), *identity);
+                return Err(Unresolved::Unhashed(hashing));
+            }
+        };
+        Ok(match hashed {
+            Hashed::Hash(hash) => EntityTag::from_content(hash, coding),
+            Hashed::Changed => EntityTag::weak_from_change(identity, coding),
+        })
     }
 
     /// Reads a whole file; nothing if it was written to meanwhile (a log that grows): then it is
@@ -331,7 +402,7 @@ impl Lookup<'_> {
     /// The directory of a file stands for all names in it that were looked for in vain.
     fn witness_parent(&mut self, relative: &[u8]) {
         let parent = parent(relative);
-        if let Ok(identity) = self.files.identity(parent) {
+        if let Ok(identity) = self.identity(parent) {
             self.witness(parent, Some(identity));
         }
     }
@@ -339,9 +410,9 @@ impl Lookup<'_> {
     /// The nearest directory that exists stands for everything below it that does not. The walk
     /// begins at the root, so that a path of a thousand missing directories costs one look.
     fn witness_ancestor(&mut self, relative: &[u8]) {
-        let mut nearest = (&[][..], self.files.identity(&[]).ok());
+        let mut nearest = (&[][..], self.identity(&[]).ok());
         for end in memchr::memchr_iter(b'/', relative) {
-            match self.files.identity(&relative[..end]) {
+            match self.identity(&relative[..end]) {
                 Ok(identity) => nearest = (&relative[..end], Some(identity)),
                 Err(_) => break,
             }
@@ -351,8 +422,12 @@ impl Lookup<'_> {
 
     /// A path that could not be opened, and what can be seen of it all the same.
     fn witness_failure(&mut self, relative: &[u8]) {
-        let identity = self.files.identity(relative).ok();
+        let identity = self.identity(relative).ok();
         self.witness(relative, identity);
+    }
+
+    fn identity(&self, relative: &[u8]) -> io::Result<Identity> {
+        self.files.identity(relative, self.host.settings.symlinks)
     }
 
     fn witness(&mut self, path: &[u8], identity: Option<Identity>) {
@@ -360,11 +435,6 @@ impl Lookup<'_> {
             self.witnesses.push(Witness { path: path.into(), identity });
         }
     }
-}
-
-/// Nanoseconds since 1970 fit 64 bits until 2262; a file from later keeps the last moment.
-fn clamped_ns(ns: i128) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 fn parent(relative: &[u8]) -> &[u8] {
@@ -508,3 +578,5 @@ mod tests {
         assert!(is_current(&entry, &files));
     }
 }
+
+mod tests;

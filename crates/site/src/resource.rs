@@ -15,7 +15,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::conditional::{EntityTag, Validators};
+use crate::conditional::Validators;
+use crate::entity_tag::EntityTag;
 use crate::fields::{Content, FieldList};
 use crate::host::Host;
 use crate::negotiate::{Coding, CodingSet};
@@ -88,8 +89,8 @@ pub struct Variant {
     pub coding: Coding,
     /// Its length in bytes.
     pub len: u64,
-    /// Its entity tag; none for a file too large to hash whose modification time says nothing.
-    pub etag: Option<EntityTag>,
+    /// Its entity tag.
+    pub etag: EntityTag,
     /// Its modification time in seconds since 1970; none where it says nothing or is still to come.
     pub modified: Option<i64>,
     /// Where its bytes are.
@@ -123,12 +124,12 @@ pub enum Body {
 pub struct Witness {
     /// The path below the root, without a leading slash; empty for the root itself.
     pub path: Box<[u8]>,
-    /// What was there, links followed; none if nothing could be seen.
+    /// What was there, links followed as the policy has it; none if nothing could be seen.
     pub identity: Option<Identity>,
 }
 
 /// What tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The device number.
     pub device: u64,
@@ -142,16 +143,37 @@ pub struct Identity {
     pub changed_ns: i128,
 }
 
+impl Identity {
+    /// Whether a change after `now_ns` would show: one within the resolution of file system
+    /// timestamps after the last one does not. Two seconds is the coarsest resolution in use (FAT).
+    #[must_use]
+    pub fn is_settled(&self, now_ns: i128) -> bool {
+        const TIMESTAMP_RESOLUTION_NS: i128 = 2_000_000_000;
+        self.changed_ns + TIMESTAMP_RESOLUTION_NS < now_ns
+    }
+
+    /// Whether the file was written where it is, and its modification time is that of the write. A
+    /// time that was set is seldom near that at which it was set, which is the status change, and
+    /// often one of whole seconds; nor can a file system that knows only those tell two writes
+    /// apart. A rename or a change of mode soon after the write, as careful replacements make them,
+    /// leaves it believable.
+    #[must_use]
+    pub fn was_written_here(&self) -> bool {
+        const NS_PER_S: i128 = 1_000_000_000;
+        const SOON_NS: i128 = 60 * NS_PER_S;
+        let has_fraction = |ns: i128| ns.rem_euclid(NS_PER_S) != 0;
+        has_fraction(self.modified_ns)
+            && has_fraction(self.changed_ns)
+            && (0..=SOON_NS).contains(&(self.changed_ns - self.modified_ns))
+    }
+}
+
 impl Entry {
-    /// Whether the witnesses can vouch for the entry at all: a change within the resolution of
-    /// file system timestamps before the entry was made would not show. Two seconds is the
-    /// coarsest resolution in use (FAT).
+    /// Whether the witnesses can vouch for the entry at all.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        const TIMESTAMP_RESOLUTION_NS: i128 = 2_000_000_000;
-        let settled = |w: &Witness| {
-            w.identity.is_none_or(|i| i.changed_ns + TIMESTAMP_RESOLUTION_NS < self.resolved_ns)
-        };
+        let settled =
+            |w: &Witness| w.identity.is_none_or(|identity| identity.is_settled(self.resolved_ns));
         self.witnesses.iter().all(settled)
     }
 
@@ -286,7 +308,7 @@ pub(crate) struct Representation<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) coding: Coding,
     pub(crate) len: u64,
-    pub(crate) etag: Option<EntityTag>,
+    pub(crate) etag: EntityTag,
     pub(crate) modified: Modified,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
@@ -345,7 +367,7 @@ impl Variant {
     /// What conditional requests are evaluated against.
     #[must_use]
     pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: self.etag.as_ref().map(EntityTag::as_bytes), modified: self.modified }
+        Validators { etag: Some(self.etag.as_bytes()), modified: self.modified }
     }
 
     /// Appends the 200 head. `connection` is the whole `Connection` line or empty.
@@ -409,9 +431,7 @@ fn start_head(head: &mut Vec<u8>, status_line: &[u8]) {
 
 /// The fields that a 304 repeats.
 fn add_cache_fields<'a>(fields: &mut FieldList<'a>, of: &'a Representation<'_>) {
-    if let Some(etag) = &of.etag {
-        fields.add("ETag", etag.as_bytes());
-    }
+    fields.add("ETag", of.etag.as_bytes());
     fields.add("Cache-Control", of.host.cache_control(of.path).as_bytes());
     if of.varies {
         fields.add("Vary", &b"Accept-Encoding"[..]);

@@ -27,10 +27,78 @@ impl Drop for Directory {
 }
 
 fn resolved(runner: &Runner, known: Known) -> Entry {
-    match runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known }) {
-        Done::Resolved(Ok((_, entry))) => entry,
-        other => panic!("{other:?}"),
+    in_pieces(runner, known).0
+}
+
+/// The entry, and how many pieces of its files were hashed for it.
+fn in_pieces(runner: &Runner, known: Known) -> (Entry, usize) {
+    let mut done = runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known });
+    let mut pieces = 0;
+    loop {
+        done = match done {
+            Done::Resolved(Ok((_, entry))) => return (entry, pieces),
+            Done::Unfinished(job) => runner.run(job),
+            other => panic!("{other:?}"),
+        };
+        pieces += 1;
     }
+}
+
+fn tag(entry: &Entry) -> String {
+    let Resource::File(file) = &entry.resource else { panic!("{entry:?}") };
+    String::from_utf8(file.variant(0).etag.as_bytes().to_vec()).unwrap()
+}
+
+fn set_modified(file: &Path, ns: u64) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(ns);
+    File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
+    const LEN: usize = 3 * HASHED_BYTES + 1;
+    let directory = Directory::new("hashed");
+    let file = directory.0.join("f.txt");
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let site = Arc::new(site);
+    let runner = Runner::new(Arc::clone(&site), 0).unwrap();
+    let write = |byte| {
+        fs::write(&file, vec![byte; LEN]).unwrap();
+        set_modified(&file, 499_162_500_123_456_789); // as in every npm package, nearly
+    };
+    write(b'a');
+    let (one, pieces) = in_pieces(&runner, Known::Nothing);
+    assert_eq!(pieces, 4);
+    let in_memory = Runner::new(site, u64::MAX).unwrap();
+    let (same, pieces) = in_pieces(&in_memory, Known::Nothing);
+    assert_eq!((tag(&same), pieces), (tag(&one), 0), "the same content, however it is read");
+    write(b'b');
+    let (other, pieces) = in_pieces(&runner, Known::Nothing);
+    assert_eq!(pieces, 4, "it is another file to all appearances of its change");
+    assert_ne!(tag(&other), tag(&one));
+    while in_pieces(&runner, Known::Nothing).1 > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50)); // until its times have settled
+    }
+    assert_eq!(tag(&resolved(&runner, Known::Nothing)), tag(&other));
+}
+
+#[test]
+fn a_file_that_never_holds_still_gets_a_weak_tag() {
+    let directory = Directory::new("restless");
+    let file = directory.0.join("f.txt");
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    fs::write(&file, "0").unwrap();
+    let job = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
+    let mut done = runner.run(job);
+    for round in 1.. {
+        let Done::Unfinished(job) = done else { break };
+        assert!(round < 10, "for ever");
+        fs::write(&file, "0".repeat(round + 1)).unwrap();
+        done = runner.run(job);
+    }
+    let Done::Resolved(Ok((_, entry))) = done else { panic!("{done:?}") };
+    assert!(tag(&entry).starts_with("W/\""), "{}", tag(&entry));
 }
 
 #[test]

@@ -90,14 +90,16 @@ pub(super) fn openat2(
     })
 }
 
-/// Opens what `path` names as a mere place, following all links, if the kernel has every name on
-/// the way in its cache of names; nothing if it would have to ask a disk, or cannot tell. (Linux
-/// 5.12; before it every question is an error, which is nothing as well.)
+/// Opens what `path` names as a mere place, within the limits of `symlinks`, if the kernel has
+/// every name on the way in its cache of names; nothing if it would have to ask a disk, or cannot
+/// tell. (Linux 5.12; before it every question is an error, which is nothing as well.)
 pub(super) fn openat2_if_cached(
     directory: BorrowedFd<'_>,
     path: &[u8],
+    symlinks: Symlinks,
 ) -> io::Result<Option<OwnedFd>> {
-    let how = OpenHow { flags: How::Path.flags() as u64, mode: 0, resolve: libc::RESOLVE_CACHED };
+    let resolve = resolve_flags(symlinks) | libc::RESOLVE_CACHED;
+    let how = OpenHow { flags: How::Path.flags() as u64, mode: 0, resolve };
     let path = if path.is_empty() { b"." } else { path };
     let open = |path: &CStr| uninterrupted(|| openat2_once(directory.as_raw_fd(), path, &how));
     match with_c_path(path, open) {
@@ -109,8 +111,8 @@ pub(super) fn openat2_if_cached(
 
 /// Whether an error says something of the path, and nothing of the moment or of this process.
 fn is_about_the_path(error: &io::Error) -> bool {
-    const OF_PATHS: [libc::c_int; 5] =
-        [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ELOOP, libc::ENAMETOOLONG];
+    const OF_PATHS: [libc::c_int; 6] =
+        [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ELOOP, libc::ENAMETOOLONG, libc::EXDEV];
     error.raw_os_error().is_some_and(|number| OF_PATHS.contains(&number))
 }
 

@@ -68,21 +68,26 @@ impl Root {
     }
 
     /// The status of what `relative` names when all links are followed, wherever they lead; one
-    /// system call. Good for asking whether a file opened earlier is still the one of that name
-    /// (same device and inode), not for deciding whether a file may be served.
+    /// system call. Good for asking whether a file is the one that was there under that name (same
+    /// device and inode) if the way to it is known to be allowed; whether it is, this does not
+    /// tell.
     pub fn stat_at(&self, relative: &[u8]) -> io::Result<FileStatus> {
         check_path(relative)?;
         FileStatus::at(self.directory.as_fd(), relative)
     }
 
-    /// The same as [`Self::stat_at`] if it can be told without waiting for a disk; `None` if not.
-    /// Three system calls, so for those who must not wait.
-    pub fn stat_if_cached(&self, relative: &[u8]) -> io::Result<Option<FileStatus>> {
+    /// The same as [`Self::stat_relative`] if it can be told without waiting for a disk; `None` if
+    /// not.
+    pub fn stat_if_cached(
+        &self,
+        relative: &[u8],
+        symlinks: Symlinks,
+    ) -> io::Result<Option<FileStatus>> {
         check_path(relative)?;
         if self.walks {
             return Ok(None);
         }
-        let place = open::openat2_if_cached(self.directory.as_fd(), relative)?;
+        let place = open::openat2_if_cached(self.directory.as_fd(), relative, symlinks)?;
         place.map(|place| FileStatus::of(place.as_fd())).transpose()
     }
 

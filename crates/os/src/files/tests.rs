@@ -358,21 +358,26 @@ fn the_status_is_what_the_file_system_says() {
 fn what_the_kernel_has_in_memory_is_told_at_once() {
     let scratch = tree();
     let root = Root::new(&scratch.0.join("site")).unwrap();
+    let told = |path: &[u8], symlinks| match root.stat_if_cached(path, symlinks) {
+        Err(error) => Err(error.raw_os_error()),
+        Ok(status) => Ok(status),
+    };
     for path in [&b"plain"[..], b"to_plain", b"absolute_outside", b""] {
         let status = root.stat_at(path).unwrap();
-        assert_eq!(root.stat_if_cached(path).unwrap(), Some(status), "follows links, as stat_at");
+        assert_eq!(told(path, Symlinks::Anywhere), Ok(Some(status)), "follows links, as stat_at");
     }
+    assert!(matches!(told(b"to_plain", Symlinks::Beneath), Ok(Some(_))));
+    assert_eq!(told(b"to_plain", Symlinks::Never), Err(Some(libc::ELOOP)));
+    assert_eq!(told(b"absolute_outside", Symlinks::Beneath), Err(Some(libc::EXDEV)));
     // Nobody has asked for this name: only the disk can tell. Once it has, some file systems know.
-    assert_eq!(root.stat_if_cached(b"never-asked-for").unwrap(), None);
+    assert_eq!(told(b"never-asked-for", Symlinks::Beneath), Ok(None));
     root.stat_at(b"never-asked-for").unwrap_err();
-    match root.stat_if_cached(b"never-asked-for") {
-        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
-        told => assert_eq!(told.unwrap(), None),
-    }
-    let error = root.stat_if_cached(b"../site/plain").unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EXDEV));
+    let once_asked = told(b"never-asked-for", Symlinks::Beneath);
+    assert!(matches!(once_asked, Ok(None) | Err(Some(libc::ENOENT))), "{once_asked:?}");
+    assert_eq!(told(b"../site/plain", Symlinks::Anywhere), Err(Some(libc::EXDEV)));
     let walking = Root::with_fallback_forced(&scratch.0.join("site")).unwrap();
-    assert_eq!(walking.stat_if_cached(b"plain").unwrap(), None, "without openat2 nobody can tell");
+    let told = walking.stat_if_cached(b"plain", Symlinks::Anywhere).unwrap();
+    assert_eq!(told, None, "without openat2 nobody can tell");
 }
 
 #[test]

@@ -138,6 +138,7 @@ pub(super) const HOST_KEYS: &[Key<HostSettings>] = &[
         |h, v| v.list(|item| item.choice(CODINGS)).map(|codings| h.precompressed = codings),
         |h| show_list(h.precompressed.iter().map(|coding| show_choice(CODINGS, *coding))),
     ),
+    number_or("precompressed_lag_s_max", "any", 0..=DAY_MS, |h| &mut h.precompressed_lag_s_max),
     other("cache_control", read_cache_control, |h| show_rows(CACHE_CONTROL_KEYS, &h.cache_control)),
     other("header", read_headers, |h| show_rows(HEADER_KEYS, &h.headers)),
     other("redirect", read_redirects, |h| show_rows(REDIRECT_KEYS, &h.redirects)),

@@ -214,6 +214,6 @@ impl Attendant {
     }
 
     fn report_notices(&self) {
-        self.local.engine.take_notices().iter().for_each(|notice| report(notice));
+        self.local.take_notices().iter().for_each(|notice| report(notice));
     }
 }

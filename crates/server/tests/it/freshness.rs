@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use engines::EngineSpec;
 use server::Server;
@@ -119,6 +119,169 @@ fn a_new_sibling_is_noticed() {
         directory.file("site/a.txt.gz", "not really gzip");
         wait_for(server, "/a.txt", |response| response.contains("Vary: Accept-Encoding\r\n"));
     });
+}
+
+/// Asks with these fields until the response is as wanted.
+fn wait_for_with(server: &Server, path: &str, fields: &str, wanted: impl Fn(&str) -> bool) {
+    let mut last = String::new();
+    for _ in 0..LOOKS {
+        last = ask(server, path, fields);
+        if wanted(&last) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    panic!("{path} with {fields:?}: never as it should be; last response:\n{last}");
+}
+
+fn ask(server: &Server, path: &str, fields: &str) -> String {
+    let mut stream = connect(server);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+fn tag(response: &str) -> &str {
+    let (_, rest) = response.split_once("ETag: ").expect("a tag");
+    rest.split_once("\r\n").expect("a line").0
+}
+
+/// Writes a file and sets its time, as unpackers and copiers do.
+fn write_dated(directory: &Temporary, name: &str, content: &[u8], ns: u64) {
+    let file = File::options().write(true).open(directory.file(name, content)).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_nanos(ns)).unwrap();
+}
+
+/// Moments that files get from elsewhere: those of npm's packages, of zip archives, of
+/// reproducible builds, and of a copy that keeps its time to the nanosecond.
+const FOREIGN_NS: [u64; 4] =
+    [499_162_500_000_000_000, 315_532_800_000_000_000, 1_000_000_000, 1_600_000_000_123_456_789];
+
+#[test]
+fn other_bytes_of_the_same_size_and_time_have_another_tag() {
+    for_every_engine(other_bytes_have_another_tag);
+}
+
+/// The same where nothing is hashed but what is in memory.
+#[test]
+fn other_bytes_of_the_same_size_and_time_are_not_spliced_under_a_weak_tag() {
+    crate::for_each_engine(|spec| {
+        let engine = format!("engine.name={}", spec.name);
+        with(&[&engine, "host.etag_hash_bytes_max=0"], 0, other_bytes_have_another_tag);
+    });
+}
+
+fn other_bytes_have_another_tag(directory: &Temporary, server: &Server) {
+    for (round, ns) in FOREIGN_NS.into_iter().enumerate() {
+        let name = format!("package-{round}.json");
+        let (file, path) = (format!("site/{name}"), format!("/{name}"));
+        for (name, content) in [("", "{\"version\":\"1.0.1\"}"), (".gz", "gzipped 1.0.1")] {
+            write_dated(directory, &format!("{file}{name}"), content.as_bytes(), ns);
+        }
+        // As in a browser, which asks for one or the other.
+        for fields in ["", "Accept-Encoding: gzip\r\n"] {
+            let first = ask(server, &path, fields);
+            assert!(first.contains("1.0.1"), "{first}");
+            let old = tag(&first).to_string();
+            let changed = if fields.is_empty() { file.clone() } else { format!("{file}.gz") };
+            let content = fs::read_to_string(directory.path().join(&changed)).unwrap();
+            write_dated(directory, &changed, content.replace("1.0.1", "1.0.2").as_bytes(), ns);
+            // What is rewritten where it is may be sent under its old head until it is looked at.
+            let is_new = |response: &str| response.contains("1.0.2") && tag(response) != old;
+            wait_for_with(server, &path, fields, is_new);
+            // Another process may have seen the old file a moment ago.
+            let is_whole = |response: &str| response.starts_with("HTTP/1.1 200 ");
+            wait_for_with(server, &path, &format!("{fields}If-None-Match: {old}\r\n"), is_whole);
+            let rest = format!("{fields}Range: bytes=5-\r\nIf-Range: {old}\r\n");
+            wait_for_with(server, &path, &rest, is_whole);
+        }
+    }
+}
+
+#[test]
+fn what_is_unchanged_keeps_its_tag() {
+    for_every_engine(|directory, server| {
+        write_dated(directory, "site/old.txt", b"0123456789", FOREIGN_NS[0]);
+        let first = get(server, "/old.txt");
+        let (tag, rest) = (tag(&first), "Range: bytes=5-\r\n");
+        let check = |fields: &str, status: &str| {
+            let response = ask(server, "/old.txt", fields);
+            assert!(response.starts_with(status), "{fields}{response}");
+        };
+        for _ in 0..2 {
+            check(&format!("If-None-Match: {tag}\r\n"), "HTTP/1.1 304 ");
+            check(&format!("{rest}If-Range: {tag}\r\n"), "HTTP/1.1 206 ");
+            thread::sleep(SETTLED);
+        }
+        // The same bytes, written again: as after a build that is reproducible, or on another host.
+        write_dated(directory, "site/again.txt", b"0123456789", FOREIGN_NS[1]);
+        assert_eq!(self::tag(&get(server, "/again.txt")), tag);
+    });
+}
+
+/// It was made of an earlier version.
+#[test]
+fn a_sibling_older_than_its_file_is_left_out_and_told() {
+    const S: u64 = 1_000_000_000;
+    const THEN: u64 = 1_600_000_000 * S;
+    crate::for_each_engine(|spec| {
+        let directory = Temporary::new();
+        write_dated(&directory, "site/app.js", b"whole", THEN + 100 * S);
+        write_dated(&directory, "site/app.js.br", b"squeezed", THEN);
+        write_dated(&directory, "site/app.js.gz", b"packed", THEN + 40 * S);
+        let server = start(&directory, &[&format!("engine.name={}", spec.name)]);
+        let [old, new] = ["br", "gzip"].map(|coding| format!("Accept-Encoding: {coding}\r\n"));
+        assert!(ask(&server, "/app.js", &old).ends_with("whole"));
+        assert!(ask(&server, "/app.js", &new).ends_with("packed"));
+        if server.worker_processes().is_empty() {
+            let told: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
+            let [told] = told.as_slice() else { panic!("{told:?}") };
+            assert!(told.starts_with("app.js.br is left out: "), "{told}");
+        }
+        write_dated(&directory, "site/app.js.br", b"squeezed anew", THEN + 100 * S);
+        wait_for_with(&server, "/app.js", &old, |response| response.ends_with("squeezed anew"));
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
+
+/// What has been cached is subject to the policy for links, too.
+#[test]
+fn a_directory_that_leads_out_is_not_followed_to_what_is_cached() {
+    for policy in ["beneath", "never"] {
+        let policy = format!("host.symlinks={policy}");
+        let both = |spec: &EngineSpec| [65_536, 0].map(|bytes_max| (spec.name, bytes_max));
+        let variants: Vec<(&str, usize)> = crate::engines().into_iter().flat_map(both).collect();
+        at_a_time(SLEEPERS, &variants, |(engine, small_body_bytes_max)| {
+            let engine = format!("engine.name={engine}");
+            with(&[&engine, &policy, "host.listing=true"], *small_body_bytes_max, leads_out);
+        });
+    }
+}
+
+fn leads_out(directory: &Temporary, server: &Server) {
+    directory.file("site/deep/index.html", "first version");
+    fs::create_dir(directory.path().join("site/deep/listed")).unwrap();
+    let paths = ["/deep/er/b.txt", "/deep/er", "/deep/", "/deep/listed/"];
+    let look = |status: &str| {
+        for path in paths {
+            wait_for(server, path, |response| response.starts_with(status));
+        }
+    };
+    let ask_again = || paths.map(|path| get(server, path));
+    ask_again();
+    thread::sleep(SETTLED);
+    ask_again(); // from here on the timestamps vouch for the entries
+    let (inside, outside) = (directory.path().join("site/deep"), directory.path().join("outside"));
+    fs::rename(&inside, &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, &inside).unwrap();
+    look("HTTP/1.1 404 ");
+    fs::remove_file(&inside).unwrap();
+    fs::rename(&outside, &inside).unwrap();
+    for path in paths {
+        wait_for(server, path, |response| !response.starts_with("HTTP/1.1 404 "));
+    }
 }
 
 #[test]

@@ -14,9 +14,11 @@ use session::{
     Worker, WorkerParts,
 };
 use site::Site;
+use site::entity_tag::ContentHash;
+use site::hashing::Hashed;
 use site::host::{HostSettings, Symlinks};
 use site::listing::Renderer;
-use site::resolve::{Files, Kind, Opened, is_current, resolve};
+use site::resolve::{Files, Kind, Opened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
 /// Files that exist only here. Directories are the prefixes of their names.
@@ -98,7 +100,7 @@ impl Files for MemoryFiles {
         Ok(Opened { file, kind, identity })
     }
 
-    fn identity(&self, path: &[u8]) -> io::Result<Identity> {
+    fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
         self.look(path).map(|(_, identity)| identity)
     }
 
@@ -106,8 +108,19 @@ impl Files for MemoryFiles {
         OPEN.with_borrow(|open| Ok(open[&address(file)].content[..len].to_vec()))
     }
 
+    fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
+        unreachable!("all these files were modified in whole seconds, and are hashed at once")
+    }
+
     fn identity_of(&self, file: &FileRef) -> io::Result<Identity> {
         OPEN.with_borrow(|open| Ok(open[&address(file)].identity))
+    }
+
+    fn hashed(&self, identity: &Identity) -> Option<Hashed> {
+        let is_it =
+            |(content, ns): &&(Vec<u8>, i128)| identity_of_file(content.len(), *ns) == *identity;
+        let content = self.files.values().find(is_it).map(|(content, _)| content);
+        Some(content.map_or(Hashed::Changed, |content| Hashed::Hash(ContentHash::of(content))))
     }
 }
 
@@ -300,7 +313,7 @@ impl Pair {
         let Some((id, job)) = self.held.take() else { return };
         let done = match job {
             Job::Resolve { known: Known::Entry(slot), .. }
-                if is_current(slot.value(), &self.files) =>
+                if is_current(slot.value(), Symlinks::Anywhere, &self.files) =>
             {
                 Done::Current(slot)
             }
@@ -308,8 +321,13 @@ impl Pair {
                 let host = self.site.host(host);
                 let ns = 1_700_000_000_000_000_000 + i128::from(self.now.0) * 1000;
                 let entry = resolve(host, &path, &self.files, ns, self.small_body_bytes_max);
-                Done::Resolved(entry.map(|entry| (path, entry)))
+                Done::Resolved(match entry {
+                    Ok(entry) => Ok((path, entry)),
+                    Err(Unresolved::Failed(why)) => Err(why),
+                    Err(Unresolved::Unhashed(_)) => unreachable!("the hashes of all are known"),
+                })
             }
+            Job::Hash(_) => unreachable!("the hashes of all are known"),
             Job::List { path, format, permit, .. } => {
                 let mut bytes = Vec::new();
                 let mut cursor = ListCursor {
@@ -338,7 +356,7 @@ impl Pair {
         let Some((id, job)) = self.held.take() else { return };
         let error = io::ErrorKind::Other.into();
         let done = match job {
-            Job::Resolve { .. } => Done::Resolved(Err(error)),
+            Job::Resolve { .. } | Job::Hash(_) => Done::Resolved(Err(error)),
             Job::List { .. } | Job::ListMore(_) => Done::Listed(Err(error)),
         };
         self.job_done(id, done);

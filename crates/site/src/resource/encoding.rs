@@ -9,7 +9,7 @@ use super::{
     Body, DATE_LEN, Entry, FileRef, FileResource, Identity, Redirect, Resource,
     STATUS_NOT_MODIFIED, STATUS_OK, Variant, Witness,
 };
-use crate::conditional::EntityTag;
+use crate::entity_tag::EntityTag;
 use crate::negotiate::Coding;
 
 /// Why bytes gave no entry.
@@ -99,7 +99,7 @@ impl Entry {
 fn put_variant(out: &mut Vec<u8>, variant: &Variant) {
     out.push(variant.coding as u8);
     out.extend_from_slice(&variant.len.to_le_bytes());
-    put_option(out, variant.etag.as_ref(), |out, etag| put_bytes(out, etag.as_bytes()));
+    put_bytes(out, variant.etag.as_bytes());
     put_option(out, variant.modified, |out, seconds| out.extend_from_slice(&seconds.to_le_bytes()));
     put_bytes(out, variant.content_type.as_bytes());
     put_bytes(out, &variant.head_ok);
@@ -240,8 +240,7 @@ impl<'b> Input<'b> {
         let coding = Coding::ALL.into_iter().find(|c| *c as u8 == coding);
         let coding = coding.ok_or(Undecodable::Malformed)?;
         let len = self.u64()?;
-        let etag = self
-            .option(|input| EntityTag::from_bytes(input.bytes()?).ok_or(Undecodable::Malformed))?;
+        let etag = EntityTag::from_bytes(self.bytes()?).ok_or(Undecodable::Malformed)?;
         let modified = self.option(|input| input.array().map(i64::from_le_bytes))?;
         let content_type = str::from_utf8(self.bytes()?).map_err(|_| Undecodable::Malformed)?;
         let head_ok = self.head(STATUS_OK)?;

@@ -8,8 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use session::{JobId, Known};
-use site::Site;
-use site::host::HostSettings;
 use site::resource::FileRef;
 
 use super::*;
@@ -27,8 +25,7 @@ const DEADLY: &str = "/deadly";
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn runner() -> Runner {
-    let site = Arc::new(Site::new(vec![HostSettings::new(ROOT.into())]).unwrap());
-    Runner::new(site, 0).unwrap()
+    Runner::new(crate::idle::site_of(ROOT), 0).unwrap()
 }
 
 /// What runs in the helper processes of the tests; without the variable it has no work.

@@ -8,6 +8,7 @@ use proptest::strategy::ValueTree;
 
 use super::super::{Modified, Representation};
 use super::*;
+use crate::entity_tag::ContentHash;
 use crate::host::{HostSettings, Site};
 
 fn null() -> FileRef {
@@ -44,8 +45,8 @@ fn variant() -> impl Strategy<Value = Variant> {
         Just(Modified::Now),
         (0_i64..4_000_000_000).prop_map(Modified::At),
     ];
-    (coding, bytes(100), modified, any::<bool>(), any::<bool>(), 0_u16..3).prop_map(
-        |(coding, body, modified, is_tagged, is_in_memory, source)| {
+    (coding, bytes(100), modified, any::<bool>(), 0_u16..3).prop_map(
+        |(coding, body, modified, is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
             let len = body.len() as u64;
             Variant::new(Representation {
@@ -53,7 +54,7 @@ fn variant() -> impl Strategy<Value = Variant> {
                 path: b"/a/page.html",
                 coding,
                 len,
-                etag: is_tagged.then(|| EntityTag::from_hash(len.into(), coding)),
+                etag: EntityTag::from_content(ContentHash::of(&body), coding),
                 modified,
                 varies: coding != Coding::Identity,
                 body: if is_in_memory { Body::Memory(body) } else { Body::File(null()) },

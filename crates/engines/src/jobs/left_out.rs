@@ -1,0 +1,80 @@
+//! The first precompressed sibling that was left out, noted for whoever tells people. It is in
+//! memory that forked processes share, because what they find somebody else has to tell.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use os::shared_memory::{create_cells, map_cells};
+
+/// Bytes of a path that are noted: its end says more than its beginning.
+const PATH_BYTES_MAX: usize = 512;
+const HEAD_CELLS: usize = 2;
+const STATE: usize = 0;
+const LEN: usize = 1;
+
+/// What the state says, in this order.
+const NOTHING: u64 = 0;
+const IS_WRITTEN: u64 = 1;
+const NOTED: u64 = 2;
+const TOLD: u64 = 3;
+
+/// A note that is written and told once.
+#[derive(Clone, Copy)]
+pub(super) struct LeftOut(&'static [AtomicU64]);
+
+impl LeftOut {
+    pub(super) fn new() -> io::Result<Self> {
+        let file = create_cells(HEAD_CELLS + PATH_BYTES_MAX / 8)?;
+        map_cells(file.as_fd()).map(Self)
+    }
+
+    /// Notes the first one. Who is killed meanwhile leaves no note.
+    pub(super) fn note(self, path: &[u8]) {
+        if !self.step(NOTHING, IS_WRITTEN) {
+            return;
+        }
+        let path = &path[path.len().saturating_sub(PATH_BYTES_MAX)..];
+        self.0[LEN].store(path.len() as u64, Ordering::Relaxed);
+        for (cell, chunk) in self.0[HEAD_CELLS..].iter().zip(path.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            cell.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+        }
+        self.0[STATE].store(NOTED, Ordering::Release);
+    }
+
+    /// The path that was noted, for the first who asks.
+    pub(super) fn take(self) -> Option<String> {
+        if !self.step(NOTED, TOLD) {
+            return None;
+        }
+        let cells = self.0[HEAD_CELLS..].iter().map(|cell| cell.load(Ordering::Relaxed));
+        let mut path: Vec<u8> = cells.flat_map(u64::to_le_bytes).collect();
+        path.truncate(self.0[LEN].load(Ordering::Relaxed) as usize);
+        Some(String::from_utf8_lossy(&path).into_owned())
+    }
+
+    fn step(self, from: u64, to: u64) -> bool {
+        self.0[STATE].compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_told_once() {
+        let left_out = LeftOut::new().unwrap();
+        assert_eq!(left_out.take(), None);
+        left_out.note(b"a/first.js.br");
+        left_out.note(b"second.js.br");
+        assert_eq!(left_out.take().as_deref(), Some("a/first.js.br"));
+        left_out.note(b"third.js.br");
+        assert_eq!(left_out.take(), None);
+        let long = LeftOut::new().unwrap();
+        long.note(&[b'x'; 2 * PATH_BYTES_MAX]);
+        assert_eq!(long.take(), Some("x".repeat(PATH_BYTES_MAX)));
+    }
+}

@@ -1,0 +1,193 @@
+//! Resolution on made-up file systems.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+
+use super::*;
+use crate::host::{HostSettings, Site};
+
+/// A root with one file, `f`, that may be unreadable. Counts what is looked at.
+struct OneFile {
+    is_readable: Cell<bool>,
+    looks: Cell<usize>,
+    refused: RefCell<Vec<(Vec<u8>, Refusal)>>,
+}
+
+impl OneFile {
+    fn new(is_readable: bool) -> Self {
+        Self {
+            is_readable: Cell::new(is_readable),
+            looks: Cell::new(0),
+            refused: RefCell::default(),
+        }
+    }
+
+    /// A change of mode changes the status-change time of the file and nothing else.
+    fn look(&self, path: &[u8]) -> io::Result<(Kind, Identity)> {
+        self.looks.set(self.looks.get() + 1);
+        let changed_ns = i128::from(self.is_readable.get());
+        let of = |inode, changed_ns| Identity {
+            device: 1,
+            inode,
+            len: 0,
+            modified_ns: 5_000_000_000,
+            changed_ns,
+        };
+        match path {
+            b"" => Ok((Kind::Directory, of(1, 0))),
+            b"f/a" if !self.is_readable.get() => Err(io::ErrorKind::PermissionDenied.into()),
+            b"f" => Ok((Kind::Regular, of(2, changed_ns))),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Files for OneFile {
+    fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
+        let (kind, identity) = self.look(path)?;
+        if kind == Kind::Regular && !self.is_readable.get() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Opened { file: FileRef::new(File::open("/dev/null")?.into()), kind, identity })
+    }
+
+    fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
+        self.look(path).map(|(_, identity)| identity)
+    }
+
+    fn read(&self, _: &FileRef, _: usize) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
+        self.look(b"f").map(|(_, identity)| identity)
+    }
+
+    fn hashed(&self, _: &Identity) -> Option<Hashed> {
+        None
+    }
+
+    fn refused(&self, path: &[u8], why: Refusal) {
+        self.refused.borrow_mut().push((path.to_vec(), why));
+    }
+}
+
+fn resolved(path: &str, files: &OneFile) -> Entry {
+    let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
+    resolve(site.host(0), path.as_bytes(), files, 10_000_000_000, 1000).unwrap()
+}
+
+#[test]
+fn a_change_of_mode_is_a_change() {
+    for (before, after) in [(false, true), (true, false)] {
+        let files = OneFile::new(before);
+        let entry = resolved("/f", &files);
+        assert_eq!(matches!(entry.resource, Resource::Forbidden), !before);
+        assert!(is_current(&entry, Symlinks::Beneath, &files));
+        files.is_readable.set(after);
+        assert!(!is_current(&entry, Symlinks::Beneath, &files), "readable before: {before}");
+    }
+}
+
+#[test]
+fn what_may_not_be_opened_is_forbidden_with_and_without_a_slash() {
+    let files = OneFile::new(false);
+    for path in ["/f", "/f/", "/f/a"] {
+        let resource = resolved(path, &files).resource;
+        assert!(matches!(resource, Resource::Forbidden), "{path}: {resource:?}");
+        let told = files.refused.take();
+        let path = path.trim_matches('/').as_bytes().to_vec();
+        assert_eq!(told, [(path, Refusal::Permission)]);
+    }
+    resolved("/missing", &files);
+    assert_eq!(files.refused.take(), [], "what is not there is not refused");
+}
+
+/// One file of that length and those times, of which nobody knows the hash.
+struct Dated(Identity);
+
+impl Files for Dated {
+    fn open(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Opened> {
+        let identity = self.identity(path, symlinks)?;
+        let file = FileRef::new(File::open("/dev/null")?.into());
+        Ok(Opened { file, kind: Kind::Regular, identity })
+    }
+
+    fn identity(&self, path: &[u8], _: Symlinks) -> io::Result<Identity> {
+        if path == b"f" { Ok(self.0) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn read(&self, _: &FileRef, len: usize) -> io::Result<Vec<u8>> {
+        Ok(vec![b'x'; len])
+    }
+
+    fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
+        unreachable!("that is the business of whoever hashes")
+    }
+
+    fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
+        Ok(self.0)
+    }
+
+    fn hashed(&self, _: &Identity) -> Option<Hashed> {
+        None
+    }
+}
+
+#[test]
+fn a_tag_is_what_can_be_vouched_for() {
+    const NOW_NS: i128 = 1_700_000_000_000_000_000;
+    const S: i128 = 1_000_000_000;
+    const LONG_AGO: i128 = NOW_NS - 1_000 * S + 1;
+    let tag = |len, modified_ns, changed_ns| {
+        let mut settings = HostSettings::new("/".into());
+        settings.etag_hash_bytes_max = 1000;
+        let site = Site::new(vec![settings]).unwrap();
+        let files = Dated(Identity { device: 1, inode: 2, len, modified_ns, changed_ns });
+        match resolve(site.host(0), b"/f", &files, NOW_NS, 10) {
+            Ok(Entry { resource: Resource::File(file), .. }) => {
+                String::from_utf8(file.variant(0).etag.as_bytes().to_vec()).unwrap()
+            }
+            Err(Unresolved::Unhashed(_)) => "to be hashed".into(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let hash = |len| format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(&vec![b'x'; len]));
+    let change = |len: u64, ns: i128| format!("\"{ns:x}-{len:x}\"");
+    let hashed = || "to be hashed".to_string();
+    let check = |len, modified_ns, changed_ns, expected: String| {
+        assert_eq!(tag(len, modified_ns, changed_ns), expected, "{len} {modified_ns} {changed_ns}");
+    };
+    // What is in memory, whatever its times are.
+    check(10, LONG_AGO, LONG_AGO, hash(10));
+    check(10, 499_162_500 * S, LONG_AGO, hash(10));
+    // Written here, then renamed; a minute later its mode was changed.
+    check(11, LONG_AGO, LONG_AGO, change(11, LONG_AGO));
+    check(11, LONG_AGO, LONG_AGO + 60 * S, change(11, LONG_AGO + 60 * S));
+    check(11, LONG_AGO, LONG_AGO + 61 * S, hashed());
+    check(2000, LONG_AGO, LONG_AGO, change(2000, LONG_AGO));
+    // Times that were set, to the past, to the future, to a second; a clock of seconds.
+    check(11, LONG_AGO - 3600 * S, LONG_AGO, hashed());
+    check(11, LONG_AGO + 1, LONG_AGO, hashed());
+    check(11, LONG_AGO - 1, LONG_AGO, hashed());
+    check(11, LONG_AGO - 1, LONG_AGO - 1, hashed());
+    // Changed just now: another change would have the same time.
+    check(11, NOW_NS - 2 * S + 1, NOW_NS - 2 * S + 1, hashed());
+    check(11, NOW_NS - 2 * S - 1, NOW_NS - 2 * S - 1, change(11, NOW_NS - 2 * S - 1));
+    // Too much to be read for it.
+    check(1001, 499_162_500 * S, LONG_AGO, format!("W/{}", change(1001, LONG_AGO)));
+    check(1001, NOW_NS - 1, NOW_NS - 1, format!("W/{}", change(1001, NOW_NS - 1)));
+}
+
+#[test]
+fn a_long_path_to_nothing_costs_few_looks() {
+    let files = OneFile::new(true);
+    let entry = resolved(&"/a".repeat(4000), &files);
+    assert!(matches!(entry.resource, Resource::Missing));
+    assert!(files.looks.get() < 16, "{} looks", files.looks.get());
+    assert!(is_current(&entry, Symlinks::Beneath, &files));
+}
