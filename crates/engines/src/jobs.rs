@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
+use file_cache::Cache;
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
 use session::{Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
 use site::hashing::Hashed;
@@ -19,6 +20,8 @@ use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unresolved, is_current, resolve};
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
+
+use crate::OpenFiles;
 
 mod hashes;
 mod left_out;
@@ -75,6 +78,7 @@ pub struct Runner {
     tell: Option<TellTrouble>,
     hashes: Hashes,
     left_out: LeftOut,
+    file_idle_us: Option<u64>,
     /// Called before each job, so that a test can hold it up.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -107,6 +111,7 @@ impl Runner {
             tell: None,
             hashes: Hashes::default(),
             left_out: LeftOut::new()?,
+            file_idle_us: None,
             #[cfg(test)]
             before: None,
         })
@@ -127,6 +132,13 @@ impl Runner {
         Self { tell, ..self }
     }
 
+    /// The same, but what it has opened is to be closed when nobody has asked for it in so many
+    /// microseconds.
+    #[must_use]
+    pub fn with_file_idle_us(self, file_idle_us: Option<u64>) -> Self {
+        Self { file_idle_us, ..self }
+    }
+
     /// What people should know of the files that it has seen since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
@@ -137,6 +149,17 @@ impl Runner {
             )
         };
         self.left_out.take().map(told).into_iter().collect()
+    }
+
+    /// What looks after the files that it has opened for these caches.
+    #[must_use]
+    pub fn open_files(&self, caches: Vec<Arc<Cache<Entry>>>) -> OpenFiles {
+        OpenFiles::new(caches, self.file_idle_us)
+    }
+
+    /// After how many microseconds in which nobody has asked for it a file is closed, if ever.
+    pub(crate) fn file_idle_us(&self) -> Option<u64> {
+        self.file_idle_us
     }
 
     /// The same with roots that are open another time: for a process that is to close its own.
@@ -150,6 +173,7 @@ impl Runner {
             tell: self.tell.clone(),
             hashes: Hashes::default(),
             left_out: self.left_out,
+            file_idle_us: self.file_idle_us,
             #[cfg(test)]
             before: None,
         })

@@ -25,6 +25,7 @@ mod fibers;
 mod idle;
 pub mod jobs;
 mod knobs;
+mod open_files;
 mod parts;
 mod processes;
 mod rings;
@@ -43,6 +44,7 @@ use session::Worker;
 
 pub use event_loop_helpers::help_by_process;
 pub use knobs::{Knob, KnobValues, Values};
+pub use open_files::OpenFiles;
 
 /// The longest queue that a listener may have. Engines take everybody in it before they close it.
 pub const BACKLOG_MAX: u16 = u16::MAX;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
-use engines::{Engine, MakeWorker, PartitionStart, Start, WorkerStart};
+use engines::{Engine, MakeWorker, OpenFiles, PartitionStart, Start, WorkerStart};
 use file_cache::Cache;
 use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
@@ -28,6 +28,7 @@ pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
     caches: Vec<Arc<Cache<Entry>>>,
+    open_files: OpenFiles,
     runner: Arc<Runner>,
     /// What had left the caches when workers were last told of it.
     evictions_told: u64,
@@ -53,7 +54,8 @@ impl Local {
         let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))?
-            .telling(error_log::teller(settings.log.errors));
+            .telling(error_log::teller(settings.log.errors))
+            .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000));
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
             None => runner,
@@ -76,9 +78,10 @@ impl Local {
             start_helper: helper_process::starter(config),
         };
         let (spec, caches) = (ready.engine.spec, assembly.caches);
+        let open_files = runner.open_files(caches.clone());
         let engine =
             (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
-        Ok(Self { engine, counters, caches, runner, evictions_told: 0 })
+        Ok(Self { engine, counters, caches, open_files, runner, evictions_told: 0 })
     }
 
     /// What has gone wrong and was mended, and what is wrong with files, since the last call.
@@ -88,9 +91,10 @@ impl Local {
         notices
     }
 
-    /// Wakes workers if something has left a cache since the last call: one that sleeps may have
-    /// it open still.
+    /// Closes files that nobody asks for, and wakes workers if something has left a cache since the
+    /// last call: one that sleeps may have it open still.
     pub(crate) fn keep_house(&mut self) {
+        self.open_files.look_after();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
             self.engine.keep_house();

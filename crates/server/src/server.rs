@@ -204,8 +204,8 @@ impl Server {
         }
     }
 
-    /// Wakes workers if something has left the cache since the last call: one that sleeps may have
-    /// it open still. Call it about once a second.
+    /// Closes files that nobody asks for, and wakes workers if something has left the cache since
+    /// the last call: one that sleeps may have it open still. Call it about once a second.
     pub fn keep_house(&mut self) {
         if let Staff::Here { local, .. } = &mut self.staff {
             local.keep_house();

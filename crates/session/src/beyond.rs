@@ -6,6 +6,8 @@
 
 use site::resource::{Entry, FileRef};
 
+use crate::worker::Tick;
+
 /// The level beyond, as one worker sees it. Nothing here may block for longer than it takes to copy
 /// an entry.
 pub trait Beyond: Send {
@@ -29,6 +31,10 @@ pub trait Beyond: Send {
 
     /// Notes that the entry with this hash was found to be true, if it is still that version.
     fn validate(&mut self, hash: u64, stamp: Stamp);
+
+    /// Lets go of open files that nobody asks for. Called a few times a second while the worker is
+    /// busy, and when it is told to.
+    fn keep_house(&mut self, _now: Tick) {}
 
     /// Keeps an entry with its open files, in place of an older one under its key.
     fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], files: Vec<FileRef>, stamp: Stamp);

@@ -11,7 +11,7 @@ use site::resource::Entry;
 
 use crate::parts::loops::Loops;
 use crate::parts::reactor::Reactor;
-use crate::{Engine, Start};
+use crate::{Engine, OpenFiles, Start};
 
 /// What the manager tells a process, in a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,10 @@ pub(super) struct Process {
     orders: UnixStream,
     /// The second level of its own cache.
     cache: Arc<Cache<Entry>>,
+    open_files: OpenFiles,
     evictions_told: u64,
+    /// Whether it has files open for the others, which the loop looks after.
+    lends_files: bool,
     is_ending: bool,
 }
 
@@ -55,15 +58,25 @@ impl Order {
 
 impl Process {
     /// Starts the loop of this process, and says so. There is one partition with one worker in
-    /// `start`, whose cache is `cache`.
+    /// `start`, whose cache is `cache`; it may lend files to others.
     pub(super) fn start(
         start: Start,
         cache: Arc<Cache<Entry>>,
         mut orders: UnixStream,
+        lends_files: bool,
     ) -> io::Result<Self> {
+        let open_files = start.runner.open_files(vec![Arc::clone(&cache)]);
         let loops = Loops::start("loop", start, Reactor::make_gated)?;
         let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
-        Ok(Self { loops, orders, cache, evictions_told: 0, is_ending: false })
+        Ok(Self {
+            loops,
+            orders,
+            cache,
+            open_files,
+            evictions_told: 0,
+            lends_files,
+            is_ending: false,
+        })
     }
 
     /// Waits for orders and obeys them until the loop has ended.
@@ -104,10 +117,12 @@ impl Process {
         }
     }
 
-    /// Wakes the loop if something has left the cache meanwhile.
+    /// Closes what nobody asks for, and wakes the loop if something has left the cache meanwhile.
     fn keep_house(&mut self) {
+        self.open_files.look_after();
         let evictions = self.cache.evictions();
-        if std::mem::replace(&mut self.evictions_told, evictions) != evictions {
+        let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
+        if have_left || self.lends_files {
             self.loops.keep_house();
         }
     }

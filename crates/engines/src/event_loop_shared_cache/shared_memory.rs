@@ -10,19 +10,25 @@ use file_cache::shared::{Keeper, Label, Layout, SharedCache};
 use os::descriptors::Table;
 use os::robust_lock::{Owner, Owners};
 use os::shared_memory::{create_cells, map_cells};
-use session::{Beyond, Stamp};
+use session::{Beyond, Stamp, Tick};
 use site::resource::FileRef;
 
 use super::open_file_table::OpenFileTable;
+use crate::open_files::is_gone;
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;
 /// A shard smaller than this is not worth its lock: larger entries would not fit.
 const SHARD_BYTES_MIN: usize = 1 << 20;
 
+/// How often a process looks whether what is lent is wanted, and has not gone: at one of its shards
+/// each time.
+const LOOK_US: u64 = 1_000_000;
+
 /// What processes of one cache share.
 #[derive(Clone, Copy)]
 pub(super) struct SharedMemory {
+    processes: usize,
     owners: Owners,
     cache: SharedCache,
     /// Where they share their descriptors.
@@ -33,6 +39,12 @@ pub(super) struct SharedMemory {
 pub(super) struct SharedLevel {
     cache: SharedCache,
     locks_and_files: LocksAndFiles,
+    /// The shards whose lent files this process looks after: every so many-th from one on.
+    seat: usize,
+    processes: usize,
+    next_shard: usize,
+    looked: Tick,
+    file_idle_us: Option<u64>,
 }
 
 /// Takes the locks for one process, and passes open files to and from the table of them.
@@ -59,20 +71,45 @@ impl SharedMemory {
             let file = create_cells(OpenFileTable::cells(cache.shards(), slots))?;
             Ok::<_, io::Error>(OpenFileTable::new(table, map_cells(file.as_fd())?, slots))
         });
-        Ok(Self { owners: Owners::new(owners), cache, open_files: open_files.transpose()? })
+        let owners = Owners::new(owners);
+        Ok(Self { processes, owners, cache, open_files: open_files.transpose()? })
     }
 
-    /// For the calling process, in a seat, with a number that no other has had.
-    pub(super) fn attach(self, seat: usize, number: u32) -> io::Result<SharedLevel> {
+    /// For the calling process, in a seat, with a number that no other has had. Files that are lent
+    /// and that nobody has asked for in so long are closed.
+    pub(super) fn attach(
+        self,
+        seat: usize,
+        number: u32,
+        file_idle_us: Option<u64>,
+    ) -> io::Result<SharedLevel> {
         let owner = self.owners.enter(seat, number)?;
         let locks_and_files =
             LocksAndFiles { owner, open_files: self.open_files, files: RefCell::default() };
-        Ok(SharedLevel { cache: self.cache, locks_and_files })
+        Ok(SharedLevel {
+            cache: self.cache,
+            locks_and_files,
+            seat,
+            processes: self.processes,
+            next_shard: seat,
+            looked: Tick(0),
+            file_idle_us,
+        })
     }
 
     /// Releases what the dead process in a seat held.
     pub(super) fn release_dead(self, seat: usize) {
         self.owners.release_dead(seat, self.cache.locks());
+    }
+}
+
+impl LocksAndFiles {
+    /// Whether a file that is lent by this tag has no name any more.
+    fn has_gone(&self, tag: u64) -> bool {
+        let Some(table) = self.open_files else { return false };
+        let mut files = Vec::new();
+        table.copy(tag, &mut files);
+        files.iter().any(is_gone)
     }
 }
 
@@ -128,6 +165,25 @@ impl Beyond for SharedLevel {
 
     fn validate(&mut self, hash: u64, stamp: Stamp) {
         self.cache.validate(&self.locks_and_files, hash, stamp.version, stamp.validated);
+    }
+
+    fn keep_house(&mut self, now: Tick) {
+        if !self.keeps_files() || now.since(self.looked) < LOOK_US {
+            return;
+        }
+        self.looked = now;
+        let shard = self.next_shard;
+        if shard >= self.cache.shards() {
+            return; // there are fewer than processes: others look after them
+        }
+        let next = shard + self.processes;
+        self.next_shard = if next < self.cache.shards() { next } else { self.seat };
+        // Who uses it looks at it again when it is due; if that is never, it is lent anew.
+        let (files, idle_us) = (&self.locks_and_files, self.file_idle_us);
+        let is_idle =
+            |label: Label| idle_us.is_some_and(|us| now.since(Tick(label.validated)) > us);
+        self.cache
+            .take_back(files, shard, &mut |label| is_idle(label) || files.has_gone(label.tag));
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], bytes: &[u8], files: Vec<FileRef>, stamp: Stamp) {

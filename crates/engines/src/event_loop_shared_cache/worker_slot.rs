@@ -270,7 +270,8 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
     };
     let second = Arc::new(worker.cache().emptied(start.budget));
     worker.use_cache(Arc::clone(&second));
-    worker.reach_beyond(Box::new(memory.attach(start.seat, number)?));
+    let beyond = memory.attach(start.seat, number, runner.file_idle_us())?;
+    worker.reach_beyond(Box::new(beyond));
     let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
     let worker = crate::WorkerStart { worker, cpu, roam, listeners };
     let start = Start {
@@ -286,5 +287,5 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         knobs: common.knobs.clone(),
         start_helper: crate::no_helper_processes(),
     };
-    Process::start(start, second, orders)?.run()
+    Process::start(start, second, orders, common.table.is_some())?.run()
 }

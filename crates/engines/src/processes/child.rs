@@ -12,6 +12,7 @@ use os::socket::Readiness;
 use session::Tick;
 
 use super::board::{Board, Order, Row, State, Wish};
+use crate::OpenFiles;
 use crate::parts::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
 use crate::parts::registry::{Arrival, Entry, Registry};
@@ -27,6 +28,9 @@ const EVENTS_MAX: usize = 16;
 /// then: it may be killed while it does.
 const HOUSEKEEPING_MS: u64 = 250;
 
+/// How often a process that has files open looks whether they are still asked for.
+const LOOK_MS: u64 = 1000;
+
 /// What a process has from its master.
 pub(super) struct Child {
     pub(super) registry: Registry,
@@ -39,6 +43,8 @@ pub(super) struct Child {
     pub(super) connections_max: u64,
     /// Whether there may be something to do about its cache and its log.
     pub(super) is_untidy: bool,
+    /// What its cache has open.
+    pub(super) open_files: OpenFiles,
 }
 
 /// What ends a wait for a client.
@@ -86,10 +92,10 @@ impl Child {
         }
         let mut events = EventBuffer::with_capacity(EVENTS_MAX);
         while !self.is_done() {
-            epoll.wait(&mut events, self.is_untidy.then_some(HOUSEKEEPING_MS as u32))?;
+            epoll.wait(&mut events, self.housekeeping_ms().map(|ms| ms as u32))?;
             if events.is_empty() {
                 self.is_untidy = false;
-                self.registry.keep_house();
+                self.keep_house();
             }
             let mut is_told = false;
             for event in events.iter() {
@@ -106,6 +112,20 @@ impl Child {
             }
         }
         Ok(())
+    }
+
+    /// How soon there is something to do though nobody comes.
+    fn housekeeping_ms(&self) -> Option<u64> {
+        if self.is_untidy {
+            return Some(HOUSEKEEPING_MS);
+        }
+        self.open_files.are_there().then_some(LOOK_MS)
+    }
+
+    /// Looks after its cache and its log.
+    fn keep_house(&mut self) {
+        self.open_files.look_after();
+        self.registry.keep_house();
     }
 
     fn is_done(&self) -> bool {
@@ -152,6 +172,7 @@ impl Child {
     fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
         let entry = &arrival.entry;
         let mut wait = Wait::new(&self.signals, entry)?;
+        wait.keep_house_in(self.open_files.are_there().then_some(LOOK_MS));
         let mut line = Line::new(&self.registry, arrival, true);
         let mut buffer = vec![0; RECEIVE_BYTES];
         entry.rest(Tick(os::clock::now()));
@@ -161,8 +182,12 @@ impl Child {
                 self.row.rest(Some(Tick(os::clock::now())));
             }
             match wait.next(line.deadline())? {
-                Woken::ForHousekeeping => self.registry.keep_house(),
+                Woken::ForHousekeeping => {
+                    self.keep_house();
+                    wait.keep_house_in(self.open_files.are_there().then_some(LOOK_MS));
+                }
                 Woken::ForConnection => {
+                    self.open_files.look_after(); // a busy client leaves no other time for it
                     self.decline();
                     self.row.rest(None);
                     if self.board.is_ordered(Order::Drain) {
@@ -249,7 +274,7 @@ impl Wait {
 
     /// The connection has done what it could, and wants that.
     fn begin(&mut self, entry: &Entry, readiness: Readiness) -> io::Result<()> {
-        self.housekeeping_due = Some(Tick(os::clock::now()).plus_ms(HOUSEKEEPING_MS));
+        self.keep_house_in(Some(HOUSEKEEPING_MS));
         if readiness != self.watched {
             let interest = match readiness {
                 Readiness::Readable => Interest::READ,
@@ -259,6 +284,11 @@ impl Wait {
             self.watched = readiness;
         }
         Ok(())
+    }
+
+    /// Ends a wait for housekeeping after so long.
+    fn keep_house_in(&mut self, ms: Option<u64>) {
+        self.housekeeping_due = ms.map(|ms| Tick(os::clock::now()).plus_ms(ms));
     }
 
     fn next(&mut self, deadline: Option<Tick>) -> io::Result<Woken> {

@@ -210,6 +210,7 @@ impl Pool {
             start_helper: crate::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);
+        let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
         let registry = Registry::new(&seat, Vec::new(), Arc::clone(more), counters, 1);
         registry.give_worker(worker);
         Ok(Child {
@@ -221,6 +222,7 @@ impl Pool {
             listeners: listeners.take_sockets(),
             connections_max: *connections_max,
             is_untidy: false,
+            open_files,
         })
     }
 }

@@ -54,6 +54,9 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     bytes("cache.small_body_bytes_max", 0..=16 * MIB, |s| &mut s.cache.small_body_bytes_max),
     bytes_or("cache.bytes_max", "auto", 0..=1024 * GIB, |s| &mut s.cache.bytes_max),
     number_or("cache.descriptors_max", "auto", 0..=MIB, |s| &mut s.cache.descriptors_max),
+    number_or("cache.descriptors_idle_ms", "never", 1000..=DAY_MS, |s| {
+        &mut s.cache.descriptors_idle_ms
+    }),
     number("cache.entries_max", 0..=1 << 30, |s| &mut s.cache.entries_max),
     other(
         "cache.policy",

@@ -134,6 +134,8 @@ pub struct CacheSettings {
     pub bytes_max: Option<u64>,
     /// Open files kept; none means half of the descriptor limit.
     pub descriptors_max: Option<u64>,
+    /// After so long in which nobody has asked for it an open file is closed; none means never.
+    pub descriptors_idle_ms: Option<u64>,
     /// Entries kept.
     pub entries_max: u64,
     /// Which entry leaves first.
@@ -165,6 +167,7 @@ impl Default for CacheSettings {
             small_body_bytes_max: 32 * KIB,
             bytes_max: None,
             descriptors_max: None,
+            descriptors_idle_ms: Some(60_000),
             entries_max: 100_000,
             policy: PolicyKind::S3Fifo,
             revalidate_ms: Some(1000),

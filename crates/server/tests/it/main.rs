@@ -13,6 +13,7 @@ mod kernel_threads;
 mod knobs;
 mod listing;
 mod modes;
+mod open_files;
 mod overload;
 mod processes;
 mod rings;

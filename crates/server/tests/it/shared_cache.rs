@@ -89,7 +89,7 @@ fn stat_of(pid: u32) -> Option<Vec<String>> {
     Some(fields.split(' ').map(ToString::to_string).collect())
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     stat_of(pid)?.get(1)?.parse().ok()
 }
 

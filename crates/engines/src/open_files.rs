@@ -1,0 +1,87 @@
+//! Cached files that are open for nobody: those that were not asked for in a while, and those that
+//! have gone, deleted or replaced. What is open holds the space of a deleted file, and the file
+//! system that it is on.
+//!
+//! Only the caches let go here. Workers that sleep on what has left are woken by who calls this,
+//! and a response that is sent from a file has it open to its end.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use file_cache::{Cache, Round, Slot};
+use os::files::FileStatus;
+use site::resource::{Entry, FileRef};
+
+/// What is done at a time, once a second.
+const LOOK_US: u64 = 1_000_000;
+/// A tenth earlier is not too early: whoever calls once a second may be a little early, too.
+const LOOK_US_MIN: u64 = LOOK_US / 10 * 9;
+
+/// A round through a cache takes so many looks: that long a file that has gone is open at most.
+const LOOKS_PER_ROUND: u64 = 8;
+
+/// The caches of a process, whose open files are looked after.
+pub struct OpenFiles {
+    caches: Vec<(Arc<Cache<Entry>>, Round)>,
+    looks_per_round: u64,
+    /// After so many rounds in which nobody has asked for it, a file is closed.
+    rests_max: Option<u16>,
+    looked_us: u64,
+}
+
+impl OpenFiles {
+    /// Files that nobody has asked for in `idle_us` are closed; none keeps them open.
+    #[must_use]
+    pub fn new(caches: Vec<Arc<Cache<Entry>>>, idle_us: Option<u64>) -> Self {
+        let looks = |us: u64| us.div_ceil(LOOK_US);
+        // A short time is not to be missed by a long round.
+        let looks_per_round =
+            idle_us.map_or(LOOKS_PER_ROUND, |us| (looks(us) / 4).clamp(1, LOOKS_PER_ROUND));
+        // Between two looks, somebody may have asked just after the first one.
+        let rests = |us| looks(us).div_ceil(looks_per_round) + 1;
+        Self {
+            caches: caches.into_iter().map(|cache| (cache, Round::default())).collect(),
+            looks_per_round,
+            rests_max: idle_us.map(|us| u16::try_from(rests(us)).unwrap_or(u16::MAX)),
+            looked_us: os::clock::now(),
+        }
+    }
+
+    /// Closes what is due. To be called about once a second; more often does no harm.
+    pub fn look_after(&mut self) {
+        let now = os::clock::now();
+        if now.saturating_sub(self.looked_us) >= LOOK_US_MIN {
+            self.looked_us = now;
+            self.look();
+        }
+    }
+
+    /// Whether files are open that have to be looked after.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        self.caches.iter().any(|(cache, _)| cache.usage().descriptors > 0)
+    }
+
+    fn look(&mut self) {
+        let rests_max = self.rests_max;
+        let mut leaves = |slot: &Slot<Entry>| {
+            let rests = slot.rest();
+            rests_max.is_some_and(|most| rests >= most) || has_gone(slot.value())
+        };
+        for (cache, round) in &mut self.caches {
+            if cache.usage().descriptors > 0 {
+                cache.look_through(round, self.looks_per_round as usize, &mut leaves);
+            }
+        }
+    }
+}
+
+fn has_gone(entry: &Entry) -> bool {
+    entry.files().any(is_gone)
+}
+
+/// Whether an open file has no name any more. The kernel knows that of what is open without asking
+/// a disk.
+pub(crate) fn is_gone(file: &FileRef) -> bool {
+    FileStatus::of(file.as_fd()).is_ok_and(|status| status.links == 0)
+}

@@ -1,0 +1,137 @@
+//! Files that are open for nobody: those that nobody asks for any more, and those that have gone.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use server::Server;
+use testkit::{Temporary, at_a_time};
+
+use crate::serving::{connect, get, start};
+use crate::shared_cache::parent_of;
+
+/// Looked for so often before a file counts as open for ever: a minute in all.
+const LOOKS: usize = 120;
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How many servers are tested at a time: a test of one sleeps nearly all the time.
+const SLEEPERS: usize = 16;
+
+const LEN: usize = 100_000;
+
+/// Runs a test with servers of all engines, and of those whose processes share descriptors.
+fn for_every_engine(settings: &[&str], test: impl Fn(&Temporary, &mut Server) + Sync) {
+    let shared = "event-loop-shared-cache --set engine.knobs.descriptors=shared";
+    let names = crate::engines().into_iter().map(|spec| spec.name);
+    let names: Vec<&str> = names
+        .flat_map(|name| {
+            let and_shared = (name == "event-loop-shared-cache").then_some(shared);
+            [name].into_iter().chain(and_shared)
+        })
+        .collect();
+    at_a_time(SLEEPERS, &names, |name| {
+        let directory = Temporary::new();
+        directory.file("site/asked.bin", vec![1; LEN]);
+        directory.file("site/once.bin", vec![2; LEN]);
+        let (name, knob) = name.split_once(" --set ").unwrap_or((name, "host.listing=false"));
+        let engine = format!("engine.name={name}");
+        let mut server = start(&directory, &[&[engine.as_str(), knob], settings].concat());
+        test(&directory, &mut server);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
+
+/// Whether a process of the server has the file open, under this name or deleted.
+fn is_open(server: &Server, path: &Path) -> bool {
+    let path = path.to_str().unwrap();
+    let mut targets = processes(server).into_iter().flat_map(|pid| {
+        let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        links
+            .filter_map(|link| fs::read_link(link.path()).ok()?.into_os_string().into_string().ok())
+    });
+    targets.any(|target| target.strip_suffix(" (deleted)").unwrap_or(&target) == path)
+}
+
+/// Its own process, or those that it has started, with all that they have forked.
+fn processes(server: &Server) -> Vec<u32> {
+    let mut found = server.worker_processes();
+    if found.is_empty() {
+        return vec![std::process::id()];
+    }
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = all.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut seen = 0;
+    while let Some(&parent) = found.get(seen) {
+        seen += 1;
+        found.extend(parents.iter().filter(|(_, other)| *other == parent).map(|(pid, _)| *pid));
+    }
+    found
+}
+
+/// Asks for another file until that one is closed.
+fn serve_until_closed(server: &mut Server, path: &Path) {
+    let mut stream = connect(server);
+    let mut response = vec![0; LEN];
+    for _ in 0..LOOKS {
+        if !is_open(server, path) {
+            return;
+        }
+        server.keep_house();
+        stream.write_all(b"GET /asked.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=-1\r\n\r\n").unwrap();
+        assert!(stream.read(&mut response).unwrap() > 0);
+        thread::sleep(LOOK);
+    }
+    panic!("{} is open still", path.display());
+}
+
+#[test]
+fn a_file_that_has_gone_is_closed_though_nobody_asks_for_it() {
+    for_every_engine(&["cache.descriptors_idle_ms=never"], |directory, server| {
+        let path = directory.path().join("site/once.bin");
+        assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
+        fs::remove_file(&path).unwrap();
+        serve_until_closed(server, &path);
+        assert!(get(server, "/once.bin").starts_with("HTTP/1.1 404 "));
+    });
+}
+
+#[test]
+fn a_file_that_nobody_asks_for_is_closed_and_opened_again() {
+    let settings = ["cache.descriptors_idle_ms=1000", "cache.revalidate_ms=never"];
+    for_every_engine(&settings, |directory, server| {
+        for _ in 0..2 {
+            assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
+            serve_until_closed(server, &directory.path().join("site/once.bin"));
+        }
+    });
+}
+
+/// Whoever waits for the rest of a file gets it, however long that takes.
+#[test]
+fn what_is_being_sent_stays_open() {
+    const LONG: usize = 64 << 20;
+    crate::for_each_engine(|spec| {
+        let directory = Temporary::new();
+        let path = directory.file("site/long.bin", "");
+        fs::File::options().write(true).open(&path).unwrap().set_len(LONG as u64).unwrap();
+        let settings = [&format!("engine.name={}", spec.name), "cache.descriptors_idle_ms=1000"];
+        let mut server = start(&directory, &settings);
+        let mut stream = connect(&server);
+        stream
+            .write_all(b"GET /long.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        assert!(stream.read(&mut [0; 100]).unwrap() > 0);
+        fs::remove_file(&path).unwrap();
+        for _ in 0..30 {
+            server.keep_house();
+            thread::sleep(Duration::from_millis(100));
+        }
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() + 100 >= LONG, "{} bytes came", rest.len());
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
