@@ -184,7 +184,20 @@ impl Runner {
     pub fn run(&self, job: Job) -> Done {
         #[cfg(test)]
         self.before.iter().for_each(|before| before(&job));
-        let _turn = self.turns.as_deref().map(Turns::take);
+        let turn = self.turns.as_deref().map(Turns::take);
+        let mut done = self.step(job);
+        // Between two pieces a file that is being hashed is open. Who takes turns for want of
+        // descriptors has none for those whose turn is over.
+        while turn.is_some()
+            && let Done::Unfinished(job) = done
+        {
+            done = self.step(job);
+        }
+        done
+    }
+
+    /// One piece of a job.
+    fn step(&self, job: Job) -> Done {
         match job {
             Job::Resolve { host, path, known } => {
                 let files = self.files(host, Vec::new());

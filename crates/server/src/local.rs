@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engines::jobs::Runner;
 use engines::{Engine, MakeWorker, OpenFiles, PartitionStart, Start, WorkerStart};
 use file_cache::Cache;
-use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
+use session::{AccessLog, Counters, Limits, Listings, SWEEP_SLOTS, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
 
@@ -191,10 +191,20 @@ impl Assembly<'_> {
             limits: Arc::clone(&ready.limits),
             listings: Arc::clone(&ready.listings),
             cache,
-            first_level_slots_max: settings.first_level_slots_max as usize,
+            first_level_slots_max: self.first_level_slots_max(),
             revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
             log: self.log.clone(),
             counters: Arc::clone(&self.counters),
+        }
+    }
+
+    /// Under a tiny limit of descriptors no more than is swept whole for each new entry: files that
+    /// have left the cache would be open in the first levels of all workers.
+    fn first_level_slots_max(&self) -> usize {
+        let wanted = self.settings.cache.first_level_slots_max as usize;
+        match self.ready.descriptors.jobs {
+            Some(_) => wanted.min(SWEEP_SLOTS),
+            None => wanted,
         }
     }
 

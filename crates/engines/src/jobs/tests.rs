@@ -82,6 +82,21 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     assert_eq!(tag(&resolved(&runner, Known::Nothing)), tag(&other));
 }
 
+/// A file is open between its pieces, for which nobody reckons but who has a turn.
+#[test]
+fn with_turns_a_file_is_hashed_in_one() {
+    let directory = Directory::new("turns");
+    let file = directory.0.join("f.txt");
+    fs::write(&file, vec![b'x'; 2 * HASHED_BYTES]).unwrap();
+    set_modified(&file, 1_600_000_000_000_000_000);
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    assert_ne!(in_pieces(&runner, Known::Nothing).1, 0);
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap().with_jobs_max(1);
+    assert_eq!(in_pieces(&runner, Known::Nothing).1, 0);
+}
+
 #[test]
 fn a_file_that_never_holds_still_gets_a_weak_tag() {
     let directory = Directory::new("restless");
