@@ -12,7 +12,6 @@ use os::signals::{Signal, SignalDescriptor};
 use site::Site;
 
 use crate::config::Config;
-use crate::error_log;
 use crate::patience::Patience;
 use crate::ready::check_roots;
 use crate::report::{self, report};
@@ -56,7 +55,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         let settings = Config::read_effective(&configuration)?.settings;
         let site = Arc::new(Site::new(settings.hosts).map_err(|why| why.to_string())?);
         Runner::new(site, settings.cache.small_body_bytes_max)
-            .map(|runner| runner.telling(error_log::teller(settings.log.errors)))
             .map_err(|why| format!("cannot open a root: {why}"))
     });
     if let Err(why) = helped {
