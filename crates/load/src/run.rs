@@ -80,8 +80,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let neighbours = Neighbours::of(addresses, window);
     let mut looking = Watched { watch: &mut *watch, neighbours };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
-    let others_us = looking.neighbours.used_us();
     let ended_us = os::clock::now();
+    let others_us = looking.neighbours.used_us(); // which takes a while where there are many
     let idle_closed = idle.closed();
     if plan.start == Start::WhenTold {
         watch.on_measured();

@@ -109,7 +109,7 @@ pub(crate) fn reasons(outcome: &Outcome, bounds: Bounds) -> Vec<Void> {
     for kind in ErrorKind::ALL.into_iter().filter(own) {
         reasons.push(Void::Failed { kind, times: measures.errors.get(kind) });
     }
-    if measures.counts.requests == 0 && measures.errors.total() == 0 {
+    if measures.counts.requests == 0 && measures.errors.total() == 0 && !outcome.interrupted {
         reasons.push(Void::NothingDue);
     }
     reasons
