@@ -120,7 +120,8 @@ mod tests {
         let busy = of(120.0);
         assert!(sum(&busy.asked).abs_diff(1200) <= 4, "{busy:?}");
         assert!(sum(&busy.settled).abs_diff(1000) <= 1, "{busy:?}");
-        // It was asked for 20 a second too many for a second.
-        assert!((16..=24).contains(&busy.begin), "{busy:?}");
+        // It was asked for 20 a second too many for a second, give or take a session and what it
+        // was about to answer.
+        assert!((15..=25).contains(&busy.begin), "{busy:?}");
     }
 }

@@ -67,7 +67,7 @@ fn wrong_forms() {
         ),
         (
             "listen = [\"here:80\"]",
-            "1:11: \"here:80\" is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080",
+            "1:11: \"here:80\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080",
         ),
         ("cache = 7", "1:9: \"cache\" is a section: write [cache]"),
         ("host = 7", "1:8: host must be a list, not 7"),
@@ -271,7 +271,7 @@ fn wrong_flags() {
     };
     check(
         &|a| a.listen = vec!["x".into()],
-        "--listen: \"x\" is no address: write 8080, :8080, 127.0.0.1:8080 or [::1]:8080",
+        "--listen: \"x\" is no address: write 8080, :8080, localhost:8080, 127.0.0.1:8080 or [::1]:8080",
     );
     check(
         &|a| a.log = Some("xml".into()),

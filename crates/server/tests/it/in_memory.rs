@@ -136,7 +136,10 @@ impl InMemory {
         check(&prepared, &whole).map_err(|mismatch| mismatch.to_string())?;
         let mut again = |pieces: &[&[u8]], window, manner: &str| {
             *count += 1;
-            let other = self.converse(&prepared, pieces, window);
+            let mut other = self.converse(&prepared, pieces, window);
+            if case.group == "framing" && pieces.len() > 1 {
+                announce_end(&whole, &mut other);
+            }
             difference(&whole, &other).map_or(Ok(()), |difference| {
                 let sent = show(&request, 300);
                 Err(format!("{}/{}, {manner}: {difference}\n  {sent}", case.group, case.name))
@@ -335,6 +338,19 @@ fn cuts(len: usize) -> Vec<usize> {
 }
 
 /// How two conversations differ, if they do.
+/// A body that proves to be broken ends the connection, and the answer says so (RFC 9112 §9.6),
+/// unless it had left before the break arrived: that is the one thing in which it may differ.
+fn announce_end(whole: &Transcript, cut: &mut Transcript) {
+    const ANNOUNCED: &[u8] = b"Connection: close\r\n";
+    let at = whole.bytes.windows(ANNOUNCED.len()).position(|bytes| bytes == ANNOUNCED);
+    let is_missing = |at: &usize| {
+        !cut.bytes.windows(ANNOUNCED.len()).any(|b| b == ANNOUNCED) && cut.bytes.len() >= *at
+    };
+    if let Some(at) = at.filter(is_missing) {
+        cut.bytes.splice(at..at, ANNOUNCED.iter().copied());
+    }
+}
+
 fn difference(one: &Transcript, other: &Transcript) -> Option<String> {
     if one.end != other.end {
         return Some(format!("ended with {:?} instead of {:?}", other.end, one.end));
