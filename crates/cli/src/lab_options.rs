@@ -30,7 +30,8 @@ pub(crate) struct LabOptions {
     /// The CPUs of the clients [default: the others]
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<String>,
-    /// A run is void if the generator itself is later at the 99th percentile [default: 10ms]
+    /// A run is void if the generator itself is later at the 99th percentile [default: half of what
+    /// is reported there, at least 4ms]
     #[arg(long, value_name = "TIME")]
     lag_bound: Option<String>,
     /// A run is void if others had more of what it needed of its CPUs [default: 5]
