@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engines::jobs::Runner;
 use engines::{Engine, MakeWorker, OpenFiles, PartitionStart, Start, WorkerStart};
 use file_cache::Cache;
-use session::{AccessLog, Counters, Limits, Listings, SWEEP_SLOTS, Worker, WorkerParts};
+use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
 
@@ -18,6 +18,9 @@ use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
+
+/// One set of a first level.
+const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 
 /// For so many there is room in the descriptor table from the beginning, unless fewer may be open:
 /// 128 KiB of the kernel's memory.
@@ -198,12 +201,12 @@ impl Assembly<'_> {
         }
     }
 
-    /// Under a tiny limit of descriptors no more than is swept whole for each new entry: files that
-    /// have left the cache would be open in the first levels of all workers.
+    /// Under a tiny limit of descriptors as few as there can be: what has left the cache is open as
+    /// long as it is in the first level of a worker that nobody needs.
     fn first_level_slots_max(&self) -> usize {
         let wanted = self.settings.cache.first_level_slots_max as usize;
         match self.ready.descriptors.jobs {
-            Some(_) => wanted.min(SWEEP_SLOTS),
+            Some(_) => wanted.min(FIRST_LEVEL_SLOTS_TINY),
             None => wanted,
         }
     }

@@ -108,7 +108,7 @@ const SPARE_MAX: usize = 64;
 
 /// Slots of the first level that are looked at for each entry that is new: evicted entries in it
 /// are then a few percent of it at most, and it takes a microsecond.
-pub const SWEEP_SLOTS: usize = 64;
+const SWEEP_SLOTS: usize = 64;
 
 /// The log and the cache are looked after this often.
 const HOUSEKEEPING_US: u64 = 250_000;
