@@ -200,7 +200,7 @@ impl Connection {
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
         if self.state == State::Waiting && id == self.job {
             if matches!(done, Done::Unfinished(_)) {
-                // The time in which to ask is over. It must not run out between two pieces of a job.
+                // The time in which to ask is over: it must not run out between two pieces.
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
             let prepared = self.response(w).job_done(w, done);
