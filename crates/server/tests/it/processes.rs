@@ -65,7 +65,9 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         });
         assert_eq!(requests(&server), 32, "{engine}: its counts stay");
         let left = open(&server);
-        assert!(left < 32 || engine.contains("shared"), "{engine}: its connections are gone");
+        // Where all wait at the same listeners a process that gets no CPU may have accepted nothing.
+        let may_be_idle = engine.contains("shared") || engine.contains("copies");
+        assert!(left < 32 || may_be_idle, "{engine}: its connections are gone");
         let served =
             streams.iter_mut().map(is_answered).filter(|answered| *answered).count() as u64;
         assert_eq!(served, left, "{engine}: those of the other process are served");
