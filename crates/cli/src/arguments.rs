@@ -117,7 +117,8 @@ pub(crate) enum Command {
 }
 
 const SERVE_EXAMPLES: &str = "\
-SIGTERM and Ctrl-C let responses finish; a second one cuts them off. SIGUSR1 reopens the access log.
+SIGTERM, SIGQUIT and Ctrl-C let responses finish; a second one cuts them off. SIGUSR1 reopens the
+access log.
 
 Examples:
   ropewalk serve public --listen 8081 --listen '[::1]:8081'
