@@ -65,7 +65,7 @@ fn a_killed_process_loses_its_connections_only_and_is_replaced() {
         });
         assert_eq!(requests(&server), 32, "{engine}: its counts stay");
         let left = open(&server);
-        // Where all wait at the same listeners a process that gets no CPU may have accepted nothing.
+        // Where all wait at the same listeners, one that gets no CPU may have accepted nothing.
         let may_be_idle = engine.contains("shared") || engine.contains("copies");
         assert!(left < 32 || may_be_idle, "{engine}: its connections are gone");
         let served =
