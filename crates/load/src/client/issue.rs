@@ -8,6 +8,7 @@ use os::epoll::Interest;
 use os::errors::Cause;
 use workload::request_log::{Request, Template};
 
+use super::record::due_times;
 use super::slot::{Phase, Slot};
 use super::timers::NEVER;
 use super::{AFTER_FAILURE_US, Clients, NO_SESSION};
@@ -399,11 +400,7 @@ fn group(requests: &[Request]) -> usize {
 /// How many requests, after those that are issued, would have been due before `to_us` had these
 /// been answered at `now_us`, and all others at once.
 fn due_before(to_us: u64, requests: &[Request], issued: usize, now_us: u64) -> u64 {
-    let due_us = requests.windows(2).skip(issued.saturating_sub(1)).scan(now_us, |at_us, pair| {
-        let pause_us = if pair[1].joins() { 0 } else { pair[0].pause_us() };
-        *at_us = at_us.saturating_add(pause_us);
-        Some(*at_us)
-    });
+    let due_us = due_times(now_us, &requests[issued.saturating_sub(1)..]).skip(1);
     due_us.take_while(|at_us| *at_us < to_us).count() as u64
 }
 
