@@ -15,7 +15,7 @@ use load::units::parse_duration;
 
 use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
 use crate::progress_line::ProgressLine;
-use crate::{Failure, print};
+use crate::{Failure, UNDECIDED, print};
 
 pub(crate) const COMPARE_HELP: &str = "\
 A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk peers` lists them, ropewalk:ENGINE for
@@ -33,9 +33,6 @@ Examples:
   ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,engine.knobs.stack_kib=16 --pairs 30";
-
-/// The status of a comparison that does not say which is better.
-const UNDECIDED: u8 = 3;
 
 /// The page, among the records.
 const PAGE: &str = "report.html";

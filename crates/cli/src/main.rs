@@ -43,6 +43,9 @@ enum Failure {
     Reported(u8),
 }
 
+/// The status of a comparison or a search after which nobody knows which is best.
+const UNDECIDED: u8 = 3;
+
 fn main() -> ExitCode {
     match command() {
         Ok(Command::Serving(serving)) => exit_code(execute_serving(serving)),

@@ -16,7 +16,7 @@ use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records};
 use crate::progress_line::ProgressLine;
-use crate::{Failure, print};
+use crate::{Failure, UNDECIDED, print};
 
 pub(crate) const TUNE_HELP: &str = "\
 What is best is what bears the highest rate under the conditions: the share of what is offered that
@@ -35,9 +35,6 @@ Examples:
 
 /// The status of a search that can be gone on with.
 const UNFINISHED: u8 = 4;
-
-/// The status of a search after which nobody knows which is best.
-const UNDECIDED: u8 = 3;
 
 #[derive(Args)]
 pub(crate) struct TuneArguments {
