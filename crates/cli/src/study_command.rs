@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser};
+use clap::Args;
 use lab::domain::{Accessed, Domain, Topology};
 use lab::record::{Ceiling, Described, Folder, Header, Kind, Offered, Planned, Server, Skipped};
 use lab::search::unable;
@@ -15,13 +15,13 @@ use lab::study::{
     Definition, End, Entrant, Experiment, Stage, Study, Tally, Watch, ceiling, estimate_s, minutes,
     reckoned_ceiling_s, reckoned_run_s,
 };
+use lab::trial::{Bench, Trial};
 use lab::workload::Workload;
 use lab::{Environment, Found, Launch, ServerSpec, SettingsInside};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 use page::number::counted;
 
-use crate::arguments::{Command, CommandLine};
 use crate::lab_options::{Lab, LabOptions, open_records};
 use crate::{Failure, print};
 
@@ -271,7 +271,7 @@ fn stage<'a>(
     let mut accessed = Vec::new();
     for spec in &definition.workloads {
         let workload = tools.prepare(spec).map_err(Failure::Operation)?;
-        check_load(&workload, definition, lab.bench.lag_bound.is_some())?;
+        check_load(&workload, definition, &lab.bench)?;
         let files = Accessed::of_requests(&workload.root, workload.popularity());
         let bounds_memory = definition.domains.iter().any(|domain| domain.memory.is_some());
         if files.missing() > 0 && bounds_memory {
@@ -297,43 +297,19 @@ fn stage<'a>(
     })
 }
 
-/// Whether a workload's `load` is options of `ropewalk load`, of those that runs do not give
-/// themselves: else every run would be void.
-fn check_load(
-    workload: &Workload,
-    definition: &Definition,
-    bounds_lag: bool,
-) -> Result<(), Failure> {
-    let explain = |why: &str| {
-        let name = &workload.described.name;
-        Failure::Usage(format!("workload {name}: `load`: {why}"))
+/// Whether a workload's `load` can be told to generators: else every run would be void.
+fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Failure> {
+    let trial = Trial {
+        workload,
+        offered: Offered::RequestsPerS(1.0),
+        window_s: definition.window_s,
+        seed: definition.seed,
+        latency_target_us: definition.latency_target_us,
+        verify_bytes: definition.verify_bytes,
+        is_even: false,
     };
-    let log = workload.log.display().to_string();
-    let mut words =
-        "ropewalk load http://127.0.0.1:1 -q --json - --start-at - --duration 1s --seed 1"
-            .split(' ')
-            .chain(["--request-rate", "1", "--arrivals", "poisson", "--log", &log])
-            .collect::<Vec<_>>();
-    if definition.latency_target_us.is_some() {
-        words.extend(["--latency-target", "1s"]);
-    }
-    if bounds_lag {
-        words.extend(["--lag-bound", "1s"]);
-    }
-    if definition.verify_bytes {
-        words.extend(["--verify", "bytes"]);
-    }
-    if definition.domains.iter().any(|domain| domain.seats() > 1) {
-        words.extend(["--share", "1/2"]);
-    }
-    let all = words.into_iter().chain(workload.load.iter().map(String::as_str));
-    let line = CommandLine::try_parse_from(all).map_err(|error| {
-        let text = error.to_string();
-        explain(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
-    })?;
-    let Command::Load(arguments) = line.command else { return Err(explain("no options")) };
-    let (options, ..) = arguments.into_options();
-    options.resolve().map(drop).map_err(|why| explain(&why))
+    let seats = definition.domains.iter().map(Domain::seats).max().unwrap_or(1);
+    trial.check(bench, seats).map_err(Failure::Usage)
 }
 
 fn header(lab: &Lab, stage: &Stage<'_>, skipped: Vec<Skipped>) -> Header {
@@ -557,39 +533,6 @@ impl Watch for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Else it would be refused by every run.
-    #[test]
-    fn an_option_that_runs_give_themselves_is_refused() {
-        let check = |load: &str, more: &str, expected: bool| {
-            let text = format!(
-                "title = 't'\nservers = ['nginx']\nrepetitions = 1\nwindow = '1s'\n\
-                 workloads = ['1KB']\n{more}\n[offered]\nrates = [1]\n[[domains]]\n\
-                 name = 'd'\ncpus = 2\n{}",
-                if more.is_empty() { "" } else { "replicas = 2" }
-            );
-            let definition = Definition::parse("x", &text, None).expect("it is right");
-            let workload = Workload {
-                described: Described::default(),
-                root: PathBuf::new(),
-                log: "/not/here".into(),
-                requests: std::sync::Arc::default(),
-                prime: PathBuf::new(),
-                ready_path: String::new(),
-                load: load.split(' ').map(str::to_owned).collect(),
-                values: BTreeMap::new(),
-            };
-            let Err(Failure::Usage(why)) = check_load(&workload, &definition, false) else {
-                panic!("there is no log");
-            };
-            assert_eq!(why.contains("cannot be used multiple times"), expected, "{load}: {why}");
-        };
-        check("--verify none", "", false);
-        check("--verify none", "verify_bytes = true", true);
-        check("--share 1/3", "", false);
-        check("--share 1/3", "verify_bytes = true", true);
-        check("--timeout 1s", "verify_bytes = true", false);
-    }
 
     #[test]
     fn the_ceilings_that_are_missing_are_measured() {

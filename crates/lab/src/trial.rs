@@ -3,6 +3,9 @@
 //!
 //! The load is a process of its own, `ropewalk load`, on processors of its own. Which trials are
 //! made, and in which order, is decided elsewhere; a trial judges nothing but whether it is void.
+//! What the load is told is in `options`.
+
+mod options;
 
 use crate::client::{Client, Finished};
 use crate::group::Group;
@@ -10,14 +13,13 @@ use crate::observe::{
     Disturbed, Doings, Machine, Observed, Observer, Watched, WindowUse, interference,
     interrupts_apart, worst,
 };
-use crate::process::listed_cpus;
 use crate::record::{Figures, Offered, Run};
 use crate::server::{RunningServer, StartError};
 use crate::void::Void;
 use crate::workload::{Tools, Workload};
+use load::options::Options;
 use load::outcome::Outcome;
 use load::report::json;
-use load::units::parse_duration;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -46,7 +48,7 @@ const START_ALONE_US: u64 = 100_000;
 const AFTERMATH: Duration = Duration::from_millis(20);
 
 /// Connections that ask for everything once before anything is measured.
-const PRIMERS: &str = "4";
+const PRIMERS: u64 = 4;
 
 /// What is said of a server whose processes are not known.
 const NOT_OURS: &str = "processor time and memory: the server was not started here";
@@ -265,14 +267,8 @@ impl Bench {
         seat: usize,
         workload: &Workload,
     ) -> Result<(), Unmade> {
-        let log = workload.prime.display().to_string();
-        let words = ["--log", &log, "--connections", PRIMERS, "--sessions", "1"];
-        let is_known = !workload.root.as_os_str().is_empty();
-        let verify = if is_known { "bytes" } else { "none" };
-        let words = [words.as_slice(), &["--connection", "keep", "--verify", verify]].concat();
         let one = Self { seats: vec![self.seats[seat].clone()], ..self.clone() };
-        let (outcome, _) =
-            one.load(server, &words, files_option(workload), priming_time(workload))?;
+        let (outcome, _) = one.load(server, &options::priming(workload), priming_time(workload))?;
         let errors = outcome.measures.errors.iter().filter(|&(_, count)| count > 0);
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
@@ -305,16 +301,14 @@ impl Bench {
         trial: &Trial<'_>,
         observer: Option<&Observer<'_>>,
     ) -> Result<Measured, Unmade> {
-        let words = words(trial);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let asked = trial.options();
         let window = Duration::from_secs_f64(trial.window_s);
-        let more = &trial.workload.load;
         let (outcome, text, seen) = match observer {
             None => {
-                let (outcome, text) = self.load(server, &words, more, window)?;
+                let (outcome, text) = self.load(server, &asked, window)?;
                 (outcome, text, Err(NOT_OURS))
             }
-            Some(observer) => self.load_observed(server, &words, more, window, observer)?,
+            Some(observer) => self.load_observed(server, &asked, window, observer)?,
         };
         let (mut observed, not_available, disturbed) = match seen {
             Ok(seen) => self.judged(seen),
@@ -394,17 +388,17 @@ impl Bench {
     fn load(
         &self,
         server: Target<'_>,
-        words: &[&str],
-        more: &[String],
+        asked: &Options,
         window: Duration,
     ) -> Result<(Outcome, String), Unmade> {
         let are_told = self.seats.len() > 1;
-        let mut generators = self.generators(server, words, more, are_told)?;
+        let within = options::run_time(window, asked)?;
+        let mut generators = self.generators(server, asked, are_told)?;
         if are_told {
             await_ready(&mut generators)?;
             start_together(&mut generators)?;
         }
-        finish(generators, run_time(window, more))
+        finish(generators, within)
     }
 
     /// The same, observed from when the generators are ready until they have measured: what rests
@@ -413,13 +407,12 @@ impl Bench {
     fn load_observed(
         &self,
         server: Target<'_>,
-        words: &[&str],
-        more: &[String],
+        asked: &Options,
         window: Duration,
         observer: &Observer<'_>,
     ) -> Result<(Outcome, String, Result<Seen, &'static str>), Unmade> {
-        let warm_up_us = option_us(more, "--warm-up");
-        let mut generators = self.generators(server, words, more, true)?;
+        let (warm_up_us, within) = (asked.warm_up_us()?, options::run_time(window, asked)?);
+        let mut generators = self.generators(server, asked, true)?;
         await_ready(&mut generators)?;
         let before = observer.look();
         let from_us = start_together(&mut generators)? + warm_up_us;
@@ -431,7 +424,7 @@ impl Bench {
             let groups = &groups;
             let span = (from_us, to_us);
             let watching = scope.spawn(move || WindowUse::watch(span, groups, &ended, begin));
-            let measured = await_measured(&mut generators, run_time(window, more));
+            let measured = await_measured(&mut generators, within);
             drop(running);
             (measured, watching.join().unwrap_or_default())
         });
@@ -456,44 +449,18 @@ impl Bench {
     fn generators(
         &self,
         server: Target<'_>,
-        words: &[&str],
-        more: &[String],
+        asked: &Options,
         are_told: bool,
     ) -> Result<Vec<(Client, PathBuf)>, Unmade> {
-        let common: Vec<String> =
-            words.iter().map(|&word| word.to_owned()).chain(more.iter().cloned()).collect();
         let start = |(index, seat): (usize, &Seat)| {
-            let mut command = self.seat_command(seat, server);
-            command.extend(threads_option(seat, more));
-            command.extend(common.iter().cloned());
-            if self.seats.len() > 1 {
-                // Shares must ask for the same, whatever the address at which they do.
-                command.extend(["--host".to_owned(), server.address.to_string()]);
-                let share = format!("{}/{}", index + 1, self.seats.len());
-                command.extend(["--share".to_owned(), share]);
-            }
-            if are_told {
-                command.extend(["--start-at", "-"].map(str::to_owned));
-            }
+            let mut command = self.tools.command(&["load", "-q"]);
+            command.extend(self.options(asked, index, server, are_told).to_arguments());
             let path = outcome_path(&self.tools.scratch);
             command.extend(["--json".to_owned(), path.display().to_string()]);
             let started = Client::start_waiting(&seat.prefix, &seat.cpus, &command);
             Ok((started.map_err(Unmade::Surroundings)?, path))
         };
         self.seats.iter().enumerate().map(start).collect()
-    }
-
-    fn seat_command(&self, seat: &Seat, server: Target<'_>) -> Vec<String> {
-        let url = format!("http://{}", seat.address.unwrap_or(server.address));
-        // Whether others were in the way of a trial is judged here, where more is known of it.
-        let mut command = self.tools.command(&["load", &url, "-q", "--run-delay-bound", "100%"]);
-        for source in &seat.sources {
-            command.extend(["--source".to_owned(), source.to_string()]);
-        }
-        if let Some(bound) = &self.lag_bound {
-            command.extend(["--lag-bound".to_owned(), bound.clone()]);
-        }
-        command
     }
 }
 
@@ -502,20 +469,6 @@ struct Seen {
     observed: Observed,
     /// By whom others disturbed; none where the window was missed.
     interference: Option<BTreeMap<Disturbed, f64>>,
-}
-
-/// As many threads as the seat has processors: a generator has one by itself. What the workload's
-/// own options say of them holds.
-fn threads_option(seat: &Seat, more: &[String]) -> Vec<String> {
-    let is_said = ["--threads", "--cpus"].iter().any(|option| typed(more, option).is_some())
-        || more.iter().any(|word| word.starts_with("-t"));
-    if seat.cpus.len() < 2 || is_said {
-        return Vec::new();
-    }
-    if seat.is_shared {
-        return vec!["--threads".to_owned(), seat.cpus.len().to_string()];
-    }
-    vec!["--cpus".to_owned(), listed_cpus(&seat.cpus)]
 }
 
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
@@ -557,32 +510,11 @@ fn finish(
     Ok(merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())?)
 }
 
-/// The longest that a load can take which is not hung: it warms up, its window, and then what is
-/// under way has its time.
-fn run_time(window: Duration, more: &[String]) -> Duration {
-    let own = ["--warm-up", "--timeout", "--connect-timeout"];
-    let own_us = own.iter().map(|option| option_us(more, option)).sum();
-    window + Duration::from_micros(own_us) + PATIENCE
-}
-
 /// The time that asking for everything once may take beyond that.
 fn priming_time(workload: &Workload) -> Duration {
     let requests = workload.requests.templates().len() as f64;
     let bytes = workload.bytes_of_all() as f64;
     Duration::from_secs_f64(bytes / PRIMED_BYTES_PER_S + requests / PRIMED_REQUESTS_PER_S)
-}
-
-/// What one of a workload's options of time says, in microseconds: 0 if it is not among them.
-fn option_us(load: &[String], option: &str) -> u64 {
-    // What makes no sense the generator refuses.
-    typed(load, option).and_then(|typed| parse_duration(typed).ok()).unwrap_or(0)
-}
-
-/// What is typed after one of a workload's options; none if it is not among them.
-fn typed<'a>(load: &'a [String], option: &str) -> Option<&'a str> {
-    let named = load.iter().position(|word| word == option).and_then(|at| load.get(at + 1));
-    let joined = || load.iter().find_map(|word| word.strip_prefix(option)?.strip_prefix('='));
-    named.map(String::as_str).or_else(joined)
 }
 
 fn outcome_path(scratch: &Path) -> PathBuf {
@@ -627,39 +559,12 @@ fn merge(mut outcomes: Vec<Outcome>) -> Result<(Outcome, String), String> {
     Ok((merged, text))
 }
 
-/// The options of `ropewalk load` for a trial, but for the workload's own.
-fn words(trial: &Trial<'_>) -> Vec<String> {
-    let mut words = vec!["--log".to_owned(), trial.workload.log.display().to_string()];
-    let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
-    match trial.offered {
-        Offered::RequestsPerS(rate) => {
-            add("--request-rate", format!("{rate}"));
-            add("--arrivals", if trial.is_even { "constant" } else { "poisson" }.into());
-        }
-        Offered::Connections(connections) => add("--connections", connections.to_string()),
-    }
-    add("--duration", format!("{}us", (trial.window_s * 1e6).round()));
-    add("--seed", trial.seed.to_string());
-    if let Some(target_us) = trial.latency_target_us {
-        add("--latency-target", format!("{target_us}us"));
-    }
-    if trial.verify_bytes {
-        add("--verify", "bytes".into());
-    }
-    words
-}
-
-/// The copies to compare with, for a workload on files that are not of a file set.
-fn files_option(workload: &Workload) -> &[String] {
-    let at = workload.load.iter().position(|word| word == "--files");
-    at.map_or(&[], |at| &workload.load[at..(at + 2).min(workload.load.len())])
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::record::Described;
 
     /// What is no server's doing ends a study or a search; what may be is a void run.
     #[test]
@@ -687,7 +592,7 @@ mod tests {
         let tools = Tools { program: there.clone(), scratch: there.clone() };
         let of = |root: PathBuf| {
             let (log, prime) = (there.clone(), there.clone());
-            let workload = Workload { root, log, prime, ..workload(&[]) };
+            let workload = Workload { root, log, prime, ..workload("") };
             Unmade::Void("404".into()).unless_gone(&tools, &workload)
         };
         assert_eq!(of(there.clone()), Unmade::Void("404".into()));
@@ -704,64 +609,35 @@ mod tests {
         assert!(matches!(of_machine.into(), Unmade::Surroundings(_)));
     }
 
-    fn workload(load: &[&str]) -> Workload {
+    pub(super) fn workload(load: &str) -> Workload {
+        let load: Vec<String> = load.split_whitespace().map(str::to_owned).collect();
         Workload {
-            described: crate::record::Described::default(),
+            described: Described { name: "w".into(), ..Described::default() },
             root: "/r".into(),
             log: "/l".into(),
             prime: "/p".into(),
             ready_path: "/".into(),
-            load: load.iter().map(|&word| word.to_owned()).collect(),
+            load: Options::from_arguments(&load).expect("they are options"),
             values: crate::template::Values::new(),
             requests: std::sync::Arc::default(),
         }
     }
 
-    #[test]
-    fn a_trial_is_a_command() {
-        let workload = workload(&[]);
-        let trial = Trial {
-            workload: &workload,
-            offered: Offered::RequestsPerS(1500.5),
-            window_s: 0.25,
-            seed: 7,
-            latency_target_us: Some(50_000),
-            verify_bytes: true,
+    pub(super) fn trial(workload: &Workload) -> Trial<'_> {
+        Trial {
+            workload,
+            offered: Offered::Connections(1),
+            window_s: 0.1,
+            seed: 1,
+            latency_target_us: None,
+            verify_bytes: false,
             is_even: false,
-        };
-        let typed = "--log /l --request-rate 1500.5 --arrivals poisson --duration 250000us \
-                     --seed 7 --latency-target 50000us --verify bytes";
-        assert_eq!(words(&trial).join(" "), typed);
-        let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
-        assert!(words(&closed).join(" ").starts_with("--log /l --connections 64 --duration"));
-        let even = Trial { is_even: true, ..trial };
-        assert!(words(&even).join(" ").contains("--request-rate 1500.5 --arrivals constant "));
+        }
     }
 
-    #[test]
-    fn a_generator_has_a_thread_for_each_of_its_cpus() {
-        let check = |cpus: &[usize], is_shared: bool, load: &[&str], expected: &[&str]| {
-            let servers = if is_shared { cpus } else { &[] };
-            let seat = Seat::beside(servers, cpus);
-            assert_eq!(threads_option(&seat, &workload(load).load), expected, "{load:?}");
-        };
-        check(&[1], false, &[], &[]);
-        check(&[4, 6, 7], false, &["--timeout", "1s"], &["--cpus", "4,6,7"]);
-        check(&[0, 1], true, &[], &["--threads", "2"]);
-        check(&[4, 6], false, &["--threads=3"], &[]);
-        check(&[4, 6], false, &["-t", "3"], &[]);
-        check(&[4, 6], true, &["--cpus", "4"], &[]);
-    }
-
-    #[test]
-    fn a_window_begins_after_the_warming_up_of_its_workload() {
-        let check = |load: &[&str], expected: u64| {
-            assert_eq!(option_us(&workload(load).load, "--warm-up"), expected, "{load:?}");
-        };
-        check(&["--connection", "keep"], 0);
-        check(&["--warm-up", "500ms", "--connection", "keep"], 500_000);
-        check(&["--warm-up=2s"], 2_000_000);
-        check(&["--warm-up"], 0);
+    pub(super) fn bench() -> Bench {
+        let tools = Tools { program: "ropewalk".into(), scratch: "/s".into() };
+        Bench { tools, seats: Vec::new(), lag_bound: None, interference_bound: 1.0 }
     }
 
     /// A generator that takes a second to open what rests, and another to close it.
@@ -791,17 +667,9 @@ mod tests {
         fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
         let tools = Tools { program, scratch: folder.path().into() };
         let seats = vec![Seat::beside(&[], &os::affinity::allowed_cpus()[..1])];
-        let bench = Bench { tools, seats, lag_bound: None, interference_bound: 1.0 };
-        let workload = workload(&["--idle", "800"]);
-        let trial = Trial {
-            workload: &workload,
-            offered: Offered::Connections(1),
-            window_s: 0.1,
-            seed: 1,
-            latency_target_us: None,
-            verify_bytes: false,
-            is_even: false,
-        };
+        let bench = Bench { tools, seats, ..bench() };
+        let workload = workload("--idle 800");
+        let trial = trial(&workload);
         let server = Target::foreign(([127, 0, 0, 1], 9).into());
         let observer = Observer::new(Watched::default());
         let begun_us = os::clock::now();
@@ -813,16 +681,6 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_waited_for_as_long_as_it_says() {
-        let check = |load: &[&str], expected_s: u64| {
-            let found = run_time(Duration::from_secs(2), &workload(load).load);
-            assert_eq!(found, PATIENCE + Duration::from_secs(expected_s), "{load:?}");
-        };
-        check(&[], 2);
-        check(&["--warm-up", "3m", "--timeout=90s", "--connect-timeout", "5s"], 277);
-    }
-
-    #[test]
     fn asking_for_everything_is_waited_for_by_its_size() {
         let mut builder = workload::request_log::RequestLog::builder();
         let mut template = workload::request_log::Template::get(b"/large");
@@ -830,13 +688,7 @@ mod tests {
         builder.push(template, false, 0);
         builder.end_session();
         let log = builder.finish().expect("it has a request");
-        let large = Workload { requests: std::sync::Arc::new(log), ..workload(&[]) };
+        let large = Workload { requests: std::sync::Arc::new(log), ..workload("") };
         assert!(priming_time(&large) > Duration::from_secs(890), "{:?}", priming_time(&large));
-    }
-
-    #[test]
-    fn copies_are_compared_with_when_there_are_some() {
-        assert_eq!(files_option(&workload(&["--connection", "keep"])), &[] as &[String]);
-        assert_eq!(files_option(&workload(&["--x", "--files", "/f", "--y"])), ["--files", "/f"]);
     }
 }

@@ -11,7 +11,9 @@ use crate::template::Values;
 use ::workload::describe::{Description, bytes_by, describe};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use load::expected::file_of;
-use serde::{Deserialize, Serialize};
+use load::options::Options;
+use load::plan::{ConnectionUse, Verify};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A workload as an experiment's file has it. Files are either made or there; so is the log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// What reports call it.
@@ -39,9 +41,10 @@ pub struct WorkloadSpec {
     pub log: Option<String>,
     /// A log that is there, in the place of `log`: httperf's format, or a web server's access log.
     pub log_file: Option<PathBuf>,
-    /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified.
-    #[serde(default)]
-    pub load: String,
+    /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified. A
+    /// file has them as one would type them.
+    #[serde(default, deserialize_with = "typed_options")]
+    pub load: Options,
     /// Whether it is for windows of seconds: then sessions go on without a pause, from which few
     /// people would come back within one, and are no longer than 100 requests, so that many begin
     /// in each. An experiment's file says for itself how long its windows are.
@@ -60,8 +63,8 @@ pub struct Preset {
     files: &'static str,
     /// As [`WorkloadSpec::log`].
     log: &'static str,
-    /// As [`WorkloadSpec::load`].
-    load: &'static str,
+    /// Which requests share a connection.
+    connection_use: ConnectionUse,
 }
 
 /// All there are.
@@ -71,7 +74,7 @@ pub const PRESETS: &[Preset] = &[
         about: "SPECweb99 files by Zipf's law, 200 MB, a connection for each session",
         files: "--directories 40",
         log: "--preset spec99 --directories 40 --sessions 40000",
-        load: "--connection session",
+        connection_use: ConnectionUse::Session,
     },
     Preset {
         name: "zipf-sessions",
@@ -80,28 +83,28 @@ pub const PRESETS: &[Preset] = &[
         // So many that what they ask for, 2.2 GiB, fits in the 3.4 GiB of page cache that the
         // thesis has, and not in its 1.8.
         log: "--preset radhakrishnan --sessions 500000",
-        load: "--connection session",
+        connection_use: ConnectionUse::Session,
     },
     Preset {
         name: "50KB",
         about: "one file of 50 KB (Radhakrishnan 2019, chapter 3)",
         files: "--single 50000",
         log: "--single 50000 --lengths 1 --requests 1000",
-        load: "--connection keep",
+        connection_use: ConnectionUse::Keep,
     },
     Preset {
         name: "1KB",
         about: "one file of 1 KB: what a request costs and no more",
         files: "--single 1000",
         log: "--single 1000 --lengths 1 --requests 1000",
-        load: "--connection keep",
+        connection_use: ConnectionUse::Keep,
     },
     Preset {
         name: "tcp-intensive",
         about: "one file of 1 KB over a connection for each request (Hashemian 2013)",
         files: "--single 1000",
         log: "--single 1000 --lengths 1 --requests 1000",
-        load: "--connection request",
+        connection_use: ConnectionUse::Request,
     },
 ];
 
@@ -126,7 +129,7 @@ pub struct Workload {
     /// A path that is there.
     pub ready_path: String,
     /// Further options of `ropewalk load`.
-    pub load: Vec<String>,
+    pub load: Options,
     /// What stands for the placeholders of peers that are told what they will be asked for.
     pub values: Values,
 }
@@ -149,7 +152,7 @@ impl WorkloadSpec {
             about: preset.about.into(),
             files: Some(preset.files.into()),
             log: Some(preset.log.into()),
-            load: preset.load.into(),
+            load: connections(preset.connection_use),
             ..Self::default()
         })
     }
@@ -159,12 +162,12 @@ impl WorkloadSpec {
     pub fn replay(root: Option<PathBuf>, log_file: PathBuf) -> Self {
         let name = log_file.file_name().map(|name| name.to_string_lossy().into_owned());
         let log = log_file.display();
-        let (about, load) = match &root {
-            Some(root) => (format!("{log} on {}", root.display()), "--connection session"),
+        let (about, verify) = match &root {
+            Some(root) => (format!("{log} on {}", root.display()), None),
             // The log's lengths are those of replies that may have been compressed.
             None => (
                 format!("{log}, of whose files nothing is known: replies are to be good and whole"),
-                "--connection session --verify none",
+                Some(Verify::None),
             ),
         };
         Self {
@@ -173,7 +176,7 @@ impl WorkloadSpec {
             is_served_already: root.is_none(),
             root,
             log_file: Some(log_file),
-            load: load.into(),
+            load: Options { verify, ..connections(ConnectionUse::Session) },
             ..Self::default()
         }
     }
@@ -258,7 +261,7 @@ impl Tools {
             described: described(spec, &log, &changes),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
-            load: load_options(spec, &log),
+            load: load_options(spec, &log).map_err(explain)?,
             log: path,
             requests: Arc::new(log),
             prime,
@@ -410,23 +413,40 @@ fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described 
 }
 
 /// Its own options of `ropewalk load`, and those that follow from the rest.
-fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Vec<String> {
-    let mut words: Vec<String> = spec.load.split_whitespace().map(str::to_owned).collect();
+fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, String> {
+    let mut options = spec.load.clone();
     if spec.loses_pauses_of(log) {
-        words.extend(["--think-max".to_owned(), "0s".to_owned()]);
+        options.think_max = Some("0s".to_owned());
     }
-    if let Some(root) = &spec.root {
-        words.extend(["--files".to_owned(), root.display().to_string()]);
+    match (&spec.root, &options.files) {
+        (Some(root), Some(files)) => Err(format!(
+            "`load`: --files {}: replies are held against its `root` {}: leave one out",
+            files.display(),
+            root.display()
+        )),
+        (Some(root), None) => Ok(Options { files: Some(root.clone()), ..options }),
+        (None, _) => Ok(options),
     }
-    words
+}
+
+/// The options that say no more than this.
+pub(crate) fn connections(connection_use: ConnectionUse) -> Options {
+    Options { connection_use: Some(connection_use), ..Options::default() }
+}
+
+/// Options of `ropewalk load` as somebody has typed them.
+fn typed_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
+    let typed = String::deserialize(deserializer)?;
+    let words: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
+    Options::from_arguments(&words)
+        .map_err(|why| serde::de::Error::custom(format_args!("`load`: {why}")))
 }
 
 /// What is said of connections in answers to clients with these options.
-fn connection_of(load: &str) -> Connection {
-    let words: Vec<&str> = load.split([' ', '=']).filter(|word| !word.is_empty()).collect();
-    match words.windows(2).any(|pair| pair == ["--connection", "request"]) {
-        true => Connection::Close,
-        false => Connection::KeepAlive,
+fn connection_of(load: &Options) -> Connection {
+    match load.connection_use {
+        Some(ConnectionUse::Request) => Connection::Close,
+        _ => Connection::KeepAlive,
     }
 }
 
@@ -513,6 +533,20 @@ mod tests {
     }
 
     #[test]
+    fn options_of_the_load_are_read_as_they_are_typed() {
+        let read = |load: &str| {
+            let text = format!("name = 'w'\nroot = '/'\nlog_file = '/l'\nload = '{load}'");
+            let spec = toml::from_str::<WorkloadSpec>(&text).map(|spec| spec.load);
+            spec.map_err(|why| why.message().to_owned())
+        };
+        let expected = Options { idle: Some(8), ..connections(ConnectionUse::Request) };
+        assert_eq!(read("--connection  request --idle=8"), Ok(expected));
+        assert_eq!(read(""), Ok(Options::default()));
+        let why = read("--conection keep").expect_err("it is misspelt");
+        assert_eq!(why, "`load`: --conection: there is no such option of what is asked");
+    }
+
+    #[test]
     fn what_is_missing_or_twice_is_said() {
         let whole = WorkloadSpec::preset("1KB").expect("it is one");
         let cases = [
@@ -557,7 +591,7 @@ mod tests {
         let prime = fs::read_to_string(&workload.prime).expect("it was written");
         let asked: Vec<&str> = prime.lines().filter(|line| line.starts_with('/')).collect();
         assert_eq!(asked, ["/a think=0", "/b think=0", "/c think=0"]);
-        assert_eq!(workload.load.last(), Some(&folder.display().to_string()));
+        assert_eq!(workload.load.files, Some(folder.clone()));
         fs::remove_dir_all(folder).expect("it is ours");
     }
 
@@ -612,8 +646,7 @@ mod tests {
             let spec = WorkloadSpec::replay(Some(folder.clone()), log.clone());
             let spec = WorkloadSpec { is_condensed, ..spec };
             let workload = tools.prepare(&spec).expect("nothing need be made");
-            let option = workload.load.windows(2).find(|pair| pair[0] == "--think-max");
-            (option.map(|pair| pair[1].clone()), workload.described.about.contains("left out"))
+            (workload.load.think_max, workload.described.about.contains("left out"))
         };
         let left_out = (Some("0s".to_owned()), true);
         assert_eq!(prepare(true, "/a think=7\n/b\n"), left_out);
@@ -632,18 +665,18 @@ mod tests {
         fs::write(folder.join("a"), "").expect("writable");
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let spec = WorkloadSpec::replay(Some(folder.clone()), log);
-        let loads = ["--connection keep", "--connection  request", "--connection=request"];
-        let made = loads.map(|load| {
-            let spec = WorkloadSpec { load: load.into(), ..spec.clone() };
-            tools.prepare(&spec).expect("nothing need be made").values
-        });
+        let made =
+            [ConnectionUse::Keep, ConnectionUse::Session, ConnectionUse::Request].map(|it| {
+                let spec = WorkloadSpec { load: connections(it), ..spec.clone() };
+                tools.prepare(&spec).expect("nothing need be made").values
+            });
         let closes = made.map(|values| {
             let head = fs::read_to_string(&values["head_file"]).expect("it was written");
             let told = head.to_lowercase().contains("connection: close");
             assert_eq!(values["connection"] == "close", told, "{head}");
             told
         });
-        assert_eq!(closes, [false, true, true]);
+        assert_eq!(closes, [false, false, true]);
         fs::remove_dir_all(folder).expect("it is ours");
     }
 
@@ -655,7 +688,8 @@ mod tests {
         let tools = Tools { program: "/nonexistent".into(), scratch: folder.clone() };
         let workload = tools.prepare(&WorkloadSpec::replay(None, log)).expect("nothing is made");
         assert_eq!(workload.root, PathBuf::new());
-        assert_eq!(workload.load.join(" "), "--connection session --verify none");
+        let words = workload.load.to_arguments().join(" ");
+        assert_eq!(words, "--connection session --verify none");
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

@@ -137,8 +137,7 @@ impl Options {
         }
         let (log, notes) = self.request_log(&urls)?;
         let sources = self.sources()?;
-        let connect_timeout_us =
-            duration("--connect-timeout", self.connect_timeout.as_deref(), TIMEOUT_US)?;
+        let connect_timeout_us = self.connect_timeout_us()?;
         let targets = self.targets(&urls, &sources, connect_timeout_us)?;
         let model = self.model(&log)?;
         let verify = self.verify.unwrap_or(Verify::Length);
@@ -151,7 +150,7 @@ impl Options {
                 None => ConnectionUse::Keep,
             }),
             verify,
-            timeout_us: duration("--timeout", self.timeout.as_deref(), TIMEOUT_US)?,
+            timeout_us: self.timeout_us()?,
             connect_timeout_us,
             latency_target_us: optional("--latency-target", self.latency_target.as_deref())?,
             bounds: self.bounds()?,
@@ -271,8 +270,29 @@ impl Options {
         }
     }
 
-    fn warm_up_us(&self) -> Result<u64, String> {
+    /// How long the load before the window takes, in microseconds.
+    ///
+    /// # Errors
+    /// When that is no time, in a line.
+    pub fn warm_up_us(&self) -> Result<u64, String> {
         duration("--warm-up", self.warm_up.as_deref(), 0)
+    }
+
+    /// How much longer than its window a run may take, in microseconds: it warms up, and then what
+    /// is under way has its time.
+    ///
+    /// # Errors
+    /// When one of these is no time, in a line.
+    pub fn beyond_window_us(&self) -> Result<u64, String> {
+        Ok(self.warm_up_us()? + self.timeout_us()? + self.connect_timeout_us()?)
+    }
+
+    fn timeout_us(&self) -> Result<u64, String> {
+        duration("--timeout", self.timeout.as_deref(), TIMEOUT_US)
+    }
+
+    fn connect_timeout_us(&self) -> Result<u64, String> {
+        duration("--connect-timeout", self.connect_timeout.as_deref(), TIMEOUT_US)
     }
 
     /// An end for runs that have none of their own.

@@ -64,7 +64,7 @@ fn wrong_in(definition: &Definition, peers: &[Peer]) -> Vec<String> {
     let Definition { source, question, expected, .. } = definition;
     wrong.extend(unsaid(source, question, expected));
     // Both are added for each run: arrivals by the load that is offered.
-    let doubled = definition.workloads.iter().filter(|one| one.load.contains("--arrivals"));
+    let doubled = definition.workloads.iter().filter(|one| one.load.arrivals.is_some());
     wrong.extend(doubled.map(|one| format!("workload {}: --arrivals is the study's", one.name)));
     wrong
 }
@@ -129,7 +129,7 @@ fn in_every_size(find: impl Fn(&Definition) -> Vec<String>) -> Vec<String> {
 fn has_pauses(workload: &WorkloadSpec) -> bool {
     let log = workload.log.as_deref().unwrap_or_default();
     let is_paused = ["radhakrishnan", "geneves"].iter().any(|preset| log.contains(preset));
-    is_paused && !workload.load.contains("--think-max")
+    is_paused && workload.load.think_max.is_none()
 }
 
 /// Says it if a server is left with the usual number of connections, or has more user threads than

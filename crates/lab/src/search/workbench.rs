@@ -111,7 +111,7 @@ mod tests {
             requests: Arc::default(),
             prime: there.clone(),
             ready_path: "/".into(),
-            load: Vec::new(),
+            load: Default::default(),
             values: Values::new(),
         };
         let launch = Launch {

@@ -13,7 +13,8 @@ use crate::record::{Ceiling, Figures, Offered};
 use crate::search::unable;
 use crate::void::in_words;
 use crate::warm_up::run_s;
-use crate::workload::WorkloadSpec;
+use crate::workload::{WorkloadSpec, connections};
+use load::plan::ConnectionUse;
 use statistics::median;
 
 /// Windows of each kind, of which the median counts.
@@ -156,7 +157,7 @@ fn one_file(bytes: u64) -> WorkloadSpec {
         name: format!("{bytes} bytes"),
         files: Some(format!("--single {bytes}")),
         log: Some(format!("--single {bytes} --lengths 1 --requests 100")),
-        load: "--connection keep".into(),
+        load: connections(ConnectionUse::Keep),
         ..WorkloadSpec::default()
     }
 }

@@ -39,6 +39,10 @@ const NAMES: [&str; 29] = [
     "--seed",
 ];
 
+/// Those that have a short name as well.
+const SHORT: [(&str, &str); 4] =
+    [("-c", "--connections"), ("-r", "--rate"), ("-d", "--duration"), ("-t", "--threads")];
+
 /// Where an option's value is kept.
 enum Place<'o> {
     Text(&'o mut Option<String>),
@@ -67,10 +71,19 @@ impl Options {
         words
     }
 
+    /// The options that have a value, in the order in which they are written.
+    #[must_use]
+    pub fn given(&self) -> Vec<&'static str> {
+        let mut options = self.clone();
+        let mut is_given = |name: &&str| options.place(name).is_some_and(|place| place.is_taken());
+        NAMES.into_iter().filter(|name| is_given(name)).collect()
+    }
+
     /// What words mean: URLs and options, in any order.
     ///
     /// # Errors
-    /// One line: what is no option, lacks its value, or has one that it cannot have.
+    /// One line: what is no option, stands there twice, lacks its value, or has one that it cannot
+    /// have.
     pub fn from_arguments(words: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -79,15 +92,18 @@ impl Options {
                 options.urls.push(word.clone());
                 continue;
             }
-            let (name, joined) = match word.split_once('=') {
-                Some((name, value)) => (long(name), Some(value.to_owned())),
-                None => (long(word), None),
-            };
-            let place =
-                options.place(name).ok_or_else(|| format!("{word}: there is no such option"))?;
-            let value = joined.or_else(|| words.next().cloned());
+            let (name, joined) = split(word);
+            let place = options
+                .place(name)
+                .ok_or_else(|| format!("{word}: there is no such option of what is asked"))?;
+            if place.is_taken() && !place.takes_several() {
+                return Err(format!("{name}: it stands there twice; once is enough"));
+            }
+            let value = joined.or_else(|| words.next().map(String::as_str));
+            // A single dash is a value: that of a start that one is told.
+            let value = value.filter(|value| !value.starts_with("--"));
             let value = value.ok_or_else(|| format!("{name}: its value is missing"))?;
-            place.set(&value).map_err(|why| format!("{name} {value}: {why}"))?;
+            place.set(value).map_err(|why| format!("{name} {value}: {why}"))?;
         }
         Ok(options)
     }
@@ -135,18 +151,37 @@ impl Options {
     }
 }
 
-/// The long name of an option that has a short one.
-fn long(name: &str) -> &str {
-    match name {
-        "-c" => "--connections",
-        "-r" => "--rate",
-        "-d" => "--duration",
-        "-t" => "--threads",
-        _ => name,
+/// The long name of an option, and its value if that is in the same word: `--idle=5`, `-t3`,
+/// `-t=3`.
+fn split(word: &str) -> (&str, Option<&str>) {
+    let short = word.get(..2).and_then(|name| SHORT.iter().find(|(short, _)| *short == name));
+    if let Some((_, long)) = short {
+        let value = &word[2..];
+        let value = value.strip_prefix('=').unwrap_or(value);
+        return (long, Some(value).filter(|_| word.len() > 2));
     }
+    word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)))
 }
 
 impl Place<'_> {
+    fn is_taken(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_some(),
+            Self::Path(path) => path.is_some(),
+            Self::Count(count) => count.is_some(),
+            Self::Threads(threads) => threads.is_some(),
+            Self::Factor(factor) => factor.is_some(),
+            Self::Arrivals(arrivals) => arrivals.is_some(),
+            Self::Connection(use_) => use_.is_some(),
+            Self::Verify(verify) => verify.is_some(),
+            Self::Each(values) | Self::Listed(values) => !values.is_empty(),
+        }
+    }
+
+    fn takes_several(&self) -> bool {
+        matches!(self, Self::Each(_) | Self::Listed(_))
+    }
+
     /// The words of its values: none if it has none.
     fn values(self) -> Vec<String> {
         fn of<T: ToString>(value: Option<&T>) -> Vec<String> {
@@ -255,9 +290,17 @@ mod tests {
         let options = of("-c 8 --timeout=2s -t=3 --verify none").unwrap();
         assert_eq!((options.clients, options.threads), (Some(8), Some(3)));
         assert_eq!((options.timeout.as_deref(), options.verify), (Some("2s"), Some(Verify::None)));
+        assert_eq!(options.given(), ["--connections", "--timeout", "--verify", "--threads"]);
+        assert_eq!(of("-t3 -r 5@1s").unwrap(), of("--threads=3 --rate=5@1s").unwrap());
+        assert_eq!(of("--host a --host b --source c,d --source e").unwrap().sources.len(), 3);
         let check = |line: &str, why: &str| assert_eq!(of(line).unwrap_err(), why);
-        check("--fast 3", "--fast: there is no such option");
+        check("--fast 3", "--fast: there is no such option of what is asked");
+        check("--json f", "--json: there is no such option of what is asked");
+        check("-x5", "-x5: there is no such option of what is asked");
         check("--idle", "--idle: its value is missing");
+        check("--think-max --idle 5", "--think-max: its value is missing");
+        check("--idle 5 --idle=5", "--idle: it stands there twice; once is enough");
+        check("-c8 --connections 8", "--connections: it stands there twice; once is enough");
         check("--idle many", "--idle many: give a whole number");
         check("--arrivals rare", "--arrivals rare: it is one of constant, poisson, trace");
     }

@@ -107,7 +107,7 @@ fn stage<'a>(
         requests: Arc::default(),
         prime: PathBuf::new(),
         ready_path: String::new(),
-        load: Vec::new(),
+        load: Default::default(),
         values: Values::new(),
     };
     Stage {

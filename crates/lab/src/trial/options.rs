@@ -1,0 +1,256 @@
+//! What a trial, its seat and its workload say to `ropewalk load`, as its options. They become
+//! words in one place, where a generator is started, and it alone reads those.
+
+use super::{Bench, PATIENCE, PRIMERS, Seat, Target, Trial};
+use crate::process::listed_cpus;
+use crate::record::Offered;
+use crate::workload::Workload;
+use load::options::{Arrivals, Options};
+use load::plan::{ConnectionUse, Verify};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Whether others were in the way of a trial is judged here, where more is known of it.
+const NO_RUN_DELAY_BOUND: &str = "100%";
+
+impl Trial<'_> {
+    /// The workload's own options, and what the trial says.
+    pub(super) fn options(&self) -> Options {
+        let mut options = self.workload.load.clone();
+        self.say(&mut options);
+        options
+    }
+
+    fn say(&self, options: &mut Options) {
+        options.log = Some(self.workload.log.clone());
+        match self.offered {
+            Offered::RequestsPerS(rate) => {
+                options.request_rate = Some(rate.to_string());
+                let arrivals = if self.is_even { Arrivals::Constant } else { Arrivals::Poisson };
+                options.arrivals = Some(arrivals);
+            }
+            Offered::Connections(connections) => options.clients = Some(connections),
+        }
+        options.duration = Some(format!("{}us", (self.window_s * 1e6).round()));
+        options.seed = Some(self.seed);
+        if let Some(target_us) = self.latency_target_us {
+            options.latency_target = Some(format!("{target_us}us"));
+        }
+        if self.verify_bytes {
+            options.verify = Some(Verify::Bytes);
+        }
+    }
+
+    /// Whether the options of its workload are some that a generator takes, and none that trials
+    /// like this one give themselves; with a server at each of so many seats. Else every trial
+    /// would be void.
+    ///
+    /// # Errors
+    /// The first that is wrong, how, and what to do, in a line.
+    pub fn check(&self, bench: &Bench, seats: usize) -> Result<(), String> {
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let say = |options: &mut Options| {
+            self.say(options);
+            bench.say(options, nobody, (0, seats), true);
+        };
+        let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
+        say(&mut all);
+        say(&mut given);
+        let explain =
+            |why: &str| format!("workload {}: `load`: {why}", self.workload.described.name);
+        if let Some(url) = own.urls.first() {
+            return Err(explain(&format!("{url}: each run names its server itself: leave it out")));
+        }
+        let given = given.given();
+        match own.given().into_iter().find(|option| given.contains(option)) {
+            Some(option) => {
+                Err(explain(&format!("{option}: each run gives it itself: leave it out")))
+            }
+            None => all.resolve().map(drop).map_err(|why| explain(&why)),
+        }
+    }
+}
+
+impl Bench {
+    /// What is said to the generator at one of the seats: `asked`, and what follows from who is
+    /// asked from where.
+    pub(super) fn options(
+        &self,
+        asked: &Options,
+        seat: usize,
+        server: Target<'_>,
+        is_told: bool,
+    ) -> Options {
+        let mut options = asked.clone();
+        let Seat { address, sources, .. } = &self.seats[seat];
+        let address = address.unwrap_or(server.address);
+        self.say(&mut options, address, (seat, self.seats.len()), is_told);
+        options.sources.extend(sources.iter().map(ToString::to_string));
+        if options.run_delay_bound.is_none() {
+            options.run_delay_bound = Some(NO_RUN_DELAY_BOUND.to_owned());
+        }
+        // Shares must ask for the same, whatever the address at which they do.
+        if self.seats.len() > 1 && options.hosts.is_empty() {
+            options.hosts.push(server.address.to_string());
+        }
+        place(&mut options, &self.seats[seat]);
+        options
+    }
+
+    /// What is said at the seat of this number, of so many, whatever is asked for.
+    fn say(
+        &self,
+        options: &mut Options,
+        address: SocketAddr,
+        (seat, seats): (usize, usize),
+        is_told: bool,
+    ) {
+        options.urls = vec![format!("http://{address}")];
+        if self.lag_bound.is_some() {
+            options.lag_bound.clone_from(&self.lag_bound);
+        }
+        if seats > 1 {
+            options.share = Some(format!("{}/{seats}", seat + 1));
+        }
+        if is_told {
+            options.start_at = Some("-".to_owned());
+        }
+    }
+}
+
+/// Asks once for everything that a workload will ask for.
+pub(super) fn priming(workload: &Workload) -> Options {
+    let is_known = !workload.root.as_os_str().is_empty();
+    Options {
+        log: Some(workload.prime.clone()),
+        clients: Some(PRIMERS),
+        sessions: Some(1),
+        connection_use: Some(ConnectionUse::Keep),
+        verify: Some(if is_known { Verify::Bytes } else { Verify::None }),
+        files: workload.load.files.clone(),
+        ..Options::default()
+    }
+}
+
+/// As many threads as the seat has processors: a generator has one by itself. What the workload's
+/// own options say of them holds.
+fn place(options: &mut Options, seat: &Seat) {
+    let is_said = options.threads.is_some() || options.cpus.is_some();
+    if seat.cpus.len() < 2 || is_said {
+        return;
+    }
+    match seat.is_shared {
+        true => options.threads = Some(seat.cpus.len()),
+        false => options.cpus = Some(listed_cpus(&seat.cpus)),
+    }
+}
+
+/// The longest that a load can take which is not hung: it warms up, its window, and then what is
+/// under way has its time.
+pub(super) fn run_time(window: Duration, options: &Options) -> Result<Duration, String> {
+    Ok(window + Duration::from_micros(options.beyond_window_us()?) + PATIENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{bench, trial, workload};
+    use super::*;
+
+    fn words(options: &Options) -> String {
+        options.to_arguments().join(" ")
+    }
+
+    #[test]
+    fn a_trial_is_a_command() {
+        let workload = workload("--timeout 1s");
+        let trial = Trial {
+            offered: Offered::RequestsPerS(1500.5),
+            window_s: 0.25,
+            seed: 7,
+            latency_target_us: Some(50_000),
+            verify_bytes: true,
+            ..trial(&workload)
+        };
+        let typed = "--log /l --request-rate 1500.5 --arrivals poisson --duration 250000us \
+                     --timeout 1s --verify bytes --latency-target 50000us --seed 7";
+        assert_eq!(words(&trial.options()), typed);
+        let closed = Trial { offered: Offered::Connections(64), verify_bytes: false, ..trial };
+        assert!(words(&closed.options()).starts_with("--log /l --connections 64 --duration"));
+        let even = Trial { is_even: true, ..trial };
+        assert!(words(&even.options()).contains("--request-rate 1500.5 --arrivals constant "));
+    }
+
+    #[test]
+    fn a_seat_adds_what_follows_from_it() {
+        let server = Target::foreign(([127, 0, 0, 1], 81).into());
+        let check = |seats: usize, load: &str, is_told: bool, expected: &str| {
+            let bench = Bench { seats: vec![Seat::beside(&[], &[1]); seats], ..bench() };
+            let options = bench.options(&workload(load).load, seats - 1, server, is_told);
+            assert_eq!(words(&options), format!("http://127.0.0.1:81 {expected}"), "{load}");
+        };
+        check(1, "", false, "--run-delay-bound 100%");
+        check(1, "--idle 8", true, "--idle 8 --run-delay-bound 100% --start-at -");
+        check(1, "--run-delay-bound 3%", false, "--run-delay-bound 3%");
+        let shared = "--host 127.0.0.1:81 --run-delay-bound 100% --share 2/2 --start-at -";
+        check(2, "", true, shared);
+        let named = "--host a --host b --run-delay-bound 100% --share 2/2 --start-at -";
+        check(2, "--host a --host b", true, named);
+    }
+
+    #[test]
+    fn a_generator_has_a_thread_for_each_of_its_cpus() {
+        let check = |cpus: &[usize], is_shared: bool, load: &str, expected: &str| {
+            let servers = if is_shared { cpus } else { &[] };
+            let mut options = workload(load).load;
+            place(&mut options, &Seat::beside(servers, cpus));
+            assert_eq!(words(&options), expected, "{load:?}");
+        };
+        check(&[1], false, "", "");
+        check(&[4, 6, 7], false, "--timeout 1s", "--timeout 1s --cpus 4,6,7");
+        check(&[0, 1], true, "", "--threads 2");
+        check(&[4, 6], false, "--threads=3", "--threads 3");
+        check(&[4, 6], false, "-t3", "--threads 3");
+        check(&[4, 6], true, "--cpus 4", "--cpus 4");
+    }
+
+    /// Else it would be refused by every run.
+    #[test]
+    fn an_option_that_runs_give_themselves_is_refused() {
+        let check = |load: &str, verify_bytes, seats, expected: &str| {
+            let workload = workload(load);
+            let bench = Bench { lag_bound: Some("1s".into()), ..bench() };
+            let trial = Trial { verify_bytes, ..trial(&workload) };
+            let why = trial.check(&bench, seats).expect_err("there is no log");
+            assert_eq!(why, format!("workload w: `load`: {expected}"), "{load}");
+        };
+        let not_there = "/l: No such file or directory (os error 2)";
+        check("--verify none", false, 1, not_there);
+        check("--verify none", true, 1, "--verify: each run gives it itself: leave it out");
+        check("--share 1/3", true, 1, not_there);
+        check("--share 1/3", true, 2, "--share: each run gives it itself: leave it out");
+        check("--timeout 1s --run-delay-bound 5%", true, 1, not_there);
+        check("--seed 5", false, 1, "--seed: each run gives it itself: leave it out");
+        check("--lag-bound 5s", false, 1, "--lag-bound: each run gives it itself: leave it out");
+        check("a.example", false, 1, "a.example: each run names its server itself: leave it out");
+    }
+
+    #[test]
+    fn a_load_is_waited_for_as_long_as_it_says() {
+        let check = |load: &str, expected_s: u64| {
+            let found = run_time(Duration::from_secs(2), &workload(load).load);
+            assert_eq!(found, Ok(PATIENCE + Duration::from_secs(expected_s)), "{load:?}");
+        };
+        check("", 22);
+        check("--warm-up 3m --timeout=90s --connect-timeout 5s", 277);
+        let wrong = run_time(Duration::ZERO, &workload("--timeout 5").load);
+        assert!(wrong.is_err_and(|why| why.starts_with("--timeout 5: ")));
+    }
+
+    #[test]
+    fn copies_are_compared_with_when_there_are_some() {
+        let words = |load: &str| words(&priming(&workload(load)));
+        let usual = "--log /p --connections 4 --sessions 1 --connection keep --verify bytes";
+        assert_eq!(words("--idle 5"), usual);
+        assert_eq!(words("--files /f --idle 5"), format!("{usual} --files /f"));
+    }
+}
