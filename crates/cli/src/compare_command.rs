@@ -1,19 +1,14 @@
 //! `ropewalk compare`: two servers under the same load. How it is judged is `lab`'s business.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use lab::compare::{Instance, Plan, Side, Uncompared, render};
-use lab::record::Folder;
-use lab::report::Report;
+use lab::compare::{Entrant, Instance, Place, Plan, Side, Uncompared, render, write_page};
 use lab::workload::Workload;
-use lab::{Environment, Installed, RunningServer, ServerSpec, Setting, listed_cpus};
+use lab::{Lab, ServerSpec, listed_cpus};
 use load::units::parse_duration;
 
-use crate::lab_options::{Lab, LabOptions, WorkloadOptions};
+use crate::lab_options::{LabOptions, WorkloadOptions};
 use crate::progress_line::ProgressLine;
 use crate::{Failure, UNDECIDED, print};
 
@@ -33,9 +28,6 @@ Examples:
   ropewalk compare http://127.0.0.1:80 http://127.0.0.1:8080 --log /var/log/nginx/access.log
   ropewalk compare http://127.0.0.1:80 ropewalk --log /var/log/nginx/access.log --root /srv/www
   ropewalk compare ropewalk:event-loop ropewalk:fibers,engine.knobs.stack_kib=16 --pairs 30";
-
-/// The page, among the records.
-const PAGE: &str = "report.html";
 
 #[derive(Args)]
 pub(crate) struct CompareArguments {
@@ -86,18 +78,14 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     progress.say_to_people(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
     let [one, other] = entrants;
-    let mut sides = [side(&lab, &first, one, &workload)?, side(&lab, &second, other, &workload)?];
+    let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
     Side::tell_apart(&mut sides);
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
     let mut progress = ProgressLine::new();
     let mut tell = |line: &str| progress.say_to_people(line);
     plan.make_ready(&lab.bench, &workload, &sides, &mut tell).map_err(Failure::Operation)?;
-    let folder =
-        Folder::create(&place.path, &plan.header(&workload, &sides)).map_err(Failure::Operation)?;
-    let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
-    let environment = Environment::record(versions.collect());
-    folder.add_environment(&environment).map_err(Failure::Operation)?;
+    let folder = plan.begin(&place, &workload, &sides)?;
     let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut tell);
     drop(progress);
     let comparison = match compared {
@@ -109,9 +97,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
         }
     };
     print(&render(&comparison, &sides))?;
-    let page = Report::read(folder.path()).map_err(Failure::Operation)?.html();
-    folder.write_whole(PAGE, &page).map_err(Failure::Operation)?;
-    print(&format!("\nMore: {}\n", folder.path().join(PAGE).display()))?;
+    let page = write_page(&folder)?;
+    print(&format!("\nMore: {}\n", page.display()))?;
     if comparison.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }
 
@@ -145,112 +132,6 @@ impl CompareArguments {
             seed: self.seed,
             verify_bytes: self.verify_bytes,
         })
-    }
-}
-
-/// The folder for the records. It is made before a server is started, so that what is wrong with it
-/// is known early, and goes again if nothing is written into it.
-struct Place {
-    path: PathBuf,
-    is_new: bool,
-}
-
-impl Place {
-    /// What was typed, or else a new folder in the scratch directory.
-    fn make(typed: Option<&Path>, scratch: &Path) -> Result<Self, Failure> {
-        let Some(path) = typed else { return Self::new_in(scratch) };
-        if Folder::is_at(path) {
-            let path = path.display();
-            return Err(Failure::Operation(format!(
-                "{path}: there are records in it already: choose another folder (-o)"
-            )));
-        }
-        let is_new = !path.exists();
-        fs::create_dir_all(path).map_err(|why| cannot_make(path, &why))?;
-        Ok(Self { path: path.to_owned(), is_new })
-    }
-
-    /// The first `compare-N` that nobody has.
-    fn new_in(scratch: &Path) -> Result<Self, Failure> {
-        let mut number = 1;
-        loop {
-            let path = scratch.join(format!("compare-{number}"));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path, is_new: true }),
-                Err(why) if why.kind() == ErrorKind::AlreadyExists => number += 1,
-                Err(why) => return Err(cannot_make(&path, &why)),
-            }
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_new {
-            let _ = fs::remove_dir(&self.path); // only if it is empty
-        }
-    }
-}
-
-fn cannot_make(path: &Path, why: &std::io::Error) -> Failure {
-    Failure::Operation(format!("{}: {why}", path.display()))
-}
-
-/// A server that was typed, and is there.
-enum Entrant {
-    Running(SocketAddr),
-    ToStart(Box<(Installed, Setting)>),
-}
-
-impl Entrant {
-    fn find(lab: &Lab, spec: &ServerSpec) -> Result<Self, Failure> {
-        match spec {
-            ServerSpec::Running { address } => match lab::http::connect(*address) {
-                Ok(_) => Ok(Self::Running(*address)),
-                Err(why) => Err(Failure::Operation(format!("{spec} does not answer: {why}"))),
-            },
-            ServerSpec::Peer { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
-        }
-    }
-}
-
-fn side(
-    lab: &Lab,
-    spec: &ServerSpec,
-    entrant: Entrant,
-    workload: &Workload,
-) -> Result<Side, Failure> {
-    let (installed, setting) = match entrant {
-        Entrant::Running(address) => return Ok(running(spec, address)),
-        Entrant::ToStart(found) => *found,
-    };
-    let launch = lab.launch(workload);
-    let server = RunningServer::start(&installed, &setting, &launch)
-        .map_err(|why| Failure::Operation(format!("{spec}: {}", in_one_line(&why.to_string()))))?;
-    let configuration = lab::configuration_text(&installed, &setting, &launch);
-    Ok(Side {
-        server: installed.peer.name.clone(),
-        setting: setting.name,
-        version: installed.version,
-        description: installed.peer.description,
-        configuration,
-        instance: Instance::Started(Box::new(server)),
-    })
-}
-
-/// What a server has printed may be several lines.
-fn in_one_line(why: &str) -> String {
-    why.lines().collect::<Vec<_>>().join("; ")
-}
-
-fn running(spec: &ServerSpec, address: SocketAddr) -> Side {
-    Side {
-        server: spec.to_string(),
-        setting: String::new(),
-        version: String::new(),
-        description: String::new(),
-        configuration: String::new(),
-        instance: Instance::Running(address),
     }
 }
 

@@ -5,12 +5,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lab::domain::{Affinity, Place};
 use lab::observe::INTERFERENCE_MAX;
-use lab::record::{Described, Folder, Header, Opened, Participants};
+use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
-use lab::{Found, Installed, Launch, Peer, ServerSpec, Setting, Surroundings};
+use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
 use load::units::parse_duration;
 
 use crate::{Failure, print};
@@ -56,14 +55,6 @@ pub(crate) struct WorkloadOptions {
 /// The options that choose CPUs.
 const SERVER_CPUS: &str = "--server-cpus";
 const CLIENT_CPUS: &str = "--client-cpus";
-
-/// What a command of the lab works with.
-pub(crate) struct Lab {
-    pub(crate) bench: Bench,
-    pub(crate) server_cpus: Vec<usize>,
-    pub(crate) surroundings: Surroundings,
-    pub(crate) peers: Vec<Peer>,
-}
 
 impl LabOptions {
     pub(crate) fn open(&self) -> Result<Lab, Failure> {
@@ -135,7 +126,7 @@ impl LabOptions {
         };
         let server = typed(SERVER_CPUS, &self.server_cpus)?;
         let client = typed(CLIENT_CPUS, &self.client_cpus)?;
-        Ok(divide(&allowed, server, client))
+        Ok(divide_cpus(&allowed, server, client))
     }
 }
 
@@ -177,44 +168,6 @@ impl WorkloadOptions {
     }
 }
 
-impl Lab {
-    /// Whether the server that was typed is there.
-    pub(crate) fn look(&self, spec: &ServerSpec) -> Result<Found, Failure> {
-        let Some(name) = spec.peer_name() else {
-            return Err(Failure::Usage(format!("{spec} runs already: it cannot be started")));
-        };
-        Found::look(&self.peers, &[name.to_owned()], &self.surroundings).map_err(Failure::Usage)
-    }
-
-    /// The server that was typed, and its setting.
-    pub(crate) fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Failure> {
-        let mut found = self.look(spec)?;
-        if let Some(skipped) = found.skipped.first() {
-            let (name, reason, command) = (&skipped.name, &skipped.reason, &skipped.command);
-            return Err(Failure::Operation(format!("{name} cannot run here: {reason}; {command}")));
-        }
-        let installed = found.installed.remove(0);
-        let setting = spec.setting(&installed.peer).map_err(Failure::Usage)?;
-        Ok((installed, setting))
-    }
-
-    /// How servers are started for a workload.
-    pub(crate) fn launch(&self, workload: &lab::workload::Workload) -> Launch {
-        Launch {
-            surroundings: self.surroundings.clone(),
-            root: workload.root.clone(),
-            scratch: self.bench.tools.scratch.clone(),
-            workers: self.server_cpus.len(),
-            cpus: self.server_cpus.clone(),
-            memory_bytes_max: None,
-            ready_path: workload.ready_path.clone(),
-            workload: workload.values.clone(),
-            place: Place::default(),
-            affinity: Affinity::default(),
-        }
-    }
-}
-
 /// Readable by all, because some servers drop to a user of their own; and not in a temporary
 /// directory that is memory.
 fn default_scratch() -> PathBuf {
@@ -227,105 +180,11 @@ pub(crate) fn open_records(
     header: &Header,
     resume: bool,
 ) -> Result<(Folder, Opened), Failure> {
-    if !resume {
-        let folder = Folder::create(path, header).map_err(Failure::Operation)?;
-        return Ok((folder, Opened::default()));
+    let (folder, opened) = Folder::open(path, header, resume)?;
+    if resume {
+        let made = opened.runs.len() + opened.cache.len();
+        print(&format!("Going on after {made} runs.\n"))?;
+        opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     }
-    let (folder, opened) = Folder::resume(path).map_err(Failure::Operation)?;
-    if opened.header.definition != header.definition {
-        let path = path.display();
-        return Err(Failure::Usage(format!(
-            "{path}: it was begun as something else: see `definition` in {path}/study.json"
-        )));
-    }
-    if !header.servers.is_empty() {
-        if let Some(change) = changed(&opened.header.workloads, &header.workloads) {
-            return Err(Failure::Operation(format!(
-                "{}: {change}: runs would be of two workloads; bring back what there was, or \
-                 begin anew with another -o",
-                path.display()
-            )));
-        }
-        folder.add_participants(&Participants::of(header)).map_err(Failure::Operation)?;
-    }
-    let made = opened.runs.len() + opened.cache.len();
-    print(&format!("Going on after {made} runs.\n"))?;
-    opened.damage.iter().try_for_each(|line| print(&format!("{line}\n")))?;
     Ok((folder, opened))
-}
-
-/// Which of the workloads is another than it was, though it has the same name: its log has grown,
-/// or its files are others.
-fn changed(before: &[Described], now: &[Described]) -> Option<String> {
-    let pairs = now.iter().flat_map(|now| {
-        let before = before.iter().filter(|before| before.name == now.name);
-        before.map(move |before| (before, now))
-    });
-    pairs.into_iter().find_map(|(before, now)| {
-        let (number, was) = before.numbers.iter().find(|(number, was)| {
-            let is = now.numbers.get(*number).unwrap_or(was);
-            // They were written down and read again.
-            (*was - is).abs() > 1e-9 * was.abs()
-        })?;
-        let name = number.replace('_', " ");
-        Some(format!("workload {}: {name}: {was} then, {} now", now.name, now.numbers[number]))
-    })
-}
-
-/// What was not typed is divided: the first half of what is left serves. Where there is only one
-/// CPU, servers and clients share it.
-fn divide(
-    allowed: &[usize],
-    server: Option<Vec<usize>>,
-    client: Option<Vec<usize>>,
-) -> (Vec<usize>, Vec<usize>) {
-    let without = |taken: &[usize]| -> Vec<usize> {
-        let left: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
-        if left.is_empty() { allowed.to_vec() } else { left }
-    };
-    match (server, client) {
-        (Some(server), Some(client)) => (server, client),
-        (Some(server), None) => {
-            let client = without(&server);
-            (server, client)
-        }
-        (None, Some(client)) => (without(&client), client),
-        (None, None) => {
-            let server = allowed[..allowed.len().div_ceil(2)].to_vec();
-            let client = without(&server);
-            (server, client)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpus_are_divided() {
-        let all = [0, 1, 2, 3];
-        assert_eq!(divide(&all, None, None), (vec![0, 1], vec![2, 3]));
-        assert_eq!(divide(&all, Some(vec![3]), None), (vec![3], vec![0, 1, 2]));
-        assert_eq!(divide(&all, None, Some(vec![0])), (vec![1, 2, 3], vec![0]));
-        assert_eq!(divide(&[5], None, None), (vec![5], vec![5]), "they share it");
-        assert_eq!(divide(&[0, 1, 2], None, None), (vec![0, 1], vec![2]));
-    }
-
-    #[test]
-    fn a_workload_that_is_another_than_it_was_is_noticed() {
-        let workload = |name: &str, requests: f64| Described {
-            name: name.into(),
-            numbers: [("requests".into(), requests), ("mean_body_bytes".into(), 30.0)].into(),
-            ..Described::default()
-        };
-        let before = [workload("a", 5.0), workload("b", 0.3)];
-        // As a number may come back from text.
-        assert_eq!(changed(&before, &[workload("b", 0.1 + 0.2), workload("a", 5.0)]), None);
-        assert_eq!(
-            changed(&before, &[workload("a", 7.0)]).as_deref(),
-            Some("workload a: requests: 5 then, 7 now")
-        );
-        assert_eq!(changed(&[], &before), None);
-    }
 }

@@ -39,12 +39,27 @@ enum Failure {
     Usage(String),
     /// It was right and did not work out: status 1.
     Operation(String),
+    /// It ended before it was done, and can go on once that is mended: status 4.
+    Stopped(String),
     /// All has been said; only the status is left.
     Reported(u8),
 }
 
+impl From<lab::Error> for Failure {
+    fn from(error: lab::Error) -> Self {
+        match error {
+            lab::Error::Asked(why) => Self::Usage(why),
+            lab::Error::Failed(why) => Self::Operation(why),
+            lab::Error::Stopped(why) => Self::Stopped(why),
+        }
+    }
+}
+
 /// The status of a comparison or a search after which nobody knows which is best.
 const UNDECIDED: u8 = 3;
+
+/// The status of a study or a search that can be gone on with.
+const UNFINISHED: u8 = 4;
 
 fn main() -> ExitCode {
     match command() {
@@ -130,6 +145,7 @@ fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Reported(status)) => return ExitCode::from(status),
         Err(Failure::Usage(message)) => (message, 2),
         Err(Failure::Operation(message)) => (message, 1),
+        Err(Failure::Stopped(message)) => (message, UNFINISHED),
     };
     server::report(&message);
     ExitCode::from(status)

@@ -1,4 +1,4 @@
-//! `ropewalk tune`: what was typed becomes a plan, and what was found becomes files. How it is
+//! `ropewalk tune`: what was typed becomes what is wanted, and what was found is shown. How it is
 //! searched is `lab`'s business.
 
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lab::record::Folder;
 use lab::search::{
-    Method, Plan, Progress, Stop, Subject, Tuned, Wanted, check_conditions, render, surface, tuning,
+    Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
 };
 use lab::study::minutes;
-use lab::{Environment, ServerSpec, listed_cpus};
+use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records};
 use crate::progress_line::ProgressLine;
-use crate::{Failure, UNDECIDED, print};
+use crate::{Failure, UNDECIDED, UNFINISHED, print};
 
 pub(crate) const TUNE_HELP: &str = "\
 What is best is what bears the highest rate under the conditions: the share of what is offered that
@@ -32,9 +32,6 @@ Examples:
   ropewalk tune nginx --workload zipf --budget 20m
   ropewalk tune ropewalk:fibers --knob engine.knobs.stack_kib --knob cache.policy=lru,s3-fifo
   ropewalk tune nginx --log access.log --root /srv/www --condition p99=50ms -o tuned --resume";
-
-/// The status of a search that can be gone on with.
-const UNFINISHED: u8 = 4;
 
 #[derive(Args)]
 pub(crate) struct TuneArguments {
@@ -92,20 +89,8 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
-    let (installed, base) = lab.find(&server)?;
-    let plan = wanted.plan((&installed, &base), lab.server_cpus.len()).map_err(Failure::Usage)?;
-    let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
-    let launch = lab.launch(&workload);
-    let subject = Subject {
-        typed: arguments.server.clone(),
-        bench: &lab.bench,
-        installed,
-        base,
-        workload,
-        launch,
-        conditions,
-        window_s: wanted.window_s,
-    };
+    let typed = (arguments.server.as_str(), &server);
+    let (plan, subject) = wanted.prepare(&lab, typed, &spec, conditions)?;
     print(&introduction(&plan, &wanted, &subject))?;
     if arguments.dry_run {
         return Ok(());
@@ -113,19 +98,15 @@ pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let header = subject.header(&plan);
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&header.name));
     let (folder, opened) = open_records(&path, &header, arguments.resume)?;
-    let versions = [(subject.installed.peer.name.clone(), subject.installed.version.clone())];
-    folder.add_environment(&Environment::record(versions.into())).map_err(Failure::Operation)?;
+    folder.add_environment(&subject.environment()).map_err(Failure::Operation)?;
     let mut interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut watch = teller(opened.runs.len());
     let found = subject.search(&plan, (&folder, &opened), &mut watch, &mut || interrupt.came());
     drop(watch);
     match found {
-        Ok(tuned) => conclude(&tuned, &plan, &subject, &folder),
+        Ok(tuned) => conclude(&tuned, &subject.keep(&tuned, &plan, &folder)?, &folder),
         Err(Stop::Failed(why)) => Err(Failure::Operation(why)),
-        Err(Stop::Unable(why)) => {
-            server::report(&why);
-            Err(Failure::Reported(UNFINISHED))
-        }
+        Err(Stop::Unable(why)) => Err(Failure::Stopped(why)),
         Err(Stop::Interrupted) => {
             let path = folder.path().display();
             print(&format!("Interrupted. Go on with the same options and --resume -o {path}\n"))?;
@@ -234,24 +215,10 @@ fn introduction(plan: &Plan, wanted: &Wanted, subject: &Subject<'_>) -> String {
     )
 }
 
-fn conclude(
-    tuned: &Tuned,
-    plan: &Plan,
-    subject: &Subject<'_>,
-    folder: &Folder,
-) -> Result<(), Failure> {
-    let knobs: Vec<String> = plan.grid.dimensions().iter().map(|knob| knob.name.clone()).collect();
-    let text = render(tuned, plan.confidence, plan.margin);
-    folder.add_tuning(&tuning(tuned)).map_err(Failure::Operation)?;
-    let write = |name: &str, text: &str| folder.write_whole(name, text);
-    write("surface.csv", &surface(tuned, &knobs, plan.confidence)).map_err(Failure::Operation)?;
-    write("result.txt", &text).map_err(Failure::Operation)?;
-    let winner = folder.path().join("winner");
-    let files =
-        subject.winner(&tuned.candidates[tuned.winner], &winner).map_err(Failure::Operation)?;
-    print(&text)?;
+fn conclude(tuned: &Tuned, written: &Written, folder: &Folder) -> Result<(), Failure> {
+    print(&written.text)?;
     let path = folder.path().display();
     let who = if tuned.is_decided() { "the winner" } else { "who is ahead" };
-    print(&format!("Records and surface.csv in {path}; {who} in {}\n", files.join(", ")))?;
+    print(&format!("Records and surface.csv in {path}; {who} in {}\n", written.winner.join(", ")))?;
     if tuned.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
 }

@@ -6,8 +6,9 @@
 //! that live for a moment only. Servers are driven from outside ([`client`], [`wrk`], [`http`]) and
 //! observed from outside ([`memory`]): nothing here is linked with a server, ours included.
 //!
-//! Which servers to compare, and how often, is decided by the callers. Errors are sentences for
-//! the person at the terminal; there is nothing a program could do about them.
+//! Which servers to compare, and how often, is decided by the callers. An [`Error`] says who can
+//! mend it; what is a mere sentence is for the person at the terminal, and there is nothing a
+//! program could do about it.
 
 #![forbid(unsafe_code)]
 
@@ -19,11 +20,13 @@ pub mod compare;
 pub mod doctor;
 pub mod domain;
 mod environment;
+mod error;
 mod group;
 mod guard;
 pub mod http;
 mod install;
 mod knob;
+mod lab;
 pub mod membench;
 pub mod memory;
 #[cfg(test)]
@@ -49,10 +52,12 @@ pub mod wrk;
 
 pub use catalogue::catalogue;
 pub use environment::{Environment, SettingsInside, settings_inside};
+pub use error::Error;
 pub use group::{Accounting, Group};
 pub use guard::Guard;
 pub use install::{Found, Installed, Skipped, Surroundings};
 pub use knob::Knob;
+pub use lab::{Lab, divide_cpus};
 pub use peer::{
     Build, ConfigurationFile, Detect, Needs, Peer, Ready, Setting, Start, Stop, Workers,
 };

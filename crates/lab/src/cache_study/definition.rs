@@ -4,6 +4,9 @@ use cache_study::Design;
 use load::units::parse_duration;
 use serde::Deserialize;
 
+use super::run::reckoned_one_s;
+use crate::error::Error;
+use crate::study::budget;
 use crate::study::sizes::sized;
 use crate::toml_error;
 
@@ -52,6 +55,14 @@ struct Written {
 }
 
 impl Definition {
+    /// Whether its budget holds a measurement.
+    ///
+    /// # Errors
+    /// When it would be spent at once, however often it is given.
+    pub fn check_budget(&self) -> Result<(), Error> {
+        budget::check(self.budget_s, reckoned_one_s(self), "fewer `requests`")
+    }
+
     /// Reads the text of an experiment, in one of its sizes.
     ///
     /// # Errors

@@ -4,8 +4,9 @@
 //! What is measured is the business of the crate `cache-study`, which nothing else uses.
 
 mod definition;
+mod header;
 mod run;
 
 pub use ::cache_study::{Cell, Design, Numbers, Pair, Part, Store, clock_ns};
 pub use definition::Definition;
-pub use run::{Study, estimate_s, reckoned_one_s};
+pub use run::{Study, estimate_s};

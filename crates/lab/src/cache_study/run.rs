@@ -104,7 +104,7 @@ impl<'a, W: Watch> Study<'a, W> {
 }
 
 /// Seconds that one measurement is reckoned to take.
-pub fn reckoned_one_s(definition: &Definition) -> f64 {
+pub(super) fn reckoned_one_s(definition: &Definition) -> f64 {
     mean_operations(&definition.design, &definition.design.cells()) * OPERATION_S
 }
 

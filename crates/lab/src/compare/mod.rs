@@ -6,14 +6,21 @@
 //! says what the same work costs and how long users wait. The figures of a pair are divided by
 //! each other, and the ratios judged. What was measured is kept as any study is.
 
+mod entrant;
+mod place;
 mod text;
 mod verdict;
 
+pub use entrant::Entrant;
+pub use place::Place;
 pub use text::render;
 pub use verdict::{Figure, Told, Verdict, told};
 
+use crate::environment::Environment;
+use crate::error::Error;
 use crate::observe::{INTERFERENCE_TOLD, interference_in};
 use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
+use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, Target, Trial};
@@ -23,6 +30,7 @@ use crate::workload::Workload;
 use statistics::{Generator, median};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A window that is void is repeated so often.
 const ATTEMPTS_MAX: u32 = 3;
@@ -35,6 +43,9 @@ pub const SATURATION: &str = "saturation";
 
 /// What [`Run::purpose`] says of runs at the common rate.
 pub const COMMON_RATE: &str = "common rate";
+
+/// The page, among the records.
+const PAGE: &str = "report.html";
 
 /// How to compare.
 #[derive(Clone, Debug)]
@@ -222,6 +233,24 @@ impl Plan {
         }
     }
 
+    /// Begins the records in a folder, with what the machine is.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn begin(
+        &self,
+        place: &Place,
+        workload: &Workload,
+        sides: &[Side; 2],
+    ) -> Result<Folder, Error> {
+        let folder = Folder::create(place.path(), &self.header(workload, sides));
+        let folder = folder.map_err(Error::Failed)?;
+        let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
+        let environment = Environment::record(versions.collect());
+        folder.add_environment(&environment).map_err(Error::Failed)?;
+        Ok(folder)
+    }
+
     /// Asks each for everything once and loads it until it is steady. `tell` hears of it.
     ///
     /// # Errors
@@ -298,6 +327,16 @@ impl Plan {
             is_even: false,
         }
     }
+}
+
+/// Writes the page beside the records; its path.
+///
+/// # Errors
+/// When they cannot be read, or it cannot be written.
+pub fn write_page(folder: &Folder) -> Result<PathBuf, Error> {
+    let page = Report::read(folder.path()).map_err(Error::Failed)?.html();
+    folder.write_whole(PAGE, &page).map_err(Error::Failed)?;
+    Ok(folder.path().join(PAGE))
 }
 
 /// The runs of a phase, by side; what was void to the last is none.

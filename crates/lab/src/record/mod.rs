@@ -6,6 +6,7 @@
 
 mod folder;
 mod participants;
+mod resume;
 
 pub use folder::{Folder, Opened};
 pub use participants::Participants;

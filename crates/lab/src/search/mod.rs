@@ -21,7 +21,7 @@ pub use grid::{Dimension, Grid};
 pub use mat::{Climb, Found, Hunt, lead_for, mat};
 pub use recorder::{Context, Live, Measured, Recorder};
 pub use results::{render, surface, tuning};
-pub use subject::{Subject, Wanted};
+pub use subject::{Subject, Wanted, Written};
 pub(crate) use tune::FREE_CPUS;
 pub use tune::{Certainty, Method, Plan, Rival, Tuned, tune};
 pub use workbench::{WARM_UPS, Workbench, setting_of};

@@ -4,19 +4,24 @@
 use super::contest::{Contest, Progress};
 use super::grid::{Dimension, Grid};
 use super::recorder::{Context, Recorder};
+use super::results::{render, surface, tuning};
 use super::tune::{Method, Plan, Tuned, tune};
 use super::workbench::{WARM_UPS, Workbench, setting_of};
 use super::{Candidate, Stop};
+use crate::environment::Environment;
+use crate::error::Error;
 use crate::install::Installed;
+use crate::lab::Lab;
 use crate::peer::Setting;
 use crate::process::listed_cpus;
 use crate::record::{Described, Folder, Header, Kind, Opened, Server};
 use crate::ropewalk::configuration_file;
 use crate::server::{Launch, configuration};
+use crate::server_spec::ServerSpec;
 use crate::template::Values;
 use crate::trial::Bench;
 use crate::warm_up::{run_s, warm_up_s};
-use crate::workload::{Workload, digest};
+use crate::workload::{Workload, WorkloadSpec, digest};
 use load::find_limit::Conditions;
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,6 +35,11 @@ const FIRST_PER_S: f64 = 500.0;
 
 /// More configurations than this are no grid that anybody could try.
 const GRID_MAX: usize = 5000;
+
+/// What a search leaves beside its records.
+const SURFACE: &str = "surface.csv";
+const RESULT: &str = "result.txt";
+const WINNER: &str = "winner";
 
 /// Where a server of the winning configuration would listen.
 const PORT: u16 = 8080;
@@ -79,12 +89,48 @@ pub struct Subject<'a> {
     pub window_s: f64,
 }
 
+/// What was written down of what a search has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The result, in words.
+    pub text: String,
+    /// The files of the configuration that is ahead.
+    pub winner: Vec<String>,
+}
+
 impl Wanted {
+    /// The plan for a server, as it was `typed` and read, under a workload, which is made.
+    ///
+    /// # Errors
+    /// When the server is not there, the plan makes no sense, or the workload cannot be made.
+    pub fn prepare<'a>(
+        &self,
+        lab: &'a Lab,
+        (typed, server): (&str, &ServerSpec),
+        workload: &WorkloadSpec,
+        conditions: Conditions,
+    ) -> Result<(Plan, Subject<'a>), Error> {
+        let (installed, base) = lab.find(server)?;
+        let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Asked)?;
+        let workload = lab.bench.tools.prepare(workload).map_err(Error::Failed)?;
+        let subject = Subject {
+            typed: typed.to_owned(),
+            bench: &lab.bench,
+            installed,
+            base,
+            launch: lab.launch(&workload),
+            workload,
+            conditions,
+            window_s: self.window_s,
+        };
+        Ok((plan, subject))
+    }
+
     /// What is to be done with a server in a setting, which serves with so many workers.
     ///
     /// # Errors
     /// What of it makes no sense, or does not fit the budget, in a line.
-    pub fn plan(
+    fn plan(
         &self,
         (installed, base): (&Installed, &Setting),
         workers: usize,
@@ -292,6 +338,12 @@ impl Subject<'_> {
         }
     }
 
+    /// The machine, and the server's version.
+    pub fn environment(&self) -> Environment {
+        let version = (self.installed.peer.name.clone(), self.installed.version.clone());
+        Environment::record([version].into())
+    }
+
     /// Finds the best of the plan, going on with what the folder holds. `watch` hears of each run,
     /// `is_interrupted` is asked before each.
     ///
@@ -359,12 +411,30 @@ impl Subject<'_> {
         text
     }
 
-    /// Writes the winner's configuration as it was filled in, and the command that starts it; the
-    /// paths of the files.
+    /// Writes down what was found: among the records, as a table, in words, and as the files of the
+    /// configuration that is ahead.
     ///
     /// # Errors
-    /// They cannot be written; in a line.
-    pub fn winner(&self, candidate: &Candidate, folder: &Path) -> Result<Vec<String>, String> {
+    /// When it cannot be written.
+    pub fn keep(&self, tuned: &Tuned, plan: &Plan, folder: &Folder) -> Result<Written, Error> {
+        let knobs = plan.grid.dimensions().iter().map(|knob| knob.name.clone());
+        let table = surface(tuned, &knobs.collect::<Vec<_>>(), plan.confidence);
+        let text = render(tuned, plan.confidence, plan.margin);
+        let written = folder
+            .add_tuning(&tuning(tuned))
+            .and_then(|()| folder.write_whole(SURFACE, &table))
+            .and_then(|()| folder.write_whole(RESULT, &text))
+            .and_then(|()| {
+                let place = folder.path().join(WINNER);
+                self.winner(&tuned.candidates[tuned.winner], &place)
+            });
+        let winner = written.map_err(Error::Failed)?;
+        Ok(Written { text, winner })
+    }
+
+    /// Writes the winner's configuration as it was filled in, and the command that starts it; the
+    /// paths of the files.
+    fn winner(&self, candidate: &Candidate, folder: &Path) -> Result<Vec<String>, String> {
         let explain = |why: std::io::Error| format!("{}: {why}", folder.display());
         fs::create_dir_all(folder).map_err(explain)?;
         let place = fs::canonicalize(folder).map_err(explain)?;

@@ -48,7 +48,7 @@ const BODIES_MIN: f64 = 50.0;
 ///
 /// # Errors
 /// What of the machine is not as it was before.
-pub fn ceiling(
+pub(super) fn ceiling(
     stage: &Stage<'_>,
     floor: &Entrant,
     domain: usize,
@@ -116,7 +116,7 @@ fn measure(
 }
 
 /// Seconds that measuring the ceiling of a domain is reckoned to take.
-pub fn reckoned_ceiling_s(definition: &Definition) -> f64 {
+pub(super) fn reckoned_ceiling_s(definition: &Definition) -> f64 {
     // Requests, and bodies of one length: most paths are no slower.
     (2 * WINDOWS) as f64 * (STAGING_S + run_s(window_s(definition), WARM_UPS_RECKONED))
 }

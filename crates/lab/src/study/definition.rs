@@ -2,13 +2,17 @@
 //!
 //! Nothing is read or run here. The format is documented in `docs/study.md`.
 
+use super::budget;
+use super::run::reckoned_run_s;
 use super::sizes::sized;
 use crate::domain::Domain;
+use crate::error::Error;
 use crate::observe::INTERFERENCE_MAX;
 use crate::peer::Peer;
 use crate::search::check_conditions;
 use crate::server_spec::ServerSpec;
 use crate::toml_error;
+use crate::trial::Bench;
 use crate::workload::WorkloadSpec;
 use load::find_limit::Conditions;
 use load::units::parse_duration;
@@ -20,6 +24,9 @@ const STEPS_MAX: u32 = 100;
 
 /// Rates that differ by less than their sixth decimal are one rate to any clock.
 const DIGITS_MAX: i32 = 6;
+
+/// The domain of an experiment that names none: the machine as it is.
+const HERE: &str = "here";
 
 /// So many clients that wait for their replies tell what a server can bear at most.
 pub(super) const SATURATING_CLIENTS: u64 = 64;
@@ -43,7 +50,7 @@ pub struct Definition {
     pub floor: Option<String>,
     /// What is asked for.
     pub workloads: Vec<WorkloadSpec>,
-    /// Where servers run.
+    /// Where servers run; at least one.
     pub domains: Vec<Domain>,
     /// How much is asked.
     pub offered: OfferedPlan,
@@ -168,6 +175,27 @@ impl Definition {
         Ok(())
     }
 
+    /// Whether its budget holds a run of it.
+    ///
+    /// # Errors
+    /// When it would be spent at once, however often it is given.
+    pub fn check_budget(&self) -> Result<(), Error> {
+        budget::check(self.budget_s, reckoned_run_s(self), "shorten `window`")
+    }
+
+    /// Settles when runs are void: by what was typed, which is the bench's bound on lag and a share
+    /// that others may have had, before what the file says.
+    pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<f64>) {
+        match &bench.lag_bound {
+            Some(typed) => self.bound_lag(typed),
+            None => bench.lag_bound.clone_from(&self.lag_bound),
+        }
+        match interference_bound {
+            Some(share) => self.bound_interference(share),
+            None => bench.interference_bound = self.interference_bound,
+        }
+    }
+
     /// Searches the most that each server bears, in place of what the file offers.
     ///
     /// # Errors
@@ -180,13 +208,13 @@ impl Definition {
     }
 
     /// Takes runs for void whose generator is later than this, in place of what the file says.
-    pub fn bound_lag(&mut self, bound: &str) {
+    fn bound_lag(&mut self, bound: &str) {
         self.lag_bound = Some(bound.to_owned());
         self.note("lag_bound", bound.into());
     }
 
     /// The same with those that others disturbed more than this.
-    pub fn bound_interference(&mut self, share: f64) {
+    fn bound_interference(&mut self, share: f64) {
         self.interference_bound = share;
         self.note("interference_bound", share.into());
     }
@@ -210,6 +238,10 @@ impl Definition {
         written.lag_bound.as_deref().map(|typed| seconds("lag_bound", typed)).transpose()?;
         let domain = |(index, value)| table_of("domain", index, value);
         let domains = written.domains.into_iter().enumerate().map(domain);
+        let mut domains = domains.collect::<Result<Vec<Domain>, _>>()?;
+        if domains.is_empty() {
+            domains.push(Domain { name: HERE.into(), ..Domain::default() });
+        }
         Ok(Self {
             name: String::new(),
             title: written.title,
@@ -224,7 +256,7 @@ impl Definition {
                 .enumerate()
                 .map(workload_of)
                 .collect::<Result<_, _>>()?,
-            domains: domains.collect::<Result<_, _>>()?,
+            domains,
             offered: written.offered.plan()?,
             repetitions: written.repetitions,
             window_s: seconds("window", &written.window)?,

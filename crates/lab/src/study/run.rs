@@ -459,7 +459,7 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
 }
 
 /// Seconds that a run is reckoned to take with all that is around it.
-pub fn reckoned_run_s(definition: &Definition) -> f64 {
+pub(super) fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
 }
 

@@ -1,0 +1,76 @@
+//! From a server that was typed to one of the two that are compared.
+
+use super::{Instance, Side};
+use crate::error::Error;
+use crate::http;
+use crate::install::Installed;
+use crate::lab::Lab;
+use crate::peer::Setting;
+use crate::server::{RunningServer, configuration_text};
+use crate::server_spec::ServerSpec;
+use crate::workload::Workload;
+use std::net::SocketAddr;
+
+/// A server that was typed, and is there.
+#[derive(Debug)]
+pub enum Entrant {
+    /// It runs already.
+    Running(SocketAddr),
+    /// It is started for this.
+    ToStart(Box<(Installed, Setting)>),
+}
+
+impl Entrant {
+    /// Looks whether it is there.
+    ///
+    /// # Errors
+    /// When it is not, or cannot be set so.
+    pub fn find(lab: &Lab, spec: &ServerSpec) -> Result<Self, Error> {
+        match spec {
+            ServerSpec::Running { address } => match http::connect(*address) {
+                Ok(_) => Ok(Self::Running(*address)),
+                Err(why) => Err(Error::Failed(format!("{spec} does not answer: {why}"))),
+            },
+            ServerSpec::Peer { .. } => Ok(Self::ToStart(Box::new(lab.find(spec)?))),
+        }
+    }
+
+    /// The server, running.
+    ///
+    /// # Errors
+    /// When it cannot be started, with what it said, in a line.
+    pub fn start(self, lab: &Lab, spec: &ServerSpec, workload: &Workload) -> Result<Side, Error> {
+        let (installed, setting) = match self {
+            Self::Running(address) => return Ok(running(spec, address)),
+            Self::ToStart(found) => *found,
+        };
+        let launch = lab.launch(workload);
+        let server = RunningServer::start(&installed, &setting, &launch)
+            .map_err(|why| Error::Failed(format!("{spec}: {}", in_one_line(&why.to_string()))))?;
+        let configuration = configuration_text(&installed, &setting, &launch);
+        Ok(Side {
+            server: installed.peer.name.clone(),
+            setting: setting.name,
+            version: installed.version,
+            description: installed.peer.description,
+            configuration,
+            instance: Instance::Started(Box::new(server)),
+        })
+    }
+}
+
+/// What a server has printed may be several lines.
+fn in_one_line(why: &str) -> String {
+    why.lines().collect::<Vec<_>>().join("; ")
+}
+
+fn running(spec: &ServerSpec, address: SocketAddr) -> Side {
+    Side {
+        server: spec.to_string(),
+        setting: String::new(),
+        version: String::new(),
+        description: String::new(),
+        configuration: String::new(),
+        instance: Instance::Running(address),
+    }
+}

@@ -1,0 +1,108 @@
+//! What commands of the lab work with: a load, servers that are known, the CPUs of both.
+
+use crate::domain::{Affinity, Place};
+use crate::error::Error;
+use crate::install::{Found, Installed, Surroundings};
+use crate::peer::{Peer, Setting};
+use crate::server::Launch;
+use crate::server_spec::ServerSpec;
+use crate::trial::Bench;
+use crate::workload::Workload;
+
+/// What servers are measured with.
+#[derive(Debug)]
+pub struct Lab {
+    /// What loads them.
+    pub bench: Bench,
+    /// Where they run.
+    pub server_cpus: Vec<usize>,
+    /// Where those that come as source lie.
+    pub surroundings: Surroundings,
+    /// All that are known.
+    pub peers: Vec<Peer>,
+}
+
+impl Lab {
+    /// Whether the server that was typed is there.
+    ///
+    /// # Errors
+    /// When it runs already, or there is none of that name.
+    pub fn look(&self, spec: &ServerSpec) -> Result<Found, Error> {
+        let Some(name) = spec.peer_name() else {
+            return Err(Error::Asked(format!("{spec} runs already: it cannot be started")));
+        };
+        Found::look(&self.peers, &[name.to_owned()], &self.surroundings).map_err(Error::Asked)
+    }
+
+    /// The server that was typed, and its setting.
+    ///
+    /// # Errors
+    /// As [`Lab::look`]; when it cannot run here, or has no such setting.
+    pub fn find(&self, spec: &ServerSpec) -> Result<(Installed, Setting), Error> {
+        let mut found = self.look(spec)?;
+        if let Some(skipped) = found.skipped.first() {
+            let (name, reason, command) = (&skipped.name, &skipped.reason, &skipped.command);
+            return Err(Error::Failed(format!("{name} cannot run here: {reason}; {command}")));
+        }
+        let installed = found.installed.remove(0);
+        let setting = spec.setting(&installed.peer).map_err(Error::Asked)?;
+        Ok((installed, setting))
+    }
+
+    /// How servers are started for a workload.
+    pub fn launch(&self, workload: &Workload) -> Launch {
+        Launch {
+            surroundings: self.surroundings.clone(),
+            root: workload.root.clone(),
+            scratch: self.bench.tools.scratch.clone(),
+            workers: self.server_cpus.len(),
+            cpus: self.server_cpus.clone(),
+            memory_bytes_max: None,
+            ready_path: workload.ready_path.clone(),
+            workload: workload.values.clone(),
+            place: Place::default(),
+            affinity: Affinity::default(),
+        }
+    }
+}
+
+/// The CPUs of servers and of clients. What was not typed is divided: the first half of what is
+/// left serves. Where there is only one CPU, servers and clients share it.
+pub fn divide_cpus(
+    allowed: &[usize],
+    server: Option<Vec<usize>>,
+    client: Option<Vec<usize>>,
+) -> (Vec<usize>, Vec<usize>) {
+    let without = |taken: &[usize]| -> Vec<usize> {
+        let left: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+        if left.is_empty() { allowed.to_vec() } else { left }
+    };
+    match (server, client) {
+        (Some(server), Some(client)) => (server, client),
+        (Some(server), None) => {
+            let client = without(&server);
+            (server, client)
+        }
+        (None, Some(client)) => (without(&client), client),
+        (None, None) => {
+            let server = allowed[..allowed.len().div_ceil(2)].to_vec();
+            let client = without(&server);
+            (server, client)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_divided() {
+        let all = [0, 1, 2, 3];
+        assert_eq!(divide_cpus(&all, None, None), (vec![0, 1], vec![2, 3]));
+        assert_eq!(divide_cpus(&all, Some(vec![3]), None), (vec![3], vec![0, 1, 2]));
+        assert_eq!(divide_cpus(&all, None, Some(vec![0])), (vec![1, 2, 3], vec![0]));
+        assert_eq!(divide_cpus(&[5], None, None), (vec![5], vec![5]), "they share it");
+        assert_eq!(divide_cpus(&[0, 1, 2], None, None), (vec![0, 1], vec![2]));
+    }
+}

@@ -1,0 +1,77 @@
+//! A new folder for records, or one that is gone on with: then what is asked for must be what was
+//! asked for before, and the workloads what they were.
+
+use super::{Described, Folder, Header, Opened, Participants};
+use crate::error::Error;
+use std::path::Path;
+
+impl Folder {
+    /// Makes a new folder, or, to `resume`, opens one that is there; and what is in it.
+    ///
+    /// # Errors
+    /// When there is a study in it already, or none to go on with, or another one than this.
+    pub fn open(path: &Path, header: &Header, resume: bool) -> Result<(Self, Opened), Error> {
+        if !resume {
+            let folder = Self::create(path, header).map_err(Error::Failed)?;
+            return Ok((folder, Opened::default()));
+        }
+        let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
+        if opened.header.definition != header.definition {
+            let path = path.display();
+            return Err(Error::Asked(format!(
+                "{path}: it was begun as something else: see `definition` in {path}/study.json"
+            )));
+        }
+        if !header.servers.is_empty() {
+            if let Some(change) = changed(&opened.header.workloads, &header.workloads) {
+                return Err(Error::Failed(format!(
+                    "{}: {change}: runs would be of two workloads; bring back what there was, or \
+                     begin anew with another -o",
+                    path.display()
+                )));
+            }
+            folder.add_participants(&Participants::of(header)).map_err(Error::Failed)?;
+        }
+        Ok((folder, opened))
+    }
+}
+
+/// Which of the workloads is another than it was, though it has the same name: its log has grown,
+/// or its files are others.
+fn changed(before: &[Described], now: &[Described]) -> Option<String> {
+    let pairs = now.iter().flat_map(|now| {
+        let before = before.iter().filter(|before| before.name == now.name);
+        before.map(move |before| (before, now))
+    });
+    pairs.into_iter().find_map(|(before, now)| {
+        let (number, was) = before.numbers.iter().find(|(number, was)| {
+            let is = now.numbers.get(*number).unwrap_or(was);
+            // They were written down and read again.
+            (*was - is).abs() > 1e-9 * was.abs()
+        })?;
+        let name = number.replace('_', " ");
+        Some(format!("workload {}: {name}: {was} then, {} now", now.name, now.numbers[number]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_that_is_another_than_it_was_is_noticed() {
+        let workload = |name: &str, requests: f64| Described {
+            name: name.into(),
+            numbers: [("requests".into(), requests), ("mean_body_bytes".into(), 30.0)].into(),
+            ..Described::default()
+        };
+        let before = [workload("a", 5.0), workload("b", 0.3)];
+        // As a number may come back from text.
+        assert_eq!(changed(&before, &[workload("b", 0.1 + 0.2), workload("a", 5.0)]), None);
+        assert_eq!(
+            changed(&before, &[workload("a", 7.0)]).as_deref(),
+            Some("workload a: requests: 5 then, 7 now")
+        );
+        assert_eq!(changed(&[], &before), None);
+    }
+}

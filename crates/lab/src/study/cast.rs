@@ -1,0 +1,185 @@
+//! Who takes part in a study and where, and who does not and why: what is missing is known before
+//! anything is measured, and not from runs that are all void.
+
+use super::definition::Definition;
+use super::stage::{Entrant, Stage};
+use crate::domain::{Accessed, Domain, Topology};
+use crate::environment::{SettingsInside, settings_inside};
+use crate::error::Error;
+use crate::lab::Lab;
+use crate::record::{Offered, Skipped};
+use crate::trial::{Bench, Trial};
+use crate::workload::Workload;
+
+/// The servers of a study that can run here, and all that takes no part.
+#[derive(Clone, Debug, Default)]
+pub struct Cast {
+    /// The servers.
+    pub entrants: Vec<Entrant>,
+    /// The others, and domains, with the reason.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Cast {
+    /// Looks for the servers of a definition. The domains that this machine cannot have are taken
+    /// out of it.
+    ///
+    /// # Errors
+    /// When one cannot be set as it says, or two are the same.
+    pub fn find(lab: &Lab, definition: &mut Definition) -> Result<Self, Error> {
+        definition.check_servers(&lab.peers).map_err(Error::Asked)?;
+        let mut cast = Self::default();
+        for spec in &definition.servers {
+            let mut found = lab.look(spec)?;
+            cast.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
+                server: spec.to_string(),
+                reason: one.reason,
+                command: one.command,
+            }));
+            for installed in found.installed {
+                let setting = spec.setting(&installed.peer).map_err(Error::Asked)?;
+                cast.entrants.push(Entrant { installed, setting });
+            }
+        }
+        let machine = Topology::here();
+        let fits = |domain: &Domain| domain.fits(&machine);
+        cast.skipped.extend(skip_domains(&mut definition.domains, fits));
+        cast.skipped.extend(unfit(&cast.entrants, &definition.domains));
+        Ok(cast)
+    }
+
+    /// How many there are of servers with a workload in a domain.
+    pub fn cells(&self, definition: &Definition) -> usize {
+        let in_domain = |domain| self.entrants.iter().filter(|it| it.fits(domain).is_ok()).count();
+        definition.domains.iter().map(in_domain).sum::<usize>() * definition.workloads.len()
+    }
+
+    /// Makes the workloads, and with them everything that runs are made with.
+    ///
+    /// # Errors
+    /// When nothing can be run, a workload cannot be made, or its options cannot be had.
+    pub fn stage<'a>(&self, lab: &'a Lab, definition: &'a Definition) -> Result<Stage<'a>, Error> {
+        check_domains(&definition.domains)?;
+        if self.cells(definition) == 0 {
+            return Err(Error::Failed("none of the servers can run here".into()));
+        }
+        let (mut workloads, mut accessed) = (Vec::new(), Vec::new());
+        for spec in &definition.workloads {
+            let workload = lab.bench.tools.prepare(spec).map_err(Error::Failed)?;
+            check_load(&workload, definition, &lab.bench)?;
+            accessed.push(accessed_by(&workload, definition)?);
+            workloads.push(workload);
+        }
+        Ok(Stage {
+            definition,
+            bench: &lab.bench,
+            surroundings: &lab.surroundings,
+            entrants: self.entrants.clone(),
+            workloads,
+            domains: definition.domains.clone(),
+            accessed,
+            machine: Topology::here(),
+        })
+    }
+}
+
+impl Stage<'_> {
+    /// Takes out the domains that cannot be had with the files of each workload: they; and what the
+    /// settings of the kernel are inside of the others.
+    ///
+    /// # Errors
+    /// What of the machine is not as it was before.
+    pub fn try_domains(&mut self) -> Result<(Vec<Skipped>, SettingsInside), Error> {
+        let mut inside = SettingsInside::new();
+        let mut left = Ok(());
+        let Self { domains, workloads, accessed, machine, .. } = self;
+        let skipped = skip_domains(domains, |domain| {
+            for (workload, files) in workloads.iter().zip(accessed.iter()) {
+                let name = &workload.described.name;
+                let entered =
+                    domain.enter(machine, files).map_err(|why| match workloads.len() {
+                        1 => why,
+                        _ => format!("with workload {name}: {why}"),
+                    })?;
+                inside.entry(domain.name.clone()).or_insert_with(|| settings_inside(&entered));
+                left = entered.leave().and(left.clone());
+            }
+            Ok(())
+        });
+        left.map(|()| (skipped, inside)).map_err(Error::Failed)
+    }
+}
+
+/// Whether there is one.
+///
+/// # Errors
+/// When there is none.
+pub fn check_domains(domains: &[Domain]) -> Result<(), Error> {
+    match domains.is_empty() {
+        true => Err(Error::Failed("none of the domains can be had here".into())),
+        false => Ok(()),
+    }
+}
+
+/// Takes out the domains that cannot be had here: they.
+fn skip_domains(
+    domains: &mut Vec<Domain>,
+    mut can_be_had: impl FnMut(&Domain) -> Result<(), String>,
+) -> Vec<Skipped> {
+    let mut skipped = Vec::new();
+    domains.retain(|domain| match can_be_had(domain) {
+        Ok(()) => true,
+        Err(reason) => {
+            let server = format!("domain {}", domain.name);
+            skipped.push(Skipped { server, reason, command: String::new() });
+            false
+        }
+    });
+    skipped
+}
+
+/// The servers that take no part in a domain, although both are here.
+fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
+    let mut skipped: Vec<Skipped> = Vec::new();
+    for domain in domains {
+        for entrant in entrants {
+            let Err(reason) = entrant.fits(domain) else { continue };
+            let server = format!("{} in domain {}", entrant.installed.peer.name, domain.name);
+            // It is the same with each of its settings.
+            if skipped.last().is_none_or(|last| last.server != server) {
+                skipped.push(Skipped { server, reason, command: String::new() });
+            }
+        }
+    }
+    skipped
+}
+
+/// Whether a workload's `load` can be told to generators: else every run would be void.
+fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
+    let trial = Trial {
+        workload,
+        offered: Offered::RequestsPerS(1.0),
+        window_s: definition.window_s,
+        seed: definition.seed,
+        latency_target_us: definition.latency_target_us,
+        verify_bytes: definition.verify_bytes,
+        is_even: false,
+    };
+    let seats = definition.domains.iter().map(Domain::seats).max().unwrap_or(1);
+    trial.check(bench, seats).map_err(Error::Asked)
+}
+
+/// The files that a workload asks for; all must be known where memory is bounded.
+fn accessed_by(workload: &Workload, definition: &Definition) -> Result<Accessed, Error> {
+    let files = Accessed::of_requests(&workload.root, workload.popularity());
+    let bounds_memory = definition.domains.iter().any(|domain| domain.memory.is_some());
+    if files.missing() > 0 && bounds_memory {
+        return Err(Error::Failed(format!(
+            "workload {}: {} of the paths that its log asks for are no files, and so it is not \
+             known how much `memory` they need",
+            workload.described.name,
+            files.missing()
+        )));
+    }
+    Ok(files)
+}

@@ -1,0 +1,138 @@
+//! The ceilings of a study's domains: which are not known yet, and whether there is time for them.
+//! How one is measured is `ceiling`'s.
+
+use super::ceiling::{ceiling, reckoned_ceiling_s};
+use super::run::{Watch, reckoned_run_s};
+use super::stage::{Entrant, Stage};
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::install::Found;
+use crate::lab::Lab;
+use crate::record::{Ceiling, Folder};
+use crate::search::unable;
+use crate::server_spec::ServerSpec;
+
+/// What answers with the least that any server can do.
+const FLOOR: &str = "floor";
+
+/// Why a ceiling is left out.
+const NO_TIME: &str = "the budget does not hold that and a run";
+
+/// The seconds of a study that may still be spent.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    began_us: u64,
+    budget_s: Option<f64>,
+}
+
+impl Budget {
+    fn holds(&self, seconds: f64) -> bool {
+        let spent_s = (os::clock::now() - self.began_us) as f64 / 1e6;
+        self.budget_s.is_none_or(|budget| spent_s + seconds <= budget)
+    }
+}
+
+impl Stage<'_> {
+    /// Measures the ceiling of each domain of which it is not `known` yet, where the floor is there
+    /// to find it and the budget, of which time is spent since `began_us`, holds it and a run.
+    /// `say` hears which are not known, and why. Whoever interrupts it is asked again by the study
+    /// itself.
+    ///
+    /// # Errors
+    /// When it cannot be said or written down, or the machine is not as it was before.
+    pub fn measure_ceilings<E: From<Error>>(
+        &self,
+        lab: &Lab,
+        folder: &Folder,
+        known: &[(String, Ceiling)],
+        began_us: u64,
+        watch: &mut impl Watch,
+        mut say: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let missing = without_ceiling(&self.domains, known);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let budget = Budget { began_us, budget_s: self.definition.budget_s };
+        // Looking for the floor may take seconds, too: it may have to be built.
+        if !budget.holds(self.ceiling_and_run_s()) {
+            return say(&format!("The path's ceiling is not known: {NO_TIME}"));
+        }
+        let floor: ServerSpec = FLOOR.parse().map_err(Error::Failed)?;
+        let Found { installed, skipped } = lab.look(&floor)?;
+        for one in &skipped {
+            say(&format!("The path's ceiling is not known: {}; {}", one.reason, one.command))?;
+        }
+        for installed in installed {
+            let setting = floor.setting(&installed.peer).map_err(Error::Failed)?;
+            let floor = Entrant { installed, setting };
+            for &index in &missing {
+                if watch.is_interrupted() {
+                    return Ok(());
+                }
+                if let Some(why) = self.measure_ceiling(&floor, index, folder, budget, watch)? {
+                    let name = &self.domains[index].name;
+                    say(&format!("{name}: its ceiling is not known: {why}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures one and writes it down, or says why it is not known; nothing, if it was
+    /// interrupted.
+    fn measure_ceiling(
+        &self,
+        floor: &Entrant,
+        index: usize,
+        folder: &Folder,
+        budget: Budget,
+        watch: &mut impl Watch,
+    ) -> Result<Option<String>, Error> {
+        if !budget.holds(self.ceiling_and_run_s()) {
+            return Ok(Some(NO_TIME.into()));
+        }
+        // Each of its runs, and one of the study.
+        let runs_s = 2.0 * reckoned_run_s(self.definition);
+        let mut ends = || watch.is_interrupted() || !budget.holds(runs_s);
+        let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
+        match found {
+            Ok(found) => {
+                let added = folder.add_ceiling(&self.domains[index].name, found);
+                added.map_err(|why| Error::Stopped(unable(&why)))?;
+                Ok(None)
+            }
+            Err(_) if watch.is_interrupted() => Ok(None),
+            Err(_) if !budget.holds(runs_s) => Ok(Some(NO_TIME.into())),
+            Err(why) => Ok(Some(why)),
+        }
+    }
+
+    fn ceiling_and_run_s(&self) -> f64 {
+        reckoned_ceiling_s(self.definition) + reckoned_run_s(self.definition)
+    }
+}
+
+/// The indices of those whose ceiling nobody has measured: all, or, where a study was ended in
+/// between, the later ones.
+fn without_ceiling(domains: &[Domain], known: &[(String, Ceiling)]) -> Vec<usize> {
+    let is_known = |domain: &Domain| known.iter().any(|(name, _)| *name == domain.name);
+    (0..domains.len()).filter(|&index| !is_known(&domains[index])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceilings_that_are_missing_are_measured() {
+        let domains = ["a", "b", "c"].map(|name| Domain { name: name.into(), ..Domain::default() });
+        let check = |known: &[&str], expected: &[usize]| {
+            let known = known.iter().map(|&name| (name.to_owned(), Ceiling::default()));
+            assert_eq!(without_ceiling(&domains, &known.collect::<Vec<_>>()), expected);
+        };
+        check(&[], &[0, 1, 2]);
+        check(&["a"], &[1, 2]);
+        check(&["c", "a", "b"], &[]);
+    }
+}
