@@ -1,5 +1,5 @@
 //! The port that a server is told to listen at: how one is chosen that nobody takes meanwhile, and
-//! how a server says that somebody has.
+//! whether somebody has.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -15,10 +15,6 @@ const FIRST: u16 = 10_000;
 /// From where to where the ports lie that the kernel gives to whoever names none.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// How programs say that somebody else listens where they shall: in the words of the C library, as
-/// most do, in those of Erlang, and in our own.
-const TAKEN: [&str; 3] = ["address already in use", "eaddrinuse", "another program listens there"];
-
 /// A port at which nobody listens in a network namespace; ours if none is named. A server may need
 /// seconds to take it, and nobody else shall get it until then: it is none that the kernel gives
 /// to connections, or to servers that name no port, and we choose every other one before we choose
@@ -27,17 +23,25 @@ const TAKEN: [&str; 3] = ["address already in use", "eaddrinuse", "another progr
 /// # Errors
 /// The namespace cannot be entered, or no port is free.
 pub(crate) fn free(listen: Ipv4Addr, network: Option<&Path>) -> Result<u16, String> {
-    let chosen = match network {
-        Some(network) => os::namespaces::in_network(network, || choose(listen)).flatten(),
-        None => choose(listen),
-    };
-    chosen.map_err(|why| format!("no free port: {why}"))
+    inside(network, || choose(listen)).map_err(|why| format!("no free port: {why}"))
 }
 
-/// Whether a server that has printed this found its port taken.
-pub(crate) fn is_taken(printed: &str) -> bool {
-    let printed = printed.to_ascii_lowercase();
-    TAKEN.iter().any(|words| printed.contains(words))
+/// Whether somebody else listens where a server should that has ended. The kernel is asked: every
+/// server has words of its own for it.
+pub(crate) fn is_taken(port: u16, listen: Ipv4Addr, network: Option<&Path>) -> bool {
+    let bound = inside(network, || TcpListener::bind((listen, port)));
+    bound.is_err_and(|why| why.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// Does something in a network namespace; in ours if none is named.
+fn inside<T: Send>(
+    network: Option<&Path>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    match network {
+        Some(network) => os::namespaces::in_network(network, work).flatten(),
+        None => work(),
+    }
 }
 
 fn choose(listen: Ipv4Addr) -> io::Result<u16> {
@@ -67,29 +71,33 @@ mod tests {
     use crate::domain::{Affinity, Place};
     use crate::{Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
     use std::fs::OpenOptions;
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
     use std::path::PathBuf;
+    use std::thread;
 
-    /// The variables that make the next test do something: where it listens, and how many times it
-    /// shall find that it cannot.
+    /// The variables that make the next test do something: where it listens, how many times it
+    /// shall find that it cannot, and who takes its port then.
     const PORT: &str = "ROPEWALK_LAB_PORT";
     const TIMES: &str = "ROPEWALK_LAB_PORT_TAKEN_TIMES";
+    const TAKER: &str = "ROPEWALK_LAB_PORT_TAKER";
 
     /// Not a test by itself: a server for the ones below, started in the folder that it serves.
     #[test]
     fn server() {
         let Ok(port) = std::env::var(PORT) else { return };
-        let times: u64 = std::env::var(TIMES).expect("both are set").parse().expect("a number");
-        let listen = || TcpListener::bind(format!("127.0.0.1:{port}"));
-        let root = std::env::var_os("ROOT").expect("it is set, too");
+        let times: u64 = std::env::var(TIMES).expect("it is set").parse().expect("a number");
+        let taker = std::env::var(TAKER).expect("it is set, too");
+        let root = std::env::var_os("ROOT").expect("all are set");
         let starts = Path::new(&root).join("starts");
         let mut file =
             OpenOptions::new().create(true).append(true).open(starts).expect("it is ours");
         file.write_all(b".").expect("the folder is writable");
         let starts = file.metadata().expect("it is there").len();
-        let _other = (starts <= times).then(listen);
-        // Behind what is printed of this there are lines enough to hide it.
-        let listener = listen().expect("nobody else listens");
+        if starts <= times {
+            tell(&taker, &port);
+        }
+        let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("nobody else listens");
         for mut stream in listener.incoming().flatten() {
             let _ = stream.read(&mut [0; 512]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -111,15 +119,40 @@ mod tests {
         }
     }
 
+    /// Tells the one who takes ports which one to take, and waits until it is taken.
+    fn tell(taker: &str, port: &str) {
+        let mut taker = TcpStream::connect(taker).expect("it listens");
+        writeln!(taker, "{port}").expect("it hears");
+        taker.read_exact(&mut [0]).expect("it answers");
+    }
+
+    /// Listens at each port that it is told, until it is told 0.
+    fn take_ports(told: &TcpListener) {
+        let mut taken = Vec::new();
+        for mut stream in told.incoming().flatten() {
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).expect("it says a port");
+            match line.trim().parse::<u16>().expect("a port is a number") {
+                0 => return stream.write_all(b".").expect("it waits"),
+                port => taken.push(TcpListener::bind(("127.0.0.1", port)).expect("it is free")),
+            }
+            stream.write_all(b".").expect("it waits");
+        }
+    }
+
     /// What comes of a server whose port is taken so many times, and how often it was started.
     fn started(times: u32) -> (Result<(), StartError>, u64) {
+        let told = TcpListener::bind("127.0.0.1:0").expect("some are free");
+        let taker = told.local_addr().expect("it listens");
+        let taking = thread::spawn(move || take_ports(&told));
         let program = std::env::current_exe().expect("it runs");
         let text = format!(
             "name = 'late'\ndescription = 'd'\npackage = 'p'\n\
              settings = [{{ name = 'usual', about = 'a' }}]\nstop = {{ signal = 'KILL' }}\n\
              detect = {{ command = ['true'], version_after = '' }}\n[start]\n\
              command = ['{}', '--exact', 'port::tests::server', '--nocapture']\n\
-             environment = {{ {PORT} = '{{port}}', {TIMES} = '{times}', ROOT = '{{root}}' }}\n",
+             environment = {{ {PORT} = '{{port}}', {TIMES} = '{times}', {TAKER} = '{taker}', \
+             ROOT = '{{root}}' }}\n",
             program.display()
         );
         let peer = Peer::parse(&text).expect("it is right");
@@ -129,6 +162,8 @@ mod tests {
         let outcome = RunningServer::start(&installed, &installed.peer.settings[0], &launch);
         let outcome = outcome.map(drop);
         let starts = fs::metadata(root.join("starts")).map_or(0, |file| file.len());
+        tell(&taker.to_string(), "0");
+        taking.join().expect("it heard that this is the end");
         fs::remove_dir_all(root).expect("it is ours");
         (outcome, starts)
     }
@@ -151,9 +186,9 @@ mod tests {
         assert!(chosen[0] != chosen[1] && chosen[1] != chosen[2], "{chosen:?}");
     }
 
-    /// Whatever the words of a server are, they are understood.
+    /// Whatever the words of a server are.
     #[test]
-    fn every_peer_says_that_its_port_is_taken() {
+    fn of_every_peer_it_is_known_that_its_port_is_taken() {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some are free");
         let port = other.local_addr().expect("it listens").port();
         let root = folder("taken");

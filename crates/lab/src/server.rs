@@ -101,6 +101,8 @@ pub struct RunningServer {
     address: SocketAddr,
     /// The network namespace from which it can be asked; ours if none.
     ask_from: Option<PathBuf>,
+    /// Where it was told to listen, and in which network namespace; ours if none.
+    listens_at: (Ipv4Addr, Option<PathBuf>),
     stop: crate::peer::Stop,
     group: Group,
     child: Child,
@@ -169,6 +171,7 @@ impl RunningServer {
         let mut server = Self {
             address,
             ask_from: place.ask_from.clone(),
+            listens_at: (place.listen, place.network.clone()),
             stop: peer.stop.clone(),
             group,
             child,
@@ -273,13 +276,16 @@ impl RunningServer {
         }
     }
 
-    fn complaint(&self, what: &str) -> StartError {
-        let printed = self.printed();
-        StartError::DoesNotServe {
-            what: what.to_owned(),
-            port_is_taken: port::is_taken(&printed),
-            printed: process::last_lines(&printed),
+    /// Ends it; whether its port is somebody else's is known only then.
+    fn complaint(&mut self, what: &str) -> StartError {
+        let printed = process::last_lines(&self.printed());
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end();
         }
+        self.group.kill();
+        let (listen, network) = &self.listens_at;
+        let port_is_taken = port::is_taken(self.address.port(), *listen, network.as_deref());
+        StartError::DoesNotServe { what: what.to_owned(), port_is_taken, printed }
     }
 
     /// The processors that it may use; none is named where it may use all.

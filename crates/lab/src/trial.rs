@@ -22,7 +22,7 @@ use load::outcome::Outcome;
 use load::report::json;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -526,16 +526,20 @@ fn outcome_path(scratch: &Path) -> PathBuf {
 fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), Unmade> {
     // Errors and void runs have a status of their own, and an outcome all the same.
     let text = fs::read_to_string(path);
-    let _ = fs::remove_file(path); // where it was not written there is nothing to remove
-    let name = path.display().to_string();
-    // A generator that names the file could not write it.
-    if finished.output.contains(&name) {
-        return Err(Unmade::Surroundings(finished.complaint()));
+    if text.is_err() {
+        // A file that we cannot make either is the machine's fault.
+        let place = |why| Unmade::Surroundings(format!("{}: {why}", path.display()));
+        File::create(path).map_err(place)?;
     }
-    // Else it says why it made no run, and that may be the server's doing: one that does not keep
-    // the connections that are to rest.
+    let _ = fs::remove_file(path); // if that fails, it is in nobody's way
+    // A generator that wrote none says why it made no run, and that may be the server's doing: one
+    // that does not keep the connections that are to rest.
     let text = text.map_err(|_| finished.complaint())?;
-    let broken = |why| Unmade::Surroundings(format!("{name}: {why}"));
+    // One that began it says why it is not whole.
+    let broken = |why| match finished.status.success() {
+        true => Unmade::Surroundings(format!("{}: {why}", path.display())),
+        false => Unmade::Surroundings(finished.complaint()),
+    };
     let outcome = json::parse(&text).map_err(broken)?;
     // What it counted until then is not what was asked for, whoever ended it.
     if outcome.interrupted {
@@ -569,21 +573,30 @@ mod tests {
     /// What is no server's doing ends a study or a search; what may be is a void run.
     #[test]
     fn a_generator_that_fails_says_whose_fault_it_is() {
-        let path = outcome_path(&std::env::temp_dir());
-        let of = |script: &str| {
+        let folder = testkit::Temporary::new();
+        let of = |path: PathBuf, script: &str| {
             let script = script.replace("FILE", &path.display().to_string());
             let command = ["sh", "-c", &script].map(str::to_owned);
             let client = Client::start_in(&[], &[], &command).expect("there is a shell");
-            finish(vec![(client, path.clone())], PATIENCE).map(drop)
+            finish(vec![(client, path)], PATIENCE).map(drop)
         };
+        let path = outcome_path(folder.path());
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
-        let idle = of("echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1");
+        let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
+        let idle = of(path.clone(), script);
         assert_eq!(idle, Err(why.to_owned().into()));
-        let is_ours = |of| matches!(of, Err(Unmade::Surroundings(_)));
-        assert!(is_ours(of("echo FILE: no space left >&2; exit 1")));
-        assert!(is_ours(of(": > FILE; echo FILE: no space left >&2; exit 1")));
-        assert!(is_ours(of("echo '{\"half' > FILE")));
+        let of_file = of(path.clone(), "echo FILE: sulks >&2; exit 1");
+        assert_eq!(of_file, Err(format!("exit status: 1: {}: sulks", path.display()).into()));
+        let ours = |why: &str| Err(Unmade::Surroundings(why.to_owned()));
+        let full = of(path.clone(), ": > FILE; echo no space left >&2; exit 1");
+        assert_eq!(full, ours("exit status: 1: no space left"));
+        let half = of(path.clone(), "echo '{\"half' > FILE");
+        assert!(matches!(half, Err(Unmade::Surroundings(_))), "{half:?}");
         assert!(!path.exists());
+        let gone = folder.path().join("gone").join("outcome.json");
+        let nowhere = of(gone.clone(), "exit 1");
+        let why = format!("{}: No such file or directory (os error 2)", gone.display());
+        assert_eq!(nowhere, ours(&why));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Network namespaces that exist already: doing something in one, in this process.
+//! Network namespaces: doing something in one that exists, in this process; whether others may be
+//! made.
 //!
-//! It makes none: `ip netns add` does, which also gives them names.
+//! It makes none that stays: `ip netns add` does, which also gives them names.
 
 use crate::call::{check, uninterrupted};
 use std::fs::File;
@@ -30,10 +31,35 @@ pub fn in_network<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::
     })
 }
 
+/// Whether this process may make network namespaces. One is made to know it, by a thread that ends
+/// at once, and the namespace with it.
+pub fn may_make_networks() -> bool {
+    let made = thread::spawn(|| {
+        // SAFETY: unshare takes no pointers. It moves the calling thread only, which ends with this
+        // closure.
+        uninterrupted(|| check(unsafe { libc::unshare(libc::CLONE_NEWNET) }))
+    });
+    let made = made.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    !made.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+
+    /// The namespace of whoever asks stays what it was.
+    #[test]
+    fn whether_networks_may_be_made_is_asked_beside_this_thread() {
+        let here = fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let may = may_make_networks();
+        assert_eq!(fs::read_link("/proc/thread-self/ns/net").unwrap(), here);
+        // CAP_SYS_ADMIN is bit 21 of the effective capabilities; capabilities(7).
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        let effective = u64::from_str_radix(line.trim(), 16).unwrap();
+        assert!(!may || effective >> 21 & 1 == 1, "{effective:x}");
+    }
 
     #[test]
     fn what_is_no_network_namespace_cannot_be_entered() {

@@ -183,40 +183,62 @@ impl Drop for Subnets {
 
 impl Link {
     fn apply(&self, namespace: &str, interface: &str) -> Result<(), String> {
-        for (parent, discipline) in self.disciplines() {
-            queue(namespace, interface, parent, &discipline)?;
-        }
-        Ok(())
+        let mut disciplines = self.disciplines().into_iter();
+        disciplines.try_for_each(|discipline| discipline.put(namespace, interface))
     }
 
     /// What is put where. Packets are delayed first and wait for the rate then: were the delay
     /// below the rate, its queue would take the place of the one that drops what waits too long.
-    fn disciplines(&self) -> Vec<(&'static str, String)> {
+    fn disciplines(&self) -> Vec<Discipline> {
         let mut all = Vec::new();
         if let Some(delay_us) = self.delay_us {
-            all.push(("root", format!("handle 1: netem delay {delay_us}us limit 100000")));
+            all.push(Discipline {
+                place: "root handle 1:",
+                kind: "netem",
+                option: "CONFIG_NET_SCH_NETEM",
+                setting: format!("delay {delay_us}us limit 100000"),
+            });
         }
         if let Some(rate) = self.rate_bits_per_s {
             // At least a large packet, and what is sent within a tick of the slowest timer.
             let burst_bytes = (rate / 8 / 250).max(128 << 10);
-            let parent = if all.is_empty() { "root" } else { "parent 1:1" };
-            all.push((parent, format!("tbf rate {rate}bit burst {burst_bytes} latency 20ms")));
+            all.push(Discipline {
+                place: if all.is_empty() { "root" } else { "parent 1:1" },
+                kind: "tbf",
+                option: "CONFIG_NET_SCH_TBF",
+                setting: format!("rate {rate}bit burst {burst_bytes} latency 20ms"),
+            });
         }
         all
     }
 }
 
-fn queue(namespace: &str, interface: &str, parent: &str, discipline: &str) -> Result<(), String> {
-    let words = ["tc", "-n", namespace, "qdisc", "add", "dev", interface];
-    let words = words.into_iter().chain(parent.split(' ')).chain(discipline.split(' '));
-    let command: Vec<String> = words.map(str::to_owned).collect();
-    process::run(&command, None).map(drop).map_err(|failure| match &failure {
-        CommandError::Failed(_, said) if said.contains("qdisc kind is unknown") => {
-            let kind = if discipline.contains("netem") { "NETEM" } else { "TBF" };
-            format!("network: this kernel cannot do that (it lacks CONFIG_NET_SCH_{kind})")
-        }
-        _ => missing(&failure),
-    })
+/// A queueing discipline, in the words of tc(8).
+#[derive(Debug)]
+struct Discipline {
+    place: &'static str,
+    kind: &'static str,
+    /// What a kernel that has it is built with.
+    option: &'static str,
+    setting: String,
+}
+
+impl Discipline {
+    fn words(&self) -> String {
+        format!("{} {} {}", self.place, self.kind, self.setting)
+    }
+
+    fn put(&self, namespace: &str, interface: &str) -> Result<(), String> {
+        let words = format!("tc -n {namespace} qdisc add dev {interface} {}", self.words());
+        let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        process::run(&command, None).map(drop).map_err(|failure| match failure {
+            // Interfaces of ours refuse nothing that a kernel can do; tc has one status for all.
+            CommandError::Failed(..) => {
+                format!("{} ({} takes a kernel with {})", missing(&failure), self.kind, self.option)
+            }
+            _ => missing(&failure),
+        })
+    }
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
@@ -226,21 +248,18 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn missing(failure: &CommandError) -> String {
+    explained(failure, os::namespaces::may_make_networks())
+}
+
+/// Why a command failed, for who may make network namespaces, or may not.
+fn explained(failure: &CommandError, may_make: bool) -> String {
     let why = failure.to_string().trim().replace('\n', " / ");
-    let is_refused = match failure {
+    match failure {
         CommandError::NotStarted(_, error) if error.kind() == io::ErrorKind::NotFound => {
-            return format!("network: {why} (apt-get install iproute2)");
+            format!("network: {why} (apt-get install iproute2)")
         }
-        CommandError::NotStarted(_, error) => error.kind() == io::ErrorKind::PermissionDenied,
-        // What ip(8) and tc(8) print is all that they tell.
-        CommandError::Failed(_, said) => {
-            said.contains("not permitted") || said.contains("ermission denied")
-        }
-        CommandError::Empty => false,
-    };
-    match is_refused {
-        true => format!("network: namespaces cannot be made here{}: {why}", as_root()),
-        false => format!("network: {why}"),
+        _ if !may_make => format!("network: namespaces cannot be made here{}: {why}", as_root()),
+        _ => format!("network: {why}"),
     }
 }
 
@@ -301,7 +320,7 @@ mod tests {
     fn packets_are_delayed_before_they_wait_for_the_rate() {
         let of = |rate_bits_per_s, delay_us| {
             let all = Link { rate_bits_per_s, delay_us }.disciplines();
-            all.into_iter().map(|(parent, kind)| format!("{parent} {kind}")).collect::<Vec<_>>()
+            all.iter().map(Discipline::words).collect::<Vec<_>>()
         };
         let (rate, delay) = (Some(100_000_000), Some(10_000));
         let shape = "tbf rate 100000000bit burst 131072 latency 20ms";
@@ -384,7 +403,7 @@ mod tests {
                 let client = &subnets.all()[0].name;
                 assert!(said(&["tc", "-n", client, "qdisc", "show"]).contains("netem"));
             }
-            Err(why) => assert!(why.contains("lacks CONFIG_NET_SCH_NETEM"), "{why}"),
+            Err(why) => assert!(why.contains("CONFIG_NET_SCH_NETEM"), "{why}"),
         }
     }
 
@@ -407,8 +426,9 @@ mod tests {
         assert!(why(network(1, slow)).contains("in bits"));
         assert_eq!(network(3, Link::default()).check(), Ok(()));
         let absent = CommandError::NotStarted("ip".into(), io::ErrorKind::NotFound.into());
-        assert!(missing(&absent).contains("iproute2"));
-        let refused = CommandError::Failed("ip".into(), "Operation not permitted".into());
-        assert!(missing(&refused).contains("namespaces cannot be made here"));
+        assert!(explained(&absent, false).contains("iproute2"));
+        let failed = CommandError::Failed("ip".into(), "Operation not permitted".into());
+        assert!(explained(&failed, false).contains("namespaces cannot be made here"));
+        assert_eq!(explained(&failed, true), "network: ip failed: Operation not permitted");
     }
 }
