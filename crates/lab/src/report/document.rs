@@ -13,8 +13,6 @@ pub(crate) struct Document {
     /// What was asked, by whom, when, and how much of it there is.
     pub(crate) preamble: Vec<String>,
     pub(crate) findings: Vec<Finding>,
-    /// What sentences may begin with and be about: it stands out.
-    pub(crate) subjects: Vec<String>,
     /// Tables that belong to no figure, those first that stand before the figures.
     pub(crate) summaries: Vec<Section>,
     pub(crate) figures: Vec<Figure>,

@@ -8,7 +8,7 @@ mod records;
 mod tests;
 mod winners;
 
-use super::summary::Summary;
+use super::summary::{Panel, Summary};
 use crate::record::{Kind, Opened};
 
 /// A sentence or two, and under which head they stand.
@@ -16,6 +16,25 @@ use crate::record::{Kind, Opened};
 pub(crate) struct Finding {
     pub(crate) head: Head,
     pub(crate) text: String,
+    /// How many bytes of the text name what it is about.
+    subject_len: usize,
+}
+
+impl Finding {
+    /// What is about all that was measured.
+    pub(crate) fn new(head: Head, text: impl Into<String>) -> Self {
+        Self { head, text: text.into(), subject_len: 0 }
+    }
+
+    /// What begins with the name of what it is about.
+    pub(crate) fn of(subject: &str, head: Head, rest: &str) -> Self {
+        Self { head, text: format!("{subject}{rest}"), subject_len: subject.len() }
+    }
+
+    /// What it is about, and what is said of it.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        self.text.split_at(self.subject_len)
+    }
 }
 
 /// In the order in which they are read.
@@ -47,7 +66,11 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     fn add(&mut self, head: Head, text: impl Into<String>) {
-        self.0.push(Finding { head, text: text.into() });
+        self.0.push(Finding::new(head, text));
+    }
+
+    fn add_of(&mut self, panel: &Panel, head: Head, rest: &str) {
+        self.0.push(Finding::of(&panel.title(), head, rest));
     }
 }
 

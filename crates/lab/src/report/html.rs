@@ -4,7 +4,7 @@
 use page::document::{self, escape, with_code};
 
 use super::document::Document;
-use super::findings::Head;
+use super::findings::{Finding, Head};
 
 /// The whole page.
 pub(crate) fn render(report: &Document) -> String {
@@ -30,19 +30,17 @@ fn contents(report: &Document) -> String {
 
 fn words(report: &Document, head: Head) -> String {
     let own = report.findings.iter().filter(|finding| finding.head == head);
-    let own: Vec<String> = own.map(|finding| sentence(&finding.text, report)).collect();
+    let own: Vec<String> = own.map(sentence).collect();
     let class = if head == Head::Verdict { "verdict" } else { "words" };
     if own.is_empty() { String::new() } else { document::words(class, head.title(), &own) }
 }
 
 /// What it is about stands out.
-fn sentence(text: &str, report: &Document) -> String {
-    let subjects = report.subjects.iter().filter(|subject| text.starts_with(&***subject));
-    let longest = subjects.max_by_key(|subject| subject.len());
-    let (about, rest) = text.split_at(longest.map_or(0, String::len));
-    let about = match about {
+fn sentence(finding: &Finding) -> String {
+    let (subject, rest) = finding.parts();
+    let subject = match subject {
         "" => String::new(),
-        about => format!("<strong>{}</strong>", escape(about)),
+        subject => format!("<strong>{}</strong>", escape(subject)),
     };
-    about + &with_code(&escape(rest))
+    subject + &with_code(&escape(rest))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::document::{self, Document};
-use super::summary::{Panel, Summary};
+use super::summary::Summary;
 use super::{distributions, figures, findings, number, surfaces, tables};
 use crate::record::{Header, Kind, Opened};
 use page::chart::Figure;
@@ -42,7 +42,6 @@ pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>)
         title: document::title(&opened.header),
         preamble: preamble(opened),
         findings: findings::findings(opened, summary),
-        subjects: summary.panels.iter().map(Panel::title).collect(),
         summaries,
         figures,
         sections,

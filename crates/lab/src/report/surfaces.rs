@@ -10,7 +10,9 @@ use super::figures::Styles;
 use super::findings::listed_at_most;
 use super::number;
 use super::summary::{Panel, Peak, Series, Summary};
+use crate::domain::Domain;
 use crate::record::Header;
+use crate::study::Definition;
 
 /// More small figures than this are not looked at; the others are in the table.
 const SMALL_MAX: usize = 12;
@@ -277,14 +279,14 @@ type Family = (String, bool, String);
 /// Throughput against the number of processors, for each workload and for domains that differ in
 /// nothing else.
 pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Vec<Figure> {
+    let beside_cpus = beside_cpus(header);
     let mut groups: BTreeMap<Family, Vec<(f64, &Panel)>> = BTreeMap::new();
     for panel in &summary.panels {
         let domain = header.domains.iter().find(|domain| domain.name == panel.domain);
         let Some(domain) = domain else { continue };
         let Some(cpus) = domain.numbers.get("cpus").copied() else { continue };
-        let words = domain.about.split(", ").filter(|word| !word.starts_with("cpus "));
-        let others = words.collect::<Vec<_>>().join(", ");
-        let key = (panel.workload.clone(), panel.closed, others);
+        let Some(others) = beside_cpus.get(&domain.name) else { continue };
+        let key = (panel.workload.clone(), panel.closed, others.clone());
         groups.entry(key).or_default().push((cpus, panel));
     }
     let figure = |(index, ((workload, _, others), mut panels)): (usize, (_, Vec<_>))| {
@@ -294,6 +296,14 @@ pub(crate) fn scaling(summary: &Summary, header: &Header, styles: &Styles) -> Ve
         scaling_figure(index, &workload, &others, &panels, styles)
     };
     groups.into_iter().enumerate().filter_map(figure).collect()
+}
+
+/// What the domains of a study are but for the number of processors, by name.
+fn beside_cpus(header: &Header) -> BTreeMap<String, String> {
+    let definition = Definition::parse(&header.name, &header.definition, None);
+    let domains = definition.map(|definition| definition.domains).unwrap_or_default();
+    let about = |domain: &Domain| Domain { cpus: None, ..domain.clone() }.about();
+    domains.iter().map(|domain| (domain.name.clone(), about(domain))).collect()
 }
 
 fn scaling_figure(
@@ -574,6 +584,19 @@ mod tests {
         let about = "The highest throughput of each setting. Of these the peak was not seen, and \
                      may be higher: a = 1.";
         assert_eq!(lines[0].about, about);
+    }
+
+    #[test]
+    fn domains_of_a_family_differ_in_their_processors_only() {
+        let definition = "title = 't'\nservers = ['nginx']\nworkloads = ['1KB']\nrepetitions = 1\n\
+             window = '1s'\noffered = { mat = true }\n\
+             [[domains]]\nname = 'one'\ncpus = 1\n[[domains]]\nname = 'two'\ncpus = 2\n\
+             [[domains]]\nname = 'other'\ncpus = 2\nclient_cpus = 1\n";
+        let header = Header { definition: definition.into(), ..Header::default() };
+        let found = beside_cpus(&header);
+        assert_eq!(found["one"], found["two"]);
+        assert_ne!(found["other"], found["one"]);
+        assert!(beside_cpus(&Header::default()).is_empty(), "nothing is known of them");
     }
 
     #[test]

@@ -54,6 +54,17 @@ pub(super) const SERVERS: [Pretended; 4] = [
 
 pub(super) const WINDOW_S: f64 = 10.0;
 
+/// What was asked for, as far as a report reads it.
+const DEFINITION: &str = r#"
+title = "zipf"
+servers = ["floor"]
+workloads = ["zipf"]
+repetitions = 1
+window = "10s"
+domains = [{ name = "1 CPU", cpus = 1 }, { name = "2 CPU", cpus = 2 }, { name = "4 CPU", cpus = 4 }]
+offered = { mat = true }
+"#;
+
 /// A folder that is being filled.
 pub(super) struct Maker {
     folder: Folder,
@@ -67,7 +78,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
     };
     let domain = |cpus: f64| Described {
         name: format!("{cpus} CPU"),
-        about: format!("cpus {cpus}, no limit of memory"),
+        about: format!("cpus {cpus}"),
         numbers: numbers(&[("cpus", cpus)]),
     };
     let server = |server: &Pretended| Server {
@@ -83,7 +94,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
         source: "Radhakrishnan 2019, figure 4.2".into(),
         question: "Which server does most on one core, and what becomes of it beyond?".into(),
         expected: "µServer and WatPipe serve most, Apache least.".into(),
-        definition: "name = \"zipf\"\n".into(),
+        definition: DEFINITION.into(),
         servers: SERVERS.iter().map(server).collect(),
         skipped: vec![Skipped {
             server: "yaws".into(),

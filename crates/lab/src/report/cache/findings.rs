@@ -21,14 +21,14 @@ pub(super) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
             "Some cells rest on {blocks} blocks. Below {least} an interval is the whole range, \
              and still too narrow: no difference of times is called certain."
         );
-        findings.push(Finding { head: Head::NotSupported, text });
+        findings.push(Finding::new(Head::NotSupported, text));
     }
     findings.extend(best_hits(summary, Part::Policies));
     findings.extend(best_hits(summary, Part::Crawler));
     findings.extend(missing(opened, summary));
     findings.extend(findings::of_machines(opened));
     let damage = opened.damage.iter().map(|line| format!("The records are damaged: {line}."));
-    findings.extend(damage.map(|text| Finding { head: Head::NotSeen, text }));
+    findings.extend(damage.map(|text| Finding::new(Head::NotSeen, text)));
     findings.sort_by_key(|finding| finding.head);
     findings
 }
@@ -54,15 +54,14 @@ fn one_compared(summary: &Summary, part: Part, store: Store, measure: Measure) -
     let most = medians().fold(0.0, f64::max);
     let head = if ties == all { Head::NotSupported } else { Head::Supported };
     let text = format!(
-        "{}, {}: {store} against {}, {all} cells: it takes more in {more}, less in {less}, \
+        ", {}: {store} against {}, {all} cells: it takes more in {more}, less in {less}, \
          neither in {ties}; {} to {} times.",
-        part.title(),
         measure.title(),
         part.stores()[0],
         ratio(least),
         ratio(most)
     );
-    Some(Finding { head, text })
+    Some(Finding::of(part.title(), head, &text))
 }
 
 /// Which policy hits most often. One thread asks in the same order for each of them, so these
@@ -83,12 +82,9 @@ fn best_hits(summary: &Summary, part: Part) -> Option<Finding> {
             told.push(format!("{store} {} to {}", signed(least), signed(most)));
         }
     }
-    let text = format!(
-        "{}: hits against those of {first}, in percentage points: {}.",
-        part.title(),
-        told.join("; ")
-    );
-    (!told.is_empty()).then_some(Finding { head: Head::Supported, text })
+    let text =
+        format!(": hits against those of {first}, in percentage points: {}.", told.join("; "));
+    (!told.is_empty()).then(|| Finding::of(part.title(), Head::Supported, &text))
 }
 
 fn signed(points: f64) -> String {
@@ -104,5 +100,5 @@ fn missing(opened: &Opened, summary: &Summary) -> Option<Finding> {
         "{} of {all} cells have fewer measurements than the {asked} that were asked for.",
         all - whole.min(all)
     );
-    (whole < all).then_some(Finding { head: Head::NotSupported, text })
+    (whole < all).then(|| Finding::new(Head::NotSupported, text))
 }

@@ -36,7 +36,6 @@ pub(crate) fn document(opened: &Opened, summary: &Summary) -> Document {
         title: document::title(&opened.header),
         preamble: preamble(opened, summary),
         findings: findings::findings(opened, summary),
-        subjects: Part::ALL.map(|part| part.title().to_owned()).into(),
         summaries: summaries.into_iter().filter(is_filled).collect(),
         figures: figures::figures(summary),
         sections,

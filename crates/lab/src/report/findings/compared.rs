@@ -21,7 +21,7 @@ pub(super) fn verdicts(findings: &mut Findings, opened: &Opened, summary: &Summa
         let competing: Vec<&Series> =
             panel.series.iter().filter(|series| series.server != opened.header.floor).collect();
         let [first, second, ..] = competing[..] else {
-            findings.add(Head::NotSupported, format!("{}: only one took part.", panel.title()));
+            findings.add_of(panel, Head::NotSupported, ": only one took part.");
             continue;
         };
         let margin = opened.header.margin;
@@ -35,10 +35,9 @@ fn verdict(
     (first, second): (&Series, &Series),
     (confidence, margin): (f64, f64),
 ) {
-    let title = panel.title();
     let Some((own, others)) = common(first, second) else {
-        let text = format!("{title}: {} and {} have no point in common.", first.name, second.name);
-        findings.add(Head::NotSupported, text);
+        let text = format!(": {} and {} have no point in common.", first.name, second.name);
+        findings.add_of(panel, Head::NotSupported, &text);
         return;
     };
     let at = format!("{} {}", number::plain(own.offered), panel.unit());
@@ -66,7 +65,7 @@ fn verdict(
             Told::Open | Told::TooFew => open.push(text),
         }
     }
-    let mut text = format!("{title}, at {at}:");
+    let mut text = format!(", at {at}:");
     if served_all {
         text.push_str(&format!(" both {} and {} keep up.", first.name, second.name));
     }
@@ -84,15 +83,13 @@ fn verdict(
         text.push_str(&format!(" More pairs would tell: {}.", listed(&open)));
     }
     text.push_str(&format!(" Ratios are {} to {}.", first.name, second.name));
-    findings.add(Head::Verdict, text);
+    findings.add_of(panel, Head::Verdict, &text);
     if !weak.is_empty() {
-        findings.add(
-            Head::NotSupported,
-            format!(
-                "{title}, at {at}: indicated by too few pairs to be sure: {}. Repeat to decide.",
-                listed(&weak)
-            ),
+        let text = format!(
+            ", at {at}: indicated by too few pairs to be sure: {}. Repeat to decide.",
+            listed(&weak)
         );
+        findings.add_of(panel, Head::NotSupported, &text);
     }
 }
 

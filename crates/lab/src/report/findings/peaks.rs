@@ -5,7 +5,7 @@ use super::super::comparison::{Comparison, SPREAD_POINTS, Verdict, pairs, ranked
 use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series};
-use super::{Finding, Findings, Head, listed, listed_at_most};
+use super::{Findings, Head, listed, listed_at_most};
 use crate::record::Search;
 
 /// Below this part of its peak a server is said to have collapsed.
@@ -21,17 +21,16 @@ const LISTED_MAX: usize = 8;
 pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
     let ranked = ranked(panel);
     let Some((best, peak)) = ranked.first().filter(|(_, peak)| peak.per_s > 0.0) else { return };
-    let title = panel.title();
     if ranked.len() == 1 {
-        findings.add(Head::Supported, format!("{title}: {}.", sentence(best, peak, panel)));
+        findings.add_of(panel, Head::Supported, &format!(": {}.", sentence(best, peak, panel)));
         return;
     }
     let pairs = pairs(panel, confidence);
     if ranked.iter().all(|(_, peak)| peak.found.is_lower_bound()) {
-        findings.add(Head::NotSupported, no_ranking(panel, &ranked));
+        findings.add_of(panel, Head::NotSupported, &no_ranking(panel, &ranked));
         return;
     }
-    let mut text = format!("{title}: {}.", sentence(best, peak, panel));
+    let mut text = format!(": {}.", sentence(best, peak, panel));
     let against: Vec<&Comparison> = pairs.iter().filter(|pair| pair.first == best.name).collect();
     let is_ahead =
         |pair: &&&Comparison| pair.verdict == Verdict::Differ && pair.ratio.interval.low > 1.0;
@@ -70,9 +69,9 @@ pub(super) fn compare(findings: &mut Findings, panel: &Panel, confidence: f64) {
             ),
         });
     }
-    findings.add(Head::Supported, text);
-    indicated(findings, &title, &against);
-    tally(findings, &title, &pairs, confidence);
+    findings.add_of(panel, Head::Supported, &text);
+    indicated(findings, panel, &against);
+    tally(findings, panel, &pairs, confidence);
 }
 
 /// No server was driven to its peak.
@@ -83,9 +82,8 @@ fn no_ranking(panel: &Panel, ranked: &[(&Series, Peak)]) -> String {
         false => format!("{all} may serve more than was seen, which no rate that broke tells"),
     };
     format!(
-        "{}: no ranking by throughput. {why}; CPU time per request and response times can be \
-         compared.",
-        panel.title()
+        ": no ranking by throughput. {why}; CPU time per request and response times can be \
+         compared."
     )
 }
 
@@ -133,7 +131,7 @@ fn sentence(series: &Series, peak: &Peak, panel: &Panel) -> String {
     }
 }
 
-fn indicated(findings: &mut Findings, title: &str, against: &[&Comparison]) {
+fn indicated(findings: &mut Findings, panel: &Panel, against: &[&Comparison]) {
     let weak: Vec<&&Comparison> =
         against.iter().filter(|pair| pair.verdict == Verdict::Indicated).collect();
     let Some(first) = weak.first() else { return };
@@ -143,14 +141,12 @@ fn indicated(findings: &mut Findings, title: &str, against: &[&Comparison]) {
         .map(|pair| format!("{} times the requests of {}", pair.shown(), pair.second));
     let shown = listed(&shown.collect::<Vec<_>>());
     let pairs = weak.iter().filter_map(|pair| pair.pairs).max();
-    findings.add(
-        Head::NotSupported,
-        format!(
-            "{title}: {} seems to serve {shown} at its peak, but {}. Repeat the runs to be sure.",
-            first.first,
-            too_few(pairs)
-        ),
+    let text = format!(
+        ": {} seems to serve {shown} at its peak, but {}. Repeat the runs to be sure.",
+        first.first,
+        too_few(pairs)
     );
+    findings.add_of(panel, Head::NotSupported, &text);
 }
 
 /// Why so many pairs are no proof; none where each server was searched once.
@@ -166,7 +162,7 @@ fn too_few(pairs: Option<usize>) -> String {
 }
 
 /// How many pairs differ, and which tie.
-fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence: f64) {
+fn tally(findings: &mut Findings, panel: &Panel, pairs: &[Comparison], confidence: f64) {
     let count = |verdict| pairs.iter().filter(|pair| pair.verdict == verdict).count();
     let ties = pairs.iter().filter(|pair| pair.verdict == Verdict::Tie);
     let ties: Vec<String> =
@@ -179,7 +175,7 @@ fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence:
         n => format!("of {n} a peak was not reached, "),
     };
     let mut text = format!(
-        "{title}: of {} of servers {} differ at their peaks, {} seem to, {open}{}",
+        ": of {} of servers {} differ at their peaks, {} seem to, {open}{}",
         number::counted(pairs.len(), "pair"),
         count(Verdict::Differ),
         count(Verdict::Indicated),
@@ -197,7 +193,7 @@ fn tally(findings: &mut Findings, title: &str, pairs: &[Comparison], confidence:
             by_chance.round().max(1.0)
         ));
     }
-    findings.add(Head::Supported, text);
+    findings.add_of(panel, Head::Supported, &text);
 }
 
 /// What became of servers that were offered more than they can do.
@@ -213,25 +209,19 @@ pub(super) fn beyond(findings: &mut Findings, panel: &Panel) {
     });
     let fallen: Vec<String> = fallen.collect();
     if !fallen.is_empty() {
-        let text = format!(
-            "{}: beyond the peak throughput falls: {}.",
-            panel.title(),
-            listed_at_most(&fallen, LISTED_MAX)
-        );
-        findings.add(Head::Supported, text);
+        let fallen = listed_at_most(&fallen, LISTED_MAX);
+        let text = format!(": beyond the peak throughput falls: {fallen}.");
+        findings.add_of(panel, Head::Supported, &text);
     }
 }
 
 /// What makes the peaks of a panel doubtful.
 pub(super) fn doubts(findings: &mut Findings, panel: &Panel) {
-    let title = panel.title();
     let mut told = |names: Vec<String>, what: &str| {
         if !names.is_empty() {
             let names = listed_at_most(&names, LISTED_MAX);
-            findings.0.push(Finding {
-                head: Head::NotSupported,
-                text: format!("{title}: {}", what.replace("{}", &names)),
-            });
+            let text = format!(": {}", what.replace("{}", &names));
+            findings.add_of(panel, Head::NotSupported, &text);
         }
     };
     told(

@@ -138,12 +138,11 @@ fn searches(findings: &mut Findings, opened: &Opened, summary: &Summary) {
             short.map(|series| format!("{} ({})", series.name, series.limits.len())).collect();
         if !short.is_empty() {
             let text = format!(
-                "{}: the highest rates of these rest on fewer searches than the {asked} that were \
+                ": the highest rates of these rest on fewer searches than the {asked} that were \
                  asked for: {}.",
-                panel.title(),
                 listed_at_most(&short, LISTED_MAX)
             );
-            findings.add(Head::NotSupported, text);
+            findings.add_of(panel, Head::NotSupported, &text);
         }
     }
 }

@@ -27,30 +27,26 @@ pub(super) fn winners(findings: &mut Findings, summary: &Summary) {
                 true => format!("no setting is crowned: {refused} did not serve"),
                 false => format!("{refused} served more than the winner, but not"),
             };
-            let text = format!("{}: {text} all kinds of file alike.", panel.title());
-            findings.add(Head::NotSupported, text);
+            let text = format!(": {text} all kinds of file alike.");
+            findings.add_of(panel, Head::NotSupported, &text);
         }
         let Some((best, peak)) = fair.first() else { continue };
         let text = match &panel.tuning {
             Some(tuning) => {
                 let all = panel.series.len();
-                crowned(panel, (best, peak), (all, tuning.is_decided())) + &raced(panel, tuning)
+                crowned((best, peak), (all, tuning.is_decided())) + &raced(panel, tuning)
             }
             None => {
                 let others: Vec<&Series> = fair[1..].iter().map(|(series, _)| *series).collect();
-                crowned(panel, (best, peak), (fair.len(), true))
+                crowned((best, peak), (fair.len(), true))
                     + &compared(best, &others, summary.confidence)
             }
         };
-        findings.add(Head::Verdict, text);
+        findings.add_of(panel, Head::Verdict, &text);
     }
 }
 
-fn crowned(
-    panel: &Panel,
-    (best, peak): (&Series, &Peak),
-    (settings, is_decided): (usize, bool),
-) -> String {
+fn crowned((best, peak): (&Series, &Peak), (settings, is_decided): (usize, bool)) -> String {
     // What is empty says nothing.
     let knobs = best.knobs.iter().filter(|(_, value)| !value.is_empty());
     let knobs: Vec<String> = knobs.map(|(k, v)| format!("{k} = {v}")).collect();
@@ -59,8 +55,7 @@ fn crowned(
         false => "which is best was not decided; ahead of",
     };
     format!(
-        "{}: {what} {} is {} ({}): {} requests/s.{}",
-        panel.title(),
+        ": {what} {} is {} ({}): {} requests/s.{}",
         number::counted(settings, "setting"),
         best.name,
         if knobs.is_empty() { "no knobs".to_owned() } else { knobs.join(", ") },
