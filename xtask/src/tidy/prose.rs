@@ -3,7 +3,8 @@
 //!
 //! Not known here is what is an error. A name that says so is taken at its word, and whatever is
 //! turned into text to be looked into is taken for one. Tests may look at texts: they are what is
-//! tested. What another program prints is no error of ours, and has another name.
+//! tested. What another program prints is as little to be relied on: where other programs are run
+//! their exit status, files of theirs, or the kernel say what has happened.
 
 use super::Finding;
 use super::source::{Source, Tree};
@@ -24,6 +25,12 @@ const LOOKS: &[&str] = &[
     ".strip_suffix(",
 ];
 const COMPARISONS: &[&str] = &["==", "!="];
+/// Where other programs are run to be measured.
+const RUNS_OTHERS: &[&str] = &["crates/cli/src/", "crates/lab/src/"];
+/// What they print is called there, and what is written for people to read.
+const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
+/// Calls that look into a list in words, as well.
+const PARTS: &[&str] = &[".split("];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust().filter(|source| !source.is_test_file()).flat_map(decisions).collect()
@@ -36,11 +43,15 @@ fn decisions(source: &Source) -> Vec<Finding> {
     let compared = COMPARISONS.iter().flat_map(|sign| code.match_indices(sign));
     // A text that is given stands as underscores where it was.
     let compared = compared.filter(|(at, sign)| is_text(&code[at + sign.len()..]));
-    let found = looks.chain(compared.map(|(at, _)| at));
-    let found = found.filter(|at| is_error(receiver(code, *at)));
+    let of_errors = looks.clone().chain(compared.map(|(at, _)| at));
+    let of_errors = of_errors.filter(|at| is_error(receiver(code, *at)));
+    let runs_others = RUNS_OTHERS.iter().any(|folder| source.path.starts_with(folder));
+    let parts = PARTS.iter().flat_map(|part| code.match_indices(part)).map(|(at, _)| at);
+    let of_others = looks.chain(parts).filter(|_| runs_others);
+    let of_others = of_others.filter(|at| has(receiver(code, *at), PRINTED));
+    let found = of_errors.chain(of_others);
     let found = found.filter(|at| !tests.iter().any(|range| range.contains(at)));
-    let message =
-        "decides by the text of an error: match on an enumeration, with the text in Display";
+    let message = "decides by a text for people: match on an enumeration, with the text in Display";
     found.map(|at| Finding::at(source, source.line_of(at), message)).collect()
 }
 
@@ -51,8 +62,13 @@ fn is_text(code: &str) -> bool {
 
 /// Whether a chain of names and calls is an error, or its text.
 fn is_error(chain: &str) -> bool {
-    let parts = || chain.split(['.', ':']).map(str::trim).filter(|part| !part.is_empty());
-    parts().any(|part| TEXTS.contains(&part)) || parts().any(|part| NAMES.contains(&part))
+    has(chain, TEXTS) || has(chain, NAMES)
+}
+
+/// Whether one of these is in a chain of names and calls.
+fn has(chain: &str, names: &[&str]) -> bool {
+    let mut parts = chain.split(['.', ':']).map(str::trim);
+    parts.any(|part| names.contains(&part))
 }
 
 /// The names and calls before `end` that belong together: `self.error.to_string()`.
@@ -103,6 +119,23 @@ mod tests {
         check_code("if message == \"interrupted\" {}", 1);
         check_code("if failure.as_str() != \"interrupted\" {}", 1);
         check_code("errors.iter().map(|error| error.strip_prefix(\"a\"))", 1);
+    }
+
+    #[test]
+    fn what_other_programs_print_decides_nothing_where_they_are_run() {
+        let check = |folder: &str, code: &str, expected: usize| {
+            let text = format!("fn f() {{ {code} }}");
+            let path = format!("crates/{folder}/src/a.rs");
+            assert_eq!(check(&Tree::of(&path, &text)).len(), expected, "{folder}: {code}");
+        };
+        check("lab", "if said.contains(\"not permitted\") {}", 1);
+        check("lab", "if finished.output.contains(&name) {}", 1);
+        check("lab", "words.iter().any(|one| printed.contains(one))", 1);
+        check("cli", "domain.about.split(\", \").filter(is_of_cpus)", 1);
+        check("lab", "if finished.complaint().starts_with(\"x\") {}", 1);
+        check("lab", "let lines = process::output(&command, None)?.lines();", 0);
+        check("lab", "let first = printed.lines().next();", 0);
+        check("engines", "if said.contains(&DONE) {}", 0);
     }
 
     #[test]
