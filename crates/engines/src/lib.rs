@@ -44,7 +44,7 @@ use session::Worker;
 
 pub use event_loop_helpers::help_by_process;
 pub use knobs::{Knob, KnobValues, Values};
-pub use open_files::OpenFiles;
+pub use open_files::{Caretaker, OpenFiles};
 
 /// The longest queue that a listener may have. Engines take everybody in it before they close it.
 pub const BACKLOG_MAX: u16 = u16::MAX;

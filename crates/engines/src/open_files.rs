@@ -6,11 +6,13 @@
 //! and a response that is sent from a file has it open to its end.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{io, thread};
 
 use file_cache::{Cache, Round, Slot};
-use os::files::FileStatus;
-use site::resource::{Entry, FileRef};
+use os::files::is_unlinked;
+use site::resource::Entry;
 
 /// What is done at a time, once a second.
 const LOOK_US: u64 = 1_000_000;
@@ -27,6 +29,45 @@ pub struct OpenFiles {
     /// After so many rounds in which nobody has asked for it, a file is closed.
     rests_max: Option<u16>,
     looked_us: u64,
+}
+
+/// Looks after open files on a thread of its own, which is started when there are some: on a file
+/// system that does not answer even closing may wait. Its caller never does, nor who drops it.
+pub struct Caretaker {
+    files: Arc<Mutex<OpenFiles>>,
+    /// Calls the thread, if it has been started. There is room for one call.
+    call: Option<SyncSender<()>>,
+}
+
+impl Caretaker {
+    /// For these files.
+    #[must_use]
+    pub fn new(files: OpenFiles) -> Self {
+        Self { files: Arc::new(Mutex::new(files)), call: None }
+    }
+
+    /// Has closed what is due. To be called about once a second; more often does no harm.
+    pub fn look_after(&mut self) {
+        if self.call.is_none() && lock(&self.files).are_there() {
+            // Where there is no thread to be had now there may be one in a second.
+            self.call = self.start().ok();
+        }
+        // It is not called twice while it looks. One that has panicked is replaced.
+        let has_ended = |error| matches!(error, TrySendError::Disconnected(()));
+        self.call.take_if(|call| call.try_send(()).is_err_and(has_ended));
+    }
+
+    fn start(&self) -> io::Result<SyncSender<()>> {
+        let (call, calls) = sync_channel(1);
+        let files = Arc::clone(&self.files);
+        let look = move || calls.iter().for_each(|()| lock(&files).look_after());
+        thread::Builder::new().name("open-files".into()).spawn(look)?;
+        Ok(call)
+    }
+}
+
+fn lock(files: &Mutex<OpenFiles>) -> MutexGuard<'_, OpenFiles> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenFiles {
@@ -77,11 +118,5 @@ impl OpenFiles {
 }
 
 fn has_gone(entry: &Entry) -> bool {
-    entry.files().any(is_gone)
-}
-
-/// Whether an open file has no name any more. The kernel knows that of what is open without asking
-/// a disk.
-pub(crate) fn is_gone(file: &FileRef) -> bool {
-    FileStatus::of(file.as_fd()).is_ok_and(|status| status.links == 0)
+    entry.files().any(|file| is_unlinked(file.as_fd()))
 }

@@ -16,7 +16,7 @@
 //!
 //! A process that shares no table notes nothing, and nothing here costs it more than a load.
 
-use crate::files::read_directory;
+use crate::files::{is_unlinked, read_directory};
 use crate::shared_memory::{create_cells, map_cells};
 use protocol::{Book, Living, Notes};
 use std::fs::File;
@@ -125,9 +125,22 @@ impl Table {
         Some(unsafe { OwnedFd::from_raw_fd(copy) })
     }
 
-    /// Ends a loan of what has this number, unless it has ended.
-    pub fn end_loan(self, number: u32, loan: Loan) {
-        own_book().end_loan(&Linux, number, loan);
+    /// Whether what has this number, if it is lent by this loan, is a file without a name: see
+    /// [`is_unlinked`]. While the loan may be ended by another, both are to hold one lock.
+    #[must_use]
+    pub fn is_unlinked(self, number: u32, loan: Loan) -> bool {
+        // SAFETY: what is lent is open until the loan ends, which the caller excludes meanwhile.
+        let is_unlinked = || is_unlinked(unsafe { BorrowedFd::borrow_raw(number.cast_signed()) });
+        own_book().is_lent(number, loan) && is_unlinked()
+    }
+
+    /// Ends a loan of what has this number, unless it has ended. What comes back is to be dropped
+    /// before the caller's next rest, and no lock is needed for that: closing may wait for a disk.
+    #[must_use]
+    pub fn end_loan(self, number: u32, loan: Loan) -> Option<OwnedFd> {
+        let is_ours = own_book().end_loan(number, loan);
+        // SAFETY: it was owned by the loan alone, which nobody else has ended.
+        is_ours.then(|| unsafe { OwnedFd::from_raw_fd(number.cast_signed()) })
     }
 }
 

@@ -26,4 +26,4 @@ pub use read::{
 pub use residency::{Held, resident_bytes};
 pub use root::{Root, Symlinks};
 pub use space::Space;
-pub use status::{FileKind, FileStatus};
+pub use status::{FileKind, FileStatus, is_unlinked};

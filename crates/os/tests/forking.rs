@@ -252,13 +252,13 @@ fn what_is_lent_is_copied_until_the_loan_ends() {
     let copy = table.borrow(number.get(), loan).unwrap();
     assert_eq!(inode(&copy), inode(&exe));
     assert!(table.borrow(number.get(), table.loan()).is_none(), "by another loan");
-    table.end_loan(number.get(), table.loan()); // nor is that the end of this one
+    assert!(table.end_loan(number.get(), table.loan()).is_none(), "nor is that this one's end");
     assert!(table.borrow(number.get(), loan).is_some());
-    table.end_loan(number.get(), loan);
+    assert!(table.end_loan(number.get(), loan).is_some());
     assert!(table.borrow(number.get(), loan).is_none());
     let another = OwnedFd::from(File::open("/").unwrap());
     assert_eq!(another.as_raw_fd().cast_unsigned(), number.get(), "the number is free again");
-    table.end_loan(number.get(), loan); // it has ended
+    assert!(table.end_loan(number.get(), loan).is_none(), "it has ended");
     assert!(FileStatus::of(another.as_fd()).is_ok());
     drop((another, copy, exe));
     assert_eq!(os::limits::open_descriptors(), before);

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
-use engines::{Engine, MakeWorker, OpenFiles, PartitionStart, Start, WorkerStart};
+use engines::{Caretaker, Engine, MakeWorker, PartitionStart, Start, WorkerStart};
 use file_cache::Cache;
 use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
@@ -31,7 +31,7 @@ pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
     caches: Vec<Arc<Cache<Entry>>>,
-    open_files: OpenFiles,
+    open_files: Caretaker,
     runner: Arc<Runner>,
     /// What had left the caches when workers were last told of it.
     evictions_told: u64,
@@ -81,7 +81,7 @@ impl Local {
             start_helper: helper_process::starter(config),
         };
         let (spec, caches) = (ready.engine.spec, assembly.caches);
-        let open_files = runner.open_files(caches.clone());
+        let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
             (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
         Ok(Self { engine, counters, caches, open_files, runner, evictions_told: 0 })
@@ -94,8 +94,8 @@ impl Local {
         notices
     }
 
-    /// Closes files that nobody asks for, and wakes workers if something has left a cache since the
-    /// last call: one that sleeps may have it open still.
+    /// Has files closed that nobody asks for, and wakes workers if something has left a cache since
+    /// the last call: one that sleeps may have it open still. It waits for no disk.
     pub(crate) fn keep_house(&mut self) {
         self.open_files.look_after();
         let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();

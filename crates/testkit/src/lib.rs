@@ -47,7 +47,7 @@ pub use one_by_one::{Test, one_by_one};
 pub use patience::{comes_true, wait_until};
 pub use side_by_side::{at_a_time, side_by_side};
 pub use skip::{NEEDS_ROOT, SKIPPED, Skipped, in_ci, is_root, leave_out, skip};
-pub use stalled_disk::StalledDisk;
+pub use stalled_disk::{StalledDisk, StalledFile};
 pub use template::Prepared;
 pub use temporary::Temporary;
 pub use tools::{Tool, has};

@@ -1,5 +1,6 @@
 //! A disk that stalls when a test says so: a read-only file system on a loop device whose backing
-//! file is behind a gate. What is not in memory cannot be read while the gate is closed.
+//! file is behind a gate. What is not in memory cannot be read while the gate is closed. And a
+//! single file behind a gate, of which nothing at all can be learnt then.
 //!
 //! It takes root's rights to mount, and the programs of util-linux and e2fsprogs. For tests only:
 //! what goes wrong is a panic, but that it is not permitted or a program is missing is a reason to
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use crate::tools::{LOSETUP, MKE2FS};
 use crate::{NEEDS_ROOT, Temporary, Tool, is_root};
+use gate::Attributes;
 pub use gate::Gate;
 
 /// Room for the files of a test and for what the file system itself needs.
@@ -24,11 +26,23 @@ const DISK_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct StalledDisk {
     gate: Gate,
-    /// What is to be undone, in this order: the last that was done first.
-    undo: Vec<Vec<String>>,
+    undo: Undo,
     root: PathBuf,
     _scratch: Temporary,
 }
+
+/// A file of a file system that stalls when a test says so, as one in the network does: while the
+/// gate is closed neither its bytes nor its attributes are to be had. What the kernel knows without
+/// asking it tells all the same. It is unmounted when this is dropped.
+#[derive(Debug)]
+pub struct StalledFile {
+    gate: Gate,
+    undo: Undo,
+}
+
+/// Commands that undo what was done, in this order: the last that was done first.
+#[derive(Debug, Default)]
+struct Undo(Vec<Vec<String>>);
 
 impl StalledDisk {
     /// A disk with the files of `tree`, its gate open and none of its files in memory.
@@ -51,25 +65,17 @@ impl StalledDisk {
         File::create(&backing).and_then(|_| fs::create_dir(&root)).expect("room for mount points");
         let device = open("/dev/fuse")?;
         open("/dev/loop-control")?;
-        let gate = Gate::new(
-            device.try_clone().map_err(|why| why.to_string())?,
-            File::open(&image).map_err(|why| format!("{image}: {why}"))?,
-        );
-        let mut disk =
-            Self { gate, undo: Vec::new(), root: root.clone().into(), _scratch: scratch };
-        // Its standard input is the device whose other end the gate serves.
-        let options = "ro,fd=0,rootmode=100444,user_id=0,group_id=0";
-        let mount = ["-i", "-t", "fuse", "-o", options, "gate", &backing];
-        run("mount", &mount, device.into())?;
-        disk.undo.insert(0, vec!["umount".into(), backing.clone()]);
+        let mut undo = Undo::default();
+        let gate = mount_gate(device, &image, &backing, Attributes::Remembered, &mut undo)?;
+        let mut disk = Self { gate, undo, root: root.clone().into(), _scratch: scratch };
         // The kernel learns of the size by looking.
         let len = fs::metadata(&backing).map_err(|why| format!("{backing}: {why}"))?.len();
         assert_eq!(len, DISK_BYTES, "the gate shows the image");
         let shown = run("losetup", &["-r", "-f", "--show", &backing], Stdio::null())?;
         let device = shown.trim();
-        disk.undo.insert(0, vec!["losetup".into(), "-d".into(), device.into()]);
+        disk.undo.by(&["losetup", "-d", device]);
         run("mount", &["-t", "ext4", "-o", "ro", device, &root], Stdio::null())?;
-        disk.undo.insert(0, vec!["umount".into(), root]);
+        disk.undo.by(&["umount", &root]);
         Ok(disk)
     }
 
@@ -86,17 +92,77 @@ impl StalledDisk {
     }
 }
 
-impl Drop for StalledDisk {
-    fn drop(&mut self) {
-        self.gate.open();
-        for command in &self.undo {
+impl StalledFile {
+    /// Has the file `place` be one with the bytes of `image`, behind an open gate.
+    ///
+    /// # Errors
+    /// Why this machine or this user cannot have one.
+    ///
+    /// # Panics
+    /// If something goes wrong that is not a matter of permission.
+    pub fn new(image: &Path, place: &Path) -> Result<Self, String> {
+        look_for(&[])?;
+        let [image, place] = [image, place].map(|path| path.to_str().expect("UTF-8"));
+        let mut undo = Undo::default();
+        let device = open("/dev/fuse")?;
+        let gate = mount_gate(device, image, place, Attributes::Guarded, &mut undo)?;
+        Ok(Self { gate, undo })
+    }
+
+    /// What whoever wants to know something of it has to pass.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// Mounts a gate before `image` on `place`.
+fn mount_gate(
+    device: File,
+    image: &str,
+    place: &str,
+    attributes: Attributes,
+    undo: &mut Undo,
+) -> Result<Gate, String> {
+    let image = File::open(image).map_err(|why| format!("{image}: {why}"))?;
+    let gate = Gate::new(device.try_clone().map_err(|why| why.to_string())?, image, attributes);
+    // Its standard input is the device whose other end the gate serves.
+    let options = "ro,fd=0,rootmode=100444,user_id=0,group_id=0";
+    run("mount", &["-i", "-t", "fuse", "-o", options, "gate", place], device.into())?;
+    undo.by(&["umount", place]);
+    Ok(gate)
+}
+
+impl Undo {
+    /// What was done last is undone by this command.
+    fn by(&mut self, command: &[&str]) {
+        self.0.insert(0, command.iter().map(ToString::to_string).collect());
+    }
+
+    /// Undoes it all. The gate must be open.
+    fn run(&self, gate: &Gate) {
+        for command in &self.0 {
             let arguments: Vec<&str> = command[1..].iter().map(String::as_str).collect();
             if run(&command[0], &arguments, Stdio::null()).is_err() && command[0] == "umount" {
                 // Somebody has a file open still, after a panic: it vanishes when they have ended.
                 let _ = run("umount", &["-l", arguments[0]], Stdio::null());
             }
         }
-        self.gate.await_end(Duration::from_secs(5));
+        gate.await_end(Duration::from_secs(5));
+    }
+}
+
+impl Drop for StalledDisk {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.undo.run(&self.gate);
+    }
+}
+
+impl Drop for StalledFile {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.undo.run(&self.gate);
     }
 }
 

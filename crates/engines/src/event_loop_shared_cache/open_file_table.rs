@@ -8,7 +8,7 @@
 //! one that has some.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use os::descriptors::protocol::Cells;
@@ -41,11 +41,13 @@ pub(super) struct OpenFileTable<C = &'static [AtomicU64], L = Table> {
 pub(super) trait Lender {
     /// An open file.
     type File;
+    /// What was lent and is to be closed.
+    type Ended;
 
     fn loan(&self) -> Loan;
     fn lend(&self, file: &Self::File, loan: Loan, told: impl Fn(u32)) -> io::Result<()>;
     fn borrow(&self, number: u32, loan: Loan) -> Option<Self::File>;
-    fn end_loan(&self, number: u32, loan: Loan);
+    fn end_loan(&self, number: u32, loan: Loan) -> Option<Self::Ended>;
 }
 
 /// What a tag says.
@@ -74,8 +76,9 @@ impl<C: Cells, L: Lender> OpenFileTable<C, L> {
     }
 
     /// Lends files, and returns the tag; 0 if they cannot be lent. The shard's lock is held, as by
-    /// all that follow.
-    pub(super) fn lend(&self, shard: usize, files: &[L::File]) -> u64 {
+    /// all that follow; whose loans have `ended` is to be closed without it, since that may wait
+    /// for a disk.
+    pub(super) fn lend(&self, shard: usize, files: &[L::File], ended: &mut Vec<L::Ended>) -> u64 {
         let count = files.len();
         if count == 0 || count > FILES_MAX.min(self.slots_per_shard) {
             return 0;
@@ -87,14 +90,14 @@ impl<C: Cells, L: Lender> OpenFileTable<C, L> {
         }
         self.cells.store(head, (first + count) as u64);
         let first = shard * self.slots_per_shard + first;
-        (first..first + count).for_each(|slot| self.vacate(slot));
+        ended.extend((first..first + count).filter_map(|slot| self.vacate(slot)));
         let loan = self.lender.loan();
         for (slot, file) in (first..).zip(files) {
             let [number, by] = self.slot(slot);
             self.cells.store(by, loan.number());
             let told = |new| self.cells.store(number, u64::from(new) + 1);
             if self.lender.lend(file, loan, told).is_err() {
-                (first..first + count).for_each(|slot| self.vacate(slot));
+                ended.extend((first..first + count).filter_map(|slot| self.vacate(slot)));
                 return 0;
             }
         }
@@ -112,16 +115,20 @@ impl<C: Cells, L: Lender> OpenFileTable<C, L> {
     }
 
     /// An entry has left.
-    pub(super) fn take_back(&self, tag: u64) {
+    pub(super) fn take_back(&self, tag: u64, ended: &mut Vec<L::Ended>) {
         let tag = Tag::of(tag);
-        let slots = (tag.first..tag.first + tag.count).filter(|&slot| self.has(slot, tag.loan));
-        slots.for_each(|slot| self.vacate(slot));
+        ended.extend(self.slots_of(tag).filter_map(|slot| self.vacate(slot)));
     }
 
     /// All of a shard's entries have left, maybe in the middle of a change.
-    pub(super) fn empty(&self, shard: usize) {
+    pub(super) fn empty(&self, shard: usize, ended: &mut Vec<L::Ended>) {
         let first = shard * self.slots_per_shard;
-        (first..first + self.slots_per_shard).for_each(|slot| self.vacate(slot));
+        ended.extend((first..first + self.slots_per_shard).filter_map(|slot| self.vacate(slot)));
+    }
+
+    /// The slots that hold what this tag says.
+    fn slots_of(&self, tag: Tag) -> impl Iterator<Item = usize> {
+        (tag.first..tag.first + tag.count).filter(move |&slot| self.has(slot, tag.loan))
     }
 
     fn borrow(&self, slot: usize, loan: u64) -> Option<L::File> {
@@ -134,13 +141,13 @@ impl<C: Cells, L: Lender> OpenFileTable<C, L> {
         slot < self.slots() && self.cells.load(self.slot(slot)[1]) == loan
     }
 
-    fn vacate(&self, slot: usize) {
+    fn vacate(&self, slot: usize) -> Option<L::Ended> {
         let [number, by] = self.slot(slot);
-        if let Some(lent) = self.number(slot) {
-            self.lender.end_loan(lent, Loan::of(self.cells.load(by)));
-        }
+        let lent = self.number(slot);
+        let ended = lent.and_then(|lent| self.lender.end_loan(lent, Loan::of(self.cells.load(by))));
         self.cells.store(number, 0);
         self.cells.store(by, 0);
+        ended
     }
 
     fn number(&self, slot: usize) -> Option<u32> {
@@ -164,8 +171,19 @@ impl<C: Cells, L: Lender> OpenFileTable<C, L> {
     }
 }
 
+impl OpenFileTable {
+    /// Whether a file that is lent by this tag has no name any more. Nobody waits for a disk.
+    pub(super) fn has_unlinked(&self, tag: u64) -> bool {
+        let tag = Tag::of(tag);
+        let loan = Loan::of(tag.loan);
+        let mut numbers = self.slots_of(tag).filter_map(|slot| self.number(slot));
+        numbers.any(|number| self.lender.is_unlinked(number, loan))
+    }
+}
+
 impl Lender for Table {
     type File = FileRef;
+    type Ended = OwnedFd;
 
     fn loan(&self) -> Loan {
         Self::loan(*self)
@@ -179,8 +197,8 @@ impl Lender for Table {
         Self::borrow(*self, number, loan).map(|file| file_ref(file.into()))
     }
 
-    fn end_loan(&self, number: u32, loan: Loan) {
-        Self::end_loan(*self, number, loan);
+    fn end_loan(&self, number: u32, loan: Loan) -> Option<OwnedFd> {
+        Self::end_loan(*self, number, loan)
     }
 }
 

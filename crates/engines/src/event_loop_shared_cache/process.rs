@@ -11,7 +11,7 @@ use site::resource::Entry;
 
 use crate::parts::loops::Loops;
 use crate::parts::reactor::Reactor;
-use crate::{Engine, OpenFiles, Start};
+use crate::{Caretaker, Engine, Start};
 
 /// What the manager tells a process, in a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,9 @@ pub(super) struct Process {
     orders: UnixStream,
     /// The second level of its own cache.
     cache: Arc<Cache<Entry>>,
-    open_files: OpenFiles,
+    /// Looks after its open files, unless the loop has to.
+    open_files: Option<Caretaker>,
     evictions_told: u64,
-    /// Whether it has files open for the others, which the loop looks after.
-    lends_files: bool,
     is_ending: bool,
 }
 
@@ -58,25 +57,16 @@ impl Order {
 
 impl Process {
     /// Starts the loop of this process, and says so. There is one partition with one worker in
-    /// `start`, whose cache is `cache`; it may lend files to others.
+    /// `start`, whose cache is `cache`; without `open_files` the loop looks after those.
     pub(super) fn start(
         start: Start,
         cache: Arc<Cache<Entry>>,
         mut orders: UnixStream,
-        lends_files: bool,
+        open_files: Option<Caretaker>,
     ) -> io::Result<Self> {
-        let open_files = start.runner.open_files(vec![Arc::clone(&cache)]);
         let loops = Loops::start("loop", start, Reactor::make_gated)?;
         let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
-        Ok(Self {
-            loops,
-            orders,
-            cache,
-            open_files,
-            evictions_told: 0,
-            lends_files,
-            is_ending: false,
-        })
+        Ok(Self { loops, orders, cache, open_files, evictions_told: 0, is_ending: false })
     }
 
     /// Waits for orders and obeys them until the loop has ended.
@@ -117,12 +107,13 @@ impl Process {
         }
     }
 
-    /// Closes what nobody asks for, and wakes the loop if something has left the cache meanwhile.
+    /// Has closed what nobody asks for, and wakes the loop if something has left the cache
+    /// meanwhile, or to look after open files itself.
     fn keep_house(&mut self) {
-        self.open_files.look_after();
+        self.open_files.iter_mut().for_each(Caretaker::look_after);
         let evictions = self.cache.evictions();
         let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
-        if have_left || self.lends_files {
+        if have_left || self.open_files.is_none() {
             self.loops.keep_house();
         }
     }

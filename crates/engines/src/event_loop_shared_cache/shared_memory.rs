@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use file_cache::Budget;
@@ -14,7 +14,7 @@ use session::{Beyond, Stamp, Tick};
 use site::resource::FileRef;
 
 use super::open_file_table::OpenFileTable;
-use crate::open_files::is_gone;
+use crate::OpenFiles;
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;
@@ -45,6 +45,8 @@ pub(super) struct SharedLevel {
     next_shard: usize,
     looked: Tick,
     file_idle_us: Option<u64>,
+    /// What this process has open for itself, if only the thread of its loop may close that.
+    own: Option<OpenFiles>,
 }
 
 /// Takes the locks for one process, and passes open files to and from the table of them.
@@ -53,6 +55,8 @@ struct LocksAndFiles {
     open_files: Option<OpenFileTable>,
     /// Files of the entry that is being put in, or was found.
     files: RefCell<Vec<FileRef>>,
+    /// What is lent no more, to be closed when no lock is held.
+    ended: RefCell<Vec<OwnedFd>>,
 }
 
 impl SharedMemory {
@@ -76,16 +80,21 @@ impl SharedMemory {
     }
 
     /// For the calling process, in a seat, with a number that no other has had. Files that are lent
-    /// and that nobody has asked for in so long are closed.
+    /// and that nobody has asked for in so long are closed. `own` is looked after as well.
     pub(super) fn attach(
         self,
         seat: usize,
         number: u32,
         file_idle_us: Option<u64>,
+        own: Option<OpenFiles>,
     ) -> io::Result<SharedLevel> {
         let owner = self.owners.enter(seat, number)?;
-        let locks_and_files =
-            LocksAndFiles { owner, open_files: self.open_files, files: RefCell::default() };
+        let locks_and_files = LocksAndFiles {
+            owner,
+            open_files: self.open_files,
+            files: RefCell::default(),
+            ended: RefCell::default(),
+        };
         Ok(SharedLevel {
             cache: self.cache,
             locks_and_files,
@@ -94,6 +103,7 @@ impl SharedMemory {
             next_shard: seat,
             looked: Tick(0),
             file_idle_us,
+            own,
         })
     }
 
@@ -106,10 +116,7 @@ impl SharedMemory {
 impl LocksAndFiles {
     /// Whether a file that is lent by this tag has no name any more.
     fn has_gone(&self, tag: u64) -> bool {
-        let Some(table) = self.open_files else { return false };
-        let mut files = Vec::new();
-        table.copy(tag, &mut files);
-        files.iter().any(is_gone)
+        self.open_files.is_some_and(|table| table.has_unlinked(tag))
     }
 }
 
@@ -117,10 +124,13 @@ impl Keeper for LocksAndFiles {
     fn alone(&self, lock: &'static AtomicU64, section: &mut dyn FnMut(bool)) {
         let held = self.owner.lock(lock);
         section(held.is_inherited());
+        drop(held);
+        self.ended.borrow_mut().clear(); // closing may wait, but nobody for the lock
     }
 
     fn keep(&self, shard: usize, _: u64) -> u64 {
-        self.open_files.map_or(0, |table| table.lend(shard, &self.files.borrow()))
+        let (files, mut ended) = (self.files.borrow(), self.ended.borrow_mut());
+        self.open_files.map_or(0, |table| table.lend(shard, &files, &mut ended))
     }
 
     fn found(&self, tag: u64) {
@@ -131,13 +141,13 @@ impl Keeper for LocksAndFiles {
 
     fn departed(&self, tag: u64) {
         if let Some(table) = self.open_files {
-            table.take_back(tag);
+            table.take_back(tag, &mut self.ended.borrow_mut());
         }
     }
 
     fn emptied(&self, shard: usize) {
         if let Some(table) = self.open_files {
-            table.empty(shard);
+            table.empty(shard, &mut self.ended.borrow_mut());
         }
     }
 }
@@ -168,10 +178,14 @@ impl Beyond for SharedLevel {
     }
 
     fn keep_house(&mut self, now: Tick) {
-        if !self.keeps_files() || now.since(self.looked) < LOOK_US {
+        if now.since(self.looked) < LOOK_US {
             return;
         }
         self.looked = now;
+        self.own.iter_mut().for_each(OpenFiles::look_after);
+        if !self.keeps_files() {
+            return;
+        }
         let shard = self.next_shard;
         if shard >= self.cache.shards() {
             return; // there are fewer than processes: others look after them

@@ -15,7 +15,7 @@ use super::process::{Order, Process, READY};
 use super::shared_memory::SharedMemory;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
-use crate::{MakeWorker, PartitionStart, SendfileMode, Start};
+use crate::{Caretaker, MakeWorker, PartitionStart, SendfileMode, Start};
 
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -270,7 +270,13 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
     };
     let second = Arc::new(worker.cache().emptied(start.budget));
     worker.use_cache(Arc::clone(&second));
-    let beyond = memory.attach(start.seat, number, runner.file_idle_us())?;
+    let open_files = runner.open_files(vec![Arc::clone(&second)]);
+    // In a common table one thread of a process closes files: that which opens them.
+    let (of_loop, of_others) = match common.table {
+        Some(_) => (Some(open_files), None),
+        None => (None, Some(Caretaker::new(open_files))),
+    };
+    let beyond = memory.attach(start.seat, number, runner.file_idle_us(), of_loop)?;
     worker.reach_beyond(Box::new(beyond));
     let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
     let worker = crate::WorkerStart { worker, cpu, roam, listeners };
@@ -287,5 +293,5 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         knobs: common.knobs.clone(),
         start_helper: crate::no_helper_processes(),
     };
-    Process::start(start, second, orders, common.table.is_some())?.run()
+    Process::start(start, second, orders, of_others)?.run()
 }

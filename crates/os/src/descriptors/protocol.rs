@@ -236,20 +236,24 @@ impl<C: Cells> Book<C> {
     /// A copy of what has this number, if it is lent by this loan. While it may be ended by
     /// another, both are to hold one lock.
     pub fn borrow(&self, kernel: &impl Kernel, number: u32, loan: Loan) -> Option<RawFd> {
-        let number = number.cast_signed();
         // It is open: it was when the loan began, and only who ends the loan closes it. The caller
         // excludes that meanwhile.
-        let is_lent = self.notes.get(number) == loan.0;
-        is_lent.then(|| self.duplicate(kernel, number).ok()).flatten()
+        let copy = || self.duplicate(kernel, number.cast_signed()).ok();
+        self.is_lent(number, loan).then(copy).flatten()
     }
 
-    /// Ends a loan of what has this number, unless it has ended.
-    pub fn end_loan(&self, kernel: &impl Kernel, number: u32, loan: Loan) {
-        let number = number.cast_signed();
-        let Some(cell) = self.notes.cell(number) else { return };
-        if self.notes.cells.exchange(cell, loan.0, self.closing()) {
-            kernel.close(number); // it is owned by the loan alone, which nobody else has ended
-        }
+    /// Whether what has this number is lent by this loan. While it may be ended by another, both
+    /// are to hold one lock.
+    pub fn is_lent(&self, number: u32, loan: Loan) -> bool {
+        self.notes.get(number.cast_signed()) == loan.0
+    }
+
+    /// Ends a loan of what has this number, unless it has ended. If it had not, the caller is to
+    /// close what it was of, before its next rest: it was owned by the loan alone.
+    #[must_use]
+    pub fn end_loan(&self, number: u32, loan: Loan) -> bool {
+        let cell = self.notes.cell(number.cast_signed());
+        cell.is_some_and(|cell| self.notes.cells.exchange(cell, loan.0, self.closing()))
     }
 
     /// Does what makes sockets and notes them, or closes some.

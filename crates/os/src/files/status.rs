@@ -33,8 +33,6 @@ pub struct FileStatus {
     pub modified_ns: i64,
     /// When the contents or the metadata last changed, in nanoseconds since 1970. Cannot be set.
     pub changed_ns: i64,
-    /// How many names the file has; 0: it is deleted but open.
-    pub links: u64,
 }
 
 impl FileStatus {
@@ -79,9 +77,26 @@ impl FileStatus {
             len: u64::try_from(raw.st_size).unwrap_or(0),
             modified_ns: nanoseconds(raw.st_mtime as _, raw.st_mtime_nsec as _),
             changed_ns: nanoseconds(raw.st_ctime as _, raw.st_ctime_nsec as _),
-            links: raw.st_nlink as _,
         }
     }
+}
+
+/// Whether an open file has no name any more, as far as that is known here: no other machine (NFS)
+/// and no program (FUSE) is asked, which may not answer for long. What was deleted elsewhere has
+/// its name until somebody else asks.
+#[must_use]
+pub fn is_unlinked(file: BorrowedFd<'_>) -> bool {
+    let mut raw = MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is a NUL-terminated string; the last pointer is to a live, writable statx of
+    // this frame. The struct is all integers, so zeroes are a valid value even if the call wrote
+    // nothing.
+    let (returned, raw) = unsafe {
+        let (path, place) = (c"".as_ptr(), raw.as_mut_ptr());
+        let returned = libc::statx(file.as_raw_fd(), path, flags, libc::STATX_NLINK, place);
+        (returned, raw.assume_init())
+    };
+    returned == 0 && raw.stx_mask & libc::STATX_NLINK != 0 && raw.stx_nlink == 0
 }
 
 fn fstat(file: BorrowedFd<'_>) -> io::Result<libc::stat> {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use server::Server;
-use testkit::{Temporary, at_a_time};
+use testkit::{StalledFile, Temporary, at_a_time};
 
 use crate::serving::{connect, get, start};
 use crate::shared_cache::parent_of;
@@ -106,6 +107,36 @@ fn a_file_that_nobody_asks_for_is_closed_and_opened_again() {
             assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
             serve_until_closed(server, &directory.path().join("site/once.bin"));
         }
+    });
+}
+
+/// Whether it has gone is not asked of a file system that does not answer: a server that did could
+/// not be stopped, and one of its processes that did would hold a lock that the others want.
+#[test]
+fn a_file_system_that_does_not_answer_is_not_asked() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let scratch = Temporary::new();
+    let image = scratch.file("image", vec![2; LEN]);
+    if let Err(why) = StalledFile::new(&image, &scratch.file("place", "")) {
+        return testkit::skip("open files of a file system that stalls", &why);
+    }
+    for_every_engine(&["cache.descriptors_idle_ms=1000"], |directory, server| {
+        let path = directory.path().join("site/once.bin");
+        let stalled = StalledFile::new(&image, &path).unwrap();
+        assert!(get(server, "/once.bin").starts_with("HTTP/1.1 200 "));
+        stalled.gate().close();
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel::<()>();
+            // Whoever asks all the same does not have to wait for ever.
+            let gate = stalled.gate();
+            scope.spawn(move || {
+                let _ = is_done.recv_timeout(PATIENCE);
+                gate.open();
+            });
+            serve_until_closed(server, &path);
+            drop(done);
+        });
+        assert_eq!(stalled.gate().visitors(), 0);
     });
 }
 

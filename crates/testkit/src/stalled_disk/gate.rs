@@ -1,6 +1,7 @@
 //! The gate: a FUSE file system of one file, whose reads are answered while the gate is open and
-//! held while it is closed. It speaks just enough of the protocol (include/uapi/linux/fuse.h) for a
-//! loop device to be put on that file.
+//! held while it is closed; questions about its attributes, too, if that is wanted. It speaks just
+//! enough of the protocol (include/uapi/linux/fuse.h) for a loop device to be put on that file, and
+//! for a server to send it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -36,15 +37,27 @@ pub struct Gate {
 struct Shared {
     device: File,
     image: File,
+    attributes: Attributes,
     state: Mutex<State>,
     has_visitor: Condvar,
+}
+
+/// Who knows the attributes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attributes {
+    /// The kernel, once it was told.
+    Remembered,
+    /// Nobody but us: whoever wants them has to pass the gate.
+    Guarded,
 }
 
 #[derive(Debug, Default)]
 struct State {
     is_closed: bool,
-    /// Reads that wait for the gate to open.
+    /// Those who wait for the gate to open.
     held: Vec<Request>,
+    /// How many have waited there.
+    visitors: usize,
 }
 
 /// What of a request matters here.
@@ -59,14 +72,14 @@ struct Request {
 
 impl Gate {
     /// An open gate before `image`, for the kernel at the other end of `device`.
-    pub(super) fn new(device: File, image: File) -> Self {
+    pub(super) fn new(device: File, image: File, attributes: Attributes) -> Self {
         let (state, has_visitor) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { device, image, state, has_visitor });
+        let shared = Arc::new(Shared { device, image, attributes, state, has_visitor });
         let served = Arc::clone(&shared);
         Self { shared, thread: thread::spawn(move || served.serve()) }
     }
 
-    /// From now on reads wait.
+    /// From now on whoever comes waits.
     pub fn close(&self) {
         self.shared.state().is_closed = true;
     }
@@ -78,7 +91,13 @@ impl Gate {
             state.is_closed = false;
             std::mem::take(&mut state.held)
         };
-        held.iter().for_each(|request| self.shared.read(request));
+        held.iter().for_each(|request| self.shared.let_pass(request));
+    }
+
+    /// How many have waited at the gate until now.
+    #[must_use]
+    pub fn visitors(&self) -> usize {
+        self.shared.state().visitors
     }
 
     /// Waits until somebody waits at the gate.
@@ -132,21 +151,33 @@ impl Shared {
     fn handle(&self, request: Request) {
         match request.opcode {
             INIT => self.answer(&request, 0, &init()),
-            GETATTR => self.answer(&request, 0, &self.attributes()),
             OPEN => self.answer(&request, 0, &opened()),
             RELEASE => self.answer(&request, 0, &[]),
-            READ => {
-                let mut state = self.state();
-                if state.is_closed {
-                    state.held.push(request);
-                    self.has_visitor.notify_all();
-                } else {
-                    drop(state);
-                    self.read(&request);
-                }
-            }
+            READ => self.guard(request),
+            GETATTR if self.attributes == Attributes::Guarded => self.guard(request),
+            GETATTR => self.let_pass(&request),
             opcode if SILENT.contains(&opcode) => {}
             _ => self.answer(&request, -ENOSYS, &[]),
+        }
+    }
+
+    /// Has a request wait if the gate is closed.
+    fn guard(&self, request: Request) {
+        let mut state = self.state();
+        if state.is_closed {
+            state.held.push(request);
+            state.visitors += 1;
+            self.has_visitor.notify_all();
+        } else {
+            drop(state);
+            self.let_pass(&request);
+        }
+    }
+
+    fn let_pass(&self, request: &Request) {
+        match request.opcode {
+            GETATTR => self.answer(request, 0, &self.attributes()),
+            _ => self.read(request),
         }
     }
 
@@ -173,10 +204,11 @@ impl Shared {
     fn attributes(&self) -> Vec<u8> {
         const FOREVER_S: u64 = 1 << 30;
         const MODE: u32 = 0o100_444;
+        let valid_s = if self.attributes == Attributes::Remembered { FOREVER_S } else { 0 };
         let size = self.image.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = Vec::new();
         // Valid for how long; then inode, size, blocks, and the seconds of three times.
-        for word in [FOREVER_S, 0, 1, size, size / 512, 0, 0, 0] {
+        for word in [valid_s, 0, 1, size, size / 512, 0, 0, 0] {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
         // Nanoseconds of three times, mode, links, owner, group, device, block size, flags.

@@ -46,8 +46,12 @@ struct Borrower {
 /// An open file of a process, closed by itself.
 struct Copy<'b>(&'b Borrower, RawFd);
 
+/// What was lent, closed by itself as well.
+struct Ended<'b>(&'b Borrower, RawFd);
+
 impl<'b> Lender for &'b Borrower {
     type File = Copy<'b>;
+    type Ended = Ended<'b>;
 
     fn loan(&self) -> Loan {
         self.notes.loan()
@@ -64,14 +68,20 @@ impl<'b> Lender for &'b Borrower {
         self.book.borrow(&self.process, number, loan).map(|number| Copy(self, number))
     }
 
-    fn end_loan(&self, number: u32, loan: Loan) {
-        self.book.end_loan(&self.process, number, loan);
+    fn end_loan(&self, number: u32, loan: Loan) -> Option<Ended<'b>> {
+        self.book.end_loan(number, loan).then(|| Ended(self, number.cast_signed()))
     }
 }
 
 impl Drop for Copy<'_> {
     fn drop(&mut self) {
         self.0.book.forget(self.1);
+        self.0.process.close(self.1);
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
         self.0.process.close(self.1);
     }
 }
@@ -128,7 +138,7 @@ impl Stage {
             return None;
         }
         if std::mem::replace(&mut shard.is_broken, true) {
-            self.table(borrower).empty(0);
+            self.table(borrower).empty(0, &mut Vec::new());
             shard.entries.clear();
         }
         Some(shard)
@@ -146,7 +156,8 @@ impl Stage {
         let file = Copy(borrower, number);
         let which = borrower.process.machine.look(number).map(|open| open.file);
         let Some(mut shard) = self.lock(borrower) else { return };
-        let tag = self.table(borrower).lend(0, std::slice::from_ref(&file));
+        let mut ended = Vec::new();
+        let tag = self.table(borrower).lend(0, std::slice::from_ref(&file), &mut ended);
         if let (false, Some(which)) = (borrower.process.is_dead() || tag == 0, which) {
             shard.entries.push((tag, which));
         }
@@ -168,11 +179,12 @@ impl Stage {
     /// The oldest entry leaves.
     fn remove(&self, borrower: &Borrower) {
         let Some(mut shard) = self.lock(borrower) else { return };
+        let mut ended = Vec::new();
         if !shard.entries.is_empty() {
             let (tag, _) = shard.entries.remove(0);
-            self.table(borrower).take_back(tag);
+            self.table(borrower).take_back(tag, &mut ended);
         }
-        Self::unlock(borrower, shard);
+        Self::unlock(borrower, shard); // before it is closed
     }
 
     /// Nobody is left but one who empties the cache: then nothing is open.
