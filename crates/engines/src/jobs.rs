@@ -12,8 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use file_cache::Cache;
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
-use session::{Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit};
-use site::hashing::Hashed;
+use session::{
+    Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit, SharedHashing,
+};
+use site::hashing::{Hashed, Hashing};
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
@@ -77,6 +79,8 @@ pub struct Runner {
     turns: Option<Arc<Turns>>,
     tell: Option<TellTrouble>,
     hashes: Hashes,
+    /// What pieces of files are read into, while nobody does so.
+    spare_buffer: Mutex<Vec<u8>>,
     left_out: LeftOut,
     file_idle_us: Option<u64>,
     /// Called before each job, so that a test can hold it up.
@@ -109,7 +113,8 @@ impl Runner {
             small_body_bytes_max,
             turns: None,
             tell: None,
-            hashes: Hashes::default(),
+            hashes: Hashes::new()?,
+            spare_buffer: Mutex::default(),
             left_out: LeftOut::new()?,
             file_idle_us: None,
             #[cfg(test)]
@@ -171,7 +176,8 @@ impl Runner {
             small_body_bytes_max: self.small_body_bytes_max,
             turns: self.turns.clone(),
             tell: self.tell.clone(),
-            hashes: Hashes::default(),
+            hashes: self.hashes.duplicate(),
+            spare_buffer: Mutex::default(),
             left_out: self.left_out,
             file_idle_us: self.file_idle_us,
             #[cfg(test)]
@@ -259,8 +265,9 @@ impl Runner {
                 Done::Resolved(Err(why))
             }
             Err(Unresolved::Unhashed(hashing)) => {
-                let hashed = files.hashed;
-                Done::Unfinished(Job::Hash(Box::new(HashJob { host, path, hashing, hashed })))
+                let (hashing, hashed) = (self.hashes.join(hashing), files.hashed);
+                let file = FileRef::clone(lock_hashing(&hashing).file());
+                Done::Unfinished(Job::Hash(Box::new(HashJob { host, path, file, hashing, hashed })))
             }
         }
     }
@@ -268,7 +275,11 @@ impl Runner {
     /// Hashes the next piece of a file, and goes on to the entry after the last.
     fn hash(&self, mut job: Box<HashJob>) -> Done {
         let mut files = self.files(job.host, std::mem::take(&mut job.hashed));
-        let hashed = match job.hashing.go_on(&files, &mut vec![0; HASHED_BYTES]) {
+        let (identity, outcome) = {
+            let mut hashing = lock_hashing(&job.hashing);
+            (*hashing.identity(), self.hash_piece(&mut hashing, &files))
+        };
+        let hashed = match outcome {
             Ok(Some(hashed)) => hashed,
             Ok(None) => {
                 job.hashed = files.hashed;
@@ -279,13 +290,37 @@ impl Runner {
                 return Done::Resolved(Err(why));
             }
         };
-        let identity = *job.hashing.identity();
-        // A change of which no time tells would go unnoticed for ever.
-        if identity.is_settled(unix_ns()) {
-            self.hashes.put(identity, hashed);
+        if let Hashed::Hash(hash) = hashed {
+            // A change of which no time tells would go unnoticed for ever.
+            if identity.is_settled(unix_ns()) {
+                self.hashes.put(&identity, hash);
+            }
         }
         files.hashed.push((identity, hashed));
         self.resolve(job.host, job.path, files)
+    }
+
+    /// Hashes a piece, unless the hash is known meanwhile.
+    fn hash_piece(
+        &self,
+        hashing: &mut Hashing,
+        files: &HostFiles<'_>,
+    ) -> io::Result<Option<Hashed>> {
+        if let Some(hash) = self.hashes.get(hashing.identity()) {
+            return Ok(Some(Hashed::Hash(hash)));
+        }
+        // One is kept for all jobs: with each of them they would be as much memory as files that
+        // are asked for at once.
+        let mut buffer = std::mem::take(&mut *self.spare_buffer());
+        buffer.resize(HASHED_BYTES, 0);
+        let outcome = hashing.go_on(files, &mut buffer);
+        *self.spare_buffer() = buffer;
+        outcome
+    }
+
+    /// No panic happens under this lock.
+    fn spare_buffer(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.spare_buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An entry that another process has found, with its files opened here; nothing if it is not
@@ -349,6 +384,11 @@ impl Runner {
         sort(&mut cursor);
         Ok(cursor)
     }
+}
+
+/// The state of a hash is a matter of whole pieces: what a panic has left is how far it was.
+pub(crate) fn lock_hashing(hashing: &SharedHashing) -> MutexGuard<'_, Hashing> {
+    hashing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Turns that may be taken at once.
@@ -514,7 +554,7 @@ impl Files for HostFiles<'_> {
     fn hashed(&self, identity: &Identity) -> Option<Hashed> {
         let own =
             self.hashed.iter().find(|(other, _)| other == identity).map(|(_, hashed)| *hashed);
-        let known = own.or_else(|| self.hashes.get(identity));
+        let known = own.or_else(|| self.hashes.get(identity).map(Hashed::Hash));
         known.or_else(|| (self.hashed.len() >= HASHED_MAX).then_some(Hashed::Changed))
     }
 

@@ -4,7 +4,7 @@
 //! what is asked and what may be answered.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use file_cache::Slot;
 use site::hashing::{Hashed, Hashing};
@@ -46,6 +46,9 @@ pub enum Job {
     ListMore(Box<ListCursor>),
 }
 
+/// The hash of a file on its way, for all who want it: each may do the next piece.
+pub type SharedHashing = Arc<Mutex<Hashing>>;
+
 /// A path on its way to an entry, for which files are hashed.
 #[derive(Debug)]
 pub struct HashJob {
@@ -54,8 +57,10 @@ pub struct HashJob {
     /// The canonical path.
     pub path: Box<[u8]>,
     /// The file at hand.
-    pub hashing: Hashing,
-    /// Those before it.
+    pub file: FileRef,
+    /// How far its hash is.
+    pub hashing: SharedHashing,
+    /// The files before it.
     pub hashed: Vec<(Identity, Hashed)>,
 }
 

@@ -40,7 +40,7 @@ pub use after::After;
 pub use beyond::{Beyond, Stamp};
 pub use connection::{Connection, Op, Phase};
 pub use counters::{Counter, Counters};
-pub use job::{Done, HashJob, Job, JobId, Known, ListCursor, ListFormat, ListName};
+pub use job::{Done, HashJob, Job, JobId, Known, ListCursor, ListFormat, ListName, SharedHashing};
 pub use limits::{LINGER_BYTES_MAX, Limits, WRITE_PROGRESS_BYTES_MIN};
 pub use listings::{ListingPermit, Listings};
 pub use reply::Reply;

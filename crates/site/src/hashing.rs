@@ -40,13 +40,20 @@ impl Hashing {
         &self.identity
     }
 
-    /// The file, and which of its bytes come next.
+    /// The open file.
     #[must_use]
-    pub fn next(&self) -> (&FileRef, u64) {
-        (&self.file, self.len)
+    pub fn file(&self) -> &FileRef {
+        &self.file
     }
 
-    /// Hashes as much as `buffer` holds, and returns the hash if that was all.
+    /// Which of its bytes come next.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.len
+    }
+
+    /// Hashes as much as `buffer` holds, and returns the hash if that was all: again and again, to
+    /// all who ask.
     ///
     /// # Errors
     /// As reading gives them.

@@ -154,6 +154,18 @@ impl Identity {
 
     /// Whether the file was written where it is, and its modification time is that of the write. A
     /// time that was set is seldom near that at which it was set, which is the status change, and
+    /// Two numbers by which it is told from others: a hash of 128 bits.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u64; 2] {
+        let mut bytes = [0; 3 * 8 + 2 * 16];
+        let numbers = [self.device, self.inode, self.len].map(u64::to_le_bytes);
+        let times = [self.modified_ns, self.changed_ns].map(i128::to_le_bytes);
+        let parts = numbers.as_flattened().iter().chain(times.as_flattened());
+        bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = *part);
+        let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
+        [hash as u64, (hash >> 64) as u64]
+    }
+
     /// often one of whole seconds; nor can a file system that knows only those tell two writes
     /// apart. A rename or a change of mode soon after the write, as careful replacements make them,
     /// leaves it believable.

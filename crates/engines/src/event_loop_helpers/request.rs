@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use session::Job;
 use site::resource::FileRef;
 
-use crate::jobs::HASHED_BYTES;
+use crate::jobs::{HASHED_BYTES, lock_hashing};
 use crate::parts::helpers::Work;
 
 /// A kind, two numbers, and as many bytes of a path as the second says, unless the kind is
@@ -41,8 +41,8 @@ pub(super) fn encode(work: &Work) -> Option<(Vec<u8>, Option<BorrowedFd<'_>>)> {
         Work::Fetch { file, offset, len } => Some((head(FETCH, *offset, *len), Some(file.as_fd()))),
         Work::Job(_, Job::Resolve { host, path, .. }) => with_path(RESOLVE, *host, path),
         Work::Job(_, Job::Hash(job)) => {
-            let (file, offset) = job.hashing.next();
-            Some((head(FETCH, offset, HASHED_BYTES as u64), Some(file.as_fd())))
+            let offset = lock_hashing(&job.hashing).offset();
+            Some((head(FETCH, offset, HASHED_BYTES as u64), Some(job.file.as_fd())))
         }
         Work::Job(_, Job::List { host, path, .. }) => with_path(LIST, *host, path),
         Work::Job(_, Job::ListMore(_)) => None,

@@ -1,56 +1,99 @@
-//! Hashes of files' contents that are remembered: an entry may leave the cache, or be made anew
-//! because something else in its directory has changed, and its file is not read again for that.
+//! Hashes of files' contents: those that are known, and those under way.
+//!
+//! What is known is remembered, because an entry may leave the cache, or be made anew since
+//! something else in its directory has changed, and its file is not to be read again for that. It
+//! is in memory that forked processes share. Whoever wants a hash that is under way joins in: all
+//! who want it read the next piece in turn, and the file is read once. Forked processes do not see
+//! what is under way in others; they see the hash as soon as one of them has it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use site::hashing::Hashed;
+use os::shared_memory::{create_cells, map_cells};
+use session::SharedHashing;
+use site::entity_tag::ContentHash;
+use site::hashing::Hashing;
 use site::resource::Identity;
 
-/// Two generations of so many, of some 80 bytes each.
-const GENERATION_MAX: usize = 2048;
+/// So many are remembered: 192 KiB, of which only what is used takes memory.
+const SLOTS: usize = 8192;
+/// The hash, and the two halves of the identity's fingerprint, each mixed with it.
+const SLOT_CELLS: usize = 3;
 
 /// What hashing files has come to. May be asked by any thread.
-#[derive(Default)]
-pub(super) struct Hashes(Mutex<Generations>);
-
-/// Those used lately, and those used before them. When the first are too many they take the place
-/// of the second.
-#[derive(Default)]
-struct Generations {
-    young: HashMap<Identity, Hashed>,
-    old: HashMap<Identity, Hashed>,
+pub(super) struct Hashes {
+    known: Known,
+    under_way: Mutex<UnderWay>,
 }
+
+type UnderWay = Vec<(Identity, Weak<Mutex<Hashing>>)>;
+
+/// A table in which a hash takes the place of another that has the same. Nobody waits, and whoever
+/// is killed leaves it in order: cells of two that were written at once fit nobody's fingerprint.
+#[derive(Clone, Copy)]
+struct Known(&'static [AtomicU64]);
 
 impl Hashes {
-    pub(super) fn get(&self, identity: &Identity) -> Option<Hashed> {
-        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hashed) = generations.young.get(identity) {
-            return Some(*hashed);
-        }
-        let hashed = generations.old.remove(identity)?;
-        generations.put(*identity, hashed);
-        Some(hashed)
+    pub(super) fn new() -> io::Result<Self> {
+        let file = create_cells(SLOTS * SLOT_CELLS)?;
+        Ok(Self { known: Known(map_cells(file.as_fd())?), under_way: Mutex::default() })
     }
 
-    pub(super) fn put(&self, identity: Identity, hashed: Hashed) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(identity, hashed);
+    /// The same memory, for another process.
+    pub(super) fn duplicate(&self) -> Self {
+        Self { known: self.known, under_way: Mutex::default() }
+    }
+
+    pub(super) fn get(&self, identity: &Identity) -> Option<ContentHash> {
+        self.known.get(identity.fingerprint())
+    }
+
+    pub(super) fn put(&self, identity: &Identity, hash: ContentHash) {
+        self.known.put(identity.fingerprint(), hash);
+    }
+
+    /// The hash of a file on its way: this one, unless there is one already.
+    pub(super) fn join(&self, hashing: Hashing) -> SharedHashing {
+        let mut under_way = self.under_way();
+        under_way.retain(|(_, shared)| shared.strong_count() > 0);
+        let is_same = |(identity, _): &&(Identity, _)| identity == hashing.identity();
+        if let Some(shared) = under_way.iter().find(is_same).and_then(|(_, it)| it.upgrade()) {
+            return shared;
+        }
+        let identity = *hashing.identity();
+        let shared = SharedHashing::new(Mutex::new(hashing));
+        under_way.push((identity, SharedHashing::downgrade(&shared)));
+        shared
+    }
+
+    /// No panic happens under this lock.
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Generations {
-    fn put(&mut self, identity: Identity, hashed: Hashed) {
-        if self.young.len() >= GENERATION_MAX {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(identity, hashed);
+impl Known {
+    fn get(self, fingerprint: [u64; 2]) -> Option<ContentHash> {
+        let [hash, one, other] = self.slot(fingerprint).map(|cell| cell.load(Ordering::Relaxed));
+        ([one ^ hash, other ^ hash] == fingerprint).then_some(ContentHash(hash))
+    }
+
+    fn put(self, fingerprint: [u64; 2], ContentHash(hash): ContentHash) {
+        let numbers = [hash, fingerprint[0] ^ hash, fingerprint[1] ^ hash];
+        let cells = self.slot(fingerprint).into_iter().zip(numbers);
+        cells.for_each(|(cell, number)| cell.store(number, Ordering::Relaxed));
+    }
+
+    fn slot(self, [number, _]: [u64; 2]) -> [&'static AtomicU64; SLOT_CELLS] {
+        let first = number as usize % SLOTS * SLOT_CELLS;
+        std::array::from_fn(|cell| &self.0[first + cell])
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use site::entity_tag::ContentHash;
-
     use super::*;
 
     fn numbered(inode: u64) -> Identity {
@@ -58,17 +101,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_there_are_never_more_than_two_generations() {
-        let hashes = Hashes::default();
-        let hash = |inode| Hashed::Hash(ContentHash(inode));
-        for inode in 0..10 * GENERATION_MAX as u64 {
-            hashes.put(numbered(inode), hash(inode));
-            assert_eq!(hashes.get(&numbered(inode)), Some(hash(inode)));
-            assert_eq!(hashes.get(&numbered(0)), Some(hash(0)), "after {inode}");
+    fn what_is_known_is_that_of_the_same_file() {
+        let (hashes, count) = (Hashes::new().unwrap(), 10 * SLOTS as u64);
+        let there = hashes.duplicate();
+        assert_eq!(hashes.get(&numbered(0)), None);
+        for inode in 0..count {
+            hashes.put(&numbered(inode), ContentHash(inode * inode));
+            assert_eq!(there.get(&numbered(inode)), Some(ContentHash(inode * inode)));
         }
-        assert_eq!(hashes.get(&numbered(1)), None);
-        let generations = hashes.0.lock().unwrap();
-        assert!(generations.young.len() <= GENERATION_MAX);
-        assert!(generations.old.len() <= GENERATION_MAX);
+        let known = |inode: &u64| match hashes.get(&numbered(*inode)) {
+            Some(hash) => hash == ContentHash(inode * inode) || panic!("{inode}: {hash:?}"),
+            None => false,
+        };
+        let known = (0..count).filter(known).count();
+        assert!((SLOTS / 2..=SLOTS).contains(&known), "{known} of {count}");
+        let newer = Identity { changed_ns: 1, ..numbered(count - 1) };
+        assert_eq!(hashes.get(&newer), None);
+    }
+
+    /// One writer was interrupted by another after each of its steps.
+    #[test]
+    fn what_two_have_written_at_once_is_nobodys() {
+        let known = Hashes::new().unwrap().known;
+        let (one, other) = ([1, 100], [1 + SLOTS as u64, 200]);
+        for step in 1..SLOT_CELLS {
+            known.put(one, ContentHash(7));
+            let cells = known.slot(one);
+            let of_one = cells.map(|cell| cell.load(Ordering::Relaxed));
+            known.put(other, ContentHash(9));
+            let late = cells.iter().zip(of_one).skip(step);
+            late.for_each(|(cell, number)| cell.store(number, Ordering::Relaxed));
+            assert_eq!((known.get(one), known.get(other)), (None, None), "step {step}");
+        }
     }
 }

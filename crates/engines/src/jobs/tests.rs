@@ -82,6 +82,56 @@ fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     assert_eq!(tag(&resolved(&runner, Known::Nothing)), tag(&other));
 }
 
+#[test]
+fn those_who_want_the_hash_of_one_file_read_it_together() {
+    const PIECES: usize = 4;
+    const WAITING: usize = 5;
+    let directory = Directory::new("together");
+    let file = directory.0.join("f.txt");
+    fs::write(&file, vec![b'x'; PIECES * HASHED_BYTES]).unwrap();
+    set_modified(&file, 1_600_000_000_000_000_000);
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let ask =
+        || runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing });
+    let mut waiting: Vec<Done> = (0..WAITING).map(|_| ask()).collect();
+    let (mut tags, mut steps) = (Vec::new(), 0);
+    while !waiting.is_empty() {
+        let take_turns = |done| match done {
+            Done::Unfinished(job) => {
+                steps += 1;
+                Some(runner.run(job))
+            }
+            Done::Resolved(Ok((_, entry))) => {
+                tags.push(tag(&entry));
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        waiting = waiting.into_iter().filter_map(take_turns).collect();
+    }
+    assert_eq!((tags.len(), steps), (WAITING, PIECES + WAITING - 1), "who comes later gets it");
+    assert!(tags.iter().all(|tag| *tag == tags[0] && tag.starts_with('"')), "{tags:?}");
+}
+
+/// As when another process was faster.
+#[test]
+fn a_hash_that_is_known_meanwhile_is_taken() {
+    let directory = Directory::new("meanwhile");
+    let file = directory.0.join("f.txt");
+    fs::write(&file, vec![b'x'; 3 * HASHED_BYTES]).unwrap();
+    set_modified(&file, 1_600_000_000_000_000_000);
+    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
+    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let other = runner.duplicate().unwrap();
+    let job = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
+    let Done::Unfinished(Job::Hash(job)) = runner.run(job) else { panic!("it is to be hashed") };
+    let identity = *lock_hashing(&job.hashing).identity();
+    other.hashes.put(&identity, site::entity_tag::ContentHash(0xabc));
+    let Done::Resolved(Ok((_, entry))) = runner.run(Job::Hash(job)) else { panic!("unfinished") };
+    assert_eq!(tag(&entry), "\"0000000000000abc\"");
+}
+
 /// A file is open between its pieces, for which nobody reckons but who has a turn.
 #[test]
 fn with_turns_a_file_is_hashed_in_one() {

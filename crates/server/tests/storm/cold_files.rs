@@ -68,14 +68,16 @@ struct Cold {
     size: usize,
     /// Whether its ends are in memory: all but the middle, as a memory that is short leaves it.
     has_ends: bool,
-    /// Whether it is sent from the file, and not read by a job and kept in memory with its head.
+    /// Whether it is sent from the file, and not read by a job before.
     is_sent: bool,
 }
 
-const COLD: [Cold; 3] = [
+/// One is kept in memory with its head, two are sent as they are, and one is hashed for its tag.
+const COLD: [Cold; 4] = [
     Cold { name: "small", size: 20_000, has_ends: false, is_sent: false },
     Cold { name: "large", size: 400_000, has_ends: false, is_sent: true },
     Cold { name: "holed", size: 400_000, has_ends: true, is_sent: true },
+    Cold { name: "hashed", size: 400_000, has_ends: false, is_sent: false },
 ];
 
 /// What of a file is in memory if its ends are.
@@ -108,7 +110,7 @@ fn a_stalled_disk_delays_only_whom_the_architecture_says() {
     for (number, (engine, set, others)) in wanted {
         for cold in COLD {
             println!("{engine} {set:?}: {}", cold.name);
-            let server = start(&disk, engine, set);
+            let server = start(&disk, engine, set, cold);
             let round = Round::new(&disk, &server, name_of(cold, number), cold);
             match others[usize::from(cold.is_sent)] {
                 Go => round.hot_is_served(),
@@ -125,9 +127,9 @@ fn content(name: &str, size: usize) -> Vec<u8> {
     bytes
 }
 
-fn start(disk: &StalledDisk, engine: &str, set: &[&str]) -> Server {
-    // What is sent from the file is not to be read by a job before, for its tag.
-    let every = ["partitions.cpus=[\"0\"]", "host.etag_hash_bytes_max=0"];
+fn start(disk: &StalledDisk, engine: &str, set: &[&str], cold: Cold) -> Server {
+    let hashed = if cold.is_sent { "host.etag_hash_bytes_max=0" } else { "host.listing=false" };
+    let every = ["partitions.cpus=[\"0\"]", hashed];
     let set = set.iter().chain(&every).map(ToString::to_string);
     let arguments = Arguments {
         directory: Some(disk.root().join("site")),
