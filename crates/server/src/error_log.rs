@@ -2,11 +2,14 @@
 //! and of those that could not be looked at. Clients only get the status.
 //!
 //! A line on standard error, for which nobody waits. Whoever asks for such paths again and again
-//! does not fill a disk by that: so many lines a second, and the number of those that were left
-//! out.
+//! does not fill a disk by that: so many lines a second, whichever processes write them, and the
+//! number of those that were left out.
 
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engines::jobs::{TellTrouble, Trouble, TroubleCause};
 
@@ -14,23 +17,23 @@ use crate::config::ErrorLogging;
 use crate::report;
 
 /// Enough to see what is wrong, and a megabyte in ten minutes at most.
-const LINES_PER_S_MAX: u32 = 10;
+const LINES_PER_S_MAX: u64 = 10;
+
+/// The lines that a server may write in the second under way, in memory that its processes share.
+#[derive(Clone, Copy)]
+pub(crate) struct Budget(&'static [AtomicU64]);
 
 /// Something that tells operators, if they want to be told.
-pub(crate) fn teller(logging: ErrorLogging) -> Option<TellTrouble> {
-    let budget = Mutex::new(Budget::default());
+pub(crate) fn teller(logging: ErrorLogging, budget: Budget) -> Option<TellTrouble> {
     match logging {
         ErrorLogging::Off => None,
-        ErrorLogging::StandardError => Some(Arc::new(move |trouble| tell(&budget, trouble))),
+        ErrorLogging::StandardError => Some(Arc::new(move |trouble| tell(budget, trouble))),
     }
 }
 
-fn tell(budget: &Mutex<Budget>, trouble: &Trouble<'_>) {
-    let taken = {
-        let mut budget = budget.lock().unwrap_or_else(PoisonError::into_inner);
-        budget.take(os::clock::now())
-    };
-    if let Some(left_out) = taken {
+fn tell(budget: Budget, trouble: &Trouble<'_>) {
+    const NS_PER_S: u64 = 1_000_000_000;
+    if let Some(left_out) = budget.take(os::clock::now_ns() / NS_PER_S) {
         report(&line(trouble, left_out));
     }
 }
@@ -48,26 +51,50 @@ fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
     }
 }
 
-/// How many lines may be written in the second under way.
-#[derive(Debug, Default)]
-struct Budget {
-    began_us: u64,
-    written: u32,
-    left_out: u64,
-}
-
 impl Budget {
-    /// Takes a line out of it: how many were left out before; none if this one is to be, too.
-    fn take(&mut self, now_us: u64) -> Option<u64> {
-        if self.began_us == 0 || now_us.saturating_sub(self.began_us) >= 1_000_000 {
-            (self.began_us, self.written) = (now_us, 0);
+    /// How many cells it takes.
+    pub(crate) const CELLS: usize = 2;
+    /// The second under way, above the number of lines that were written in it.
+    const SECOND: usize = 0;
+    const LEFT_OUT: usize = 1;
+    const WRITTEN_BITS: u32 = 8;
+
+    /// For a server that is one process.
+    pub(crate) fn new() -> io::Result<Self> {
+        let file = os::shared_memory::create_cells(Self::CELLS)?;
+        os::shared_memory::map_cells(file.as_fd()).map(Self::at)
+    }
+
+    /// In these cells, which were all 0 at the beginning.
+    pub(crate) fn at(cells: &'static [AtomicU64]) -> Self {
+        Self(cells)
+    }
+
+    /// Takes a line out of it: how many were left out before; none if this one is to be, too. The
+    /// second is one of the machine's.
+    fn take(self, second: u64) -> Option<u64> {
+        let add = |cell: u64| {
+            let (under_way, written) =
+                (cell >> Self::WRITTEN_BITS, cell & ((1 << Self::WRITTEN_BITS) - 1));
+            match under_way >= second {
+                true if written >= LINES_PER_S_MAX => None,
+                true => Some(cell + 1),
+                false => Some(second << Self::WRITTEN_BITS | 1),
+            }
+        };
+        let order = Ordering::Relaxed;
+        match self.0[Self::SECOND].fetch_update(order, order, add) {
+            Ok(_) => Some(self.take_left_out()),
+            Err(_) => {
+                self.0[Self::LEFT_OUT].fetch_add(1, order);
+                None
+            }
         }
-        if self.written == LINES_PER_S_MAX {
-            self.left_out += 1;
-            return None;
-        }
-        self.written += 1;
-        Some(std::mem::take(&mut self.left_out))
+    }
+
+    /// How many lines were left out since the last one was written. Then that is told.
+    pub(crate) fn take_left_out(self) -> u64 {
+        self.0[Self::LEFT_OUT].swap(0, Ordering::Relaxed)
     }
 }
 
@@ -81,15 +108,16 @@ mod tests {
 
     #[test]
     fn so_many_lines_a_second_and_the_rest_is_counted() {
-        let mut budget = Budget::default();
-        let second = |s: u64| 5 + s * 1_000_000;
-        let mut take = |s, times: u32| -> Vec<Option<u64>> {
-            (0..times).map(|_| budget.take(second(s))).collect()
+        let budget = Budget::new().unwrap();
+        let take = |second, times: u64| -> Vec<Option<u64>> {
+            (0..times).map(|_| budget.take(second)).collect()
         };
         assert_eq!(take(1, LINES_PER_S_MAX), vec![Some(0); LINES_PER_S_MAX as usize]);
         assert_eq!(take(1, 3), [None; 3]);
         assert_eq!(take(2, 2), [Some(3), Some(0)]);
         assert_eq!(take(9, 1), [Some(0)]);
+        assert_eq!(take(8, LINES_PER_S_MAX).last(), Some(&None), "a clock that was read earlier");
+        assert_eq!((budget.take_left_out(), budget.take_left_out()), (1, 0));
     }
 
     #[test]
@@ -104,7 +132,7 @@ mod tests {
             text.starts_with("refused \"/srv/a\\nb\\xFF\": not a regular file (7 more"),
             "{text}"
         );
-        let error = std::io::Error::other("broken");
+        let error = io::Error::other("broken");
         assert_eq!(line(b"", TroubleCause::Failed(&error), 0), "cannot look at \"/srv/\": broken");
     }
 }

@@ -26,6 +26,12 @@ const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 /// 128 KiB of the kernel's memory.
 const DESCRIPTORS_WIDENED: u64 = 16_384;
 
+/// Where workers write what they have done, and what they could not.
+pub(crate) struct Logs {
+    pub(crate) access: Option<LogEnds>,
+    pub(crate) errors: error_log::Budget,
+}
+
 /// An engine that runs in this process.
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
@@ -48,7 +54,7 @@ impl Local {
         ready: &Ready,
         share: &Share,
         sets: Vec<Vec<OwnedFd>>,
-        log: Option<LogEnds>,
+        logs: Logs,
         counters: CounterBook,
     ) -> Result<Self, String> {
         let settings = &config.settings;
@@ -57,7 +63,7 @@ impl Local {
         let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(|why| format!("cannot open a root: {why}"))?
-            .telling(error_log::teller(settings.log.errors))
+            .telling(error_log::teller(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000));
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
@@ -66,8 +72,14 @@ impl Local {
         let runner = Arc::new(runner);
         let counters = Arc::new(counters);
         let caches = Vec::new();
-        let mut assembly =
-            Assembly { settings, ready, share, log, counters: Arc::clone(&counters), caches };
+        let mut assembly = Assembly {
+            settings,
+            ready,
+            share,
+            log: logs.access,
+            counters: Arc::clone(&counters),
+            caches,
+        };
         let partitions = assembly.partitions(&sets)?;
         // The workers have copies: only they keep a listener open, whoever is forked from here.
         drop(sets);

@@ -12,10 +12,11 @@ use session::{Counter, Counters};
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
 use crate::config::{Config, ListenerMode, Settings, cpus};
+use crate::error_log::Budget;
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
-use crate::local::{CounterBook, Local};
+use crate::local::{CounterBook, Local, Logs};
 use crate::partitions::{Machine, Partition};
 use crate::patience::Patience;
 use crate::processes::{Crew, Ledger, Supervisor};
@@ -39,7 +40,7 @@ pub struct Server {
 /// Who does the work.
 enum Staff {
     /// Threads of this process.
-    Here { local: Local, log: Option<Log> },
+    Here { local: Local, errors: Budget, log: Option<Log> },
     /// Worker processes, and where they count.
     There { supervisor: Box<Supervisor>, ledger: Ledger, log: Option<Log> },
 }
@@ -249,9 +250,10 @@ impl Staff {
         let log = Log::open(&config.settings.log)?;
         let share = ready.layout.shares.first().ok_or("there is nobody to serve")?;
         let counters = CounterBook::default();
-        let ends = log.as_ref().map(Log::ends);
-        let local = Local::start(config, ready, share, listeners.sets, ends, counters)?;
-        Ok(Self::Here { local, log })
+        let errors = Budget::new().map_err(|why| format!("cannot begin the error log: {why}"))?;
+        let logs = Logs { access: log.as_ref().map(Log::ends), errors };
+        let local = Local::start(config, ready, share, listeners.sets, logs, counters)?;
+        Ok(Self::Here { local, errors, log })
     }
 
     fn start_there(
@@ -292,13 +294,19 @@ impl Staff {
     /// Waits for the end of all that was told to end, and counts what it has done. The log is
     /// waited for as long as there is patience.
     fn end(self, aborted: bool, patience: &mut Patience<'_>) -> Result<Summary, String> {
-        let (joined, counters, dropped, log) = match self {
-            Self::Here { local, log } => (local.engine.join(), local.counters.all(), 0, log),
+        let (joined, counters, dropped, errors, log) = match self {
+            Self::Here { local, errors, log } => {
+                (local.engine.join(), local.counters.all(), 0, errors, log)
+            }
             Self::There { supervisor, ledger, log } => {
                 let joined = supervisor.join();
-                (joined, ledger.counters(), ledger.lines_dropped(), log)
+                (joined, ledger.counters(), ledger.lines_dropped(), ledger.error_budget(), log)
             }
         };
+        match errors.take_left_out() {
+            0 => {}
+            count => report(&format!("{count} lines of the error log were left out at the end")),
+        }
         let log_lines_dropped = dropped + log.map_or(0, |log| log.close(patience).dropped);
         let sum = |counter: fn(&Counters) -> u64| counters.iter().map(|c| counter(c)).sum();
         let summary = Summary {

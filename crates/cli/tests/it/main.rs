@@ -8,6 +8,7 @@ mod cache_study;
 mod clients;
 mod compare;
 mod differential;
+mod error_log;
 mod experiments;
 mod fileset;
 mod httperf_logs;

@@ -1,8 +1,8 @@
 //! What worker processes have done, in memory that outlives them: the counters of their workers
 //! and of the access log.
 //!
-//! Each place (a worker process and those that replace it) has a stretch of cells: a few for
-//! itself, then the counters of one worker after the other. Nobody ever waits here: a process may
+//! A few cells are the whole server's. Then each place (a worker process and those that replace it)
+//! has a stretch of cells: a few for itself, then the counters of one worker after the other. Nobody ever waits here: a process may
 //! be killed at any instruction.
 
 use std::io;
@@ -12,11 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::{Counter, Counters};
 
+use crate::error_log::Budget;
 use crate::report;
 
 /// Workers of one place that can be counted: threads that are made on demand have a worker each.
 /// Cells that no worker has take no memory.
 const WORKERS_MAX: usize = 1 << 14;
+
+/// Cells before those of the first place; a multiple of a cache line.
+const SERVER_CELLS: usize = 16;
 
 /// Cells of a place before those of its workers; a multiple of a cache line.
 const OWN_CELLS: usize = 16;
@@ -42,7 +46,7 @@ pub(crate) struct PlaceLedger(&'static [AtomicU64]);
 impl Ledger {
     /// A new one, with the file that other processes map.
     pub(crate) fn create(places: usize) -> io::Result<(OwnedFd, Self)> {
-        let file = os::shared_memory::create_cells(places * PLACE_CELLS)?;
+        let file = os::shared_memory::create_cells(SERVER_CELLS + places * PLACE_CELLS)?;
         let ledger = Self::open(std::os::fd::AsFd::as_fd(&file))?;
         Ok((file, ledger))
     }
@@ -54,8 +58,13 @@ impl Ledger {
 
     /// The cells of one place, if it has that many.
     pub(crate) fn place(self, index: usize) -> Option<PlaceLedger> {
-        let start = index * PLACE_CELLS;
+        let start = SERVER_CELLS + index * PLACE_CELLS;
         self.0.get(start..start + PLACE_CELLS).map(PlaceLedger)
+    }
+
+    /// What all places may write into the error log.
+    pub(crate) fn error_budget(self) -> Budget {
+        Budget::at(&self.0[..Budget::CELLS])
     }
 
     /// The counters of all workers there have been.
@@ -69,7 +78,7 @@ impl Ledger {
     }
 
     fn places(self) -> impl Iterator<Item = PlaceLedger> {
-        self.0.chunks_exact(PLACE_CELLS).map(PlaceLedger)
+        self.0[SERVER_CELLS..].chunks_exact(PLACE_CELLS).map(PlaceLedger)
     }
 }
 

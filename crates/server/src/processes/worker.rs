@@ -13,7 +13,7 @@ use crate::access_log::LogEnds;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
 use crate::layout::Layout;
-use crate::local::{CounterBook, Local};
+use crate::local::{CounterBook, Local, Logs};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
 use crate::report::{self, report};
@@ -97,14 +97,17 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     config.worker_program = own;
     let settings = &config.settings;
     let ready = make_ready(&config, &task.machine)?;
-    let ledger = Ledger::open(task.ledger.as_fd())
+    let all = Ledger::open(task.ledger.as_fd())
         .map_err(|why| format!("cannot map the counters: {why}"))?;
     let unknown = || format!("there is no place {}", task.place);
-    let ledger = ledger.place(task.place).ok_or_else(unknown)?;
+    let ledger = all.place(task.place).ok_or_else(unknown)?;
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
     let sets = sort_listeners(&ready.layout, task.place, task.listeners);
-    let log = LogEnds::of_worker_process(&settings.log, &task.uplink, ledger);
-    let local = Local::start(&config, &ready, share, sets, log, CounterBook::Shared(ledger))?;
+    let logs = Logs {
+        access: LogEnds::of_worker_process(&settings.log, &task.uplink, ledger),
+        errors: all.error_budget(),
+    };
+    let local = Local::start(&config, &ready, share, sets, logs, CounterBook::Shared(ledger))?;
     Attendant::new(local, task.control, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
         .and_then(Attendant::run)

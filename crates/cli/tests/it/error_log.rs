@@ -1,0 +1,118 @@
+//! The error log, whatever the engine is: what was refused, and not more of it than anybody reads.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use testkit::{Temporary, side_by_side};
+
+use crate::server_process::{ROPEWALK, ServerProcess, serve};
+use crate::where_it_runs::as_ordinary_user;
+
+/// Each engine that runs here, and one in several processes.
+fn for_each_engine(test: impl Fn(&[&str]) + Sync) {
+    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
+    side_by_side(&[&names[..], &["several processes"]].concat(), |name| match *name {
+        "several processes" => test(&["--engine", "event-loop", "--set", "engine.processes=3"]),
+        name => test(&["--engine", name]),
+    });
+}
+
+#[test]
+fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
+    let directory = Temporary::new();
+    let site = directory.path().join("site");
+    let closed = directory.file("site/closed.txt", "closed");
+    fs::set_permissions(closed, PermissionsExt::from_mode(0o000)).unwrap();
+    symlink("/etc/passwd", site.join("out.txt")).unwrap();
+    symlink("circle", site.join("circle")).unwrap();
+    let _socket = UnixListener::bind(site.join("socket")).unwrap();
+    if as_ordinary_user(&directory).is_none() {
+        return;
+    }
+    let link = "a symbolic link that is not followed (symlinks), or a circle of them";
+    let refused = [
+        ("closed.txt", 403, "permission denied"),
+        ("out.txt", 404, "it leads out of the root"),
+        ("circle", 404, link),
+        ("socket", 404, "not a regular file"),
+    ];
+    for_each_engine(|arguments| {
+        let mut command = as_ordinary_user(&directory).expect("it was there just now");
+        let server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+        assert_eq!(server.status("/missing"), 404, "{arguments:?}");
+        for (name, status, _) in refused {
+            assert_eq!(server.status(&format!("/{name}")), status, "{arguments:?}: {name}");
+        }
+        let lines = server.stop();
+        let mut told: Vec<&String> =
+            lines.iter().filter(|line| line.starts_with("ropewalk: refused ")).collect();
+        told.sort();
+        let expect = |(name, _, why): &(&str, u16, &str)| {
+            format!("ropewalk: refused {:?}: {why}", site.join(name))
+        };
+        let mut expected: Vec<String> = refused.iter().map(expect).collect();
+        expected.sort();
+        assert_eq!(told, expected.iter().collect::<Vec<_>>(), "{arguments:?}");
+    });
+}
+
+/// However many processes there are, ten a second are written, and the others counted.
+#[test]
+fn ten_lines_a_second_are_written_and_the_others_counted() {
+    const REFUSED: usize = 200;
+    const CONNECTIONS: usize = 4;
+    const LINES_PER_S: u64 = 10;
+    let directory = Temporary::new();
+    let site = directory.path().join("site");
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    (0..REFUSED).for_each(|number| symlink("/", site.join(format!("out-{number}"))).unwrap());
+    for_each_engine(|arguments| {
+        let server =
+            ServerProcess::start(serve(&mut Command::new(ROPEWALK), &site).args(arguments));
+        let began_us = os::clock::now();
+        // As many processes as may serve at a time have one each.
+        let connect = |_| BufReader::new(server.connect());
+        let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
+        for number in 0..REFUSED {
+            let head = ask(&mut streams[number % CONNECTIONS], &format!("/out-{number}"));
+            assert!(head.starts_with("HTTP/1.1 404 "), "{arguments:?}: {head}");
+        }
+        let seconds = (os::clock::now() - began_us) / 1_000_000 + 2; // it has seen a part of two
+        drop(streams);
+        let lines = server.stop();
+        let written = lines.iter().filter(|line| line.starts_with("ropewalk: refused ")).count();
+        assert!(
+            (1..=seconds * LINES_PER_S).contains(&(written as u64)),
+            "{arguments:?}: {lines:?}"
+        );
+        let left_out: usize = lines.iter().map(|line| number_left_out(line)).sum();
+        assert_eq!(written + left_out, REFUSED, "{arguments:?}: {lines:?}");
+    });
+}
+
+/// The first line of an answer that is a page of the server's own, read to its end.
+fn ask(stream: &mut BufReader<TcpStream>, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.get_mut().write_all(request.as_bytes()).unwrap();
+    let (mut head, mut line) = (String::new(), String::new());
+    stream.read_line(&mut head).unwrap();
+    while !line.starts_with("<p>") {
+        line.clear();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "{path}: {head}");
+    }
+    head
+}
+
+/// How many were left out, as a line says at its end, or the last line of all.
+fn number_left_out(line: &str) -> usize {
+    let before = line.split_once(" more such lines were left out before this)");
+    let at_last = line.split_once(" lines of the error log were left out at the end");
+    let Some((text, _)) = before.or(at_last) else { return 0 };
+    let digits = text.rsplit(|byte: char| !byte.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap()
+}
