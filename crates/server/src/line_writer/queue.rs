@@ -1,7 +1,9 @@
 //! Where full buffers are handed to the writer and empty ones come back.
 //!
 //! A bounded queue. Nobody waits for the disk: when the queue is full, what is brought is dropped
-//! and counted. Buffers go round, so a request allocates nothing. The lock is held for a few
+//! and counted. Buffers that are nearly empty, as those of many workers are that hand over what
+//! they have now and then, are joined, so that it is bytes that fill it. Buffers go round, so a
+//! request allocates nothing. The lock is held for a few
 //! instructions, once per buffer and not per line.
 
 use std::collections::VecDeque;
@@ -18,7 +20,8 @@ use super::{Purpose, count_lines};
 pub(crate) struct QueueLimits {
     /// The size of a buffer.
     pub(crate) buffer_bytes: usize,
-    /// Full buffers that may wait for the writer.
+    /// Buffers that may wait for the writer. Of two that follow each other the lines do not fit
+    /// one: it takes more than half of what all hold until there is no room.
     pub(crate) buffers_max: usize,
 }
 
@@ -83,6 +86,9 @@ impl Queue {
     /// they are dropped and counted. Returns whether there was.
     pub(crate) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) -> bool {
         let mut state = self.lock();
+        if state.join_to_last(buffer, self.limits.buffer_bytes) {
+            return true;
+        }
         if state.full.len() >= self.limits.buffers_max || state.is_closed {
             let is_first = !std::mem::replace(&mut state.has_told, true);
             drop(state);
@@ -189,6 +195,22 @@ impl Queue {
     /// A panic elsewhere leaves the state whole: every change to it is a single step.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Moves the lines in `buffer` into the last buffer that waits, if they fit and belong to the
+    /// same file.
+    fn join_to_last(&mut self, buffer: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let begins_file = self.reopen_after == Some(self.full.len());
+        let Some(last) = self.full.back_mut().filter(|_| !begins_file && !self.is_closed) else {
+            return false;
+        };
+        let fits = last.len() + buffer.len() <= bytes_max;
+        if fits {
+            last.append(buffer);
+        }
+        fits
     }
 }
 

@@ -16,9 +16,10 @@ fn start<W: Write + Send + 'static>(output: W) -> LineWriter {
     LineWriter::start(PURPOSE, LIMITS, output, || Err("not here".into())).unwrap()
 }
 
-/// Hands over buffers of two lines. Returns how many were taken.
+/// Hands over full buffers, of two lines. Returns how many were taken.
 fn hand_over(writer: &LineWriter, buffers: usize) -> usize {
-    let hand = |_: &usize| writer.queue().hand_over(&mut b"one\ntwo\n".to_vec(), 2);
+    let full = [&[b'x'; LIMITS.buffer_bytes - 2][..], b"\n\n"].concat();
+    let hand = |_: &usize| writer.queue().hand_over(&mut full.clone(), 2);
     (0..buffers).filter(hand).count()
 }
 
@@ -57,6 +58,22 @@ fn a_writer_that_stalls_costs_lines_and_no_time() {
     let closed = writer.close(&mut endless());
     assert_eq!(closed, Closed { dropped: 2 * (1000 - taken as u64), hangs: false });
     assert_eq!(lines.iter().sum::<u64>(), 2 * taken as u64);
+}
+
+/// Of nearly empty buffers as many wait as there is room for bytes.
+#[test]
+fn small_buffers_are_joined_until_the_bytes_are_too_many() {
+    let (output, release, lines) = Gated::new();
+    let writer = start(output);
+    let fit = LIMITS.buffers_max * LIMITS.buffer_bytes / b"one\n".len();
+    let hand = |_: &usize| writer.queue().hand_over(&mut b"one\n".to_vec(), 1);
+    let taken = (0..1000).filter(hand).count();
+    let most = fit + LIMITS.buffer_bytes / b"one\n".len(); // one buffer may be being written
+    assert!((fit..=most).contains(&taken), "{taken}");
+    drop(release);
+    let closed = writer.close(&mut endless());
+    assert_eq!(closed, Closed { dropped: 1000 - taken as u64, hangs: false });
+    assert_eq!(lines.iter().sum::<u64>(), taken as u64);
 }
 
 #[test]
