@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use file_cache::Cache;
+use os::errors::Cause;
 use os::files::{EntryKind, FileKind, FileStatus, Root, read_at, read_directory};
 use session::{
     Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit, SharedHashing,
@@ -19,7 +20,7 @@ use site::hashing::{Hashed, Hashing};
 use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
-use site::resolve::{Files, Kind, Opened, Unresolved, is_current, resolve};
+use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
 
@@ -499,6 +500,22 @@ struct HostFiles<'a> {
 }
 
 impl HostFiles<'_> {
+    /// What an error of opening says of the path.
+    fn unopened(&self, path: &[u8], policy: Symlinks, why: io::Error) -> Unopened {
+        let is_directory = || {
+            let status = self.root.stat_relative(path, symlinks(policy));
+            status.is_ok_and(|status| status.kind == FileKind::Directory)
+        };
+        match Cause::of(&why) {
+            Cause::SymbolicLink => Unopened::Refused(Refusal::SymbolicLink),
+            Cause::NothingBehind => Unopened::Refused(Refusal::NotRegular),
+            _ if why.kind() == io::ErrorKind::PermissionDenied && is_directory() => {
+                Unopened::ClosedDirectory
+            }
+            _ => why.into(),
+        }
+    }
+
     fn tell(&self, path: &[u8], cause: TroubleCause<'_>) {
         if let Some(tell) = self.tell {
             tell(&Trouble { root: self.path, path, cause });
@@ -507,8 +524,9 @@ impl HostFiles<'_> {
 }
 
 impl Files for HostFiles<'_> {
-    fn open(&self, path: &[u8], policy: Symlinks) -> io::Result<Opened> {
-        let descriptor: OwnedFd = self.root.open(path, symlinks(policy))?;
+    fn open(&self, path: &[u8], policy: Symlinks) -> Result<Opened, Unopened> {
+        let opened = self.root.open(path, symlinks(policy));
+        let descriptor: OwnedFd = opened.map_err(|why| self.unopened(path, policy, why))?;
         let status = FileStatus::of(descriptor.as_fd())?;
         let kind = match status.kind {
             FileKind::Regular => Kind::Regular,

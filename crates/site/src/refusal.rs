@@ -2,7 +2,6 @@
 //! status.
 
 use std::fmt;
-use std::io;
 
 /// Why something that is there is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,22 +16,6 @@ pub enum Refusal {
     NotRegular,
 }
 
-impl Refusal {
-    /// What an error of opening means; none where nothing is there, or where it is a failure of the
-    /// system's.
-    pub(crate) fn of(error: &io::Error) -> Option<Self> {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Some(Self::Permission),
-            io::ErrorKind::CrossesDevices => Some(Self::OutsideRoot),
-            _ => match error.raw_os_error() {
-                Some(ELOOP) => Some(Self::SymbolicLink),
-                Some(ENXIO | ENODEV) => Some(Self::NotRegular),
-                _ => None,
-            },
-        }
-    }
-}
-
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -45,8 +28,3 @@ impl fmt::Display for Refusal {
         })
     }
 }
-
-// Linux error numbers that `io::ErrorKind` has no stable name for.
-pub(crate) const ENXIO: i32 = 6;
-pub(crate) const ENODEV: i32 = 19;
-pub(crate) const ELOOP: i32 = 40;

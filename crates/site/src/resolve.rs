@@ -10,7 +10,7 @@ use crate::hashing::{Hashed, Hashing};
 use crate::host::{Dotfiles, Host, Symlinks};
 use crate::negotiate::Coding;
 use crate::path;
-use crate::refusal::{ELOOP, ENODEV, ENXIO, Refusal};
+use crate::refusal::Refusal;
 use crate::resource::{
     Body, Entry, FileRef, FileResource, Identity, Modified, Redirect, Representation, Resource,
     Variant, Witness,
@@ -22,8 +22,8 @@ pub trait Files {
     /// Opens what is at `path` without following links against `symlinks`, and says what it is.
     ///
     /// # Errors
-    /// As the operating system gives them: [`resolve`] tells missing from forbidden from busy.
-    fn open(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Opened>;
+    /// See [`Unopened`].
+    fn open(&self, path: &[u8], symlinks: Symlinks) -> Result<Opened, Unopened>;
 
     /// What is at `path` now, for comparison with a [`Witness`], without following links against
     /// `symlinks`. It need not be readable.
@@ -80,6 +80,35 @@ pub enum Kind {
     Directory,
     /// A pipe, socket or device: never served, never waited for.
     Other,
+}
+
+/// Why something was not opened.
+#[derive(Debug)]
+pub enum Unopened {
+    /// There is no such name in its directory, which stands for that.
+    Absent,
+    /// The path can lead nowhere: it leads through a file, or has a name that is too long.
+    Nowhere,
+    /// A directory that may be searched or not, but not read: it cannot be listed.
+    ClosedDirectory,
+    /// There is something that is not served.
+    Refused(Refusal),
+    /// The system failed, which may pass.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unopened {
+    /// As far as the kind of the error tells.
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as K;
+        match error.kind() {
+            K::NotFound => Self::Absent,
+            K::NotADirectory | K::InvalidFilename => Self::Nowhere,
+            K::PermissionDenied => Self::Refused(Refusal::Permission),
+            K::CrossesDevices => Self::Refused(Refusal::OutsideRoot),
+            _ => Self::Failed(error),
+        }
+    }
 }
 
 /// Why there is no entry.
@@ -165,6 +194,7 @@ struct Lookup<'a> {
 enum Found {
     File(Opened),
     Directory,
+    ClosedDirectory,
     Missing,
     Forbidden,
 }
@@ -194,13 +224,15 @@ impl Lookup<'_> {
         Ok(resource)
     }
 
-    /// A path with a final slash: its index file, or the directory itself if it may be listed.
+    /// A path with a final slash: its index file, or the directory itself if it may be listed. Only
+    /// for that it must be readable.
     fn directory(&mut self, directory: &[u8]) -> Looked<Resource> {
-        match self.open(directory)? {
-            Found::Directory => {}
+        let is_closed = match self.open(directory)? {
+            Found::Directory => false,
+            Found::ClosedDirectory => true,
             Found::Forbidden => return Ok(Resource::Forbidden),
             Found::File(_) | Found::Missing => return Ok(Resource::Missing),
-        }
+        };
         for name in &self.host.settings.index {
             let mut index = directory.to_vec();
             if !index.is_empty() {
@@ -210,6 +242,10 @@ impl Lookup<'_> {
             if let Some(resource) = self.variants(&index)? {
                 return Ok(resource);
             }
+        }
+        if is_closed {
+            self.tell(directory, Refusal::Permission);
+            return Ok(Resource::Forbidden);
         }
         Ok(if self.host.settings.listing { Resource::Directory } else { Resource::Missing })
     }
@@ -232,6 +268,10 @@ impl Lookup<'_> {
         }
         Ok(match found {
             Found::Directory => slash_redirect(relative),
+            Found::ClosedDirectory => match self.directory(relative)? {
+                Resource::Forbidden => Resource::Forbidden,
+                _ => slash_redirect(relative),
+            },
             _ => Resource::Missing,
         })
     }
@@ -245,7 +285,7 @@ impl Lookup<'_> {
         match self.open(relative)? {
             Found::File(opened) => self.with_siblings(relative, Some(opened)).map(Some),
             Found::Forbidden => Ok(Some(Resource::Forbidden)),
-            Found::Directory => Ok(None),
+            Found::Directory | Found::ClosedDirectory => Ok(None),
             Found::Missing => match self.with_siblings(relative, None)? {
                 Resource::Missing => Ok(None),
                 resource => Ok(Some(resource)),
@@ -379,17 +419,28 @@ impl Lookup<'_> {
                     }
                 })
             }
-            Err(error) => {
+            Err(Unopened::Absent) => Ok(Found::Missing),
+            Err(why) => {
                 // Names that are not there the directory stands for. What is there and refused may
                 // be allowed without a change of any directory.
-                if error.kind() != io::ErrorKind::NotFound {
-                    self.witness_failure(relative);
-                }
-                if let Some(why) = Refusal::of(&error) {
-                    self.tell(relative, why);
-                }
-                classify(error)
+                self.witness_failure(relative);
+                self.not_opened(relative, why)
             }
+        }
+    }
+
+    /// Missing and forbidden are answers; a failure may pass. What leads out of the root or in a
+    /// circle is nothing to clients.
+    fn not_opened(&mut self, relative: &[u8], why: Unopened) -> io::Result<Found> {
+        match why {
+            Unopened::Absent | Unopened::Nowhere => Ok(Found::Missing),
+            Unopened::ClosedDirectory => Ok(Found::ClosedDirectory),
+            Unopened::Refused(why) => {
+                self.tell(relative, why);
+                let is_forbidden = why == Refusal::Permission;
+                Ok(if is_forbidden { Found::Forbidden } else { Found::Missing })
+            }
+            Unopened::Failed(error) => Err(error),
         }
     }
 
@@ -447,26 +498,6 @@ fn slash_redirect(relative: &[u8]) -> Resource {
     path::encode_for_location(&[b"/", relative, b"/"].concat(), &mut location);
     Resource::Redirect(Redirect { status: 301, location: location.into() })
 }
-
-/// Missing and forbidden are answers; anything else is a failure that may pass.
-fn classify(error: io::Error) -> io::Result<Found> {
-    use io::ErrorKind as K;
-    match error.kind() {
-        K::PermissionDenied => Ok(Found::Forbidden),
-        // A link that leads out of the root (EXDEV) or in a circle (ELOOP), a name that is too
-        // long, a device without a driver (ENXIO: a socket): for a client, nothing is there.
-        K::NotFound | K::NotADirectory | K::CrossesDevices | K::InvalidFilename => {
-            Ok(Found::Missing)
-        }
-        _ if matches!(error.raw_os_error(), Some(ELOOP | ENXIO | ENODEV | ENAMETOOLONG)) => {
-            Ok(Found::Missing)
-        }
-        _ => Err(error),
-    }
-}
-
-// A Linux error number that `io::ErrorKind` has no stable name for.
-const ENAMETOOLONG: i32 = 36;
 
 #[cfg(test)]
 mod tests;

@@ -26,8 +26,11 @@ fn for_each_engine(test: impl Fn(&[&str]) + Sync) {
 fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
     let directory = Temporary::new();
     let site = directory.path().join("site");
-    let closed = directory.file("site/closed.txt", "closed");
-    fs::set_permissions(closed, PermissionsExt::from_mode(0o000)).unwrap();
+    directory.file("site/hall/index.html", "<h1>Hall</h1>");
+    directory.file("site/closed.txt", "closed");
+    for (name, mode) in [("hall", 0o711), ("closed.txt", 0o000)] {
+        fs::set_permissions(site.join(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
     symlink("/etc/passwd", site.join("out.txt")).unwrap();
     symlink("circle", site.join("circle")).unwrap();
     let _socket = UnixListener::bind(site.join("socket")).unwrap();
@@ -44,6 +47,7 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
     for_each_engine(|arguments| {
         let mut command = as_ordinary_user(&directory).expect("it was there just now");
         let server = ServerProcess::start(serve(&mut command, &site).args(arguments));
+        assert_eq!(server.status("/hall/"), 200, "{arguments:?}");
         assert_eq!(server.status("/missing"), 404, "{arguments:?}");
         for (name, status, _) in refused {
             assert_eq!(server.status(&format!("/{name}")), status, "{arguments:?}: {name}");

@@ -43,17 +43,33 @@ fn an_ordinary_user_is_enough() {
 fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
     let directory = Temporary::new();
     let Some(mut command) = as_ordinary_user(&directory) else { return };
-    let modes = [("open.txt", 0o644), ("closed.txt", 0o000), ("shut/inside.txt", 0o644)];
+    let modes = [
+        ("open.txt", 0o644),
+        ("closed.txt", 0o000),
+        ("shut/inside.txt", 0o644),
+        ("hall/index.html", 0o644),
+        ("empty/inside.txt", 0o644),
+    ];
     for (name, mode) in modes {
         let file = directory.file(&format!("site/{name}"), name);
         std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
     }
     let site = directory.path().join("site");
-    std::fs::set_permissions(site.join("shut"), PermissionsExt::from_mode(0o000)).unwrap();
-    let server = ServerProcess::start(serve(&mut command, &site));
+    let modes = [("shut", 0o000), ("hall", 0o711), ("empty", 0o711)];
+    for (name, mode) in modes {
+        std::fs::set_permissions(site.join(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let listing = ["--set", "host.listing=true"];
+    let server = ServerProcess::start(serve(&mut command, &site).args(listing));
     assert_eq!(server.status("/open.txt"), 200);
     assert_eq!(server.status("/closed.txt"), 403);
-    assert_eq!(server.status("/shut/inside.txt"), 403);
+    for path in ["/shut", "/shut/", "/shut/inside.txt", "/empty", "/empty/"] {
+        assert_eq!(server.status(path), 403, "{path}");
+    }
+    // Only to be listed a directory must be readable.
+    for (path, status) in [("/hall", 301), ("/hall/", 200), ("/empty/inside.txt", 200)] {
+        assert_eq!(server.status(path), status, "{path}");
+    }
     server.stop();
 }
 

@@ -18,7 +18,7 @@ use site::entity_tag::ContentHash;
 use site::hashing::Hashed;
 use site::host::{HostSettings, Symlinks};
 use site::listing::Renderer;
-use site::resolve::{Files, Kind, Opened, Unresolved, is_current, resolve};
+use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
 
 /// Files that exist only here. Directories are the prefixes of their names.
@@ -86,7 +86,7 @@ fn identity_of_file(len: usize, ns: i128) -> Identity {
 }
 
 impl Files for MemoryFiles {
-    fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
+    fn open(&self, path: &[u8], _: Symlinks) -> Result<Opened, Unopened> {
         let (kind, identity) = self.look(path)?;
         let file = FileRef::new(self.null.try_clone()?.into());
         if kind == Kind::Regular {

@@ -43,10 +43,10 @@ impl OneFile {
 }
 
 impl Files for OneFile {
-    fn open(&self, path: &[u8], _: Symlinks) -> io::Result<Opened> {
+    fn open(&self, path: &[u8], _: Symlinks) -> Result<Opened, Unopened> {
         let (kind, identity) = self.look(path)?;
         if kind == Kind::Regular && !self.is_readable.get() {
-            return Err(io::ErrorKind::PermissionDenied.into());
+            return Err(Unopened::Refused(Refusal::Permission));
         }
         Ok(Opened { file: FileRef::new(File::open("/dev/null")?.into()), kind, identity })
     }
@@ -107,11 +107,76 @@ fn what_may_not_be_opened_is_forbidden_with_and_without_a_slash() {
     assert_eq!(files.refused.take(), [], "what is not there is not refused");
 }
 
+/// A root with a directory, `d`, that may not be read, and maybe its index.
+struct Closed {
+    index: Result<Kind, fn() -> Unopened>,
+    refused: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Files for Closed {
+    fn open(&self, path: &[u8], symlinks: Symlinks) -> Result<Opened, Unopened> {
+        let kind = match path {
+            b"d" => return Err(Unopened::ClosedDirectory),
+            b"d/index.html" => self.index.map_err(|why| why())?,
+            b"" => Kind::Directory,
+            _ => return Err(Unopened::Absent),
+        };
+        let file = FileRef::new(File::open("/dev/null")?.into());
+        Ok(Opened { file, kind, identity: self.identity(path, symlinks)? })
+    }
+
+    fn identity(&self, _: &[u8], _: Symlinks) -> io::Result<Identity> {
+        Ok(Identity { device: 1, inode: 1, len: 0, modified_ns: 0, changed_ns: 0 })
+    }
+
+    fn read(&self, _: &FileRef, _: usize) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn read_at(&self, _: &FileRef, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn identity_of(&self, _: &FileRef) -> io::Result<Identity> {
+        self.identity(b"", Symlinks::Beneath)
+    }
+
+    fn hashed(&self, _: &Identity) -> Option<Hashed> {
+        None
+    }
+
+    fn refused(&self, path: &[u8], _: Refusal) {
+        self.refused.borrow_mut().push(path.to_vec());
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_has_an_index() {
+    let check = |index, listing, path: &str, expected: &str, told: &[&str]| {
+        let files = Closed { index, refused: RefCell::default() };
+        let settings = HostSettings { listing, ..HostSettings::new("/".into()) };
+        let site = Site::new(vec![settings]).unwrap();
+        let entry = resolve(site.host(0), path.as_bytes(), &files, 10_000_000_000, 1000);
+        let resource = format!("{:?}", entry.unwrap().resource);
+        assert!(resource.starts_with(expected), "{path}: {resource}");
+        assert_eq!(files.refused.take(), told.iter().map(|it| it.as_bytes()).collect::<Vec<_>>());
+    };
+    for listing in [false, true] {
+        check(Ok(Kind::Regular), listing, "/d/", "File", &[]);
+        check(Ok(Kind::Regular), listing, "/d", "Redirect", &[]);
+        for path in ["/d/", "/d"] {
+            let refused: fn() -> Unopened = || Unopened::Refused(Refusal::Permission);
+            check(Err(|| Unopened::Absent), listing, path, "Forbidden", &["d"]);
+            check(Err(refused), listing, path, "Forbidden", &["d/index.html"]);
+        }
+    }
+}
+
 /// One file of that length and those times, of which nobody knows the hash.
 struct Dated(Identity);
 
 impl Files for Dated {
-    fn open(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Opened> {
+    fn open(&self, path: &[u8], symlinks: Symlinks) -> Result<Opened, Unopened> {
         let identity = self.identity(path, symlinks)?;
         let file = FileRef::new(File::open("/dev/null")?.into());
         Ok(Opened { file, kind: Kind::Regular, identity })
