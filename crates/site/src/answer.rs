@@ -36,7 +36,7 @@ pub fn answer(head: &Head<'_>, file: &FileResource, now: i64, ranges_max: usize)
         return Answer::Whole(index);
     }
     let variant = file.variant(index);
-    match conditional::evaluate(head, &variant.validators()) {
+    match conditional::evaluate(head, &variant.validators(now)) {
         Verdict::Proceed => answer_range(head, file, index, now, ranges_max),
         Verdict::NotModified => Answer::NotModified(index),
         Verdict::PreconditionFailed => Answer::PreconditionFailed,
@@ -65,7 +65,7 @@ fn answer_range(
     let Some(value) = head.only(FieldName::Range).filter(|_| head.method == Method::Get) else {
         return Answer::Whole(index);
     };
-    let holds = |value| conditional::if_range_holds(value, &variant.validators(), now);
+    let holds = |value| conditional::if_range_holds(value, &variant.validators(now), now);
     let is_conditional = head.field(FieldName::IfRange).is_some();
     if is_conditional && !head.only(FieldName::IfRange).is_some_and(holds) {
         return Answer::Whole(index);

@@ -12,8 +12,8 @@ use crate::negotiate::Coding;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::resource::{
-    Body, Entry, FileRef, FileResource, Identity, Modified, Redirect, Representation, Resource,
-    Variant, Witness,
+    Body, Entry, FileRef, FileResource, Identity, Redirect, Representation, Resource, Variant,
+    Witness,
 };
 
 /// The file system of one host, as resolution sees it. Paths are relative to the host's root,
@@ -354,11 +354,8 @@ impl Lookup<'_> {
             coding,
             len,
             etag,
-            modified: match is_dated {
-                false => Modified::Unknown,
-                true if identity.modified_ns > self.now_ns => Modified::Now,
-                true => Modified::At(seconds),
-            },
+            modified: is_dated.then_some(seconds),
+            is_to_come: identity.modified_ns > self.now_ns,
             varies,
             body,
             source: self.source(&[relative, coding.suffix().as_bytes()].concat()),

@@ -91,7 +91,8 @@ pub struct Variant {
     pub len: u64,
     /// Its entity tag.
     pub etag: EntityTag,
-    /// Its modification time in seconds since 1970; none where it says nothing or is still to come.
+    /// Its modification time in seconds since 1970; none where it says nothing. It may be still to
+    /// come: see [`Variant::validators`].
     pub modified: Option<i64>,
     /// Where its bytes are.
     pub body: Body,
@@ -103,8 +104,9 @@ pub struct Variant {
     head_not_modified: Box<[u8]>,
     /// Where the representation fields of `head_ok` end and `Content-Length` begins.
     fields_end: u32,
-    /// Where in `head_ok` the date goes in a second time, as that of the last modification: a time
-    /// that is still to come must not be told (RFC 9110 §8.8.2.1). 0: nowhere.
+    /// Where in `head_ok` the modification time stands, if it was still to come when the head was
+    /// made: until then it must not be told, and the date takes its place (RFC 9110 §8.8.2.1). 0: it
+    /// was not.
     modified_at: u32,
     /// Which of the entry's witnesses is its file.
     source: u16,
@@ -152,8 +154,6 @@ impl Identity {
         self.changed_ns + TIMESTAMP_RESOLUTION_NS < now_ns
     }
 
-    /// Whether the file was written where it is, and its modification time is that of the write. A
-    /// time that was set is seldom near that at which it was set, which is the status change, and
     /// Two numbers by which it is told from others: a hash of 128 bits.
     #[must_use]
     pub fn fingerprint(&self) -> [u64; 2] {
@@ -166,6 +166,8 @@ impl Identity {
         [hash as u64, (hash >> 64) as u64]
     }
 
+    /// Whether the file was written where it is, and its modification time is that of the write. A
+    /// time that was set is seldom near that at which it was set, which is the status change, and
     /// often one of whole seconds; nor can a file system that knows only those tell two writes
     /// apart. A rename or a change of mode soon after the write, as careful replacements make them,
     /// leaves it believable.
@@ -302,17 +304,6 @@ impl fmt::Debug for OpenFile {
     }
 }
 
-/// What `Last-Modified` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Modified {
-    /// Nothing: there is no such field.
-    Unknown,
-    /// This time, in seconds since 1970.
-    At(i64),
-    /// The time of the response, since that of the file is still to come.
-    Now,
-}
-
 /// What [`Variant::new`] needs to know of a representation.
 pub(crate) struct Representation<'a> {
     pub(crate) host: &'a Host,
@@ -321,7 +312,10 @@ pub(crate) struct Representation<'a> {
     pub(crate) coding: Coding,
     pub(crate) len: u64,
     pub(crate) etag: EntityTag,
-    pub(crate) modified: Modified,
+    /// In seconds since 1970; none if it says nothing.
+    pub(crate) modified: Option<i64>,
+    /// Whether the modification time is still to come.
+    pub(crate) is_to_come: bool,
     /// Whether the file exists in more than this coding, or only in this one that is not identity.
     pub(crate) varies: bool,
     pub(crate) body: Body,
@@ -340,18 +334,14 @@ impl Variant {
             fields.add("Content-Encoding", of.coding.token().as_bytes());
         }
         add_cache_fields(&mut fields, &of);
-        match of.modified {
-            Modified::Unknown => {}
-            Modified::At(seconds) => fields.add("Last-Modified", date(seconds)),
-            Modified::Now => fields.add("Last-Modified", &[b'-'; DATE_LEN][..]),
-        }
+        of.modified.iter().for_each(|seconds| fields.add("Last-Modified", date(*seconds)));
         fields.add("Accept-Ranges", &b"bytes"[..]);
         fields.add("X-Content-Type-Options", &b"nosniff"[..]);
         fields.apply(of.host.header_rules(of.path), 200, Content::File);
         let mut head = Vec::with_capacity(384);
         start_head(&mut head, STATUS_OK);
         let modified_at = fields.offset_of("Last-Modified").map(|offset| head.len() + offset);
-        let modified_at = modified_at.filter(|_| of.modified == Modified::Now);
+        let modified_at = modified_at.filter(|_| of.is_to_come);
         fields.write(&mut head);
         let fields_end = head.len();
         head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", of.len).as_bytes());
@@ -361,10 +351,7 @@ impl Variant {
             coding: of.coding,
             len: of.len,
             etag: of.etag,
-            modified: match of.modified {
-                Modified::At(seconds) => Some(seconds),
-                Modified::Unknown | Modified::Now => None,
-            },
+            modified: of.modified,
             content_type,
             head_ok: head.into(),
             head_not_modified: not_modified(&of),
@@ -376,10 +363,12 @@ impl Variant {
         }
     }
 
-    /// What conditional requests are evaluated against.
+    /// What conditional requests are evaluated against at `now`, in seconds since 1970. A time
+    /// that is still to come was told to nobody.
     #[must_use]
-    pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: Some(self.etag.as_bytes()), modified: self.modified }
+    pub fn validators(&self, now: i64) -> Validators<'_> {
+        let modified = self.modified.filter(|seconds| *seconds <= now);
+        Validators { etag: Some(self.etag.as_bytes()), modified }
     }
 
     /// Appends the 200 head. `connection` is the whole `Connection` line or empty.
@@ -387,7 +376,7 @@ impl Variant {
     pub fn write_ok(&self, out: &mut Vec<u8>, date: &[u8; DATE_LEN], connection: &[u8]) {
         let start = out.len();
         write_head(out, &self.head_ok, STATUS_OK.len(), date, connection);
-        if self.modified_at != 0 {
+        if self.modified_at != 0 && self.is_to_come(date) {
             put_date(&mut out[start..], self.modified_at as usize, date);
         }
     }
@@ -403,13 +392,19 @@ impl Variant {
         let start = STATUS_OK.len() + DATE_LEN + 2;
         let fields = &self.head_ok[start..self.fields_end as usize];
         match (self.modified_at as usize).checked_sub(start) {
-            None => fields.into(),
-            Some(at) => {
+            Some(at) if self.is_to_come(date) => {
                 let mut fields = fields.to_vec();
                 put_date(&mut fields, at, date);
                 fields.into()
             }
+            _ => fields.into(),
         }
+    }
+
+    /// Whether the modification time is later than this date.
+    #[cold]
+    fn is_to_come(&self, date: &[u8; DATE_LEN]) -> bool {
+        http1::parse_date(date) < self.modified
     }
 
     fn cost(&self) -> (usize, usize) {

@@ -203,6 +203,32 @@ impl Files for Dated {
     }
 }
 
+/// As long as it is to come the date is told in its place, and by no date a client is current.
+#[test]
+fn a_time_that_is_to_come_is_told_when_it_has_come() {
+    const COMES_S: i64 = 1_700_000_000;
+    let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
+    let ns = i128::from(COMES_S) * 1_000_000_000;
+    let files = Dated(Identity { device: 1, inode: 2, len: 1, modified_ns: ns, changed_ns: 0 });
+    let entry = resolve(site.host(0), b"/f", &files, ns - 1, 10).unwrap();
+    let Resource::File(file) = &entry.resource else { panic!("{entry:?}") };
+    for (now, told, known) in [
+        (COMES_S - 1, COMES_S - 1, None),
+        (COMES_S, COMES_S, Some(COMES_S)),
+        (COMES_S + 1_000, COMES_S, Some(COMES_S)),
+    ] {
+        let (date, told) = (http1::format_date(now), http1::format_date(told));
+        let line = format!("\r\nLast-Modified: {}\r\n", str::from_utf8(&told).unwrap());
+        let mut head = Vec::new();
+        file.variant(0).write_ok(&mut head, &date, b"");
+        for head in [&head[..], &file.variant(0).fields(&date)] {
+            let head = format!("\r\n{}", str::from_utf8(head).unwrap());
+            assert!(head.contains(&line), "{head}");
+        }
+        assert_eq!(file.variant(0).validators(now).modified, known, "at {now}");
+    }
+}
+
 #[test]
 fn a_tag_is_what_can_be_vouched_for() {
     const NOW_NS: i128 = 1_700_000_000_000_000_000;

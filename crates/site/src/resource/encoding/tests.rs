@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::super::{Modified, Representation};
+use super::super::Representation;
 use super::*;
 use crate::entity_tag::ContentHash;
 use crate::host::{HostSettings, Site};
@@ -40,13 +40,9 @@ fn witness() -> impl Strategy<Value = Witness> {
 /// Variants as resolution makes them, with small bodies in memory or in a file.
 fn variant() -> impl Strategy<Value = Variant> {
     let coding = proptest::sample::select(&Coding::ALL[..]);
-    let modified = prop_oneof![
-        Just(Modified::Unknown),
-        Just(Modified::Now),
-        (0_i64..4_000_000_000).prop_map(Modified::At),
-    ];
+    let modified = (proptest::option::of(0_i64..4_000_000_000), any::<bool>());
     (coding, bytes(100), modified, any::<bool>(), 0_u16..3).prop_map(
-        |(coding, body, modified, is_in_memory, source)| {
+        |(coding, body, (modified, is_to_come), is_in_memory, source)| {
             let site = Site::new(vec![HostSettings::new("/".into())]).unwrap();
             let len = body.len() as u64;
             Variant::new(Representation {
@@ -56,6 +52,7 @@ fn variant() -> impl Strategy<Value = Variant> {
                 len,
                 etag: EntityTag::from_content(ContentHash::of(&body), coding),
                 modified,
+                is_to_come,
                 varies: coding != Coding::Identity,
                 body: if is_in_memory { Body::Memory(body) } else { Body::File(null()) },
                 source,
@@ -100,7 +97,7 @@ fn use_up(entry: &Entry) {
                 variant.write_ok(&mut out, &[b'-'; DATE_LEN], connection);
                 variant.write_not_modified(&mut out, &[b'-'; DATE_LEN], connection);
             }
-            let _ = (variant.fields(&[b'-'; DATE_LEN]), variant.validators());
+            let _ = (variant.fields(&[b'-'; DATE_LEN]), variant.validators(0));
         }
     }
 }
