@@ -2,9 +2,11 @@
 //! where a job runs is the engine's choice, how it runs is the same for all.
 
 use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,9 +150,11 @@ impl Runner {
     /// What people should know of the files that it has seen since the last call, a line each.
     #[must_use]
     pub fn take_notices(&self) -> Vec<String> {
-        let told = |sibling| {
+        let told = |sibling: Vec<u8>| {
+            // Whatever bytes a name has, it is one line.
+            let sibling = Path::new(OsStr::from_bytes(&sibling));
             format!(
-                "{sibling} is left out: it is older than its file by more than \
+                "{sibling:?} is left out: it is older than its file by more than \
                  precompressed_lag_s_max says. Make it anew; of others like it nothing is said"
             )
         };

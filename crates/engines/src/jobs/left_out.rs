@@ -45,14 +45,14 @@ impl LeftOut {
     }
 
     /// The path that was noted, for the first who asks.
-    pub(super) fn take(self) -> Option<String> {
+    pub(super) fn take(self) -> Option<Vec<u8>> {
         if !self.step(NOTED, TOLD) {
             return None;
         }
         let cells = self.0[HEAD_CELLS..].iter().map(|cell| cell.load(Ordering::Relaxed));
         let mut path: Vec<u8> = cells.flat_map(u64::to_le_bytes).collect();
         path.truncate(self.0[LEN].load(Ordering::Relaxed) as usize);
-        Some(String::from_utf8_lossy(&path).into_owned())
+        Some(path)
     }
 
     fn step(self, from: u64, to: u64) -> bool {
@@ -70,11 +70,11 @@ mod tests {
         assert_eq!(left_out.take(), None);
         left_out.note(b"a/first.js.br");
         left_out.note(b"second.js.br");
-        assert_eq!(left_out.take().as_deref(), Some("a/first.js.br"));
+        assert_eq!(left_out.take().as_deref(), Some(&b"a/first.js.br"[..]));
         left_out.note(b"third.js.br");
         assert_eq!(left_out.take(), None);
         let long = LeftOut::new().unwrap();
         long.note(&[b'x'; 2 * PATH_BYTES_MAX]);
-        assert_eq!(long.take(), Some("x".repeat(PATH_BYTES_MAX)));
+        assert_eq!(long.take(), Some(vec![b'x'; PATH_BYTES_MAX]));
     }
 }

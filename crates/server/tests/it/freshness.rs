@@ -238,7 +238,7 @@ fn a_sibling_older_than_its_file_is_left_out_and_told() {
         if server.worker_processes().is_empty() {
             let told: Vec<_> = (0..3).flat_map(|_| server.take_notices()).collect();
             let [told] = told.as_slice() else { panic!("{told:?}") };
-            assert!(told.starts_with("app.js.br is left out: "), "{told}");
+            assert!(told.starts_with("\"app.js.br\" is left out: "), "{told}");
         }
         write_dated(&directory, "site/app.js.br", b"squeezed anew", THEN + 100 * S);
         wait_for_with(&server, "/app.js", &old, |response| response.ends_with("squeezed anew"));
