@@ -36,8 +36,9 @@ struct HandOver {
     untold: AtomicU64,
 }
 
-/// The thread that writes what is reported, until [`Reporter::end`].
-pub(crate) struct Reporter(LineWriter);
+/// The thread that writes what is reported, until [`Reporter::end`] or until this is dropped, as by
+/// a panic of the thread that has it.
+pub(crate) struct Reporter(Option<LineWriter>);
 
 /// An error of which everything has been said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub(crate) fn begin() -> io::Result<Reporter> {
     let queue = Arc::clone(writer.queue());
     hand_on(move |message| queue.hand_over(&mut line_of(message).into_bytes(), 1));
     panic::set_hook(Box::new(report_panic));
-    Ok(Reporter(writer))
+    Ok(Reporter(Some(writer)))
 }
 
 /// From now on the supervisor is handed what is reported.
@@ -82,9 +83,20 @@ pub(crate) fn by_supervisor(uplink: Arc<Uplink>) {
 impl Reporter {
     /// Writes what is left, if that is done while there is patience. If not, nothing is reported
     /// any more.
-    pub(crate) fn end(self, patience: &mut Patience<'_>) {
-        let closed = self.0.close(patience);
+    pub(crate) fn end(mut self, patience: &mut Patience<'_>) {
+        self.close(patience);
+    }
+
+    fn close(&mut self, patience: &mut Patience<'_>) {
+        let Some(writer) = self.0.take() else { return };
+        let closed = writer.close(patience);
         *way() = if closed.hangs { Way::Nowhere } else { Way::OnTheSpot };
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.close(&mut Patience::none());
     }
 }
 
@@ -128,8 +140,36 @@ fn way() -> MutexGuard<'static, Way> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_was_reported_before_a_panic_is_written() {
+        struct Slow(mpsc::Sender<Vec<u8>>);
+        impl Write for Slow {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                thread::sleep(Duration::from_millis(50)); // as when its thread gets no CPU
+                self.0.send(bytes.to_vec()).map_err(io::Error::other).map(|()| bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let purpose = Purpose { thread: "test", what: "the test's lines", tell: |_| () };
+        let limits = QueueLimits { buffer_bytes: 64, buffers_max: 4 };
+        let (sender, written) = mpsc::channel();
+        let writer = LineWriter::start(purpose, limits, Slow(sender), || Err("not here".into()));
+        let reporter = Reporter(Some(writer.unwrap()));
+        let panicked = thread::spawn(move || {
+            let queue = reporter.0.as_ref().unwrap().queue();
+            assert!(queue.hand_over(&mut b"its last words\n".to_vec(), 1));
+            panic!("(this message is expected)");
+        });
+        panicked.join().unwrap_err();
+        assert_eq!(written.try_recv().as_deref(), Ok(&b"its last words\n"[..]));
+    }
 
     #[test]
     fn what_there_was_no_room_for_is_counted_and_told() {
