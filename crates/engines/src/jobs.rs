@@ -606,7 +606,9 @@ fn identity(status: &FileStatus) -> Identity {
     }
 }
 
-fn symlinks(policy: Symlinks) -> os::files::Symlinks {
+/// The policy for links, as the file system is asked.
+#[must_use]
+pub fn symlinks(policy: Symlinks) -> os::files::Symlinks {
     match policy {
         Symlinks::Beneath => os::files::Symlinks::Beneath,
         Symlinks::Never => os::files::Symlinks::Never,

@@ -172,7 +172,11 @@ impl fmt::Display for ConfigFault {
             Self::NoRoot(root) => write!(f, "{root:?} does not exist: name the directory to serve"),
             Self::Root(root, why) => write!(f, "{root:?} cannot be served: {why}"),
             Self::NoPage { page, root } => {
-                write!(f, "there is no page {page:?} in {root:?}: name one that exists")
+                write!(
+                    f,
+                    "there is no page {page:?} in {root:?}, or only by a link that `symlinks` does \
+                     not follow: name one that exists"
+                )
             }
             Self::NoLogDirectory(path) => {
                 write!(f, "{path:?} is not a directory: make it, or name another for the log")

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use engines::jobs::symlinks;
+use os::files::{FileKind, Root};
 use site::HostSettings;
 use site::check::{self, SettingError};
 use site::host::Dotfiles;
@@ -80,15 +82,18 @@ fn pages(host: &HostSettings) -> impl Iterator<Item = (String, &str)> {
     )
 }
 
-/// A page must be a file, or have a precompressed one beside it, and must not be hidden.
+/// A page must be a file, or have a precompressed one beside it, must not be hidden, and no link may
+/// lead to it that is not followed.
 fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
     if host.dotfiles == Dotfiles::Deny {
         check::visible_page(page).map_err(ConfigFault::Setting)?;
     }
     let suffixes = host.precompressed.iter().map(|coding| coding.suffix());
+    let root = Root::new(&host.root).map_err(|why| ConfigFault::Root(host.root.clone(), why))?;
     let is_there = |suffix: &str| {
-        let path = host.root.join(format!("{}{suffix}", page.trim_start_matches('/')));
-        std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+        let path = format!("{}{suffix}", page.trim_start_matches('/'));
+        let status = root.stat_relative(path.as_bytes(), symlinks(host.symlinks));
+        status.is_ok_and(|status| status.kind == FileKind::Regular)
     };
     match [""].into_iter().chain(suffixes).any(is_there) {
         true => Ok(()),
