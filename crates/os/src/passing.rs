@@ -3,9 +3,10 @@
 //! that keep messages apart.
 
 use crate::call::{check, check_len, uninterrupted};
+use crate::socket::{send_buffer_bytes, set_send_buffer};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 /// Room for one descriptor among control bytes, aligned as their heads must be.
@@ -20,21 +21,37 @@ const ONE_DESCRIPTOR_LEN: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as 
 const _: () = assert!(ONE_DESCRIPTOR_LEN <= CONTROL_BYTES);
 const _: () = assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
 
+/// What the kernel keeps to itself of the room that a socket has (net/unix/af_unix.c).
+const MESSAGE_OVERHEAD_BYTES: usize = 32;
+
 /// Two connected sockets that do not block and keep messages apart (SOCK_SEQPACKET): what one call
 /// sends another receives, all of it or nothing, whoever else sends at the same end. An end of
-/// which all copies are closed shows as a message of 0 bytes.
+/// which all copies are closed shows as a message of 0 bytes. The kernel is asked for room for
+/// messages of so many bytes at the second end; it may grant less ([`message_bytes_max`]).
 ///
 /// # Errors
 /// No descriptors or no memory.
-pub fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn message_pair(message_bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends: [RawFd; 2] = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the pointer is to two live, writable integers. On success they are two new
     // descriptors, which nothing else can own.
-    unsafe {
+    let (receiver, sender) = unsafe {
         check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
+        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+    };
+    // It grants twice what it is asked for, and never more than twice net.core.wmem_max.
+    let half = (message_bytes + MESSAGE_OVERHEAD_BYTES).div_ceil(2);
+    set_send_buffer(sender.as_fd(), half)?;
+    Ok((receiver, sender))
+}
+
+/// The longest message that can be sent at this end, in bytes.
+///
+/// # Errors
+/// It is no socket.
+pub fn message_bytes_max(end: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(send_buffer_bytes(end)?.saturating_sub(MESSAGE_OVERHEAD_BYTES))
 }
 
 /// Sends a prefix of `bytes`, of which there must be some, and with the first of them the
@@ -160,7 +177,7 @@ mod tests {
 
     #[test]
     fn messages_stay_apart_wait_for_nobody_and_end() {
-        let (ours, theirs) = message_pair().unwrap();
+        let (ours, theirs) = message_pair(100_000).unwrap();
         let mut buffer = [0; 8];
         let nothing = crate::send::recv(theirs.as_fd(), &mut buffer).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
@@ -179,6 +196,19 @@ mod tests {
         drop(ours);
         let mut large = [0; 4096];
         while crate::send::recv(theirs.as_fd(), &mut large).unwrap() > 0 {}
+    }
+
+    #[test]
+    fn there_is_room_for_the_longest_message_and_no_more() {
+        let (receiver, sender) = message_pair(10_001).unwrap();
+        let most = message_bytes_max(sender.as_fd()).unwrap();
+        assert!((10_001..10_010).contains(&most), "{most}");
+        let mut bytes = vec![7; most];
+        assert_eq!(crate::send::send(sender.as_fd(), &bytes, false).unwrap(), most);
+        assert_eq!(crate::send::recv(receiver.as_fd(), &mut bytes).unwrap(), most);
+        bytes.push(7);
+        let refused = crate::send::send(sender.as_fd(), &bytes, false).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EMSGSIZE));
     }
 
     #[test]

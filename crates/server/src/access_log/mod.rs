@@ -20,7 +20,7 @@ use crate::line_writer::{
     Closed, LineWriter, Output, Purpose, Queue, QueueLimits, count_lines, empty_buffer,
 };
 use crate::patience::Patience;
-use crate::processes::{MESSAGE_BYTES_MAX, PlaceLedger, Uplink};
+use crate::processes::{PlaceLedger, Uplink};
 use crate::report;
 use calendar::Moment;
 
@@ -184,7 +184,7 @@ impl WorkerLog {
         const KEPT_MAX: usize = 8;
         let mut sent = 0;
         while sent < self.buffer.len() {
-            let piece = first_lines(&self.buffer[sent..]);
+            let piece = first_lines(&self.buffer[sent..], uplink.message_bytes_max());
             let lines = count_lines(piece);
             match uplink.send_access_lines(piece) {
                 Ok(()) => ledger.lines_written().add_together(lines),
@@ -217,13 +217,13 @@ impl Drop for WorkerLog {
     }
 }
 
-/// As many whole lines from the beginning as one message has room for; at least one.
-fn first_lines(lines: &[u8]) -> &[u8] {
-    if lines.len() <= MESSAGE_BYTES_MAX {
+/// As many whole lines from the beginning as so many bytes have room for; at least one.
+fn first_lines(lines: &[u8], bytes_max: usize) -> &[u8] {
+    if lines.len() <= bytes_max {
         return lines;
     }
     let is_end = |byte: &u8| *byte == b'\n';
-    let last = lines[..MESSAGE_BYTES_MAX].iter().rposition(is_end);
+    let last = lines[..bytes_max].iter().rposition(is_end);
     let end = last.or_else(|| lines.iter().position(is_end)).map_or(lines.len(), |at| at + 1);
     &lines[..end]
 }

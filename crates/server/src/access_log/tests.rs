@@ -9,7 +9,7 @@ use std::thread;
 
 use testkit::Temporary;
 
-use crate::processes::Ledger;
+use crate::processes::{Ledger, MESSAGE_BYTES_MAX};
 
 fn record<'r>() -> Record<'r> {
     Record {
@@ -115,7 +115,12 @@ fn rotation_loses_no_line() {
 
 /// The ends of a worker process, with both ends of its way to the supervisor.
 fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
-    let (ours, theirs) = os::passing::message_pair().unwrap();
+    with_messages_of(MESSAGE_BYTES_MAX, ledger)
+}
+
+/// The same, where a message has room for so many bytes.
+fn with_messages_of(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+    let (ours, theirs) = os::passing::message_pair(bytes + 1).unwrap();
     let settings = settings(AccessForm::Combined);
     let uplink = Arc::new(Uplink::new(theirs));
     (LogEnds::of_worker_process(&settings, &uplink, ledger).unwrap(), ours)
@@ -140,6 +145,27 @@ fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
     worker.flush();
     assert_eq!(take_sent(&supervisor).lines().count(), 5);
     assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (5, 0));
+}
+
+/// As where net.core.wmem_max is low.
+#[test]
+fn where_messages_are_short_there_are_more_of_them() {
+    const LINES: usize = 500;
+    let (_file, ledger) = Ledger::create(1).unwrap();
+    let place = ledger.place(0).unwrap();
+    let (ends, supervisor) = with_messages_of(6_000, place);
+    let mut worker = ends.worker();
+    let (target, mut sent) = (vec![b'x'; 900], String::new());
+    for _ in 0..LINES {
+        worker.record(&Record { target: &target, ..record() });
+        sent.push_str(&take_sent(&supervisor));
+    }
+    let long = Record { target: &[b'x'; 7_000], ..record() };
+    worker.record(&long);
+    worker.flush();
+    sent.push_str(&take_sent(&supervisor));
+    assert_eq!(sent.lines().count(), LINES);
+    assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (LINES as u64, 1));
 }
 
 /// Nobody in a worker process waits: lines are kept for a while, and what is too much is dropped.
@@ -177,7 +203,8 @@ fn a_line_that_is_longer_than_a_message_is_dropped_and_the_others_are_sent() {
 #[test]
 fn messages_end_with_a_line() {
     let lines = |count: usize| [&vec![b'x'; 99][..], b"\n"].concat().repeat(count);
-    let check = |lines: &[u8], expected| assert_eq!(first_lines(lines).len(), expected);
+    let check =
+        |lines: &[u8], expected| assert_eq!(first_lines(lines, MESSAGE_BYTES_MAX).len(), expected);
     check(b"one\ntwo\n", 8);
     check(&lines(MESSAGE_BYTES_MAX / 100), MESSAGE_BYTES_MAX / 100 * 100);
     check(&lines(4000), MESSAGE_BYTES_MAX / 100 * 100);

@@ -17,7 +17,9 @@ mod worker;
 pub(crate) use ledger::{Ledger, PlaceLedger};
 pub(crate) use place::Crew;
 pub(crate) use supervisor::Supervisor;
-pub(crate) use uplink::{MESSAGE_BYTES_MAX, Uplink};
+#[cfg(test)]
+pub(crate) use uplink::MESSAGE_BYTES_MAX;
+pub(crate) use uplink::Uplink;
 pub use worker::run_worker;
 
 /// What a supervisor tells a worker process: a byte each.

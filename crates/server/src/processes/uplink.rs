@@ -10,14 +10,18 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a message may have: what a socket holds by default, and a little less.
+/// What a message may have, where the kernel grants room for it: twice net.core.wmem_max must be
+/// more, as it is unless somebody has lowered that. Elsewhere messages are shorter.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 
 const ACCESS_LINES: u8 = b'a';
 const REPORT: u8 = b'r';
 
 /// A worker process's end.
-pub(crate) struct Uplink(OwnedFd);
+pub(crate) struct Uplink {
+    socket: OwnedFd,
+    message_bytes_max: usize,
+}
 
 /// The supervisor's end.
 pub(super) struct Downlink {
@@ -36,16 +40,24 @@ pub(super) enum Message<'m> {
 
 /// Both ends for one place: the supervisor's, and that which its processes inherit.
 pub(super) fn pair() -> io::Result<(Downlink, OwnedFd)> {
-    let (ours, theirs) = os::passing::message_pair()?;
+    let (ours, theirs) = os::passing::message_pair(MESSAGE_BYTES_MAX + 1)?;
     Ok((Downlink { socket: ours, buffer: vec![0; MESSAGE_BYTES_MAX + 1] }, theirs))
 }
 
 impl Uplink {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self(socket)
+        let granted = os::passing::message_bytes_max(socket.as_fd());
+        // Before the bytes is one that says what they are.
+        let granted = granted.map_or(MESSAGE_BYTES_MAX, |bytes| bytes.saturating_sub(1));
+        Self { socket, message_bytes_max: granted.min(MESSAGE_BYTES_MAX) }
     }
 
-    /// Sends whole lines of the access log, at most [`MESSAGE_BYTES_MAX`], all or none of them.
+    /// How many bytes of lines one message has room for: [`MESSAGE_BYTES_MAX`] or less.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        self.message_bytes_max
+    }
+
+    /// Sends whole lines of the access log, as many as one message has room for, all or none.
     ///
     /// # Errors
     /// `WouldBlock` while the supervisor has not taken what was sent before; anything else if it
@@ -59,16 +71,16 @@ impl Uplink {
     /// # Errors
     /// As above.
     pub(crate) fn report(&self, message: &str) -> io::Result<()> {
-        let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
+        let end = message.floor_char_boundary(self.message_bytes_max);
         self.send(REPORT, &message.as_bytes()[..end])
     }
 
     fn send(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() > MESSAGE_BYTES_MAX {
+        if bytes.len() > self.message_bytes_max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let parts = [IoSlice::new(std::slice::from_ref(&kind)), IoSlice::new(bytes)];
-        os::send::send_vectored(self.0.as_fd(), &parts, false).map(drop)
+        os::send::send_vectored(self.socket.as_fd(), &parts, false).map(drop)
     }
 }
 
@@ -111,6 +123,7 @@ mod tests {
     fn the_longest_message_fits_and_a_longer_one_is_refused() {
         let (mut down, theirs) = pair().unwrap();
         let up = Uplink::new(theirs);
+        assert_eq!(up.message_bytes_max(), MESSAGE_BYTES_MAX);
         let mut lines = vec![b'x'; MESSAGE_BYTES_MAX];
         up.send_access_lines(&lines).unwrap();
         assert_eq!(down.next(), Some(Message::AccessLines(&lines)));
