@@ -199,10 +199,6 @@ impl Connection {
     /// Reports the answer to a job. An answer that comes too late is dropped.
     pub fn done(&mut self, w: &mut Worker, id: JobId, done: Done) {
         if self.state == State::Waiting && id == self.job {
-            if matches!(done, Done::Unfinished(_)) {
-                // The time in which to ask is over: it must not run out between two pieces.
-                self.deadline = w.now().plus_ms(w.limits.write_ms);
-            }
             let prepared = self.response(w).job_done(w, done);
             self.follow(w, prepared);
         }
@@ -375,7 +371,11 @@ impl Connection {
                 self.state = State::Writing;
                 self.deadline = w.now().plus_ms(w.limits.write_ms);
             }
-            Prepared::Job => self.state = State::Working,
+            Prepared::Job => {
+                // The time in which to ask is over: it must not run out over the job.
+                self.state = State::Working;
+                self.deadline = w.now().plus_ms(w.limits.write_ms);
+            }
             Prepared::Nothing => {
                 w.counters.bodies_cut_short.add(1);
                 self.state = State::Closed { reset: true };

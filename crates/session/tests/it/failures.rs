@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use session::Limits;
+use session::{Limits, Op};
 use site::Site;
 use site::fields::HeaderRule;
 use site::host::HostSettings;
@@ -51,6 +51,20 @@ fn a_head_that_took_too_long_gets_its_page() {
     pair.advance(60_000);
     check(&pair, 408, "page of 408", "Connection: close");
     assert!(pair.is_shut);
+}
+
+/// Whoever drives the connection may look at its deadline again before it takes the job.
+#[test]
+fn the_page_of_a_head_that_took_too_long_has_time_of_its_own() {
+    let mut pair = pair();
+    pair.send(b"GET / HTTP/1.1\r\n");
+    let due = pair.connection.deadline().expect("the time of the head");
+    pair.worker.set_time(due, 1_700_000_000_000_000);
+    pair.connection.expire(&mut pair.worker);
+    assert!(matches!(pair.connection.next(), Op::Job));
+    assert!(pair.connection.deadline() > Some(due));
+    pair.drive();
+    check(&pair, 408, "page of 408", "Connection: close");
 }
 
 #[test]
