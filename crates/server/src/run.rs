@@ -16,8 +16,8 @@ use crate::signals::Signals;
 /// cache leave behind when they go is of use to all.
 pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 
-/// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and waits for
-/// nothing more. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and
+/// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and leaves half
+/// a second each for what the logs have still to write. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and
 /// cannot be replaced stops the others as a signal does: what is left of a server would look whole
 /// and leave some clients waiting for ever.
 ///
