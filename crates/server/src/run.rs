@@ -17,9 +17,9 @@ use crate::signals::Signals;
 pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT; the second of them cuts connections off and leaves half
-/// a second each for what the logs have still to write. SIGUSR1 reopens the access log, SIGUSR2 prints the status. A worker that fails and
-/// cannot be replaced stops the others as a signal does: what is left of a server would look whole
-/// and leave some clients waiting for ever.
+/// a second each for what the logs have still to write. SIGUSR1 reopens the access log, SIGUSR2
+/// prints the status. A worker that fails and cannot be replaced stops the others as a signal does:
+/// what is left of a server would look whole and leave some clients waiting for ever.
 ///
 /// # Errors
 /// It could not start, or it ended by itself. Why has been reported.

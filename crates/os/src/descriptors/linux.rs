@@ -18,8 +18,8 @@ impl Kernel for Linux {
     }
 
     fn close(&self, number: RawFd) {
-        // SAFETY: the caller owns it; or no process that lives owns it, by the rule at the head of `descriptors.rs`, so that none closes it,
-        // or uses it, or gets its number meanwhile.
+        // SAFETY: the caller owns it; or no process that lives owns it, by the rule at the head of
+        // `descriptors.rs`, so that none closes it, or uses it, or gets its number meanwhile.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
 

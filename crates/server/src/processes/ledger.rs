@@ -2,8 +2,8 @@
 //! and of the access log.
 //!
 //! A few cells are the whole server's. Then each place (a worker process and those that replace it)
-//! has a stretch of cells: a few for itself, then the counters of one worker after the other. Nobody ever waits here: a process may
-//! be killed at any instruction.
+//! has a stretch of cells: a few for itself, then the counters of one worker after the other.
+//! Nobody ever waits here: a process may be killed at any instruction.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -236,6 +236,37 @@ fn pages_may_be_there_in_one_coding_only() {
     load(&format!("{text}\nprecompressed = [\"br\"]"), |_| ()).expect_err("not in this coding");
 }
 
+/// A page behind a link that is not followed would never be sent.
+#[test]
+fn pages_are_looked_for_as_they_are_served() {
+    let directory = Temporary::new();
+    directory.file("site/404.html", "missing");
+    directory.file("outside.html", "outside");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, directory.path().join("site").join(name)).unwrap();
+    };
+    link("404.html", "inside.html");
+    link("../outside.html", "out.html");
+    let check = |symlinks: &str, page: &str, is_right: bool| {
+        let arguments = Arguments {
+            directory: Some(directory.path().join("site")),
+            set: vec![
+                format!("host.symlinks={symlinks}"),
+                format!("host.error_pages={{404=\"/{page}\"}}"),
+            ],
+            ..Arguments::default()
+        };
+        let checked = Config::load(&arguments).map(drop);
+        assert_eq!(checked.is_ok(), is_right, "{symlinks} {page}: {checked:?}");
+    };
+    for symlinks in ["never", "beneath", "anywhere"] {
+        check(symlinks, "404.html", true);
+        check(symlinks, "inside.html", symlinks != "never");
+        check(symlinks, "out.html", symlinks == "anywhere");
+        check(symlinks, "none.html", false);
+    }
+}
+
 #[test]
 fn an_error_says_where_it_is() {
     let place = |text: &str| {
