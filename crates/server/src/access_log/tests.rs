@@ -150,22 +150,28 @@ fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
 /// As where net.core.wmem_max is low.
 #[test]
 fn where_messages_are_short_there_are_more_of_them() {
-    const LINES: usize = 500;
+    const ROUNDS: usize = 20;
+    const LINES: usize = 11;
     let (_file, ledger) = Ledger::create(1).unwrap();
     let place = ledger.place(0).unwrap();
     let (ends, supervisor) = with_messages_of(6_000, place);
     let mut worker = ends.worker();
     let (target, mut sent) = (vec![b'x'; 900], String::new());
-    for _ in 0..LINES {
-        worker.record(&Record { target: &target, ..record() });
-        sent.push_str(&take_sent(&supervisor));
+    for _ in 0..ROUNDS {
+        // Soon there is no room, so that several are kept and sent together.
+        (0..LINES).for_each(|_| worker.record(&Record { target: &target, ..record() }));
+        for _ in 0..LINES {
+            sent.push_str(&take_sent(&supervisor));
+            worker.flush();
+        }
     }
     let long = Record { target: &[b'x'; 7_000], ..record() };
     worker.record(&long);
     worker.flush();
     sent.push_str(&take_sent(&supervisor));
-    assert_eq!(sent.lines().count(), LINES);
-    assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (LINES as u64, 1));
+    assert_eq!(sent.lines().count(), ROUNDS * LINES);
+    let counted = (place.lines_written().get(), place.lines_dropped().get());
+    assert_eq!(counted, ((ROUNDS * LINES) as u64, 1));
 }
 
 /// Nobody in a worker process waits: lines are kept for a while, and what is too much is dropped.
