@@ -71,6 +71,27 @@ fn wait_for(server: &Server, path: &str, wanted: impl Fn(&str) -> bool) {
     panic!("{path}: the change was never noticed; last response:\n{last}");
 }
 
+/// Error pages are opened beneath the root like everything else. One that leads out from the start
+/// is refused by `check`.
+#[test]
+fn an_error_page_that_comes_to_lead_out_is_not_sent() {
+    crate::for_each_engine(|spec| {
+        let directory = Temporary::new();
+        let page = directory.file("site/404.html", "its own page");
+        directory.file("secret.html", "SECRET");
+        let engine = format!("engine.name={}", spec.name);
+        let pages = "host.error_pages={404=\"/404.html\"}";
+        let server = start(&directory, &[&engine, pages, "cache.revalidate_ms=100"]);
+        assert!(get(&server, "/missing").ends_with("its own page"));
+        fs::remove_file(&page).unwrap();
+        std::os::unix::fs::symlink("../secret.html", &page).unwrap();
+        wait_for(&server, "/missing", |response| !response.ends_with("its own page"));
+        let response = get(&server, "/missing");
+        assert!(response.starts_with("HTTP/1.1 404 ") && !response.contains("SECRET"));
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
+
 /// All kinds of change, one after the other, each on entries that have settled and on entries that
 /// have not.
 #[test]
