@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::document::{self, Document};
-use super::summary::Summary;
+use super::summary::{Panel, Summary};
 use super::{distributions, figures, findings, number, surfaces, tables};
 use crate::record::{Header, Kind, Opened};
-use page::chart::Figure;
+use page::chart::{Figure, Table};
 use page::document::Section;
 
 /// All figures, panel by panel. Outcomes that cannot be read are noted as damage.
@@ -35,16 +35,13 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
 
 /// The whole report.
 pub(crate) fn document(opened: &Opened, summary: &Summary, figures: Vec<Figure>) -> Document {
-    let (summaries, sections) = sections(opened, summary)
-        .into_iter()
-        .partition(|section| section.id.starts_with("summary"));
     Document {
         title: document::title(&opened.header),
         preamble: preamble(opened),
         findings: findings::findings(opened, summary),
-        summaries,
+        summaries: summaries(opened, summary),
         figures,
-        sections,
+        sections: sections(opened, summary),
         texts: texts(&opened.header),
     }
 }
@@ -83,30 +80,48 @@ fn preamble(opened: &Opened) -> Vec<String> {
     lines
 }
 
-/// The tables that belong to no figure, the summaries first.
+/// A summary of each panel.
+fn summaries(opened: &Opened, summary: &Summary) -> Vec<Section> {
+    let panels = summary.panels.iter().enumerate().filter(|(_, panel)| !panel.is_empty());
+    let sections = panels.map(|panel| {
+        let table = tables::summary(panel.1, summary.confidence, is_of_study(opened));
+        of_panel(panel, "summary", "Summary", table, false)
+    });
+    sections.filter(is_filled).collect()
+}
+
+/// Of two servers at one load the verdict says all.
+fn is_of_study(opened: &Opened) -> bool {
+    opened.header.kind != Kind::Compare
+}
+
+fn is_filled(section: &Section) -> bool {
+    !section.table.rows.is_empty()
+}
+
+fn of_panel(
+    (index, panel): (usize, &Panel),
+    id: &str,
+    name: &str,
+    table: Table,
+    folded: bool,
+) -> Section {
+    let title = format!("{name}: {}", panel.title());
+    Section { id: format!("{id}-{index}"), title, table, folded }
+}
+
+/// The other tables that belong to no figure.
 fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     let share = summary.confidence;
-    for (index, panel) in summary.panels.iter().enumerate() {
-        let title = panel.title();
-        let section = |id: &str, name: &str, table, folded| Section {
-            id: format!("{id}-{index}"),
-            title: format!("{name}: {title}"),
-            table,
-            folded,
-        };
-        if !panel.is_empty() {
-            let is_of_study = opened.header.kind != Kind::Compare;
-            let table = tables::summary(panel, share, is_of_study);
-            sections.push(section("summary", "Summary", table, false));
-            // Of two servers at one load the verdict says all.
-            if is_of_study {
-                sections.push(section("pairs", "Each pair", tables::all_pairs(panel, share), true));
-            }
-            sections.push(section("points", "Each point", tables::points(panel), true));
-            let table = tables::observed_points(panel);
-            sections.push(section("observed", "Observed at each point", table, true));
+    for (index, panel) in summary.panels.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
+        let of_panel = |id, name, table| of_panel((index, panel), id, name, table, true);
+        if is_of_study(opened) {
+            sections.push(of_panel("pairs", "Each pair", tables::all_pairs(panel, share)));
         }
+        sections.push(of_panel("points", "Each point", tables::points(panel)));
+        let observed = tables::observed_points(panel);
+        sections.push(of_panel("observed", "Observed at each point", observed));
     }
     let section = |id: &str, title: &str, table, folded| Section {
         id: id.into(),
@@ -126,7 +141,7 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     sections.push(section("servers", "Servers", tables::servers(opened), false));
     sections.push(section("where", "Workloads and domains", tables::described(opened), false));
     sections.push(section("environment", "Environment", tables::environment(opened), true));
-    sections.retain(|section| !section.table.rows.is_empty());
+    sections.retain(is_filled);
     sections
 }
 
