@@ -105,8 +105,8 @@ pub struct Variant {
     /// Where the representation fields of `head_ok` end and `Content-Length` begins.
     fields_end: u32,
     /// Where in `head_ok` the modification time stands, if it was still to come when the head was
-    /// made: until then it must not be told, and the date takes its place (RFC 9110 §8.8.2.1). 0: no
-    /// such place.
+    /// made: until then it must not be told, and the date takes its place (RFC 9110 §8.8.2.1). 0:
+    /// there is no such place.
     modified_at: u32,
     /// Which of the entry's witnesses is its file.
     source: u16,

@@ -82,8 +82,8 @@ fn pages(host: &HostSettings) -> impl Iterator<Item = (String, &str)> {
     )
 }
 
-/// A page must be a file, or have a precompressed one beside it. It must not be hidden, nor behind a
-/// link that is not followed.
+/// A page must be a file, or have a precompressed one beside it. It must not be hidden, nor behind
+/// a link that is not followed.
 fn check_page(host: &HostSettings, page: &str) -> Result<(), ConfigFault> {
     if host.dotfiles == Dotfiles::Deny {
         check::visible_page(page).map_err(ConfigFault::Setting)?;
