@@ -1,5 +1,6 @@
 //! Running other programs: pinned to processors, looked up in `/proc`.
 
+use os::accounting::{self, Process};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -69,12 +70,13 @@ pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, Co
 /// be it that nobody has waited for its end yet. The children of one that is gone are nobody's
 /// descendants any more, and in its group still.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
-    let all: Vec<Kin> = all().filter_map(kin).collect();
-    let is_first = |kin: &&Kin| kin.pid == root || kin.group == root;
-    let mut found: Vec<u32> = all.iter().filter(is_first).map(|kin| kin.pid).collect();
+    let all: Vec<Process> = accounting::processes().collect();
+    let is_first = |process: &&Process| process.pid == root || process.group == root;
+    let mut found: Vec<u32> = all.iter().filter(is_first).map(|process| process.pid).collect();
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
-        let children = all.iter().filter(|kin| kin.parent == pid).map(|kin| kin.pid);
+        let children = all.iter().filter(|process| process.parent == pid);
+        let children = children.map(|process| process.pid);
         let children: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
         found.extend(children);
         next += 1;
@@ -85,15 +87,11 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
 /// The processor time a process and the children it has waited for have used, in nanoseconds. That
 /// of children, and of threads that have ended, is known to the hundredth of a second.
 pub(crate) fn cpu_ns(pid: u32) -> u64 {
-    const NS_PER_TICK: u64 = 10_000_000; // USER_HZ is 100 on every architecture of today
-    let fields = stat_fields(pid).unwrap_or_default();
-    // proc_pid_stat(5): utime, stime, cutime and cstime are the fields 14 to 17.
-    let ticks = |first: usize| {
-        let both = fields.iter().skip(first - 3).take(2);
-        both.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>() * NS_PER_TICK
-    };
+    const NS_PER_US: u64 = 1000;
+    let Some(process) = accounting::process(pid) else { return 0 };
     // A server of many processes of which each does little would seem to do nothing.
-    ticks(14).max(cpu_ns_of_threads(pid)) + ticks(16)
+    let own_ns = (process.used_us * NS_PER_US).max(cpu_ns_of_threads(pid));
+    own_ns + process.children_us * NS_PER_US
 }
 
 /// What the threads that there are have used; 0 where the kernel does not say it.
@@ -120,40 +118,12 @@ pub(crate) fn try_disk_bytes_read(pid: u32) -> Option<u64> {
 
 /// When a process started, in clock ticks since the machine did; none if there is no such process.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
-    stat_fields(pid)?.get(22 - 3)?.parse().ok()
+    accounting::process(pid).map(|process| process.start_ticks)
 }
 
 /// Whether there is such a process, and it has not ended.
 pub(crate) fn is_running(pid: u32) -> bool {
-    // proc_pid_stat(5): Z is one that has ended and that nobody has waited for, X and x are dead.
-    stat_fields(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X" | "x"))
-}
-
-/// A process among others.
-struct Kin {
-    pid: u32,
-    parent: u32,
-    /// Its process group, by the number of the process that led it first.
-    group: u32,
-}
-
-fn kin(pid: u32) -> Option<Kin> {
-    let fields = stat_fields(pid)?;
-    // proc_pid_stat(5): the parent is field 4, the process group 5.
-    let number = |field: usize| fields.get(field - 3)?.parse().ok();
-    Some(Kin { pid, parent: number(4)?, group: number(5)? })
-}
-
-/// The fields of `/proc/PID/stat` from the third on: the second, the name, may hold anything.
-fn stat_fields(pid: u32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    Some(fields.split_whitespace().map(str::to_owned).collect())
-}
-
-fn all() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
 /// The end of a program's output, where the reason usually stands.

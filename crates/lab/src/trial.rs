@@ -10,8 +10,7 @@ mod options;
 use crate::client::{Client, Finished};
 use crate::group::Group;
 use crate::observe::{
-    Disturbed, Doings, Machine, Observed, Observer, Watched, WindowUse, interference,
-    interrupts_apart, worst,
+    Disturbed, Doings, Machine, Observed, Observer, Watched, WindowUse, interference, worst,
 };
 use crate::record::{Figures, Offered, Run};
 use crate::server::{RunningServer, StartError};
@@ -362,13 +361,14 @@ impl Bench {
         self.seats.iter().for_each(|seat| client_cpus.extend(&seat.cpus));
         client_cpus.sort_unstable();
         client_cpus.dedup();
-        let cores = in_window.cores(outcome.started_unix_us, outcome.window_us)?;
+        let cpus = in_window.cpus(outcome.started_unix_us, outcome.window_us)?;
         // Packets that a network holds back for a while are interrupts of nobody's.
         let is_networked = self.seats.iter().any(|seat| !seat.prefix.is_empty());
         let machine = Machine {
             window_us: in_window.length_us(),
-            cores: &cores,
-            interrupts_apart: is_networked || interrupts_apart(),
+            cpus: &cpus,
+            interrupts_apart: is_networked || os::accounting::interrupts_apart(),
+            lab_us: in_window.lab_us(),
         };
         let server = Doings {
             cpus: &server_cpus,

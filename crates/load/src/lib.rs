@@ -26,3 +26,4 @@ mod starts;
 pub mod target;
 pub mod units;
 pub mod void;
+mod who_serves;

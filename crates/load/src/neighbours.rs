@@ -1,16 +1,15 @@
-//! What others did on this machine's CPUs while a run was measured: processor time that neither the
-//! generator nor the server used. Without it waiting for a CPU says little, because a server on
+//! What others did on the generator's CPUs while a run was measured: processor time that neither
+//! the generator nor the server used. Without it waiting for a CPU says little, because a server on
 //! this machine has its share of the CPUs, too.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
+use std::net::SocketAddr;
+
+use os::accounting::{self, Cpu, Process};
 
 use crate::client::Window;
-
-/// In such steps the kernel says what a CPU was busy with: USER_HZ is 100 on every architecture.
-const TICK_US: u64 = 10_000;
+use crate::who_serves::{Server, who_serves};
 
 /// Looks at the machine when the window begins and when it ends. Who serves is found out
 /// afterwards: looking through all that is open takes its time.
@@ -22,136 +21,127 @@ pub(crate) struct Neighbours {
     end: Option<Look>,
 }
 
-/// Who serves.
-#[derive(Debug, PartialEq, Eq)]
-enum Server {
-    /// Nobody on this machine.
-    Elsewhere,
-    /// These processes of it.
-    Processes(Vec<u32>),
-    /// Somebody on this machine who is not ours to look at.
-    Hidden,
-}
-
-/// Processor time so far, in microseconds.
+/// What CPUs and processes have done so far.
 #[derive(Clone, Debug)]
 struct Look {
-    all_us: u64,
-    by_process: HashMap<u32, u64>,
+    at_us: u64,
+    cpus: Vec<Cpu>,
+    processes: HashMap<u32, Process>,
+}
+
+/// Both looks.
+struct Between<'l> {
+    begin: &'l Look,
+    end: &'l Look,
+    /// Whether interrupts are in nobody's processor time.
+    interrupts_apart: bool,
 }
 
 impl Neighbours {
-    /// Of a run that asks at these addresses.
-    pub(crate) fn of(addresses: Vec<SocketAddr>, window: Window) -> Self {
-        Self { addresses, cpus: os::affinity::allowed_cpus(), window, begin: None, end: None }
+    /// Of a run that asks at these addresses, and whose threads may run on these CPUs.
+    pub(crate) fn of(addresses: Vec<SocketAddr>, cpus: Vec<usize>, window: Window) -> Self {
+        Self { addresses, cpus, window, begin: None, end: None }
     }
 
     /// Looks if it is time to.
     pub(crate) fn look(&mut self, now_us: u64) {
         if self.begin.is_none() && now_us >= self.window.from_us {
-            self.begin = self.read();
+            self.begin = Look::now();
         }
         if self.end.is_none() && now_us >= self.window.to_us {
-            self.end = self.read();
+            self.end = Look::now();
         }
     }
 
-    /// Processor time that others used between the looks, of which the second may be now; none
-    /// where that cannot be known.
+    /// Processor time that others used on the generator's CPUs between the looks, of which the
+    /// second may be now; none where that cannot be known. It is at most so much: where a server
+    /// that may use these CPUs and more has run is not known, and others may have driven it there.
     pub(crate) fn used_us(&self) -> Option<u64> {
-        let (begin, end) = (self.begin.clone()?, self.end.clone().or_else(|| self.read())?);
-        let mut known = match server_at(&self.addresses) {
-            Server::Elsewhere => Vec::new(),
-            Server::Processes(pids) => pids,
-            Server::Hidden => return None,
+        let end = self.end.clone().or_else(Look::now)?;
+        let interrupts_apart = accounting::interrupts_apart();
+        let between = Between { begin: self.begin.as_ref()?, end: &end, interrupts_apart };
+        let server = match who_serves(&self.addresses) {
+            Server::Elsewhere => HashSet::new(),
+            Server::Processes(pids) => between.with_descendants(&pids),
+            Server::Unknown => return None,
         };
-        known.push(std::process::id());
-        known.sort_unstable();
-        known.dedup();
-        let used_us = |look: &Look, pid| look.by_process.get(pid).copied().unwrap_or(0);
-        let of = |pid| used_us(&end, pid).saturating_sub(used_us(&begin, pid));
-        let known_us: u64 = known.iter().map(of).sum();
-        Some(end.all_us.saturating_sub(begin.all_us).saturating_sub(known_us))
+        let own_us = between.used_us(&HashSet::from([std::process::id()]));
+        Some(between.others_us(&self.cpus, own_us, &server, &cpus_of(&server)))
+    }
+}
+
+impl Look {
+    fn now() -> Option<Self> {
+        let (cpus, at_us) = (accounting::cpus().ok()?, os::clock::now());
+        let processes = accounting::processes().map(|process| (process.pid, process)).collect();
+        Some(Self { at_us, cpus, processes })
+    }
+}
+
+impl Between<'_> {
+    /// What others used on `cpus`, where we used `own_us` and the processes of a server that may
+    /// run on `server_cpus` what they did. What a server used on other CPUs is not taken off.
+    fn others_us(
+        &self,
+        cpus: &[usize],
+        own_us: u64,
+        server: &HashSet<u32>,
+        server_cpus: &[usize],
+    ) -> u64 {
+        let here_us = self.in_use_us(cpus).saturating_sub(own_us);
+        if !server_cpus.iter().any(|cpu| cpus.contains(cpu)) {
+            return here_us;
+        }
+        let all = [cpus, server_cpus].concat();
+        here_us.min(self.in_use_us(&all).saturating_sub(own_us + self.used_us(server)))
     }
 
-    fn read(&self) -> Option<Look> {
-        let all_us = busy_us(&fs::read_to_string("/proc/stat").ok()?, &self.cpus);
-        let used = |pid: u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, used_us(&stat)?))
+    /// How long these CPUs, of which any may be named twice, were not idle.
+    fn in_use_us(&self, cpus: &[usize]) -> u64 {
+        let window_us = self.end.at_us - self.begin.at_us;
+        let of_all = accounting::between(&self.begin.cpus, &self.end.cpus);
+        let of_these = of_all.iter().filter(|cpu| cpus.contains(&cpu.cpu));
+        of_these.map(|cpu| cpu.in_use_us(window_us, self.interrupts_apart)).sum()
+    }
+
+    /// What these processes used, and their children that have ended: programs that a server runs
+    /// for a reply each.
+    fn used_us(&self, pids: &HashSet<u32>) -> u64 {
+        let so_far_us = |look: &Look, pid| {
+            look.processes.get(pid).map_or(0, |process| process.used_us + process.children_us)
         };
-        Some(Look { all_us, by_process: processes().filter_map(used).collect() })
+        let of = |pid| so_far_us(self.end, pid).saturating_sub(so_far_us(self.begin, pid));
+        pids.iter().map(of).sum()
+    }
+
+    /// These, and those that descend from them. Of whom the generator itself descends, such as a
+    /// manager of services that holds their listeners, others do that have nothing to do with it.
+    fn with_descendants(&self, pids: &HashSet<u32>) -> HashSet<u32> {
+        let all = &self.end.processes;
+        let parent = |pid: &u32| all.get(pid).map(|process| process.parent);
+        let own = std::process::id();
+        let ancestors: HashSet<u32> = std::iter::successors(Some(own), parent).collect();
+        let is_of_server = |pid: &u32| {
+            let mut line = std::iter::successors(Some(*pid), parent);
+            line.any(|pid| pids.contains(&pid) && !ancestors.contains(&pid))
+        };
+        let mut found: HashSet<u32> = all.keys().copied().filter(is_of_server).collect();
+        found.extend(pids.iter().filter(|pid| **pid != own));
+        found
     }
 }
 
-/// How long these CPUs were not idle, in the words of proc_stat(5): user, nice, system, idle,
-/// iowait, irq, softirq and steal.
-fn busy_us(stat: &str, cpus: &[usize]) -> u64 {
-    let of_line = |line: &str| {
-        let (name, numbers) = line.split_once(' ')?;
-        let cpu: usize = name.strip_prefix("cpu")?.parse().ok()?;
-        let ticks: Vec<u64> = numbers.split_whitespace().flat_map(str::parse).collect();
-        let idle = ticks.iter().skip(3).take(2).sum::<u64>();
-        cpus.contains(&cpu).then(|| (ticks.iter().take(8).sum::<u64>() - idle) * TICK_US)
-    };
-    stat.lines().filter_map(of_line).sum()
-}
-
-/// What a process used so far, in user and in system mode: fields 14 and 15 of proc_pid_stat(5), of
-/// which the second is a name that may have blanks in it.
-fn used_us(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let ticks =
-        fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
-    Some(ticks.sum::<u64>() * TICK_US)
-}
-
-/// Who listens at these addresses.
-fn server_at(addresses: &[SocketAddr]) -> Server {
-    // A socket can be bound to an address of this machine only.
-    let here = addresses.iter().filter(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
-    let ports: HashSet<u16> = here.map(SocketAddr::port).collect();
-    if ports.is_empty() {
-        return Server::Elsewhere;
-    }
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-    let tables = tables.iter().filter_map(|path| fs::read_to_string(path).ok());
-    let sockets: HashSet<String> =
-        tables.flat_map(|table| listening(&table, &ports)).map(|inode| socket(&inode)).collect();
-    let pids: Vec<u32> = processes().filter(|pid| has_one_of(*pid, &sockets)).collect();
-    if pids.is_empty() { Server::Hidden } else { Server::Processes(pids) }
-}
-
-/// The inodes of the sockets in a table (proc_net(5)) that listen at one of these ports.
-fn listening(table: &str, ports: &HashSet<u16>) -> Vec<String> {
-    const LISTEN: &str = "0A";
-    let of_line = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (_, port) = fields.get(1)?.rsplit_once(':')?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        let listens = *fields.get(3)? == LISTEN && ports.contains(&port);
-        listens.then(|| fields.get(9).map(ToString::to_string))?
-    };
-    table.lines().skip(1).filter_map(of_line).collect()
-}
-
-fn socket(inode: &str) -> String {
-    format!("socket:[{inode}]")
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// Whether a process, as far as we may look, has one of these sockets open.
-fn has_one_of(pid: u32, sockets: &HashSet<String>) -> bool {
-    let open = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd"));
-    let mut links = open.into_iter().flatten().flatten().filter_map(|entry| {
-        let link = fs::read_link(entry.path()).ok()?;
-        link.to_str().map(str::to_owned)
-    });
-    links.any(|link| sockets.contains(&link))
+/// Where the threads of these processes may run.
+fn cpus_of(pids: &HashSet<u32>) -> Vec<usize> {
+    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")));
+    let threads =
+        threads.flatten().flatten().filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    // One that has ended since is none.
+    let cpus = threads.filter_map(|thread| os::affinity::allowed_cpus_of(thread).ok());
+    let mut cpus: Vec<usize> = cpus.flatten().collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
 }
 
 #[cfg(test)]
@@ -160,47 +150,130 @@ mod tests {
 
     use super::*;
 
+    const SECOND_US: u64 = 1_000_000;
+
+    /// Within one second, of which each CPU was idle for so many milliseconds, and in soft
+    /// interrupts; of each process how long it ran, and its children that have ended.
+    fn looks(cpus: &[(u64, u64)], processes: &[(u32, u64, u64)]) -> (Look, Look) {
+        let cpu = |(cpu, &(idle_ms, softirq_ms)): (usize, &(u64, u64))| {
+            let (idle_us, softirq_us) = (idle_ms * 1000, softirq_ms * 1000);
+            Cpu { cpu, idle_us, softirq_us, ..Cpu::default() }
+        };
+        let process = |pid, used_ms, children_ms| Process {
+            pid,
+            parent: 1,
+            group: pid,
+            has_ended: false,
+            start_ticks: 0,
+            used_us: used_ms * 1000,
+            children_us: children_ms * 1000,
+        };
+        let begin = Look {
+            at_us: 0,
+            cpus: (0..cpus.len()).map(|cpu| Cpu { cpu, ..Cpu::default() }).collect(),
+            processes: processes.iter().map(|&(pid, ..)| (pid, process(pid, 0, 0))).collect(),
+        };
+        let each = processes.iter().map(|&(pid, used, children)| process(pid, used, children));
+        let end = Look {
+            at_us: SECOND_US,
+            cpus: cpus.iter().enumerate().map(cpu).collect(),
+            processes: each.map(|process| (process.pid, process)).collect(),
+        };
+        (begin, end)
+    }
+
+    const OWN: u32 = 10;
+    const SERVER: u32 = 20;
+
+    /// What others used in milliseconds, as far as ticks tell.
+    #[track_caller]
+    fn check(
+        looks: &(Look, Look),
+        interrupts_apart: bool,
+        (own_cpus, server_cpus): (&[usize], &[usize]),
+        expected_ms: u64,
+    ) {
+        let between = Between { begin: &looks.0, end: &looks.1, interrupts_apart };
+        let own_us = between.used_us(&HashSet::from([OWN]));
+        let server = HashSet::from([SERVER]);
+        let others_us = between.others_us(own_cpus, own_us, &server, server_cpus);
+        assert!(others_us.abs_diff(expected_ms * 1000) <= 20_000, "{others_us}");
+    }
+
+    /// The server used most of its own CPU, and that is not taken off what loops did on ours.
     #[test]
-    fn idle_and_waiting_for_disks_are_not_busy() {
-        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 100 50 4 5 6 0 0\n\
-                    cpu1 7 0 0 9 9 0 0 0 0 0\n\
-                    cpu12 1 0 0 0 0 0 0 0\nintr 5\n";
-        assert_eq!(busy_us(stat, &[0]), 21 * TICK_US);
-        assert_eq!(busy_us(stat, &[1, 12]), 8 * TICK_US);
-        assert_eq!(busy_us("", &[0]), 0);
+    fn what_a_server_did_on_other_cpus_is_not_taken_off() {
+        let seen = looks(&[(100, 0), (0, 0)], &[(OWN, 250, 0), (SERVER, 900, 0)]);
+        check(&seen, false, (&[1], &[0]), 750);
+        // It may run here too, and all CPUs together had so much more to do.
+        check(&seen, false, (&[1], &[0, 1]), 750);
+        let quiet = looks(&[(100, 0), (750, 0)], &[(OWN, 250, 0), (SERVER, 900, 0)]);
+        check(&quiet, false, (&[1], &[0]), 0);
+        check(&quiet, false, (&[1], &[0, 1]), 0);
+        check(&quiet, false, (&[0, 1], &[0, 1]), 0);
+    }
+
+    /// Loops on a CPU that is not ours are in nobody's way.
+    #[test]
+    fn what_others_did_on_other_cpus_does_not_count() {
+        let seen = looks(&[(0, 0), (700, 0)], &[(OWN, 250, 0), (SERVER, 100, 0)]);
+        check(&seen, false, (&[1], &[0]), 50);
+        check(&seen, false, (&[1], &[0, 1]), 50);
     }
 
     #[test]
-    fn who_listens_is_found() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        assert_eq!(server_at(&[address]), Server::Processes(vec![std::process::id()]));
-        drop(listener);
-        assert_eq!(server_at(&[address]), Server::Hidden);
-        // For documentation only (RFC 5737): nobody has it.
-        assert_eq!(server_at(&["192.0.2.1:80".parse().unwrap()]), Server::Elsewhere);
+    fn children_that_have_ended_are_the_servers() {
+        let seen = looks(&[(0, 0)], &[(OWN, 300, 0), (SERVER, 100, 600)]);
+        check(&seen, false, (&[0], &[0]), 0);
+    }
+
+    /// Where they are in nobody's time they are not others'.
+    #[test]
+    fn interrupts_are_no_neighbours() {
+        let seen = looks(&[(200, 300)], &[(OWN, 300, 0), (SERVER, 200, 0)]);
+        check(&seen, true, (&[0], &[0]), 0);
+        check(&seen, false, (&[0], &[0]), 300);
     }
 
     #[test]
-    fn a_process_says_what_it_used() {
-        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 9 9 20 0 1 0 5";
-        assert_eq!(used_us(stat), Some(200 * TICK_US));
-        assert_eq!(used_us(""), None);
+    fn descendants_of_a_server_are_the_server() {
+        let (begin, mut end) = looks(&[], &[(2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0)]);
+        let mut is_child_of = |pid, parent| end.processes.get_mut(&pid).unwrap().parent = parent;
+        is_child_of(3, 4);
+        is_child_of(4, 2);
+        let between = Between { begin: &begin, end: &end, interrupts_apart: false };
+        assert_eq!(between.with_descendants(&HashSet::from([2])), HashSet::from([2, 3, 4]));
+        // Whoever started us, too, has started them for other ends.
+        let own = std::process::id();
+        let ours = Process { pid: own, parent: 2, ..end.processes[&2] };
+        end.processes.insert(own, ours);
+        let between = Between { begin: &begin, end: &end, interrupts_apart: false };
+        assert_eq!(between.with_descendants(&HashSet::from([2, own])), HashSet::from([2]));
     }
 
     /// Others may do what they like: only that it is known, and that we are not among them.
     #[test]
     fn what_we_use_is_not_others() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = vec![address.local_addr().unwrap()];
         let window = Window { from_us: 0, to_us: 1 };
-        let mut neighbours = Neighbours::of(vec!["192.0.2.1:80".parse().unwrap()], window);
-        neighbours.cpus = Vec::new();
+        let mut neighbours = Neighbours::of(addresses, os::affinity::allowed_cpus(), window);
         neighbours.look(0);
+        let began_us = os::clock::now();
         while os::clock::cpu_time_thread().as_millis() < 50 {}
         neighbours.look(1);
-        assert_eq!(neighbours.used_us(), Some(0));
+        let others_us = neighbours.used_us().unwrap();
+        let all_us = (os::clock::now() - began_us) * neighbours.cpus.len() as u64;
+        assert!(others_us <= all_us - 30_000, "{others_us} of {all_us}");
         // Nobody listens there any more, who could be known.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        neighbours.addresses = vec![address];
+        drop(address);
         assert_eq!(neighbours.used_us(), None);
+    }
+
+    #[test]
+    fn where_a_process_may_run_is_known() {
+        let own = HashSet::from([std::process::id()]);
+        assert_eq!(cpus_of(&own), os::affinity::allowed_cpus());
+        assert_eq!(cpus_of(&HashSet::new()), Vec::<usize>::new());
     }
 }

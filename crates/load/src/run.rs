@@ -77,7 +77,7 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
-    let neighbours = Neighbours::of(addresses, window);
+    let neighbours = Neighbours::of(addresses, cpus(plan), window);
     let mut looking = Watched { watch: &mut *watch, neighbours };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
     let ended_us = os::clock::now();
@@ -114,6 +114,12 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     };
     outcome.void = void::reasons(&outcome, plan.bounds);
     Ok(outcome)
+}
+
+/// Where the threads of a run may run.
+fn cpus(plan: &Plan) -> Vec<usize> {
+    let pinned: Vec<usize> = plan.cpus.iter().copied().take(starts::threads(plan)).collect();
+    if pinned.is_empty() { os::affinity::allowed_cpus() } else { pinned }
 }
 
 /// Somebody looks on, and the machine is looked at meanwhile.

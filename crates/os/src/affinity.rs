@@ -12,11 +12,22 @@ const BITS: usize = usize::BITS as usize;
 
 /// The CPUs the process (its first thread) may run on, ascending and never empty.
 pub fn allowed_cpus() -> Vec<usize> {
-    let cpus = process_mask().map(|mask| members(&mask)).unwrap_or_default();
+    let cpus = allowed_cpus_of(process::id()).unwrap_or_default();
     if !cpus.is_empty() {
         return cpus;
     }
     (0..thread::available_parallelism().map_or(1, Into::into)).collect()
+}
+
+/// The CPUs that a thread, of any process, may run on, ascending. A process's first thread has the
+/// number of the process.
+///
+/// # Errors
+/// One that has ended is ESRCH.
+pub fn allowed_cpus_of(thread: u32) -> io::Result<Vec<usize>> {
+    // 0 stands for the caller, and numbers beyond the type for nobody.
+    let thread = libc::pid_t::try_from(thread).ok().filter(|&thread| thread > 0);
+    mask_of(thread.ok_or_else(|| error(libc::ESRCH))?).map(|mask| members(&mask))
 }
 
 /// Restricts the calling thread to `cpus`. CPUs that the machine or the process's cpuset lacks
@@ -58,14 +69,13 @@ pub fn current_cpu() -> usize {
 }
 
 /// The affinity mask as native words, from the smallest buffer the kernel accepts.
-fn process_mask() -> io::Result<Vec<usize>> {
-    let pid = libc::pid_t::try_from(process::id()).expect("the kernel made it from a pid_t");
+fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     let mut mask = vec![0_usize; 1_024 / BITS];
     loop {
         let size = size_of_val(&mask[..]);
         // SAFETY: the pointer and the size describe `mask`, exclusively borrowed for the call.
         // The C type has a fixed size, but the call writes no more than the size it is given.
-        match check(unsafe { libc::sched_getaffinity(pid, size, mask.as_mut_ptr().cast()) }) {
+        match check(unsafe { libc::sched_getaffinity(thread, size, mask.as_mut_ptr().cast()) }) {
             Ok(_) => return Ok(mask),
             // The kernel's own mask is larger.
             Err(error)
@@ -121,15 +131,16 @@ mod tests {
         let cpu = *allowed_cpus().last().unwrap();
         let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
         let pinned = pin_other(child.id(), &[cpu]);
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let allowed = allowed_cpus_of(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
         pinned.unwrap();
-        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        assert_eq!(parse_list(list.unwrap()), [cpu]);
+        assert_eq!(allowed.unwrap(), [cpu]);
         for nobody in [0, child.id(), u32::MAX] {
             let refused = pin_other(nobody, &[cpu]).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::ESRCH), "{nobody}");
+            let unknown = allowed_cpus_of(nobody).unwrap_err();
+            assert_eq!(unknown.raw_os_error(), Some(libc::ESRCH), "{nobody}");
         }
     }
 

@@ -11,6 +11,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and sendfile");
 
+pub mod accounting;
 pub mod affinity;
 pub mod clock;
 pub mod control_groups;

@@ -38,10 +38,7 @@ pub(crate) fn working_in(folder: &Path) -> HashSet<u32> {
 
 /// The processor time a process has used, in hundredths of a second; 0 if it is gone.
 pub(crate) fn cpu_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The second field, the name, may hold anything; utime and stime are the fields 14 and 15.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    os::accounting::process(pid).map_or(0, |process| process.used_us / os::accounting::TICK_US)
 }
 
 /// Which processes have stopped recording because they have done enough.

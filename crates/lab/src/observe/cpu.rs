@@ -1,11 +1,10 @@
 //! How CPUs spent their time, and how a server's processor time divides into user and system mode.
 
 use crate::group::Group;
-use crate::process;
+use os::accounting::{self, Cpu, TICK_US};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
 /// How one CPU spent the time between two looks, in steps of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,47 +43,23 @@ impl CoreUse {
     }
 }
 
-/// A line of `/proc/stat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CoreTicks {
-    cpu: usize,
-    /// user, nice, system, idle, iowait, irq, softirq, steal
-    ticks: [u64; 8],
+impl From<Cpu> for CoreUse {
+    fn from(of: Cpu) -> Self {
+        let Cpu { cpu, user_us, system_us, irq_us, softirq_us, steal_us, iowait_us, idle_us } = of;
+        Self { cpu, user_us, system_us, irq_us, softirq_us, steal_us, iowait_us, idle_us }
+    }
 }
 
-/// USER_HZ is 100 on every architecture of today.
-const US_PER_TICK: u64 = 10_000;
-
-/// The lines of these CPUs.
-pub(super) fn cores(stat: &str, cpus: &[usize]) -> Vec<CoreTicks> {
-    let lines = stat.lines().filter_map(|line| {
-        let mut fields = line.strip_prefix("cpu")?.split(' ');
-        let cpu = fields.next()?.parse().ok().filter(|cpu| cpus.contains(cpu))?;
-        let mut ticks = [0; 8];
-        for (tick, field) in ticks.iter_mut().zip(fields) {
-            *tick = field.parse().ok()?;
-        }
-        Some(CoreTicks { cpu, ticks })
-    });
-    lines.collect()
+/// What the CPUs that we may use have done so far; nothing where the kernel does not say it.
+pub(super) fn read() -> Vec<Cpu> {
+    let allowed = os::affinity::allowed_cpus();
+    let mut cpus = accounting::cpus().unwrap_or_default();
+    cpus.retain(|cpu| allowed.contains(&cpu.cpu));
+    cpus
 }
 
-pub(super) fn between(first: &[CoreTicks], last: &[CoreTicks]) -> Vec<CoreUse> {
-    let pairs = last.iter().filter_map(|last| {
-        let first = first.iter().find(|first| first.cpu == last.cpu)?;
-        let us = |index: usize| last.ticks[index].saturating_sub(first.ticks[index]) * US_PER_TICK;
-        Some(CoreUse {
-            cpu: last.cpu,
-            user_us: us(0) + us(1),
-            system_us: us(2),
-            idle_us: us(3),
-            iowait_us: us(4),
-            irq_us: us(5),
-            softirq_us: us(6),
-            steal_us: us(7),
-        })
-    });
-    pairs.collect()
+pub(super) fn between(first: &[Cpu], last: &[Cpu]) -> Vec<CoreUse> {
+    accounting::between(first, last).into_iter().map(CoreUse::from).collect()
 }
 
 /// User and system time: of the enclosure where the unified hierarchy says it, else of the groups.
@@ -114,24 +89,7 @@ fn split_of_cpu_stat(text: &str) -> Option<(u64, u64)> {
 
 /// Version 1, in ticks.
 fn split_of_cpuacct(text: &str) -> Option<(u64, u64)> {
-    Some((value(text, "user ")? * US_PER_TICK, value(text, "system ")? * US_PER_TICK))
-}
-
-/// Whether this kernel counts the time of interrupts apart from that of whoever was interrupted.
-/// Where it does not say, it is taken to: then less is held against others.
-pub(crate) fn interrupts_apart() -> bool {
-    static APART: OnceLock<bool> = OnceLock::new();
-    *APART.get_or_init(|| {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let kept = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok();
-        let command = ["zcat", "/proc/config.gz"].map(str::to_owned);
-        let text = kept.or_else(|| process::output(&command, None).ok());
-        text.is_none_or(|text| counts_apart(&text))
-    })
-}
-
-fn counts_apart(config: &str) -> bool {
-    config.lines().all(|line| line != "# CONFIG_IRQ_TIME_ACCOUNTING is not set")
+    Some((value(text, "user ")? * TICK_US, value(text, "system ")? * TICK_US))
 }
 
 fn value(text: &str, name: &str) -> Option<u64> {
@@ -143,15 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_by_cpu_and_state() {
-        let first =
-            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 0 0 0 0 0 0 0 0 0 0\n";
-        let last =
-            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 11 22 33 44 55 66 77 88 0 0\ncpu3 0 0 0 9 0 0 0\n";
-        let (first, last) = (cores(first, &[0, 3]), cores(last, &[0, 3]));
-        let found = between(&first, &last);
-        let expected = CoreUse {
-            cpu: 0,
+    fn stolen_time_is_neither_busy_nor_idle() {
+        let cpu = Cpu {
+            cpu: 3,
             user_us: 300_000,
             system_us: 300_000,
             idle_us: 400_000,
@@ -160,18 +112,10 @@ mod tests {
             softirq_us: 700_000,
             steal_us: 800_000,
         };
-        assert_eq!(found[0], expected);
-        assert_eq!((found[1].cpu, found[1].idle_us, found[1].busy_share()), (3, 90_000, 0.0));
-        assert_eq!(expected.total_us(), 3_600_000);
-        assert!((expected.busy_share() - 19.0 / 36.0).abs() < 1e-9);
-        assert_eq!(cores("cpu0 1 x 3\n", &[0]), []);
-    }
-
-    #[test]
-    fn the_kernel_says_how_it_counts_interrupts() {
-        let said = "CONFIG_HZ=250\n# CONFIG_IRQ_TIME_ACCOUNTING is not set\n";
-        assert!(!counts_apart(said));
-        assert!(counts_apart("CONFIG_IRQ_TIME_ACCOUNTING=y\n") && counts_apart(""));
+        let of = between(&[Cpu { cpu: 3, ..Cpu::default() }], &[cpu])[0];
+        assert_eq!((of.cpu, of.total_us()), (3, 3_600_000));
+        assert!((of.busy_share() - 19.0 / 36.0).abs() < 1e-9);
+        assert_eq!(CoreUse::default().busy_share(), 0.0);
     }
 
     #[test]

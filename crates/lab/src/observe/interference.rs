@@ -3,7 +3,7 @@
 //!
 //! All of it is at least so much: what cannot be told from the trial's own doings is not counted.
 
-use super::CoreUse;
+use os::accounting::Cpu;
 use page::number;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 /// differences of 2 %; what is less than this the median of a few runs bears, if it comes and goes.
 pub const INTERFERENCE_MAX: f64 = 0.05;
 
-/// Less than this is not worth a word: the kernel's own threads and the lab itself take as much.
+/// Less than this is not worth a word: the kernel's own threads and the machine's daemons take as
+/// much. So it is not held against anybody that a trial waited for as much: of what a server that
+/// seldom runs needs it may be half.
 pub const INTERFERENCE_TOLD: f64 = 0.01;
-
-/// In such steps the kernel says how long a CPU had nothing to do.
-const STEP_US: u64 = 10_000;
 
 /// Whom others disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -83,11 +82,13 @@ pub(crate) struct Doings<'a> {
 pub(crate) struct Machine<'a> {
     /// How long it was.
     pub(crate) window_us: u64,
-    /// Each CPU.
-    pub(crate) cores: &'a [CoreUse],
+    /// What each CPU did in it.
+    pub(crate) cpus: &'a [Cpu],
     /// Whether interrupts are in nobody's processor time, as the kernel counts it: else they are in
     /// that of whoever was interrupted.
     pub(crate) interrupts_apart: bool,
+    /// Processor time of the lab itself, on whichever CPU: looking at a server takes some.
+    pub(crate) lab_us: u64,
 }
 
 /// How much of what a trial needed others had, by whom they disturbed.
@@ -102,9 +103,9 @@ pub(crate) fn interference(
         let foreign_us = machine.foreign_us(cpus, own_us);
         let all_us = cpus.len() as u64 * machine.window_us;
         shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
-        foreign_us
+        foreign_us.saturating_sub((all_us as f64 * INTERFERENCE_TOLD) as u64)
     };
-    let foreign_us = match is_shared {
+    let delaying_us = match is_shared {
         true => {
             let mut cpus = [server.cpus, generator.cpus].concat();
             cpus.sort_unstable();
@@ -117,8 +118,8 @@ pub(crate) fn interference(
         ],
     };
     let both = [(Disturbed::Server, server), (Disturbed::Generator, generator)];
-    for ((whom, doings), foreign_us) in both.into_iter().zip(foreign_us) {
-        shares.extend(doings.delayed_share(foreign_us).map(|share| (whom, share)));
+    for ((whom, doings), delaying_us) in both.into_iter().zip(delaying_us) {
+        shares.extend(doings.delayed_share(delaying_us).map(|share| (whom, share)));
     }
     shares
 }
@@ -138,10 +139,11 @@ pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64
 }
 
 impl Doings<'_> {
-    /// The part of the time in which it wanted to run that it waited for others. Its threads wait
-    /// for each other, too: for others no longer than these ran.
-    fn delayed_share(&self, foreign_us: u64) -> Option<f64> {
-        let delayed_us = self.waited_us?.min(foreign_us);
+    /// The part of the time in which it wanted to run that it waited for others, which ran so long
+    /// beyond what any machine does. Its threads wait for each other, too: for others no longer
+    /// than these ran.
+    fn delayed_share(&self, delaying_us: u64) -> Option<f64> {
+        let delayed_us = self.waited_us?.min(delaying_us);
         Some(delayed_us as f64 / (self.cpu_us + delayed_us).max(1) as f64)
     }
 }
@@ -150,14 +152,9 @@ impl Machine<'_> {
     /// Processor time on these CPUs that is not of the trial, what the host of a virtual machine
     /// took included.
     fn foreign_us(&self, cpus: &[usize], own_us: u64) -> u64 {
-        let of_these = self.cores.iter().filter(|core| cpus.contains(&core.cpu));
-        let busy_us = of_these.map(|core| {
-            let interrupts_us =
-                if self.interrupts_apart { core.irq_us + core.softirq_us } else { 0 };
-            let rest_us = core.idle_us + core.iowait_us + interrupts_us + STEP_US;
-            self.window_us.saturating_sub(rest_us)
-        });
-        busy_us.sum::<u64>().saturating_sub(own_us)
+        let of_these = self.cpus.iter().filter(|cpu| cpus.contains(&cpu.cpu));
+        let in_use_us = of_these.map(|cpu| cpu.in_use_us(self.window_us, self.interrupts_apart));
+        in_use_us.sum::<u64>().saturating_sub(own_us + self.lab_us)
     }
 }
 
@@ -167,22 +164,22 @@ mod tests {
 
     const MS: u64 = 1000;
 
-    fn core(cpu: usize, idle_ms: u64, softirq_ms: u64) -> CoreUse {
+    fn core(cpu: usize, idle_ms: u64, softirq_ms: u64) -> Cpu {
         let (idle_us, softirq_us) = (idle_ms * MS, softirq_ms * MS);
-        CoreUse { cpu, idle_us, softirq_us, ..CoreUse::default() }
+        Cpu { cpu, idle_us, softirq_us, ..Cpu::default() }
     }
 
     fn doings(cpus: &[usize], cpu_ms: u64, waited_ms: Option<u64>) -> Doings<'_> {
         Doings { cpus, cpu_us: cpu_ms * MS, waited_us: waited_ms.map(|ms| ms * MS) }
     }
 
-    fn machine(cores: &[CoreUse]) -> Machine<'_> {
-        Machine { window_us: 1000 * MS, cores, interrupts_apart: false }
+    fn machine(cpus: &[Cpu]) -> Machine<'_> {
+        Machine { window_us: 1000 * MS, cpus, interrupts_apart: false, lab_us: 0 }
     }
 
     #[track_caller]
     fn check(
-        cores: &[CoreUse],
+        cores: &[Cpu],
         (server, generator): (Doings<'_>, Doings<'_>),
         expected: &[(Disturbed, f64)],
     ) {
@@ -208,7 +205,7 @@ mod tests {
         use Disturbed::{ClientCpus, Generator, Server, ServerCpus};
         let starved = (doings(&[0], 50, Some(700)), doings(&[1], 330, Some(660)));
         let expected =
-            [(ServerCpus, 0.94), (ClientCpus, 0.66), (Server, 0.933), (Generator, 0.667)];
+            [(ServerCpus, 0.94), (ClientCpus, 0.66), (Server, 0.933), (Generator, 0.663)];
         check(&[core(0, 0, 0), core(1, 0, 0)], starved, &expected);
         // One that waits for nobody is not delayed, though its caches may suffer.
         let beside = (doings(&[0], 100, Some(0)), doings(&[1], 200, None));
@@ -221,9 +218,32 @@ mod tests {
         use Disturbed::{Generator, Server, SharedCpus};
         let cores = [core(0, 0, 0), core(1, 0, 0)];
         let all = (doings(&[0, 1], 900, Some(800)), doings(&[0, 1], 1070, Some(700)));
-        check(&cores, all, &[(SharedCpus, 0.005), (Server, 0.011), (Generator, 0.009)]);
+        check(&cores, all, &[(SharedCpus, 0.005), (Server, 0.0), (Generator, 0.0)]);
         let less = (doings(&[0, 1], 400, Some(800)), doings(&[1], 500, Some(700)));
         check(&cores, less, &[(SharedCpus, 0.54), (Server, 0.667), (Generator, 0.583)]);
+    }
+
+    /// Of 30 s it ran for 30 ms, and the kernel's threads for 240 ms: that is eight times as much,
+    /// and no more than on any machine.
+    #[test]
+    fn a_server_that_seldom_runs_is_not_delayed_by_what_any_machine_does() {
+        let window_us = 30_000 * MS;
+        let of = |foreign_ms: u64| {
+            let cores = [core(0, 30_000 - 30 - foreign_ms, 0)];
+            let machine = Machine { window_us, ..machine(&cores) };
+            interference(&machine, doings(&[0], 30, Some(24)), Doings::default())
+        };
+        assert_eq!(of(240)[&Disturbed::Server], 0.0);
+        assert!(of(3000)[&Disturbed::Server] > 0.4, "{:?}", of(3000));
+    }
+
+    /// A look at a server of a thousand threads takes 50 ms.
+    #[test]
+    fn what_the_lab_itself_did_is_not_foreign() {
+        let cores = [core(0, 740, 0)];
+        let machine = Machine { lab_us: 50 * MS, ..machine(&cores) };
+        let shares = interference(&machine, doings(&[0], 200, Some(50)), Doings::default());
+        assert!(shares.values().all(|share| *share == 0.0), "{shares:?}");
     }
 
     /// Where the kernel counts them apart the network's interrupts are in nobody's time.

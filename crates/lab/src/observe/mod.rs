@@ -22,13 +22,13 @@ use crate::group::{Group, as_root};
 use crate::memory;
 use block::Blocks;
 use hardware::Counters;
+use os::accounting::Cpu;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 use threads::Threads;
 
 pub use cpu::CoreUse;
-pub(crate) use cpu::interrupts_apart;
 pub use hardware::Hardware;
 pub use interference::{Disturbed, INTERFERENCE_MAX, INTERFERENCE_TOLD};
 pub(crate) use interference::{Doings, Machine, interference, interference_in, worst};
@@ -65,7 +65,7 @@ pub struct Look {
     took_us: u64,
     cpu_ns: u64,
     split_us: Option<(u64, u64)>,
-    cores: Vec<cpu::CoreTicks>,
+    cores: Vec<Cpu>,
     blocks: Blocks,
     threads: Option<Threads>,
     group_pressure: Pressure,
@@ -159,7 +159,6 @@ impl<'a> Observer<'a> {
         let begun_us = os::clock::now();
         let processes = self.processes();
         let unified = self.watched.enclosure.and_then(Enclosure::unified);
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let group_pressure = match unified {
             Some(folder) => Pressure::read(|kind| folder.join(format!("{kind}.pressure"))),
             None => Pressure::default(),
@@ -170,7 +169,7 @@ impl<'a> Observer<'a> {
             took_us: 0,
             cpu_ns: self.watched.groups.iter().map(|group| group.cpu_ns()).sum(),
             split_us: cpu::split_us(unified, &self.watched.groups),
-            cores: cpu::cores(&stat, &os::affinity::allowed_cpus()),
+            cores: cpu::read(),
             blocks: Blocks::read(&self.watched, &processes),
             threads: threads::read(&processes),
             group_pressure,

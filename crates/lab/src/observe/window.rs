@@ -2,10 +2,10 @@
 //! looks of an [`Observer`](super::Observer) have the generator's start and end between them too,
 //! and where the generator shares the CPUs it is busy then.
 
-use super::cpu::{self, CoreTicks, CoreUse};
+use super::cpu::{self, CoreUse};
 use crate::group::Group;
+use os::accounting::{self, Cpu};
 use std::convert::Infallible;
-use std::fs;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -26,9 +26,11 @@ pub(crate) struct WindowUse {
 #[derive(Debug)]
 struct Moment {
     at_us: u64,
-    cores: Vec<CoreTicks>,
+    cpus: Vec<Cpu>,
     /// Processor time of the servers.
     cpu_ns: u64,
+    /// Processor time of this thread.
+    lab: Duration,
 }
 
 impl WindowUse {
@@ -49,10 +51,16 @@ impl WindowUse {
 
     /// What they did in it, if it was this one.
     pub(crate) fn cores(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<CoreUse>> {
+        let cpus = self.cpus(began_unix_us, window_us)?;
+        Some(cpus.into_iter().map(CoreUse::from).collect())
+    }
+
+    /// The same, as the kernel tells it.
+    pub(crate) fn cpus(&self, began_unix_us: u64, window_us: u64) -> Option<Vec<Cpu>> {
         let is_near = |a: u64, b: u64| a.abs_diff(b) <= OFF_US_MAX;
         let is_it =
             is_near(self.from_us, began_unix_us) && is_near(self.to_us - self.from_us, window_us);
-        is_it.then(|| cpu::between(&self.first.cores, &self.last.cores))
+        is_it.then(|| accounting::between(&self.first.cpus, &self.last.cpus))
     }
 
     /// How long it was by our clock: whoever watches may be late.
@@ -64,6 +72,11 @@ impl WindowUse {
     pub(crate) fn cpu_us(&self) -> u64 {
         self.last.cpu_ns.saturating_sub(self.first.cpu_ns) / 1000
     }
+
+    /// Processor time of whoever watched in it: what is done when the window begins takes some.
+    pub(crate) fn lab_us(&self) -> u64 {
+        self.last.lab.saturating_sub(self.first.lab).as_micros() as u64
+    }
 }
 
 /// What was done until that time.
@@ -73,10 +86,11 @@ fn at(unix_us: u64, servers: &[&Group], running: &Receiver<Infallible>) -> Optio
         Err(RecvTimeoutError::Timeout) => {}
         Err(RecvTimeoutError::Disconnected) => return None,
     }
-    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let cpus = cpu::read();
     let at_us = os::clock::now();
+    let lab = os::clock::cpu_time_thread();
     let cpu_ns = servers.iter().map(|group| group.cpu_ns()).sum();
-    Some(Moment { at_us, cores: cpu::cores(&stat, &os::affinity::allowed_cpus()), cpu_ns })
+    Some(Moment { at_us, cpus, cpu_ns, lab })
 }
 
 #[cfg(test)]
@@ -90,7 +104,13 @@ mod tests {
         let (running, ended) = channel();
         let from_us = crate::unix_us() + 30_000;
         let window = (from_us, from_us + 200_000);
-        let (begun_us, seen) = WindowUse::watch(window, &[], &ended, crate::unix_us);
+        let begin = || {
+            let begun_us = crate::unix_us();
+            let before = os::clock::cpu_time_thread();
+            while os::clock::cpu_time_thread() < before + Duration::from_millis(20) {}
+            begun_us
+        };
+        let (begun_us, seen) = WindowUse::watch(window, &[], &ended, begin);
         let took_us = crate::unix_us() - from_us;
         let (begun_us, seen) = begun_us.zip(seen).expect("it takes place");
         assert!(from_us <= begun_us && took_us >= 200_000);
@@ -101,6 +121,7 @@ mod tests {
         assert!(seen.length_us() >= 150_000);
         assert!(seen.cores(from_us + 50_000, 200_000).is_none(), "it began at another time");
         assert!(seen.cores(from_us, 100_000).is_none(), "it ended at another");
+        assert!(seen.lab_us() >= 20_000, "what it did at the beginning is known to be its own");
         let ending = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(running);

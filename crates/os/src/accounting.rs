@@ -1,0 +1,246 @@
+//! What the kernel has counted of processor time: of each CPU in `/proc/stat`, of each process in
+//! `/proc/PID/stat` (proc_stat(5), proc_pid_stat(5)). It judges nothing.
+//!
+//! Both are in ticks, and neither says where a process has run. A CPU's time with nothing to do is
+//! measured; what it was busy with is what was seen at each tick, which whoever runs by the same
+//! clock may miss.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// In such steps the kernel says it: USER_HZ is 100 on every architecture of today.
+pub const TICK_US: u64 = 10_000;
+
+/// How one CPU has spent its time since the machine started, or between two looks; in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// In user mode, guests and nice processes included.
+    pub user_us: u64,
+    /// In system mode, without interrupts.
+    pub system_us: u64,
+    /// With nothing to do.
+    pub idle_us: u64,
+    /// With nothing to do, while something waited for a disk.
+    pub iowait_us: u64,
+    /// In interrupts.
+    pub irq_us: u64,
+    /// In soft interrupts.
+    pub softirq_us: u64,
+    /// Taken by the host of a virtual machine while something was to run.
+    pub steal_us: u64,
+}
+
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// That of its parent.
+    pub parent: u32,
+    /// Its process group, by the number of the process that led it first.
+    pub group: u32,
+    /// Whether it has ended, and nobody has waited for it.
+    pub has_ended: bool,
+    /// When it started, in ticks since the machine did.
+    pub start_ticks: u64,
+    /// Processor time of all its threads so far, those that have ended included, in microseconds.
+    pub used_us: u64,
+    /// That of its children that have ended and that it has waited for, and of theirs.
+    pub children_us: u64,
+}
+
+/// How each CPU that is on has spent its time so far.
+///
+/// # Errors
+/// When `/proc/stat` cannot be read.
+pub fn cpus() -> io::Result<Vec<Cpu>> {
+    Ok(parse_cpus(&fs::read_to_string("/proc/stat")?))
+}
+
+/// What is known of a process; none if there is none of that number.
+#[must_use]
+pub fn process(pid: u32) -> Option<Process> {
+    // A name need not be text.
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_process(pid, &String::from_utf8_lossy(&stat))
+}
+
+/// All processes that we may see.
+pub fn processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?))
+}
+
+/// Whether this kernel counts the time of interrupts apart from that of whoever was interrupted
+/// (CONFIG_IRQ_TIME_ACCOUNTING). Where it does not say, it is taken to: then less is held against
+/// others.
+pub fn interrupts_apart() -> bool {
+    static APART: OnceLock<bool> = OnceLock::new();
+    *APART.get_or_init(|| {
+        let kept = fs::read_to_string(format!("/boot/config-{}", crate::process::kernel_release()));
+        let packed = || Some(Command::new("zcat").arg("/proc/config.gz").output().ok()?.stdout);
+        let text = kept.ok().or_else(|| String::from_utf8(packed()?).ok());
+        text.is_none_or(|text| counts_apart(&text))
+    })
+}
+
+fn counts_apart(config: &str) -> bool {
+    config.lines().all(|line| line != "# CONFIG_IRQ_TIME_ACCOUNTING is not set")
+}
+
+impl Cpu {
+    /// What it did since an earlier look at it.
+    #[must_use]
+    pub fn since(&self, first: &Self) -> Self {
+        Self {
+            cpu: self.cpu,
+            user_us: self.user_us.saturating_sub(first.user_us),
+            system_us: self.system_us.saturating_sub(first.system_us),
+            idle_us: self.idle_us.saturating_sub(first.idle_us),
+            iowait_us: self.iowait_us.saturating_sub(first.iowait_us),
+            irq_us: self.irq_us.saturating_sub(first.irq_us),
+            softirq_us: self.softirq_us.saturating_sub(first.softirq_us),
+            steal_us: self.steal_us.saturating_sub(first.steal_us),
+        }
+    }
+
+    /// How long of a window of `window_us` processes kept it busy, or the host of a virtual machine
+    /// did; at least, for ticks are coarse. Where interrupts are in nobody's time (`apart`) they
+    /// are not in this either.
+    #[must_use]
+    pub fn in_use_us(&self, window_us: u64, apart: bool) -> u64 {
+        let interrupts_us = if apart { self.irq_us + self.softirq_us } else { 0 };
+        window_us.saturating_sub(self.idle_us + self.iowait_us + interrupts_us + TICK_US)
+    }
+}
+
+/// The CPUs of both looks.
+#[must_use]
+pub fn between(first: &[Cpu], last: &[Cpu]) -> Vec<Cpu> {
+    let since = |last: &Cpu| Some(last.since(first.iter().find(|first| first.cpu == last.cpu)?));
+    last.iter().filter_map(since).collect()
+}
+
+/// Lines of nine numbers or more: user, nice, system, idle, iowait, irq, softirq and steal are the
+/// first eight, and what guests used is in that of users.
+fn parse_cpus(stat: &str) -> Vec<Cpu> {
+    let of_line = |line: &str| {
+        let (cpu, numbers) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let cpu = cpu.parse().ok()?;
+        let mut us = [0; 8];
+        for (us, ticks) in us.iter_mut().zip(numbers.split_whitespace()) {
+            *us = ticks.parse::<u64>().ok()? * TICK_US;
+        }
+        let [user, nice, system_us, idle_us, iowait_us, irq_us, softirq_us, steal_us] = us;
+        let user_us = user + nice;
+        Some(Cpu { cpu, user_us, system_us, idle_us, iowait_us, irq_us, softirq_us, steal_us })
+    };
+    stat.lines().filter_map(of_line).collect()
+}
+
+fn parse_process(pid: u32, stat: &str) -> Option<Process> {
+    // The second field, the name, may hold anything, blanks and brackets included.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let number = |at: usize| field(at)?.parse::<u64>().ok();
+    Some(Process {
+        pid,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        // Z is one that nobody has waited for, X and x are dead.
+        has_ended: matches!(field(3)?, "Z" | "X" | "x"),
+        start_ticks: number(22)?,
+        used_us: (number(14)? + number(15)?) * TICK_US,
+        children_us: (number(16)? + number(17)?) * TICK_US,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_read_by_its_states() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 100 50 4 5 6 7 8\ncpu12 1 0 0 9\nintr 5\n";
+        let expected = Cpu {
+            cpu: 0,
+            user_us: 30_000,
+            system_us: 30_000,
+            idle_us: 1_000_000,
+            iowait_us: 500_000,
+            irq_us: 40_000,
+            softirq_us: 50_000,
+            steal_us: 60_000,
+        };
+        let cpus = parse_cpus(text);
+        assert_eq!(cpus[0], expected);
+        assert_eq!((cpus[1].cpu, cpus[1].user_us, cpus[1].idle_us), (12, 10_000, 90_000));
+        assert_eq!(cpus.len(), 2);
+        assert_eq!((parse_cpus("cpu0 1 x 3\n"), parse_cpus("")), (vec![], vec![]));
+    }
+
+    #[test]
+    fn differences_are_by_cpu() {
+        let cpu = |cpu, idle_us| Cpu { cpu, idle_us, ..Cpu::default() };
+        let found = between(&[cpu(0, 5), cpu(3, 7)], &[cpu(3, 9), cpu(0, 5), cpu(4, 1)]);
+        assert_eq!(found, [cpu(3, 2), cpu(0, 0)]);
+    }
+
+    /// Where interrupts are counted apart nobody has them in his time.
+    #[test]
+    fn a_cpu_is_in_use_when_it_is_not_idle() {
+        let cpu = Cpu {
+            idle_us: 300_000,
+            iowait_us: 100_000,
+            irq_us: 50_000,
+            softirq_us: 150_000,
+            ..Cpu::default()
+        };
+        assert_eq!(cpu.in_use_us(1_000_000, false), 600_000 - TICK_US);
+        assert_eq!(cpu.in_use_us(1_000_000, true), 400_000 - TICK_US);
+        assert_eq!(cpu.in_use_us(300_000, false), 0);
+    }
+
+    #[test]
+    fn a_process_says_what_it_and_its_children_used() {
+        let text = "7 (a b) c) Z 1 6 7 0 -1 4194560 1 2 3 4 150 50 9 9 20 0 1 0 55 0";
+        let expected = Process {
+            pid: 7,
+            parent: 1,
+            group: 6,
+            has_ended: true,
+            start_ticks: 55,
+            used_us: 2_000_000,
+            children_us: 180_000,
+        };
+        assert_eq!(parse_process(7, text), Some(expected));
+        assert_eq!((parse_process(7, ""), parse_process(7, "7 (a) S 1 7")), (None, None));
+    }
+
+    #[test]
+    fn what_a_child_used_is_its_parents_when_it_has_ended() {
+        let own = || process(std::process::id()).unwrap();
+        let before = own();
+        let count = "n=0; while [ $n -lt 40000 ]; do n=$((n + 1)); done";
+        Command::new("sh").args(["-c", count]).status().unwrap();
+        assert!(own().children_us > before.children_us);
+        assert!(processes().any(|process| process.pid == own().pid && !process.has_ended));
+    }
+
+    #[test]
+    fn the_kernel_says_how_it_counts_interrupts() {
+        let said = "CONFIG_HZ=250\n# CONFIG_IRQ_TIME_ACCOUNTING is not set\n";
+        assert!(!counts_apart(said));
+        assert!(counts_apart("CONFIG_IRQ_TIME_ACCOUNTING=y\n") && counts_apart(""));
+    }
+
+    #[test]
+    fn every_machine_has_a_cpu() {
+        assert!(cpus().unwrap().iter().any(|cpu| cpu.idle_us + cpu.user_us + cpu.system_us > 0));
+    }
+}
