@@ -116,18 +116,32 @@ pub(crate) fn reasons(outcome: &Outcome, bounds: Bounds) -> Vec<Void> {
 }
 
 fn late(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
-    let lag = &outcome.measures.times.lag;
-    let (p99_us, bound_us) = (lag.value_at_quantile(0.99), lag_bound_us(outcome, bounds.lag_us));
-    (!lag.is_empty() && p99_us > bound_us).then_some(Void::Late { p99_us, bound_us })
+    let (p99_us, bound_us) = judged_lag_us(outcome, bounds.lag_us);
+    (p99_us > bound_us).then_some(Void::Late { p99_us, bound_us })
 }
 
-/// How late the generator may have been at the 99th percentile, in microseconds, where `typed_us`
-/// is what was typed.
-pub(crate) fn lag_bound_us(outcome: &Outcome, typed_us: Option<u64>) -> u64 {
-    typed_us.unwrap_or_else(|| {
-        let reported_us = outcome.measures.times.corrected.value_at_quantile(0.99) as f64;
-        ((reported_us * OWN_PART_MAX) as u64).max(LAG_ALLOWED_US)
-    })
+/// How late the generator was at the 99th percentile, and how late it may have been, in
+/// microseconds. Where a bound was typed it is on the lag of all that can be late; else the lag is
+/// judged by the 99th percentile that is reported, and is what it is there.
+pub(crate) fn judged_lag_us(outcome: &Outcome, typed_us: Option<u64>) -> (u64, u64) {
+    let Times { corrected, lag, .. } = &outcome.measures.times;
+    match typed_us {
+        Some(bound_us) => (lag.value_at_quantile(0.99), bound_us),
+        None => {
+            let reported_us = corrected.value_at_quantile(0.99) as f64;
+            (own_part_us(outcome, 0.99), ((reported_us * OWN_PART_MAX) as u64).max(LAG_ALLOWED_US))
+        }
+    }
+}
+
+/// How much of the time at `quantile` of those reported is the generator's own lateness, at most.
+/// Requests within a session have no time of their own and are never late, so what lies above the
+/// quantile of all is a larger part of those that can be.
+fn own_part_us(outcome: &Outcome, quantile: f64) -> u64 {
+    let Times { corrected, lag, .. } = &outcome.measures.times;
+    let can_be_late = (lag.len() as f64 / corrected.len().max(1) as f64).min(1.0);
+    let of_these = 1.0 - (1.0 - quantile) / can_be_late;
+    if of_these < 0.0 || lag.is_empty() { 0 } else { lag.value_at_quantile(of_these) }
 }
 
 /// Whether waiting for CPUs was so much of the window that it may have cost requests.
@@ -147,16 +161,9 @@ fn starved(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
 
 /// Whether the time at `quantile` of those reported is mostly the generator's own lateness.
 pub(crate) fn is_mostly_own(outcome: &Outcome, quantile: f64) -> bool {
-    let Times { corrected, lag, .. } = &outcome.measures.times;
-    if corrected.is_empty() || lag.is_empty() {
-        return false;
-    }
-    // Requests within a session have no time of their own and are never late, so what lies above
-    // the quantile of all is a larger part of those that can be.
-    let can_be_late = (lag.len() as f64 / corrected.len() as f64).min(1.0);
-    let of_these = 1.0 - (1.0 - quantile) / can_be_late;
-    let lag_us = if of_these < 0.0 { 0 } else { lag.value_at_quantile(of_these) };
-    lag_us as f64 > corrected.value_at_quantile(quantile) as f64 * OWN_PART_MAX
+    let corrected = &outcome.measures.times.corrected;
+    let reported_us = corrected.value_at_quantile(quantile) as f64;
+    !corrected.is_empty() && own_part_us(outcome, quantile) as f64 > reported_us * OWN_PART_MAX
 }
 
 impl fmt::Display for Void {
@@ -231,6 +238,23 @@ mod tests {
         // What was typed holds.
         check_late(13_400, 8_100, Some(10_000), false);
         check_late(2_000_000, 12_000, Some(10_000), true);
+    }
+
+    /// The first of five requests may be late: what one in a hundred of all is late by, one in
+    /// twenty of these is.
+    #[test]
+    fn lag_of_some_is_no_lag_of_all() {
+        let of = |late_of_first: u64, bound_us: Option<u64>| {
+            let mut outcome = sample::empty();
+            outcome.measures.counts.requests = 500;
+            outcome.measures.times.corrected.record_n(9_000, 500).unwrap();
+            outcome.measures.times.lag.record_n(10, 100 - late_of_first).unwrap();
+            outcome.measures.times.lag.record_n(8_000, late_of_first).unwrap();
+            reasons(&outcome, Bounds { lag_us: bound_us, ..Bounds::default() })
+        };
+        assert_eq!(of(3, None), []);
+        assert!(matches!(of(8, None)[..], [Void::Late { p99_us: 8_000.., .. }]));
+        assert!(matches!(of(3, Some(5_000))[..], [Void::Late { p99_us: 8_000.., .. }]), "typed");
     }
 
     #[test]

@@ -292,9 +292,8 @@ fn generator(text: &mut String, outcome: &Outcome) {
     let cpu_us = user_us.saturating_add(system_us);
     let each = if counts.requests == 0 { 0.0 } else { cpu_us as f64 / counts.requests as f64 };
     let cpus = cpu_us as f64 / outcome.window_us.max(1) as f64;
-    let bound_us = void::lag_bound_us(outcome, outcome.setting.lag_bound_us);
+    let (lag_us, bound_us) = void::judged_lag_us(outcome, outcome.setting.lag_bound_us);
     let lag = &outcome.measures.times.lag;
-    let lag_us = lag.value_at_quantile(0.99);
     let mut generator = format!("{each:.1} us of CPU a request ({cpus:.2} CPUs)");
     // Nothing is ever due in a closed run without think times.
     if !lag.is_empty() {
