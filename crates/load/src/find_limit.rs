@@ -3,7 +3,8 @@
 //!
 //! Doubles the rate until a condition breaks, halves the gap until it is small, then tries the
 //! lower end and then the upper again, to say how sure the answer is. A rate at which the generator
-//! gives out ends the gap as one that breaks does. What a trial is, is the caller's business.
+//! gives out, or is not let, ends the gap as one that breaks does. What a trial is, is the caller's
+//! business.
 
 mod bracket;
 mod conditions;
@@ -60,8 +61,8 @@ pub struct Limit {
     pub held: Option<Rung>,
     /// The lowest rate above it at which one broke; none if none did.
     pub broke: Option<Rung>,
-    /// The lowest rate above what held, and below what broke, at which the generator gave out:
-    /// void whenever tried.
+    /// The lowest rate above what held, and below what broke, that was void whenever tried: the
+    /// generator gave out, or [others were in its way](Limit::is_disturbed).
     pub gave_out: Option<f64>,
     /// Whether the search was broken off.
     pub interrupted: bool,
@@ -176,6 +177,18 @@ impl Limit {
             }
         }
         causes
+    }
+
+    /// The trials of the rate that was void whenever tried.
+    pub(crate) fn void_trials(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(|trial| Some(trial.rate) == self.gave_out)
+    }
+
+    /// Whether it was void because others were in the generator's way. How late that made it says
+    /// nothing of what it can do.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.void_trials().any(|trial| trial.void.iter().any(Void::is_interference))
     }
 
     /// Whether more than what held may be borne: no rate above it is known to break, or the

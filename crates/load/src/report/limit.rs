@@ -67,7 +67,7 @@ fn headline(limit: &Limit) -> String {
     }
 }
 
-/// Where the generator gave out, why, and what can be done.
+/// Where the generator gave out or was not let, why, and what can be done.
 fn gave_out(limit: &Limit) -> Option<String> {
     let rate = limit.gave_out?;
     let at = match (limit.held, limit.broke) {
@@ -76,11 +76,21 @@ fn gave_out(limit: &Limit) -> Option<String> {
         (None, Some(_)) => format!("at rates below, from {rate:.1} sessions/s on"),
         (None, None) => "at every rate tried".into(),
     };
-    let trial = limit.trials.iter().find(|trial| trial.rate == rate);
-    let why =
-        trial.and_then(|trial| trial.void.first()).map_or_else(|| "void".into(), Void::to_string);
-    let advice = "Give it more threads (--threads) and CPUs of its own (--cpus).";
-    Some(format!("  The generator gave out {at}:\n  {why}.\n  {advice}"))
+    let is_disturbed = limit.is_disturbed();
+    let (what, advice) = match is_disturbed {
+        true => (
+            "Others held up the generator",
+            "Try it on a quiet machine, or give it CPUs that nothing else uses (--cpus).",
+        ),
+        false => (
+            "The generator gave out",
+            "Give it more threads (--threads) and CPUs of its own (--cpus).",
+        ),
+    };
+    let mut reasons = limit.void_trials().flat_map(|trial| &trial.void);
+    let why = reasons.find(|why| why.is_interference() == is_disturbed);
+    let why = why.map_or_else(|| "void".into(), Void::to_string);
+    Some(format!("  {what} {at}:\n  {why}.\n  {advice}"))
 }
 
 fn rate(rung: Rung) -> String {
@@ -120,7 +130,8 @@ pub fn json(limit: &Limit, conditions: &Conditions) -> String {
         "held": limit.held.map(rung_json),
         "broke": limit.broke.map(rung_json),
         "causes": limit.causes().into_iter().map(violation_json).collect::<Vec<_>>(),
-        "gave_out_sessions_per_s": limit.gave_out,
+        "gave_out_sessions_per_s": limit.gave_out.filter(|_| !limit.is_disturbed()),
+        "disturbed_sessions_per_s": limit.gave_out.filter(|_| limit.is_disturbed()),
         "interrupted": limit.interrupted,
         "lower_bound_only": limit.is_lower_bound(),
         "trials": trials,
@@ -204,6 +215,33 @@ mod tests {
         check([low, None, high], false, &["\nThe server bears at least 100.0 ", before], 3);
         check([None, high, None], false, &["\nNo rate was found"], 1);
         check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
+    }
+
+    /// What others do to a generator says nothing of what it can do.
+    #[test]
+    fn a_generator_that_was_held_up_has_not_given_out() {
+        let void = vec![
+            Void::Late { p99_us: 20_000, bound_us: 10_000 },
+            Void::Starved { waited_percent: 60, bound_percent: 25 },
+        ];
+        let trial = Trial {
+            rate: 200.0,
+            asked_per_s: 200.0,
+            replies_per_s: 0.0,
+            p99_us: 0,
+            served_share: 1.0,
+            violations: Vec::new(),
+            void,
+        };
+        let (held, gave_out) = (Some(rung(100.0, 3)), Some(200.0));
+        let limit = Limit { held, broke: None, gave_out, interrupted: false, trials: vec![trial] };
+        let text = text(&limit, &Conditions::default());
+        let expected = "  Others held up the generator before the server did, at 200.0 sessions/s:\n  \
+                        interference: others made";
+        assert!(text.contains(expected) && !text.contains("gave out"), "{text}");
+        let document: Value = serde_json::from_str(&json(&limit, &Conditions::default())).unwrap();
+        assert_eq!(document["gave_out_sessions_per_s"], Value::Null);
+        assert_eq!(document["disturbed_sessions_per_s"], 200.0);
     }
 
     #[test]
