@@ -7,15 +7,17 @@
 //! been due had every reply come at once, and as *settled* when it is answered, or never will be.
 //! What is asked and not settled, the *backlog*, grows by all that the server does not manage.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 /// Into so many steps the window is cut. What happens within one is not told apart, a
 /// five-hundredth of what is asked, which is well below the 1 % that a server may leave unserved.
 pub const STEPS: usize = 500;
 
-/// Growth is what the mean of the last quarter exceeds that of the first by: an instant may happen
-/// to be before or after a session's arrival, which makes a difference of all its requests.
-const QUARTER: usize = STEPS / 4;
+/// If sessions need this part of the window to become as many as they stay, that is left out: less
+/// makes no difference, and more leaves too little to see growth in.
+const FILLING: RangeInclusive<f64> = 0.05..=0.4;
 
 /// Counts of requests by when they were asked and when they were settled. Empty where nothing is
 /// due at a time of its own, as in closed runs, or where the window has no length of its own.
@@ -70,19 +72,22 @@ impl Backlog {
     /// Sessions that come at random, and those that are long, make any server's backlog grow for a
     /// while. So the server is compared with an ideal one, of exactly the capacity that was asked
     /// for on average and the same backlog at the beginning: what is held against it is by how much
-    /// more its backlog grew. `is_random`: sessions came at random times.
+    /// more its backlog grew. `is_random`: sessions came at random times. `reply_share`: how long
+    /// all but the slowest replies took, as a part of the window. A server that keeps up has none
+    /// of its sessions under way for longer than all their replies take; until then they become
+    /// more whichever server it is, unless there was a warm-up as long as that.
     #[must_use]
-    pub fn share_left(&self, sessions: u64, is_random: bool) -> f64 {
+    pub fn share_left(&self, sessions: u64, is_random: bool, reply_share: f64) -> f64 {
         let asked = self.asked_in_window() as f64;
         if asked == 0.0 || self.asked.len() != STEPS || self.settled.len() != STEPS {
             return 0.0;
         }
-        let (server, ideal) = (self.levels(), self.ideal_levels());
         let mean_length = asked / sessions.max(1) as f64;
-        let chance = chance(mean(&server[..QUARTER]), mean_length, is_random);
-        let excess = growth(&server) - growth(&ideal).max(0.0) - chance;
-        let seen = (STEPS - QUARTER) as f64 / STEPS as f64;
-        (excess / (asked * seen)).clamp(0.0, 1.0)
+        let filled = Filled::after(reply_share * mean_length);
+        let (server, ideal) = (self.levels(), self.ideal_levels());
+        let chance = chance(mean(&server[..STEPS / 4]), mean_length, is_random);
+        let excess = filled.growth(&server) - filled.growth(&ideal).max(0.0) - chance;
+        (excess / (asked * filled.seen())).clamp(0.0, 1.0)
     }
 
     /// The backlog at the end of each step.
@@ -116,8 +121,34 @@ fn chance(level: f64, mean_length: f64, is_random: bool) -> f64 {
     1.0 + if is_random { 2.0 * (level * mean_length).sqrt() } else { level.sqrt() }
 }
 
-fn growth(levels: &[f64]) -> f64 {
-    mean(&levels[STEPS - QUARTER..]) - mean(&levels[..QUARTER])
+/// The part of the window in which a server has as many sessions under way as it always will, if
+/// it keeps up. Growth is what the mean of its last quarter exceeds that of its first by: an
+/// instant may happen to be before or after a session's arrival, which makes a difference of all
+/// its requests.
+struct Filled {
+    from: usize,
+    quarter: usize,
+}
+
+impl Filled {
+    fn after(share: f64) -> Self {
+        let share = if share < *FILLING.start() { 0.0 } else { share.min(*FILLING.end()) };
+        let from = (share * STEPS as f64).ceil() as usize;
+        Self { from, quarter: (STEPS - from) / 4 }
+    }
+
+    fn first(&self, levels: &[f64]) -> f64 {
+        mean(&levels[self.from..self.from + self.quarter])
+    }
+
+    fn growth(&self, levels: &[f64]) -> f64 {
+        mean(&levels[STEPS - self.quarter..]) - self.first(levels)
+    }
+
+    /// How much of the window lies between the middles of the quarters.
+    fn seen(&self) -> f64 {
+        (STEPS - self.from - self.quarter) as f64 / STEPS as f64
+    }
 }
 
 fn mean(levels: &[f64]) -> f64 {

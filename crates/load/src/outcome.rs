@@ -38,8 +38,8 @@ pub struct Outcome {
     /// How long they were ready to run within the window while others ran on their CPUs, in
     /// microseconds; none where the kernel does not count it.
     pub run_delay_us: Option<u64>,
-    /// Processor time that others used on the generator's machine within the window, neither it nor
-    /// the server, in microseconds; none where that cannot be known.
+    /// Processor time that others used on the CPUs of the generator's threads within the window,
+    /// neither it nor the server, in microseconds, at most; none where that cannot be known.
     pub others_us: Option<u64>,
     /// What was measured.
     pub measures: Measures,
@@ -266,7 +266,9 @@ impl Outcome {
         }
         let is_random = self.setting.arrivals != Arrivals::Constant;
         let sessions = self.measures.counts.sessions_due;
-        1.0 - self.measures.backlog.share_left(sessions, is_random)
+        let reply_us = self.measures.times.corrected.value_at_quantile(0.9);
+        let reply_share = reply_us as f64 / self.window_us.max(1) as f64;
+        1.0 - self.measures.backlog.share_left(sessions, is_random, reply_share)
     }
 
     /// Bytes of bodies per second, of the replies that throughput counts.

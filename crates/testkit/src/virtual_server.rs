@@ -11,6 +11,8 @@ pub enum Service {
     Queue(f64),
     /// Any number at a time, each within this many seconds on average, exponentially distributed.
     Slow(f64),
+    /// Any number at a time, each within exactly this many seconds.
+    Delay(f64),
 }
 
 /// Sessions of so many requests each, without think times.
@@ -39,6 +41,17 @@ pub struct Steps {
     pub asked: Vec<u64>,
     /// Requests answered in each step.
     pub settled: Vec<u64>,
+    /// How long each of the requests took that were answered in it, in microseconds.
+    pub took_us: Vec<u64>,
+}
+
+impl Steps {
+    /// What nine of ten requests took at most, in microseconds; 0 if none was answered.
+    pub fn took_us_of_most(&self) -> u64 {
+        let mut took_us = self.took_us.clone();
+        took_us.sort_unstable();
+        took_us.get(took_us.len() * 9 / 10).copied().unwrap_or(0)
+    }
 }
 
 /// A session that asks: when, in nanoseconds, and which of its requests, from 1.
@@ -47,7 +60,8 @@ type Due = BinaryHeap<Reverse<(u64, usize)>>;
 impl VirtualLoad {
     /// Runs it, in so many steps. `random` gives numbers from 0 to below 1.
     pub fn run(&self, steps: usize, random: &mut dyn FnMut() -> f64) -> Steps {
-        let mut seen = Steps { begin: 0, asked: vec![0; steps], settled: vec![0; steps] };
+        let (asked, settled) = (vec![0; steps], vec![0; steps]);
+        let mut seen = Steps { begin: 0, asked, settled, took_us: Vec::new() };
         let mut due = self.sessions(&mut seen, random);
         let mut free_s = 0.0_f64;
         while let Some(Reverse((at_ns, number))) = due.pop() {
@@ -55,11 +69,15 @@ impl VirtualLoad {
             let done_s = match self.service {
                 Service::Queue(per_s) => free_s.max(at_s) + 1.0 / per_s,
                 Service::Slow(mean_s) => at_s + mean_s * exponential(random),
+                Service::Delay(seconds) => at_s + seconds,
             };
             free_s = done_s;
             match self.step(done_s, steps) {
                 None => seen.begin -= 1,
-                Some(step) if step < steps => seen.settled[step] += 1,
+                Some(step) if step < steps => {
+                    seen.settled[step] += 1;
+                    seen.took_us.push(((done_s - at_s) * 1e6) as u64);
+                }
                 Some(_) => continue,
             }
             if number < self.length {

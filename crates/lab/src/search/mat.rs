@@ -282,10 +282,12 @@ mod tests {
                 window_s: 5.0,
             };
             let mut random = statistics::Generator::new(asked.seed);
-            let Steps { begin, asked: due, settled } = load.run(STEPS, &mut || random.unit());
+            let steps = load.run(STEPS, &mut || random.unit());
+            let reply_share = steps.took_us_of_most() as f64 / 1e6 / load.window_s;
+            let Steps { begin, asked: due, settled, .. } = steps;
             let backlog = Backlog { begin, asked: due, settled };
             let sessions = backlog.asked_in_window() / self.length as u64;
-            let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random);
+            let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random, reply_share);
             let figures = Figures { served_share: 1.0, kept_up_share, ..Figures::default() };
             Ok(Seen { figures: Some(figures), ..Seen::default() })
         }

@@ -10,16 +10,19 @@ const CAPACITY: f64 = 250.0;
 /// What may be left unserved: `served=99%`.
 const LEFT_MAX: f64 = 0.01;
 
-fn backlog(load: VirtualLoad, seed: u64) -> Backlog {
+/// And how long nine of ten replies took at most, as a part of the window.
+fn backlog(load: VirtualLoad, seed: u64) -> (Backlog, f64) {
     let mut random = Generator::new(seed);
-    let Steps { begin, asked, settled } = load.run(STEPS, &mut || random.unit());
-    Backlog { begin, asked, settled }
+    let steps = load.run(STEPS, &mut || random.unit());
+    let reply_s = steps.took_us_of_most() as f64 / 1e6;
+    let Steps { begin, asked, settled, .. } = steps;
+    (Backlog { begin, asked, settled }, reply_s / load.window_s)
 }
 
 fn left(load: VirtualLoad, seed: u64) -> f64 {
-    let backlog = backlog(load, seed);
+    let (backlog, reply_share) = backlog(load, seed);
     let sessions = backlog.asked_in_window() / load.length as u64;
-    backlog.share_left(sessions, load.is_random)
+    backlog.share_left(sessions, load.is_random, reply_share)
 }
 
 fn each_length(check: impl Fn(VirtualLoad)) {
@@ -99,11 +102,26 @@ fn slow_servers_keep_up() {
     }
 }
 
+/// What becomes under way at the beginning is no growth either: a run need not warm up for longer
+/// than the replies of a session take.
+#[test]
+fn filling_a_slow_server_is_no_falling_behind() {
+    let delay = |length| (Service::Delay(1.0), length);
+    for (service, length) in [delay(1), delay(3), delay(5), (Service::Slow(0.7), 1)] {
+        for (is_random, warm_up_s) in [(false, 0.0), (false, 0.4), (true, 0.0)] {
+            let (asked_per_s, window_s) = (300.0, 10.0);
+            let load = VirtualLoad { service, length, asked_per_s, is_random, warm_up_s, window_s };
+            let held = (0..40).filter(|seed| left(load, *seed) <= LEFT_MAX).count();
+            assert!(held >= 36, "{load:?}: {held}");
+        }
+    }
+}
+
 #[test]
 fn nothing_asked_is_nothing_left() {
-    assert_eq!(Backlog::default().share_left(0, true), 0.0);
+    assert_eq!(Backlog::default().share_left(0, true, 0.0), 0.0);
     let (asked, settled) = (vec![0; STEPS], vec![0; STEPS]);
-    assert_eq!(Backlog { begin: 3, asked, settled }.share_left(0, false), 0.0);
+    assert_eq!(Backlog { begin: 3, asked, settled }.share_left(0, false, 0.0), 0.0);
 }
 
 #[test]
@@ -116,7 +134,7 @@ fn sums_are_exact() {
         warm_up_s: 1.0,
         window_s: 2.0,
     };
-    let (mut sum, other) = (backlog(load(300.0), 1), backlog(load(500.0), 1));
+    let (mut sum, other) = (backlog(load(300.0), 1).0, backlog(load(500.0), 1).0);
     let expected = sum.asked_in_window() + other.asked_in_window();
     let begin = sum.begin + other.begin;
     sum.merge(&other);
