@@ -111,7 +111,7 @@ pub struct Tuned {
     pub standings: Vec<Standing>,
     /// The winner's number.
     pub winner: usize,
-    /// Those it raced with last, the best first.
+    /// Those it raced with last, the best first, and then those that challenged it in vain.
     pub rivals: Vec<Rival>,
     /// By what factor it bears more than the base; none if it is the base.
     pub gain: Option<Interval>,
@@ -568,8 +568,8 @@ impl Search<'_, '_> {
         Rival { candidate, ratio, verdict: verdict(ratio, self.plan.margin) }
     }
 
-    /// Challenges the winner until no neighbour is better or the budget has run out. Should it
-    /// prove unfair meanwhile, the next of its race takes its place, and whoever did best in the
+    /// Challenges the winner until no neighbour is found better or the budget has run out. Should
+    /// it prove unfair meanwhile, the next of its race takes its place, and whoever did best in the
     /// challenge then challenges that one.
     fn challenges(&mut self, mut race: Race, mut gain: Gain) -> Result<(Race, Gain), Stop> {
         let mut more: Option<usize> = None;
@@ -587,12 +587,27 @@ impl Search<'_, '_> {
                 gain = gain.times(next.over(before));
                 race = next;
             } else {
-                return Ok((race, gain));
+                return Ok((self.challenged(race, &next), gain));
             }
         }
         // One by the budget has said so.
         self.rounds_ended = !self.budget_ended && !self.unknown_neighbours(race.winner).is_empty();
         Ok((race, gain))
+    }
+
+    /// The race whose winner was challenged in the next one, and was not found worse. Whether it
+    /// was found better, or as good, is to be told as that of its rivals is.
+    fn challenged(&self, mut race: Race, next: &Race) -> Race {
+        let challengers = next.rivals.iter().map(|rival| rival.candidate).chain([next.winner]);
+        let challengers = challengers.filter(|&one| one != race.winner);
+        let challengers: Vec<Rival> = challengers
+            .map(|one| self.rival(race.winner, one, next.from, next.confidence))
+            .collect();
+        race.rivals.retain(|rival| challengers.iter().all(|one| one.candidate != rival.candidate));
+        race.rivals.extend(challengers);
+        // What is said of all of them holds of each.
+        race.confidence = race.confidence.min(next.confidence);
+        race
     }
 
     /// The neighbours of the winner that were not measured yet, and one that was, against it: a
