@@ -10,7 +10,7 @@ use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
-use load::units::parse_duration;
+use load::units::{parse_duration, parse_share};
 
 use crate::{Failure, print};
 
@@ -33,9 +33,9 @@ pub(crate) struct LabOptions {
     /// is reported there, at least 4ms]
     #[arg(long, value_name = "TIME")]
     lag_bound: Option<String>,
-    /// A run is void if others had more of what it needed of its CPUs [default: 5]
-    #[arg(long, value_name = "PERCENT")]
-    interference_bound: Option<f64>,
+    /// A run is void if others had more of what it needed of its CPUs [default: 5%]
+    #[arg(long, value_name = "SHARE")]
+    interference_bound: Option<String>,
 }
 
 #[derive(Args)]
@@ -77,7 +77,9 @@ impl LabOptions {
                 tools,
                 seats: vec![Seat::beside(&server_cpus, &client_cpus)],
                 lag_bound: self.lag_bound.clone(),
-                interference_bound: self.interference_bound()?.unwrap_or(INTERFERENCE_MAX),
+                interference_bound: self
+                    .interference_bound()?
+                    .map_or(INTERFERENCE_MAX, |(share, _)| share),
             },
             server_cpus,
             surroundings: Surroundings::find(true),
@@ -85,14 +87,14 @@ impl LabOptions {
         })
     }
 
-    /// How much others may have had, as it was typed, 0 to 1.
-    pub(crate) fn interference_bound(&self) -> Result<Option<f64>, Failure> {
-        match self.interference_bound {
-            Some(percent) if !(0.0..=100.0).contains(&percent) => {
-                Err(Failure::Usage("--interference-bound: a percentage from 0 to 100".into()))
-            }
-            typed => Ok(typed.map(|percent| percent / 100.0)),
-        }
+    /// How much others may have had, 0 to 1, and as it was typed; none if it was not.
+    pub(crate) fn interference_bound(&self) -> Result<Option<(f64, &str)>, Failure> {
+        let parsed = |typed: &'_ str| {
+            let explain = |why| Failure::Usage(format!("--interference-bound {typed}: {why}"));
+            parse_share(typed).map_err(explain)
+        };
+        let typed = self.interference_bound.as_deref();
+        typed.map(|typed| Ok((parsed(typed)?, typed))).transpose()
     }
 
     /// The first of these options that was typed, for commands that can do nothing with any.

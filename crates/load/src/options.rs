@@ -17,7 +17,7 @@ use crate::outcome::Setting;
 use crate::plan::{ConnectionUse, Model, Plan, Process, Start, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_share};
 use crate::void::Bounds;
 
 /// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
@@ -330,11 +330,8 @@ impl Options {
         let Some(typed) = &self.run_delay_bound else {
             return Ok(Bounds { lag_us, ..Bounds::default() });
         };
-        let number = typed.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        match number.filter(|percent| (0.0..=100.0).contains(percent)) {
-            Some(percent) => Ok(Bounds { lag_us, run_delay_share: percent / 100.0 }),
-            None => Err(format!("--run-delay-bound {typed}: give a share from 0% to 100%")),
-        }
+        let explain = |why| format!("--run-delay-bound {typed}: {why}");
+        Ok(Bounds { lag_us, run_delay_share: parse_share(typed).map_err(explain)? })
     }
 
     fn sources(&self) -> Result<Vec<IpAddr>, String> {

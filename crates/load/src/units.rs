@@ -1,4 +1,4 @@
-//! Durations as users type them: `10s`, `500ms`, `1.5m`, `100us`, `2h`.
+//! Durations and shares as users type them: `10s`, `500ms`, `1.5m`, `100us`, `2h`; `5%`.
 //!
 //! Not a clock: nothing here knows what time it is.
 
@@ -80,10 +80,35 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     u64::try_from(product / scale).map_err(|_| too_long())
 }
 
+/// Reads a share: `5%` is 0.05.
+///
+/// # Errors
+/// What can be typed, in a line.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').map(|number| number.trim().parse::<f64>());
+    match number {
+        Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("give a share from 0% to 100%".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn shares_are_percentages() {
+        let check = |text: &str, share: Option<f64>| {
+            assert_eq!(parse_share(text).ok(), share, "{text}");
+        };
+        check("5%", Some(0.05));
+        check(" 12.5 % ", Some(0.125));
+        check("100%", Some(1.0));
+        for text in ["0.05", "5", "101%", "-1%", "%", "NaN%", ""] {
+            check(text, None);
+        }
+    }
 
     #[test]
     fn what_can_be_typed() {

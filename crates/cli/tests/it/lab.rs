@@ -25,7 +25,7 @@ servers = ["ropewalk:event-loop", "ropewalk:threads", "no-such-thing"]
 repetitions = 2
 window = "100ms"
 lag_bound = "60s"
-interference_bound = 1.0
+interference_bound = "100%"
 [offered]
 rates = [200, 400, 800]
 [[workloads]]
@@ -36,7 +36,7 @@ load = "--connection keep"
 "#;
 
 /// Whatever else the machine does, no run is void for it.
-pub(crate) const LIFTED: &str = "--interference-bound=100";
+pub(crate) const LIFTED: &str = "--interference-bound=100%";
 
 /// A folder for all that a command makes, and the command with its options.
 pub(crate) struct Lab(Temporary);
@@ -231,7 +231,7 @@ fn a_study_says_in_a_line_what_it_cannot_do() {
         ("repetitions", "floor = \"x\"\nrepetitions", &[], "floor: \"x\" is none of the servers"),
         ("repetitions", "conditions = \"p98=1ms\"\nrepetitions", &["--mat"], "p98: of the perce"),
         ("", "", &["--lag-bound=20"], "--lag-bound 20: "),
-        ("", "", &["--interference-bound=120"], "--interference-bound: a percentage from 0 to 100"),
+        ("", "", &["--interference-bound=120%"], "--interference-bound 120%: give a share"),
         ("", "", &["--budget=1s"], "a budget of 1 s: a run of this study alone is reckoned to "),
     ];
     for (from, to, options, expected) in cases {
@@ -470,7 +470,7 @@ fn a_study_that_is_interrupted_goes_on() {
     assert_eq!(status, 0, "{out}{err}");
     assert_whole(&lab.records());
     // What changes what is measured was not said when it was begun.
-    for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20"] {
+    for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20%"] {
         let (status, _, err) = lab.run(&["study", text(&experiment), "--resume", flag]);
         assert_eq!(status, 2, "{flag}: {err}");
         assert!(err.contains("it was begun as something else"), "{err}");

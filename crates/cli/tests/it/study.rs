@@ -21,7 +21,7 @@ servers = ["ropewalk:event-loop"]
 repetitions = 1
 window = "100ms"
 confidence = 0.7
-interference_bound = 1.0
+interference_bound = "100%"
 [offered]
 rates = [400]
 [[workloads]]

@@ -15,7 +15,7 @@ use crate::toml_error;
 use crate::trial::Bench;
 use crate::workload::WorkloadSpec;
 use load::find_limit::Conditions;
-use load::units::parse_duration;
+use load::units::{parse_duration, parse_share};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -120,7 +120,7 @@ struct Written {
     #[serde(default)]
     system_calls: bool,
     lag_bound: Option<String>,
-    interference_bound: Option<f64>,
+    interference_bound: Option<String>,
     budget: Option<String>,
     confidence: Option<f64>,
     seed: Option<u64>,
@@ -184,14 +184,14 @@ impl Definition {
     }
 
     /// Settles when runs are void: by what was typed, which is the bench's bound on lag and a share
-    /// that others may have had, before what the file says.
-    pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<f64>) {
+    /// that others may have had, with its text, before what the file says.
+    pub fn settle_bounds(&mut self, bench: &mut Bench, interference_bound: Option<(f64, &str)>) {
         match &bench.lag_bound {
             Some(typed) => self.bound_lag(typed),
             None => bench.lag_bound.clone_from(&self.lag_bound),
         }
         match interference_bound {
-            Some(share) => self.bound_interference(share),
+            Some(typed) => self.bound_interference(typed),
             None => bench.interference_bound = self.interference_bound,
         }
     }
@@ -213,10 +213,10 @@ impl Definition {
         self.note("lag_bound", bound.into());
     }
 
-    /// The same with those that others disturbed more than this.
-    fn bound_interference(&mut self, share: f64) {
+    /// The same with those that others disturbed more than this: a share, and as it was typed.
+    fn bound_interference(&mut self, (share, typed): (f64, &str)) {
         self.interference_bound = share;
-        self.note("interference_bound", share.into());
+        self.note("interference_bound", typed.into());
     }
 
     /// What is measured stands in the text, however it was said: whoever goes on with a study must
@@ -268,7 +268,10 @@ impl Definition {
             verify_bytes: written.verify_bytes,
             system_calls: written.system_calls,
             lag_bound: written.lag_bound,
-            interference_bound: written.interference_bound.unwrap_or(INTERFERENCE_MAX),
+            interference_bound: written
+                .interference_bound
+                .map_or(Ok(INTERFERENCE_MAX), |typed| parse_share(&typed))
+                .map_err(|why| format!("interference_bound: {why}"))?,
             budget_s: budget,
             confidence: written.confidence.unwrap_or(0.95),
             seed: written.seed.unwrap_or(1),
@@ -285,9 +288,6 @@ impl Definition {
             one if one.repetitions == 0 => return wrong("repetitions: at least 1"),
             one if !(0.05..=3600.0).contains(&one.window_s) => {
                 return wrong("window: 50 milliseconds to an hour");
-            }
-            one if !(0.0..=1.0).contains(&one.interference_bound) => {
-                return wrong("interference_bound: from 0 to 1, such as 0.05");
             }
             one if !(0.5..1.0).contains(&one.confidence) => {
                 return wrong("confidence: from 0.5, and below 1");
@@ -577,10 +577,11 @@ connections = [64, 1000]
         let before = definition.text.clone();
         definition.search_limits().expect("there is room");
         definition.bound_lag("60s");
-        definition.bound_interference(0.2);
+        definition.bound_interference((0.2, "20%"));
         assert_ne!(definition.text, before);
         let again = parse(&definition.text, None).expect("it is whole");
         assert_eq!((again.offered, again.lag_bound.as_deref()), (OfferedPlan::Mat, Some("60s")));
+        assert_eq!(again.interference_bound, 0.2);
         assert_eq!((again.repetitions, again.domains.len()), (3, 1), "the rest is as it was");
         assert_eq!(again.text, definition.text);
     }
@@ -592,7 +593,11 @@ connections = [64, 1000]
             ("repetitions = 3", "repetitions = 0", "repetitions: at least 1"),
             ("window = \"500ms\"", "window = \"500\"", "window: "),
             ("repetitions = 3", "repetitions = 3\nlag_bound = \"9\"", "lag_bound: "),
-            ("repetitions = 3", "repetitions = 3\ninterference_bound = 5", "interference_bound: "),
+            (
+                "repetitions = 3",
+                "repetitions = 3\ninterference_bound = '5'",
+                "interference_bound: give a share from 0% to 100%",
+            ),
             ("steps = 4", "steps = 1", "from < to, in 2 to 100 steps"),
             ("steps = 4", "rates = [1]", "say one of rates, from / to / steps"),
             ("from = 1000", "from = 0", "offered: from: 0 is not above 0"),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::outcome::Outcome;
-use crate::units::{Duration, parse_duration};
+use crate::units::{Duration, parse_duration, parse_share};
 
 /// The conditions, all of which must hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,11 +163,7 @@ fn unknown(part: &str) -> String {
 }
 
 fn share(part: &str, bound: &str) -> Result<f64, String> {
-    let number = bound.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    match number {
-        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!("{part}: give a share from 0% to 100%")),
-    }
+    parse_share(bound).map_err(|why| format!("{part}: {why}"))
 }
 
 #[cfg(test)]
