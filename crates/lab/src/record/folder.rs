@@ -106,7 +106,8 @@ impl Folder {
     /// Opens a folder to go on with it. What was not whole is cut off, and is damage.
     ///
     /// # Errors
-    /// When there is none, another process has it, or it is damaged in the middle.
+    /// When there is none, another process has it, an earlier version wrote it, or it is damaged in
+    /// the middle.
     pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
         if !Self::is_at(path) {
             return Err(format!("{}: no study in it", path.display()));
@@ -114,6 +115,15 @@ impl Folder {
         let lock = lock(path)?;
         // Read first: it says what is not whole.
         let opened = Self::read(path)?;
+        let version = opened.header.version;
+        if version < VERSION {
+            return Err(format!(
+                "{}: its version is {version}, and this program goes on with version {VERSION} \
+                 only: finish it with the program that began it, or choose another folder; a \
+                 report can be made of it",
+                path.display()
+            ));
+        }
         LISTS.into_iter().try_for_each(|name| cut_half_line(&path.join(name)))?;
         Ok((Self { path: path.to_owned(), _lock: lock }, opened))
     }
@@ -247,10 +257,10 @@ fn read_header(path: &Path) -> Result<Header, String> {
     if header.format != FORMAT {
         return Err(explain(&format!("not a study: its format is `{}`", header.format)));
     }
-    if header.version != VERSION {
+    if !(1..=VERSION).contains(&header.version) {
         let version = header.version;
         return Err(explain(&format!(
-            "its version is {version}, this program reads version {VERSION}"
+            "its version is {version}, this program reads versions 1 to {VERSION}"
         )));
     }
     Ok(header)
@@ -356,6 +366,29 @@ mod tests {
         assert_eq!(opened.damage, Vec::<String>::new());
     }
 
+    /// Why its runs were void is known in words only, and a search decides by more.
+    #[test]
+    fn what_an_earlier_version_wrote_is_read_and_not_gone_on_with() {
+        let scratch = Scratch::new("earlier");
+        let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
+        folder.add_run(&run(1), None).expect("it is written");
+        drop(folder);
+        let change = |name: &str, from: &str, to: &str| {
+            let text = fs::read_to_string(scratch.0.join(name)).expect("it is there");
+            assert!(text.contains(from), "{text}");
+            fs::write(scratch.0.join(name), text.replace(from, to)).expect("writable");
+        };
+        change(HEADER, "\"version\": 2", "\"version\": 1");
+        change(RUNS, "\"void\":[]", "\"void\":[\"generator saturated: its own lag\"]");
+        let opened = Folder::read(&scratch.0).expect("it is readable");
+        assert_eq!(opened.runs[0].void[0].to_string(), "generator saturated: its own lag");
+        let why = Folder::resume(&scratch.0).map(drop).expect_err("it is not ours");
+        assert!(why.contains("its version is 1") && !why.contains('\n'), "{why}");
+        change(HEADER, "\"version\": 1", "\"version\": 3");
+        let why = Folder::read(&scratch.0).expect_err("it is of a later version");
+        assert!(why.contains("its version is 3"), "{why}");
+    }
+
     #[test]
     fn half_a_line_is_cut_off_and_told() {
         let scratch = Scratch::new("half");
@@ -437,7 +470,7 @@ mod tests {
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");
         let why = Folder::read(&scratch.0).expect_err("of the future");
-        assert!(why.ends_with("its version is 99, this program reads version 1"), "{why}");
+        assert!(why.ends_with("its version is 99, this program reads versions 1 to 2"), "{why}");
         fs::write(scratch.0.join(HEADER), "{\"format\": \"x\"}").expect("writable");
         let why = Folder::read(&scratch.0).expect_err("another's");
         assert!(why.ends_with("not a study: its format is `x`"), "{why}");

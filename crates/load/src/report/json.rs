@@ -22,8 +22,9 @@ use crate::void::Void;
 /// What `format` says in every document.
 pub const FORMAT: &str = "ropewalk-load";
 /// The version that is written. It grows when what a reader relies on changes its meaning or goes;
-/// fields may be added without.
-pub const VERSION: u32 = 1;
+/// fields may be added without. In version 1 `setting.lag_bound_us` was a number always, and the
+/// reasons of a void run were words alone.
+pub const VERSION: u32 = 2;
 
 /// Writes `outcome`, indented, with a line feed at its end.
 #[must_use]
@@ -44,9 +45,11 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
     if head.format != FORMAT {
         return Err(format!("not an outcome of `ropewalk load`: its format is `{}`", head.format));
     }
-    if head.version != VERSION {
+    if !(1..=VERSION).contains(&head.version) {
         let version = head.version;
-        return Err(format!("its version is {version}, this program reads version {VERSION}"));
+        return Err(format!(
+            "its version is {version}, this program reads versions 1 to {VERSION}"
+        ));
     }
     let document: Document = serde_json::from_str(text).map_err(|why| why.to_string())?;
     document.into_outcome()
