@@ -44,7 +44,7 @@ pub use client::{Client, Delivery, End, Transcript};
 pub use document_root::DocumentRoot;
 pub use loop_disk::LoopDisk;
 pub use one_by_one::{Test, one_by_one};
-pub use patience::{comes_true, wait_until};
+pub use patience::{comes_true, undisturbed, wait_until};
 pub use side_by_side::{at_a_time, side_by_side};
 pub use skip::{NEEDS_ROOT, SKIPPED, Skipped, in_ci, is_root, leave_out, skip};
 pub use stalled_disk::{StalledDisk, StalledFile};

@@ -26,3 +26,23 @@ pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
         holds
     })
 }
+
+/// How often what others on the machine may have spoilt is tried.
+const ATTEMPTS: u32 = 6;
+
+/// Tries it again if others on the machine may have spoilt it, and passes if one attempt does: for
+/// bounds from above on what something takes, which nothing that is wrong ever keeps.
+///
+/// # Panics
+/// With what the last attempt says.
+#[track_caller]
+pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut said = String::new();
+    for _ in 0..ATTEMPTS {
+        match attempt() {
+            Ok(()) => return,
+            Err(why) => said = why,
+        }
+    }
+    panic!("in each of {ATTEMPTS} attempts, the last: {said}");
+}

@@ -9,6 +9,7 @@
 use hdrhistogram::Histogram;
 use load::plan::Model;
 use testkit::scripted::{Action, Reply, Scripted};
+use testkit::undisturbed;
 
 use crate::models::start_in;
 use crate::setup::{MS, SECOND, done, errors, get, log, open, plan, send};
@@ -46,64 +47,69 @@ fn quantile(sorted: &[u64], share: f64) -> u64 {
     sorted[rank.max(1) - 1]
 }
 
+/// No wait can be shorter than arithmetic says, but for the rounding of a histogram. One that is
+/// longer than it may be on a calm machine is told.
 #[track_caller]
-fn check(times: &Histogram<u64>, share: f64, expected_us: u64) {
+fn check(times: &Histogram<u64>, share: f64, expected_us: u64) -> Result<(), String> {
     let got_us = times.value_at_quantile(share);
-    let allowed_us = expected_us * 3 / 100 + SLACK_US;
-    assert!(
-        got_us.abs_diff(expected_us) <= allowed_us,
-        "p{}: {got_us} us instead of {expected_us} us",
-        share * 100.0
-    );
+    let said = format!("p{}: {got_us} us instead of {expected_us} us", share * 100.0);
+    let rounding_us = expected_us * 3 / 100;
+    assert!(got_us + rounding_us >= expected_us, "{said}");
+    if got_us > expected_us + rounding_us + SLACK_US { Err(said) } else { Ok(()) }
 }
 
 /// Each session has a connection of its own, so that none waits for another: here the server's
 /// stall is in the uncorrected times as well.
 #[test]
 fn an_open_run_sees_all_of_a_stall() {
+    // The same by hand: of 300, ranks 270, 285, 297 and 300 are waits 70, 85, 97 and 100.
+    let by_hand = [(0.5, 0), (0.9, 700), (0.95, 850), (0.99, 970), (1.0, 1_000)];
+    for (share, wait_ms) in by_hand {
+        assert_eq!(quantile(&expected_us(), share), wait_ms * MS);
+    }
+    undisturbed(|| {
+        let expected = expected_us();
+        let times = times_of_an_open_run();
+        assert_eq!(times.len(), expected.len() as u64);
+        let mut shares = [0.5, 0.66, 0.75, 0.9, 0.95, 0.99, 1.0].into_iter();
+        shares.try_for_each(|share| check(&times, share, quantile(&expected, share)))
+    });
+}
+
+fn times_of_an_open_run() -> Histogram<u64> {
     let mut plan = plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a")]]));
     (plan.model, plan.sessions_max, plan.duration_us) = (open(RATE as f64), None, Some(RUN_US));
     let server = stalling(start_in(&mut plan, 300));
     plan.targets[0].address = server.address();
     let outcome = done(&plan);
     assert_eq!(errors(&outcome), []);
-    let expected = expected_us();
-    let times = &outcome.measures.times;
-    assert_eq!(times.corrected.len(), expected.len() as u64);
-    for share in [0.5, 0.66, 0.75, 0.9, 0.95, 0.99, 1.0] {
-        check(&times.corrected, share, quantile(&expected, share));
-    }
-    // The same by hand: of 300, ranks 270, 285, 297 and 300 are waits 70, 85, 97 and 100.
-    let by_hand = [(0.5, 0), (0.9, 700), (0.95, 850), (0.99, 970), (1.0, 1_000)];
-    for (share, wait_ms) in by_hand {
-        assert_eq!(quantile(&expected, share), wait_ms * MS);
-    }
+    outcome.measures.times.corrected
 }
 
 /// One client that would ask a hundred times a second meets the stall once: 99 % of its replies
 /// come at once.
 #[test]
 fn a_closed_run_sees_it_once() {
-    let mut plan =
-        plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a").pause_ms(1_000 / RATE)]]));
-    plan.model = Model::Closed { clients: 1, endless: true };
-    (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
-    let server = stalling(start_in(&mut plan, 300));
-    plan.targets[0].address = server.address();
-    let outcome = done(&plan);
-    assert_eq!(errors(&outcome), []);
-    let times = &outcome.measures.times;
-    let replies = times.uncorrected.len();
-    // At most 201: those of two seconds and the one that met the stall.
-    assert!((20..=201).contains(&replies), "{replies}");
-    let long = times.uncorrected.iter_recorded();
-    let long: u64 = long
-        .filter(|value| value.value_iterated_to() > 500 * MS)
-        .map(|value| value.count_since_last_iteration())
-        .sum();
-    assert_eq!(long, 1);
-    check(&times.uncorrected, 0.9, 0);
-    check(&times.corrected, 0.9, 0);
-    // Its one long wait is the stall but for a pause and what the machine adds.
-    assert!(times.uncorrected.max() >= 900 * MS, "{}", times.uncorrected.max());
+    undisturbed(|| {
+        let mut plan =
+            plan("127.0.0.1:1".parse().unwrap(), log(&[&[get("/a").pause_ms(1_000 / RATE)]]));
+        plan.model = Model::Closed { clients: 1, endless: true };
+        (plan.sessions_max, plan.duration_us) = (None, Some(RUN_US));
+        let server = stalling(start_in(&mut plan, 300));
+        plan.targets[0].address = server.address();
+        let outcome = done(&plan);
+        assert_eq!(errors(&outcome), []);
+        let times = &outcome.measures.times;
+        let replies = times.uncorrected.len();
+        // At most 201: those of two seconds and the one that met the stall.
+        assert!((20..=201).contains(&replies), "{replies}");
+        // Its one long wait is the stall but for a pause and what the machine adds.
+        assert!(times.uncorrected.max() >= 900 * MS, "{}", times.uncorrected.max());
+        let long = times.uncorrected.iter_recorded();
+        let long = long.filter(|value| value.value_iterated_to() > 500 * MS);
+        let long: u64 = long.map(|value| value.count_since_last_iteration()).sum();
+        check(&times.uncorrected, 0.9, 0)?;
+        check(&times.corrected, 0.9, 0)?;
+        if long == 1 { Ok(()) } else { Err(format!("{long} long waits")) }
+    });
 }

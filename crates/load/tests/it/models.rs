@@ -1,10 +1,10 @@
 //! When sessions begin: closed and open runs, shares, windows, breaking off.
 
 use load::error_kind::ErrorKind;
-use load::measures::Measures;
+use load::measures::{Interval, Measures};
 use load::outcome::{Outcome, Setting};
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Model, Plan, Process, Start, Verify};
-use load::run::run;
+use load::run::{Watch, run};
 use load::schedule::Schedule;
 use testkit::scripted::{Action, Reply, Scripted};
 
@@ -24,6 +24,17 @@ fn endless(clients: u64) -> Model {
     Model::Closed { clients, endless: true }
 }
 
+/// Ends a run when something has come true.
+struct Until<F>(F);
+
+impl<F: FnMut() -> bool> Watch for Until<F> {
+    fn on_interval(&mut self, _seconds: f64, _interval: &Interval) {}
+
+    fn wants_to_stop(&mut self) -> bool {
+        self.0()
+    }
+}
+
 /// Never more than N requests under way, and N of them when the server is the slower one.
 #[test]
 fn a_closed_run_has_so_many_under_way() {
@@ -35,11 +46,13 @@ fn a_closed_run_has_so_many_under_way() {
         let server = slow(20);
         let mut plan = plan(server.address(), log(&[&[get("/a"), get("/b")]]));
         (plan.model, plan.connection_use, plan.threads) = (model, connection_use, 2);
-        (plan.sessions_max, plan.duration_us) = (None, Some(400 * MS));
-        let outcome = done(&plan);
+        (plan.sessions_max, plan.duration_us) = (None, Some(600 * SECOND));
+        // However long it takes until all have a CPU.
+        let mut all_were = Until(|| server.under_way_max() >= 5 && server.seen().len() >= 50);
+        let outcome = run(&plan, Setting::default(), &mut all_were).unwrap();
         assert_eq!(errors(&outcome), []);
         assert_eq!(server.under_way_max(), 5, "{connection_use:?}");
-        assert!(outcome.measures.counts.requests >= 5);
+        assert!(outcome.measures.counts.requests >= 50);
     }
 }
 
@@ -241,7 +254,7 @@ fn intervals_are_shown_as_they_end() {
     (plan.duration_us, plan.interval_us) = (Some(500 * MS), 100 * MS);
     let mut watcher = Watcher::default();
     let outcome = run(&plan, Setting::default(), &mut watcher).unwrap();
-    let replies = |intervals: &[load::measures::Interval]| {
+    let replies = |intervals: &[Interval]| {
         intervals.iter().map(|interval| interval.replies).collect::<Vec<_>>()
     };
     let series = &outcome.measures.series;
