@@ -1,14 +1,19 @@
 //! One test for many variants of what is tested, several of them at a time: most of what a test of
 //! a server does is to wait. The harness runs tests side by side, but not what is within one.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 /// How many at a time: more than most machines have CPUs, so few that nobody waits long for one.
 const AT_A_TIME: usize = 6;
+
+/// How many at a time in one process, however many tests the harness runs side by side: their
+/// servers share its descriptors, and select(2) knows only the first 1,024.
+const IN_A_PROCESS: usize = 20;
 
 /// Runs `test` with each of `variants`, in any order. One that fails does not keep the others from
 /// running.
@@ -27,7 +32,11 @@ pub fn side_by_side<V: Debug + Sync>(variants: &[V], test: impl Fn(&V) + Sync) {
 pub fn at_a_time<V: Debug + Sync>(count: usize, variants: &[V], test: impl Fn(&V) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
+    // A variant that has variants of its own has a permit already.
+    let is_within = IS_VARIANT.get();
     let work = || {
+        let _permit = (!is_within).then(Permit::take);
+        IS_VARIANT.set(true);
         while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
             if catch_unwind(AssertUnwindSafe(|| test(variant))).is_err() {
                 let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,6 +50,33 @@ pub fn at_a_time<V: Debug + Sync>(count: usize, variants: &[V], test: impl Fn(&V
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (count, all) = (failed.len(), variants.len());
     assert!(failed.is_empty(), "{count} of {all} failed: {}", failed.join(", "));
+}
+
+thread_local! {
+    static IS_VARIANT: Cell<bool> = const { Cell::new(false) };
+}
+
+static TAKEN: Mutex<usize> = Mutex::new(0);
+static GIVEN_BACK: Condvar = Condvar::new();
+
+/// Held by a thread that tests one variant after the other.
+struct Permit;
+
+impl Permit {
+    /// Waits until one is free.
+    fn take() -> Self {
+        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut usize| *taken == IN_A_PROCESS;
+        *GIVEN_BACK.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        GIVEN_BACK.notify_one();
+    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,16 @@ impl Line {
             self.connection.expire(worker);
         }
     }
+
+    /// After a receive that began at `began`: a client that always has another byte for the next
+    /// one never has it wait in vain. What had arrived by the deadline has been taken.
+    #[inline]
+    fn expire_if_was_due(&mut self, worker: &mut Worker, began: Tick) {
+        let was_due = self.connection.deadline().is_some_and(|deadline| deadline <= began);
+        if was_due && matches!(self.connection.next(), Op::Recv) {
+            self.connection.expire(worker);
+        }
+    }
 }
 
 /// How long a call may wait until then; at least a millisecond, for a timeout of 0 would be none.
@@ -198,6 +208,7 @@ impl Drive<'_> {
                     self.line.connection.drain_after_next();
                 }
                 self.line.connection.ingest(worker, &buffer[..n]);
+                self.line.expire_if_was_due(worker, now);
             }
             Err(_) if is_taken => return Goes::Ends,
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),

@@ -135,10 +135,25 @@ impl StageThread {
             client.is_over = true;
             Stage::ReadPoll
         });
+        let next = self.expire(client, next);
         if client.is_blocking && next != Stage::Write {
             self.set_blocking(client, false);
         }
         if client.is_over { Stage::ReadPoll } else { next }
+    }
+
+    /// Acts on a deadline that has passed before the connection is sent to where it would wait. The
+    /// stages that poll expire those that they hold, and would never hold one whose client sends
+    /// another byte whenever the last has been read. Returns where it is to go.
+    #[inline]
+    fn expire(&mut self, client: &mut Client, next: Stage) -> Stage {
+        let is_to_wait = matches!(next, Stage::ReadPoll | Stage::WritePoll) && !client.is_over;
+        let now = self.worker.now();
+        if !is_to_wait || client.connection.deadline().is_none_or(|deadline| deadline > now) {
+            return next;
+        }
+        client.connection.expire(&mut self.worker);
+        client.next_stage()
     }
 
     #[inline]

@@ -143,16 +143,37 @@ fn who_has_asked_is_answered_before_it_makes_room() {
 #[test]
 fn a_head_that_trickles_is_answered_with_408() {
     with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000"], |server| {
-        let mut stream = connect(server);
-        let mut response = Vec::new();
-        for byte in GET {
-            // A byte in 100 ms earns 1 ms.
-            let _ = stream.write_all(&[*byte]);
-            thread::sleep(Duration::from_millis(100));
-        }
-        let _ = stream.read_to_end(&mut response);
-        assert!(response.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&response));
+        // A byte in 100 ms earns 1 ms.
+        assert_trickle_is_refused(server, &GET[..GET.len() - 1], Duration::from_millis(100));
     });
+}
+
+/// Where a connection has an owner for each thing that is done with it, it is on its way between
+/// them whenever somebody looks at deadlines.
+#[test]
+fn a_head_that_never_pauses_for_long_is_answered_with_408() {
+    with(&["timeouts.head_ms=400", "timeouts.head_bytes_per_s_min=1000000"], |server| {
+        let mut head = b"GET / HTTP/1.1\r\nHost: h\r\nX: ".to_vec();
+        head.resize(7000, b'x');
+        assert_trickle_is_refused(server, &head, Duration::from_micros(250));
+    });
+}
+
+/// Sends a head byte by byte, and sees it answered with 408 before its end.
+fn assert_trickle_is_refused(server: &Server, head: &[u8], pause: Duration) {
+    let mut stream = connect(server);
+    stream.set_nodelay(true).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut start = [0; 13];
+    let is_answered = head.iter().any(|byte| {
+        let _ = stream.write_all(&[*byte]);
+        thread::sleep(pause);
+        stream.peek(&mut start).is_ok()
+    });
+    assert!(is_answered, "all {} bytes were sent", head.len());
+    stream.set_nonblocking(false).unwrap();
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(start.escape_ascii().to_string(), "HTTP/1.1 408 ");
 }
 
 #[test]
