@@ -27,12 +27,15 @@ mod run;
 mod server;
 mod signals;
 mod site_size;
+mod start_error;
 mod topology;
 
+pub use line_writer::OutputError;
 pub use processes::run_worker;
 pub use report::{Reported, report};
 pub use run::run;
 pub use server::{Server, Summary};
+pub use start_error::StartError;
 
 use config::{Config, ConfigError};
 

@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use os::errors::Cause;
 use os::socket::{self, ListenOptions};
 
-use crate::config::{ListenAddress, ListenerMode, Settings};
+use crate::config::{ConfigError, ConfigFault, ListenAddress, ListenerMode, Settings};
 use crate::layout::ListenerSet;
+use crate::start_error::{StartError, is_absent};
 
 /// Sets of listeners: each set has one for every address of its group.
 #[derive(Debug)]
@@ -24,11 +24,9 @@ pub(crate) struct Listeners {
 /// Takes the listeners that a service manager passed; without any, opens those of the settings.
 ///
 /// # Errors
-/// One line with the address and what to do.
-pub(crate) fn open(settings: &Settings, sets: &[ListenerSet]) -> Result<Listeners, String> {
-    let inherited = socket::listening_descriptors().map_err(|why| {
-        format!("the sockets passed by the service manager cannot be used: {why}")
-    })?;
+/// Which address, and why.
+pub(crate) fn open(settings: &Settings, sets: &[ListenerSet]) -> Result<Listeners, StartError> {
+    let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
     if !inherited.is_empty() {
         return share(inherited, sets.len());
     }
@@ -57,7 +55,7 @@ impl Listeners {
         settings: &Settings,
         sets: &[ListenerSet],
         this: ListenerSet,
-    ) -> Result<(), String> {
+    ) -> Result<(), StartError> {
         let alike: Vec<usize> = (0..sets.len()).filter(|&index| sets[index] == this).collect();
         let options = ListenOptions {
             backlog: settings.socket.backlog as u32,
@@ -70,7 +68,9 @@ impl Listeners {
         let groups = &settings.partitions.listen;
         let addresses = groups.get(this.group).unwrap_or(&settings.listen);
         addresses.iter().try_for_each(|address| {
-            self.add(address.with_port_offset(this.port_offset)?, &options, &alike)
+            let no_port = |why| ConfigError::nowhere(ConfigFault::Unfit(why));
+            let address = address.with_port_offset(this.port_offset).map_err(no_port)?;
+            self.add(address, &options, &alike)
         })
     }
 
@@ -79,7 +79,7 @@ impl Listeners {
         address: ListenAddress,
         options: &ListenOptions,
         sets: &[usize],
-    ) -> Result<(), String> {
+    ) -> Result<(), StartError> {
         let mut port = None;
         for (index, mut one) in address.socket_addresses().into_iter().enumerate() {
             one.set_port(port.unwrap_or(one.port()));
@@ -87,7 +87,7 @@ impl Listeners {
                 Ok(bound) => port = Some(bound.port()),
                 // A machine without IPv6 is a machine on which "everywhere" is less.
                 Err(why) if index > 0 && is_absent(&why) => {}
-                Err(why) => return Err(explain(one, &why)),
+                Err(why) => return Err(StartError::Listen { address: one, why }),
             }
         }
         Ok(())
@@ -116,43 +116,20 @@ impl Listeners {
     }
 
     /// The program belongs to all listeners of an address: attaching it to one of them is enough.
-    fn steer(&self) -> Result<(), String> {
+    fn steer(&self) -> Result<(), StartError> {
         self.sets.first().into_iter().flatten().try_for_each(|listener| {
-            socket::attach_reuseport_cpu_steering(listener.as_fd()).map_err(|why| {
-                format!("socket.listeners = \"reuseport-cpu\" is not possible here: {why}")
-            })
+            socket::attach_reuseport_cpu_steering(listener.as_fd()).map_err(StartError::DealtByCpu)
         })
     }
 }
 
 /// Inherited sockets cannot be multiplied: all sets share their queues.
-fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, String> {
-    let failed = |why| format!("cannot use the sockets passed by the service manager: {why}");
+fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> {
+    let failed = StartError::Inherited;
     let addresses = inherited.iter().map(|listener| socket::local_addr(listener.as_fd()));
     let addresses = addresses.collect::<io::Result<_>>().map_err(failed)?;
     let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
     let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     sets.push(inherited);
     Ok(Listeners { are_shared: sets.len() > 1, sets, addresses })
-}
-
-/// Whether the machine lacks the address or the whole protocol.
-fn is_absent(why: &io::Error) -> bool {
-    why.kind() == io::ErrorKind::AddrNotAvailable || Cause::of(why) == Cause::NoSuchFamily
-}
-
-fn explain(address: SocketAddr, why: &io::Error) -> String {
-    let advice = match why.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it or choose another --listen".into()
-        }
-        io::ErrorKind::PermissionDenied if address.port() < 1024 => format!(
-            "port {} needs a privilege: choose a port from 1024 on, or run \
-             `setcap cap_net_bind_service=+ep` on the binary",
-            address.port()
-        ),
-        _ if is_absent(why) => "this machine has no such address".into(),
-        _ => why.to_string(),
-    };
-    format!("cannot listen on {address}: {advice}")
 }

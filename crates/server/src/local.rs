@@ -18,6 +18,7 @@ use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
+use crate::start_error::StartError;
 
 /// One set of a first level.
 const FIRST_LEVEL_SLOTS_TINY: usize = 4;
@@ -48,7 +49,7 @@ impl Local {
     /// belong to others may be empty.
     ///
     /// # Errors
-    /// One line: what could not be opened or started.
+    /// What could not be opened or started.
     pub(crate) fn start(
         config: &Config,
         ready: &Ready,
@@ -56,13 +57,13 @@ impl Local {
         sets: Vec<Vec<OwnedFd>>,
         logs: Logs,
         counters: CounterBook,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let settings = &config.settings;
         let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
         // Without it all goes on, but for waits when many come at once.
         let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
-            .map_err(|why| format!("cannot open a root: {why}"))?
+            .map_err(StartError::Root)?
             .telling(error_log::teller(settings.log.errors, logs.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000));
         let runner = match ready.descriptors.jobs {
@@ -95,7 +96,7 @@ impl Local {
         let (spec, caches) = (ready.engine.spec, assembly.caches);
         let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
-            (spec.start)(start).map_err(|why| format!("cannot start {}: {why}", spec.name))?;
+            (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
         Ok(Self { engine, counters, caches, open_files, runner, evictions_told: 0 })
     }
 
@@ -168,13 +169,17 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    fn partitions(&mut self, sets: &[Vec<OwnedFd>]) -> Result<Vec<PartitionStart>, String> {
+    fn partitions(&mut self, sets: &[Vec<OwnedFd>]) -> Result<Vec<PartitionStart>, StartError> {
         let share = self.share;
         share.parts.iter().map(|part| self.partition(part, sets)).collect()
     }
 
-    fn partition(&mut self, part: &Part, sets: &[Vec<OwnedFd>]) -> Result<PartitionStart, String> {
-        let failed = |why| format!("cannot share a listener: {why}");
+    fn partition(
+        &mut self,
+        part: &Part,
+        sets: &[Vec<OwnedFd>],
+    ) -> Result<PartitionStart, StartError> {
+        let failed = StartError::system("share a listener");
         let shop = Arc::new(self.shop(part.plan.workers));
         let mut workers = Vec::new();
         let roam: Arc<[usize]> = part.roam.as_slice().into();
@@ -187,7 +192,7 @@ impl Assembly<'_> {
                 _ => shop.make(),
             };
             let cpu = part.cpus.get(index % part.cpus.len().max(1)).copied();
-            let (roam, listeners) = (Arc::clone(&roam), listeners.map_err(failed)?);
+            let (roam, listeners) = (Arc::clone(&roam), listeners.map_err(&failed)?);
             workers.push(WorkerStart { worker, cpu, roam, listeners });
         }
         let more: MakeWorker = Arc::new(move || shop.make());

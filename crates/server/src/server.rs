@@ -22,6 +22,7 @@ use crate::patience::Patience;
 use crate::processes::{Crew, Ledger, Supervisor};
 use crate::ready::{Ready, make_ready};
 use crate::report;
+use crate::start_error::StartError;
 
 /// A server that runs until it is told to stop.
 pub struct Server {
@@ -63,8 +64,8 @@ impl Server {
     /// connect.
     ///
     /// # Errors
-    /// One line: what could not be opened or started, and what to do.
-    pub fn start(config: &Config) -> Result<Self, String> {
+    /// What could not be opened or started. None of it is left then.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
         let machine = Machine::this();
         let Resolved { config, choice } = auto::resolve(config, &machine);
         let settings = &config.settings;
@@ -246,11 +247,19 @@ impl Server {
 }
 
 impl Staff {
-    fn start_here(config: &Config, ready: &Ready, listeners: Listeners) -> Result<Self, String> {
+    fn start_here(
+        config: &Config,
+        ready: &Ready,
+        listeners: Listeners,
+    ) -> Result<Self, StartError> {
         let log = Log::open(&config.settings.log)?;
-        let share = ready.layout.shares.first().ok_or("there is nobody to serve")?;
+        let share = ready
+            .layout
+            .shares
+            .first()
+            .expect("there is a partition, and this process is to serve it");
         let counters = CounterBook::default();
-        let errors = Budget::new().map_err(|why| format!("cannot begin the error log: {why}"))?;
+        let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let logs = Logs { access: log.as_ref().map(Log::ends), errors };
         let local = Local::start(config, ready, share, listeners.sets, logs, counters)?;
         Ok(Self::Here { local, errors, log })
@@ -261,18 +270,18 @@ impl Staff {
         layout: &Layout,
         machine: &Machine,
         listeners: &Listeners,
-    ) -> Result<Self, String> {
-        let failed = |why| format!("cannot make what worker processes share: {why}");
+    ) -> Result<Self, StartError> {
+        let failed = StartError::system("make what worker processes share");
         let log = Log::open(&config.settings.log)?;
         let queue = log.as_ref().map(Log::queue);
-        let (file, ledger) = Ledger::create(layout.shares.len()).map_err(failed)?;
+        let (file, ledger) = Ledger::create(layout.shares.len()).map_err(&failed)?;
         let crew = Crew {
             program: config.worker_program.clone(),
             machine: machine.to_string(),
-            configuration: os::shared_memory::create_text(&config.show()).map_err(failed)?,
+            configuration: os::shared_memory::create_text(&config.show()).map_err(&failed)?,
             ledger: file,
         };
-        let listeners = deal(layout, listeners).map_err(failed)?;
+        let listeners = deal(layout, listeners).map_err(&failed)?;
         let supervisor = Box::new(Supervisor::start(crew, ledger, queue, listeners)?);
         Ok(Self::There { supervisor, ledger, log })
     }

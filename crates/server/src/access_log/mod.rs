@@ -22,6 +22,7 @@ use crate::line_writer::{
 use crate::patience::Patience;
 use crate::processes::{PlaceLedger, Uplink};
 use crate::report;
+use crate::start_error::StartError;
 use calendar::Moment;
 
 /// An open log.
@@ -69,16 +70,19 @@ impl Log {
     /// Opens the file and starts the writer, unless the log is off.
     ///
     /// # Errors
-    /// One line: the file cannot be opened, or the thread cannot be started.
-    pub(crate) fn open(settings: &LogSettings) -> Result<Option<Self>, String> {
+    /// The file cannot be opened, or the thread cannot be started.
+    pub(crate) fn open(settings: &LogSettings) -> Result<Option<Self>, StartError> {
         if settings.access == AccessForm::Off {
             return Ok(None);
         }
         let path = settings.path.clone();
         let open = move || Output::open(PURPOSE.what, &path);
         let limits = limits(settings);
-        let writer = LineWriter::start(PURPOSE, limits, open()?, open)
-            .map_err(|why| format!("cannot start the writer of the access log: {why}"))?;
+        let output = open().map_err(StartError::AccessLog)?;
+        let writer = LineWriter::start(PURPOSE, limits, output, move || {
+            open().map_err(|why| why.to_string())
+        })
+        .map_err(StartError::system("start the writer of the access log"))?;
         Ok(Some(Self { form: settings.access, limits, writer }))
     }
 

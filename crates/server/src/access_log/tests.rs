@@ -221,7 +221,7 @@ fn messages_end_with_a_line() {
 #[test]
 fn a_directory_is_no_log() {
     let settings = LogSettings { path: "/".into(), ..settings(AccessForm::Json) };
-    let error = Log::open(&settings).err().unwrap();
+    let error = Log::open(&settings).err().unwrap().to_string();
     assert!(error.starts_with("cannot open the access log \"/\": "), "{error}");
 }
 
@@ -232,6 +232,6 @@ fn a_fifo_that_nobody_reads_is_no_log() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let path = path.to_string_lossy().into_owned();
     let settings = LogSettings { path, ..settings(AccessForm::Json) };
-    let error = Log::open(&settings).err().unwrap();
+    let error = Log::open(&settings).err().unwrap().to_string();
     assert!(error.ends_with("it is a FIFO; start its reader first"), "{error}");
 }

@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(crate) use output::Output;
+pub use output::OutputError;
 use queue::Task;
 
 use crate::patience::Patience;

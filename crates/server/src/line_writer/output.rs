@@ -3,6 +3,7 @@
 //! Written without a buffer in between: lines come in buffers. A file is opened for appending, so
 //! that lines stay whole beside those of another program.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,6 +13,32 @@ use std::path::Path;
 use os::errors::Cause;
 use os::socket::Readiness;
 
+/// Why an output cannot be opened.
+#[derive(Debug)]
+pub struct OutputError {
+    /// What it is: `the access log`.
+    pub what: &'static str,
+    /// The path, or `-`.
+    pub path: String,
+    /// Whether it is a FIFO that nobody reads.
+    pub lacks_reader: bool,
+    /// What the system says.
+    pub why: io::Error,
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, path, lacks_reader, why } = self;
+        write!(f, "cannot open {what} {path:?}: ")?;
+        match lacks_reader {
+            true => f.write_str("it is a FIFO; start its reader first"),
+            false => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OutputError {}
+
 /// An open output. Writing to it may wait.
 pub(crate) struct Output(File);
 
@@ -19,18 +46,17 @@ impl Output {
     /// The output that `path` names: a file to append to, or standard output for `-`.
     ///
     /// # Errors
-    /// One line: why `what` cannot be opened. A FIFO that nobody reads is refused and not waited
-    /// for.
-    pub(crate) fn open(what: &str, path: &str) -> Result<Self, String> {
+    /// Why `what` cannot be opened. A FIFO that nobody reads is refused and not waited for.
+    pub(crate) fn open(what: &'static str, path: &str) -> Result<Self, OutputError> {
         let opened = match path {
             "-" => Self::standard(&io::stdout()),
             _ => os::files::open_appending(Path::new(path)).map(Self),
         };
-        opened.map_err(|why| match Cause::of(&why) {
-            Cause::NothingBehind if is_fifo(path) => {
-                format!("cannot open {what} {path:?}: it is a FIFO; start its reader first")
-            }
-            _ => format!("cannot open {what} {path:?}: {why}"),
+        opened.map_err(|why| OutputError {
+            what,
+            path: path.into(),
+            lacks_reader: Cause::of(&why) == Cause::NothingBehind && is_fifo(path),
+            why,
         })
     }
 

@@ -22,6 +22,7 @@ use super::uplink::{self, Downlink, Message};
 use super::{Ledger, Order};
 use crate::line_writer::{Queue, count_lines};
 use crate::report;
+use crate::start_error::StartError;
 
 /// How long a worker process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -45,6 +46,10 @@ pub(crate) struct Supervisor {
     thread: JoinHandle<()>,
 }
 
+fn not_serving(number: usize, why: String) -> StartError {
+    StartError::WorkerProcess { number, why }
+}
+
 /// What the supervisor's thread is told, and what it tells.
 struct Told {
     stop_accepting: AtomicBool,
@@ -61,24 +66,24 @@ impl Supervisor {
     /// log are handed over to `log`.
     ///
     /// # Errors
-    /// One line: which cannot be started, or why one does not serve. None is left then.
+    /// Which cannot be started, or why one does not serve. None is left then.
     pub(crate) fn start(
         crew: Crew,
         ledger: Ledger,
         log: Option<Arc<Queue>>,
         listeners: Vec<Vec<OwnedFd>>,
-    ) -> Result<Self, String> {
-        let failed = |why: io::Error| format!("cannot supervise: {why}");
-        let told = Arc::new(Told::new().map_err(failed)?);
+    ) -> Result<Self, StartError> {
+        let failed = StartError::system("supervise");
+        let told = Arc::new(Told::new().map_err(&failed)?);
         let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
         let mut keeper = Keeper {
             crew,
             ledger,
             log,
             lines: Vec::new(),
-            places: places.map_err(failed)?,
+            places: places.map_err(&failed)?,
             told: Arc::clone(&told),
-            epoll: Epoll::new().map_err(failed)?,
+            epoll: Epoll::new().map_err(&failed)?,
             is_stopping: false,
             is_draining: false,
             abort_until: None,
@@ -89,7 +94,7 @@ impl Supervisor {
             return Err(why);
         }
         let thread = thread::Builder::new().name("supervisor".into());
-        let thread = thread.spawn(move || keeper.run()).map_err(failed)?;
+        let thread = thread.spawn(move || keeper.run()).map_err(&failed)?;
         Ok(Self { told, thread })
     }
 
@@ -199,24 +204,25 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start_all(&mut self) -> Result<(), String> {
-        let failed = |why: io::Error| format!("cannot supervise: {why}");
-        self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(failed)?;
+    fn start_all(&mut self) -> Result<(), StartError> {
+        let failed = StartError::system("supervise");
+        self.epoll.add(self.told.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
         for index in 0..self.places.len() {
             let (downlink, key) = (&self.places[index].downlink, DOWNLINK_KEYS + index as u64);
-            self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(failed)?;
-            self.start_one(index)?;
+            self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(&failed)?;
+            self.start_one(index).map_err(|why| not_serving(index, why))?;
         }
         for (index, place) in self.places.iter_mut().enumerate() {
             let process = place.process.iter_mut().next();
             let ready = process.map_or(Ok(()), |process| process.wait_ready(START_PATIENCE));
-            ready.map_err(|why| format!("worker process {index}: {why}"))?;
+            ready.map_err(|why| not_serving(index, why))?;
         }
         Ok(())
     }
 
+    /// Starts the process of a place, or says what it lacks.
     fn start_one(&mut self, index: usize) -> Result<(), String> {
-        let failed = |why: io::Error| format!("cannot start worker process {index}: {why}");
+        let failed = |why: io::Error| format!("it cannot be started: {why}");
         let place = &mut self.places[index];
         if let Some(ledger) = self.ledger.place(index) {
             ledger.begin_anew();
@@ -349,7 +355,7 @@ impl Keeper {
         }
         report(&format!("{reason}; another takes its place"));
         if let Err(why) = self.start_one(index) {
-            self.fail(why);
+            self.fail(not_serving(index, why).to_string());
         }
     }
 

@@ -61,7 +61,7 @@ fn the_whole_suite_holds_where_connections_are_dealt_by_cpu() {
     let set = "socket.listeners=reuseport-cpu";
     if !fits {
         let directory = site();
-        let error = Server::start(&config(&directory, &[set])).err().unwrap();
+        let error = Server::start(&config(&directory, &[set])).err().unwrap().to_string();
         assert!(error.contains("needs an engine with a listener for each worker"), "{error}");
         return;
     }
@@ -109,7 +109,8 @@ fn every_way_to_send_files_conforms_or_is_refused() {
             }
             let directory = site();
             let name = format!("engine.name={}", spec.name);
-            let error = Server::start(&config(&directory, &[&name, &set])).err().unwrap();
+            let error =
+                Server::start(&config(&directory, &[&name, &set])).err().unwrap().to_string();
             let expected = format!("--set {set}: {} cannot send files by {word:?} (", spec.name);
             assert!(error.starts_with(&expected), "{error}");
         }
@@ -154,7 +155,7 @@ fn each_partition_may_have_its_own_addresses() {
     }
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
     let one = "partitions.listen=[[\"127.0.0.1:0\"]]";
-    let error = Server::start(&config(&directory, &[set[0], one])).err().unwrap();
+    let error = Server::start(&config(&directory, &[set[0], one])).err().unwrap().to_string();
     let expected = "1 lists of addresses for 2 partitions: give each partition one";
     assert_eq!(error, format!("--set {one}: {expected}"));
 }
@@ -164,7 +165,7 @@ fn interrupts_follow_cpus_and_addresses_that_are_named() {
     let directory = site();
     let set = "partitions.set_irq_affinity=true";
     let check = |more: &str, expected: &str| {
-        let error = Server::start(&config(&directory, &[set, more])).err().unwrap();
+        let error = Server::start(&config(&directory, &[set, more])).err().unwrap().to_string();
         assert_eq!(error, format!("--set {set}: {expected}"));
     };
     let named = "workers are not pinned here: name the CPUs of each partition (partitions.cpus)";

@@ -231,7 +231,7 @@ fn a_process_that_cannot_start_says_why() {
         let mut config = config(&directory, &["engine.processes=2"]);
         let arguments = arguments.iter().map(ToString::to_string).collect();
         config.worker_program = WorkerProgram { path: program.into(), arguments };
-        let error = Server::start(&config).err().unwrap();
+        let error = Server::start(&config).err().unwrap().to_string();
         assert_eq!(error, expected);
     };
     check("/bin/false", &[], "worker process 0: ended with status 1");
@@ -239,7 +239,7 @@ fn a_process_that_cannot_start_says_why() {
     check(
         "/no/such/program",
         &[],
-        "cannot start worker process 0: No such file or directory (os error 2)",
+        "worker process 0: it cannot be started: No such file or directory (os error 2)",
     );
 }
 

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use engines::EngineSpec;
-use server::Server;
 use server::config::{Arguments, Config};
+use server::{Server, StartError};
 use testkit::Temporary;
 
 pub(crate) use crate::under_test::load;
@@ -129,7 +129,9 @@ fn a_second_server_on_the_port_is_one_clear_line() {
         let second = config(&directory, &[&engine, &format!("listen=[\"{address}\"]")]);
         let error = Server::start(&second).err().unwrap();
         let advice = "another program listens there: stop it or choose another --listen";
-        assert_eq!(error, format!("cannot listen on {address}: {advice}"));
+        assert_eq!(error.to_string(), format!("cannot listen on {address}: {advice}"));
+        let StartError::Listen { address: at, why } = error else { panic!("{error:?}") };
+        assert_eq!((at, why.kind()), (address, io::ErrorKind::AddrInUse));
         first.stop_gracefully(Duration::from_secs(10)).unwrap();
     }
 }
@@ -138,7 +140,7 @@ fn a_second_server_on_the_port_is_one_clear_line() {
 fn an_address_of_another_machine_is_one_clear_line() {
     let directory = site();
     let config = config(&directory, &["listen=[\"192.0.2.1:8080\"]"]); // RFC 5737: nobody's
-    let error = Server::start(&config).err().unwrap();
+    let error = Server::start(&config).err().unwrap().to_string();
     assert_eq!(error, "cannot listen on 192.0.2.1:8080: this machine has no such address");
 }
 

@@ -1,0 +1,140 @@
+//! Why a server does not start.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use os::errors::Cause;
+
+use crate::config::ConfigError;
+use crate::line_writer::OutputError;
+
+/// Why a server does not start. It is shown as one line: what is at fault, and what to do where
+/// that is known.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration does not fit the machine, or itself.
+    Config(ConfigError),
+    /// Nobody can listen at this address now.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The sockets that a service manager has passed cannot be used.
+    Inherited(io::Error),
+    /// Connections cannot be dealt out by CPU (`socket.listeners = "reuseport-cpu"`).
+    DealtByCpu(io::Error),
+    /// The access log cannot be opened.
+    AccessLog(OutputError),
+    /// A root cannot be opened; the error names it.
+    Root(io::Error),
+    /// The engine does not start.
+    Engine {
+        /// Its name.
+        name: &'static str,
+        /// What it lacks.
+        why: io::Error,
+    },
+    /// A worker process does not serve.
+    WorkerProcess {
+        /// Its number, from 0.
+        number: usize,
+        /// Why not, in its own words or by its status.
+        why: String,
+    },
+    /// The system refuses something that every server needs.
+    System {
+        /// What cannot be done: `share a listener`.
+        what: &'static str,
+        /// What the system says.
+        why: io::Error,
+    },
+}
+
+impl StartError {
+    /// For errors of the system's: what cannot be done.
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |why| Self::System { what, why }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Listen { address, why } => {
+                write!(f, "cannot listen on {address}: ")?;
+                write_advice(f, *address, why)
+            }
+            Self::Inherited(why) => {
+                write!(f, "cannot use the sockets passed by the service manager: {why}")
+            }
+            Self::DealtByCpu(why) => {
+                write!(f, "socket.listeners = \"reuseport-cpu\" is not possible here: {why}")
+            }
+            Self::AccessLog(error) => error.fmt(f),
+            Self::Root(why) => write!(f, "cannot open a root: {why}"),
+            Self::Engine { name, why } => write!(f, "cannot start {name}: {why}"),
+            Self::WorkerProcess { number, why } => write!(f, "worker process {number}: {why}"),
+            Self::System { what, why } => write!(f, "cannot {what}: {why}"),
+        }
+    }
+}
+
+/// What to do if nobody can listen at an address.
+fn write_advice(f: &mut fmt::Formatter<'_>, address: SocketAddr, why: &io::Error) -> fmt::Result {
+    match why.kind() {
+        io::ErrorKind::AddrInUse => {
+            f.write_str("another program listens there: stop it or choose another --listen")
+        }
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => write!(
+            f,
+            "port {} needs a privilege: choose a port from 1024 on, or run \
+             `setcap cap_net_bind_service=+ep` on the binary",
+            address.port()
+        ),
+        _ if is_absent(why) => f.write_str("this machine has no such address"),
+        _ => write!(f, "{why}"),
+    }
+}
+
+/// Whether the machine lacks the address or the whole protocol.
+pub(crate) fn is_absent(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::AddrNotAvailable || Cause::of(why) == Cause::NoSuchFamily
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+/// For those who only tell it.
+impl From<StartError> for String {
+    fn from(error: StartError) -> Self {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_needs_a_privilege_is_told_of_and_no_other() {
+        let check = |port: u16, expected: &str| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            let why = io::ErrorKind::PermissionDenied.into();
+            let text = StartError::Listen { address, why }.to_string();
+            assert_eq!(text, format!("cannot listen on 127.0.0.1:{port}: {expected}"));
+        };
+        let privilege = "port 80 needs a privilege: choose a port from 1024 on, or run `setcap \
+                         cap_net_bind_service=+ep` on the binary";
+        check(80, privilege);
+        check(8080, "permission denied");
+    }
+}
