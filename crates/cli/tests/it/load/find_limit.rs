@@ -32,9 +32,8 @@ fn the_limit_is_the_capacity() {
     let url = format!("http://{}/", server.address());
     let trial = ["--rate", "25", "--duration", "500ms", "--warm-up", "100ms"];
     let search = [&*url, "--find-limit", "p99=100ms", "--lag-bound", "60s"];
-    let lifted = ["--run-delay-bound", "100%"];
     undisturbed(|| {
-        let (status, out, json) = load(&directory, &[&search[..], &lifted, &trial].concat());
+        let (status, out, json) = load(&directory, &[&search[..], &trial].concat());
         assert_eq!(json["lower_bound_only"], status != 0, "{out}");
         let held = json["held"]["sessions_per_s"].as_f64().ok_or_else(|| out.clone())?;
         // More than that it cannot do, whoever else uses the machine.
@@ -65,8 +64,7 @@ fn a_server_that_bears_nothing() {
     let server = Scripted::start(os::clock::now, script);
     let url = format!("http://{}/", server.address());
     let search = [&*url, "--find-limit", "p50=10ms", "--lag-bound", "60s", "--rate", "0.3"];
-    let trial = ["--run-delay-bound", "100%", "--duration", "100ms"];
-    let (status, out, json) = load(&directory, &[&search[..], &trial].concat());
+    let (status, out, json) = load(&directory, &[&search[..], &["--duration", "100ms"]].concat());
     assert_eq!((status, json["held"].is_null()), (1, true), "{out}");
     assert!(out.contains("No rate was found"), "{out}");
     assert!(out.contains("p50=10ms"), "{out}");
