@@ -161,6 +161,28 @@ fn a_planted_optimum_is_found_by_its_neighbours() {
     assert!(all.right >= 20 && all.wrong <= 2 && all.races >= 90, "{all:?}");
 }
 
+/// Whether a winner that was challenged in vain is the best, who challenged it decides as well.
+#[test]
+fn challengers_are_rivals() {
+    let costs = [0.04, 0.05, 0.06];
+    let (mut challenged, mut undecided) = (0, 0);
+    for seed in 0..40 {
+        let plan = sampled(seed, 900.0);
+        let sample = plan.candidates().len();
+        let noise = Simulated::new(World::noisy(vec![1.0], 0.05), seed);
+        let tuned = run(&mut Surface { noise, costs }, &plan).expect("it ends");
+        if tuned.certainty.races == 2 && tuned.winner < sample {
+            let mut challengers = tuned.rivals.iter().filter(|rival| rival.candidate >= sample);
+            assert!(challengers.clone().next().is_some(), "{seed}: {:?}", tuned.rivals);
+            let is_open = challengers.any(|rival| rival.verdict == Verdict::CannotTell);
+            assert!(!(is_open && tuned.is_decided()), "{seed}");
+            challenged += 1;
+            undecided += u32::from(is_open);
+        }
+    }
+    assert!(challenged > 0 && undecided > 0, "{challenged} {undecided}");
+}
+
 /// Where neighbours may challenge, each race has its part of the confidence; where all take part
 /// from the first there is one race.
 #[test]
