@@ -8,6 +8,7 @@ use load::measures::SINGLE;
 use load::outcome::Outcome;
 use load::plan::{ConnectionUse, Expected, ExpectedBody, Plan, Verify};
 use testkit::scripted::{Action, Body, Reply, Scripted};
+use testkit::undisturbed;
 
 use crate::setup::{
     MS, Step, by_target, closed, doing, done, errors, get, log, millis, plan, send, target, targets,
@@ -376,7 +377,6 @@ fn kinds_do_not_mix() {
         let mut plan = plan(server.address(), log(&sessions));
         (plan.model, plan.threads, plan.sessions_max) = (closed(40), 2, Some(80));
         (plan.timeout_us, plan.connection_use) = (3_000 * MS, connection_use);
-        let outcome = done(&plan);
         let kinds = [
             ErrorKind::Reset,
             ErrorKind::ClosedEarly,
@@ -386,11 +386,19 @@ fn kinds_do_not_mix() {
             ErrorKind::BadStatus,
             ErrorKind::BadReply,
         ];
-        assert_eq!(errors(&outcome), kinds.map(|kind| (kind, 10)), "{connection_use:?}");
-        let counts = &outcome.measures.counts;
-        assert_eq!((counts.sessions_failed, counts.sessions_completed), (70, 10));
-        // Six of eight never ask for the last, and seven get no good reply to the second.
-        assert_eq!((counts.requests_abandoned, counts.replies), (60, 80 + 10 + 20));
+        let expected = kinds.map(|kind| (kind, 10));
+        // A server that gets no CPU for so long fails otherwise than it is scripted to.
+        undisturbed(|| {
+            let outcome = done(&plan);
+            if errors(&outcome) != expected {
+                return Err(format!("{connection_use:?}: {:?}", errors(&outcome)));
+            }
+            let counts = &outcome.measures.counts;
+            assert_eq!((counts.sessions_failed, counts.sessions_completed), (70, 10));
+            // Six of eight never ask for the last, and seven get no good reply to the second.
+            assert_eq!((counts.requests_abandoned, counts.replies), (60, 80 + 10 + 20));
+            Ok(())
+        });
     }
 }
 
