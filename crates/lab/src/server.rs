@@ -254,11 +254,12 @@ impl RunningServer {
                     let hint = if is_refused { MAY_NOT_READ } else { "" };
                     return Err(self.complaint(&format!("{} at {path}{hint}", response.status)));
                 }
-                Err(why) if elapsed_us > within_ms * 1000 => {
-                    return Err(self.complaint(&why.to_string()));
-                }
+                // Whatever somebody else did at its port.
                 Err(_) if matches!(self.child.try_wait(), Ok(Some(_))) => {
                     return Err(self.complaint("it ended"));
+                }
+                Err(why) if elapsed_us > within_ms * 1000 => {
+                    return Err(self.complaint(&why.to_string()));
                 }
                 Err(_) => thread::sleep(Duration::from_micros(100)),
             }
