@@ -350,8 +350,7 @@ fn never_mixed(directory: &Temporary, server: &Server) {
         let response = get(server, "/swap.bin");
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        assert_eq!(body.len(), 300_000);
-        assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]), "a mixed version");
+        assert!(versions.iter().any(|version| body.as_bytes() == version), "a mixed version");
     }
 }
 
@@ -373,6 +372,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
         let _ = stream.read_to_end(&mut received);
         assert!((received.len() as u64) < LEN, "{} bytes came", received.len());
         let body = received.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
-        assert!(received[body..].iter().all(|&byte| byte == 0), "bytes that are not the file's");
+        let is_the_files = |part: &[u8]| *part == [0; 4096][..part.len()];
+        assert!(received[body..].chunks(4096).all(is_the_files), "bytes that are not the file's");
     });
 }

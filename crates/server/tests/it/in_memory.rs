@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::thread;
 
@@ -306,13 +306,11 @@ impl MemoryClient {
         n
     }
 
-    fn take_file(&mut self, file: &fs::File, offset: u64, len: u64) -> usize {
+    fn take_file(&mut self, mut file: &fs::File, offset: u64, len: u64) -> usize {
         const CHUNK_BYTES: u64 = 256 * 1024;
-        let start = self.received.len();
-        let n = len.min(CHUNK_BYTES).min(self.window as u64) as usize;
-        self.received.resize(start + n, 0);
-        let n = file.read_at(&mut self.received[start..], offset).unwrap();
-        self.received.truncate(start + n);
+        file.seek(SeekFrom::Start(offset)).unwrap();
+        let mut part = file.take(len.min(CHUNK_BYTES).min(self.window as u64));
+        let n = part.read_to_end(&mut self.received).unwrap();
         self.take(&[]);
         n
     }

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -27,8 +28,10 @@ fn len_of(file: usize) -> usize {
     [300, 3_000, 30_000, 300_000][file % 4]
 }
 
-fn content(file: usize) -> Vec<u8> {
-    (0..len_of(file)).map(|at| ((at * 7 + file * 31) % 251) as u8).collect()
+fn content(file: usize) -> &'static [u8] {
+    static ALL: [OnceLock<Vec<u8>>; FILES] = [const { OnceLock::new() }; FILES];
+    let make = || (0..len_of(file)).map(|at| ((at * 7 + file * 31) % 251) as u8).collect();
+    ALL[file].get_or_init(make)
 }
 
 /// Whose descriptor table a process has.
@@ -74,8 +77,9 @@ fn processes(server: &Server) -> Vec<u32> {
 }
 
 fn inode_of_listener(port: u16) -> Option<u64> {
-    let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    table.lines().find_map(|line| {
+    // Listeners come first, and what comes after them is long: a line is read, not a page.
+    let table = BufReader::with_capacity(150, File::open("/proc/net/tcp").unwrap());
+    table.lines().map_while(Result::ok).find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_it = fields.get(1)?.ends_with(&format!(":{port:04X}")) && *fields.get(3)? == "0A";
         if is_it { fields.get(9)?.parse().ok() } else { None }
@@ -268,7 +272,7 @@ fn kill_under_load(server: &Server) {
     wait_until(|| processes(server).len() == 3);
     for file in 0..FILES {
         let response = get_bytes(server, file);
-        assert!(response.ends_with(&content(file)), "{file}");
+        assert!(response.ends_with(content(file)), "{file}");
     }
 }
 
@@ -347,7 +351,7 @@ fn whoever_looks_after_them_may_be_killed_too() {
             });
             wait_until(|| before.iter().all(|pid| !is_alive(*pid)));
             for file in 0..FILES {
-                assert!(get_bytes(server, file).ends_with(&content(file)), "{file}");
+                assert!(get_bytes(server, file).ends_with(content(file)), "{file}");
             }
         }
     });
@@ -389,7 +393,7 @@ fn caches_may_be_of_workers_partitions_or_processes() {
         let scope = format!("cache.scope={scope}");
         with(&[&scope], |_, server| {
             for file in (0..FILES).cycle().take(3 * FILES) {
-                assert!(get_bytes(server, file).ends_with(&content(file)), "{scope}: {file}");
+                assert!(get_bytes(server, file).ends_with(content(file)), "{scope}: {file}");
             }
         });
     }
@@ -403,7 +407,7 @@ fn each_response_of_each_process_is_a_line() {
     let asked = Cell::new(0);
     with(&["log.access=json", &path], |_, server| {
         for file in 0..FILES {
-            assert!(get_bytes(server, file).ends_with(&content(file)), "{file}");
+            assert!(get_bytes(server, file).ends_with(content(file)), "{file}");
             asked.set(asked.get() + 1);
         }
     });
