@@ -7,6 +7,8 @@ use server::config::Arguments;
 use testkit::case::Profile;
 use testkit::{Client, Delivery, DocumentRoot, Suite, Temporary, runner};
 
+use crate::serving::quietly;
+
 /// Runs all cases of all profiles against one engine.
 fn run(engine: &str) {
     let ran = run_with(engine, &[], |_| true);
@@ -52,7 +54,7 @@ fn start(
         config: Some(path),
         listen: vec!["127.0.0.1:0".into()],
         engine: Some(engine.into()),
-        set: set.iter().map(ToString::to_string).chain(crate::knobs()).collect(),
+        set: quietly(set).chain(crate::knobs()).collect(),
         ..Arguments::default()
     };
     let config =

@@ -24,10 +24,15 @@ pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
         listen: vec!["127.0.0.1:0".into()],
-        set: set.iter().map(ToString::to_string).chain(knobs.into_iter().flatten()).collect(),
+        set: quietly(set).chain(knobs.into_iter().flatten()).collect(),
         ..Arguments::default()
     };
     load(&arguments).unwrap()
+}
+
+/// These settings, without a line for each request that is refused: many are meant to be.
+pub(crate) fn quietly(set: &[&str]) -> impl Iterator<Item = String> {
+    ["log.errors=off"].iter().chain(set).map(ToString::to_string)
 }
 
 pub(crate) fn connect(server: &Server) -> TcpStream {
