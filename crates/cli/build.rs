@@ -12,7 +12,10 @@ const WITHOUT_SCRIPTS: [&str; 3] = ["mold", "wild", "gold"];
 
 fn main() {
     println!("cargo::rerun-if-changed={SCRIPT}");
-    if is_linked_without_scripts() {
+    // Matching thousands of names takes the linker ten seconds, and nobody looks at the memory of a
+    // program that is not optimised.
+    let is_optimised = env::var("OPT_LEVEL").is_ok_and(|level| level != "0");
+    if !is_optimised || is_linked_without_scripts() {
         return;
     }
     let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("cargo names the folder");
