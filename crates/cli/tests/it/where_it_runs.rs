@@ -55,7 +55,7 @@ fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
         std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
     }
     let site = directory.path().join("site");
-    let modes = [("shut", 0o000), ("hall", 0o711), ("empty", 0o711)];
+    let modes = [("shut", 0o000), ("hall", 0o311), ("empty", 0o311)];
     for (name, mode) in modes {
         std::fs::set_permissions(site.join(name), PermissionsExt::from_mode(mode)).unwrap();
     }
