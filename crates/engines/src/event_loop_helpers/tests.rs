@@ -196,7 +196,7 @@ fn without_room_jobs_wait_in_line() {
 
 #[test]
 fn a_job_for_which_no_helper_has_time_is_refused() {
-    let limits = Limits { head_ms: 1000, ..Limits::default() };
+    let limits = Limits { write_ms: 1000, ..Limits::default() };
     let knobs = [("helpers", 1), ("waiting_max", 0)];
     let bench = Bench::with(&SPEC, &knobs, Path::new(ROOT), limits);
     let mut slow = bench.ask(SLOW);
@@ -219,7 +219,7 @@ fn a_job_for_which_no_helper_of_a_ring_has_time_is_refused() {
         println!("skipped: {why}");
         return;
     }
-    let limits = Limits { head_ms: 1000, ..Limits::default() };
+    let limits = Limits { write_ms: 1000, ..Limits::default() };
     let bench = Bench::with(spec, &[("helpers", 1)], Path::new(ROOT), limits);
     let mut slow = bench.ask(SLOW);
     bench.expect("/src/lib.rs begins");
