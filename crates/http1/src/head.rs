@@ -142,9 +142,11 @@ pub fn parse_head<'b>(
 }
 
 /// Whether bytes that are no request, or not all of one yet, begin as a HEAD request does: whatever
-/// else is wrong with it, what answers it has no content (RFC 9110, section 9.3.2).
+/// else is wrong with it, what answers it has no content (RFC 9110, section 9.3.2). Only the blank
+/// line that may precede a request is passed over: what else does is refused when it arrives, and
+/// whether a method has by then must not matter.
 pub fn begins_head_request(bytes: &[u8]) -> bool {
-    bytes.trim_ascii_start().starts_with(b"HEAD ")
+    bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ")
 }
 
 /// RFC 9112, section 2.2: one blank line before a request line is skipped. `None`: wait for more.

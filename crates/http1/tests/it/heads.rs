@@ -167,7 +167,9 @@ fn what_cannot_be_read_may_be_seen_to_be_head() {
     check(b"HEAD / HTTP/1.1\r\n\r\n", true);
     check(b"HEAD ", true);
     check(b"\r\nHEAD /", true);
-    check(b"\nHEAD / HTTP/1.1\n\n", true);
+    check(b"\nHEAD / HTTP/1.1\n\n", false);
+    check(b"\r\x0cHEAD / HTTP/1.1\r\n\r\n", false);
+    check(b" HEAD / HTTP/1.1\r\n\r\n", false);
     check(b"HEAD", false);
     check(b"HEADS / HTTP/1.1", false);
     check(b"head / HTTP/1.1", false);
