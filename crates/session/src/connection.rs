@@ -265,6 +265,16 @@ impl Connection {
         }
     }
 
+    /// Acts on the deadline if it has passed. Returns whether it had.
+    #[inline]
+    pub fn expire_if_due(&mut self, w: &mut Worker) -> bool {
+        let is_due = self.deadline().is_some_and(|deadline| deadline <= w.now());
+        if is_due {
+            self.expire(w);
+        }
+        is_due
+    }
+
     /// Whether more has arrived than the blank line that may precede a request (RFC 9112 §2.2):
     /// some clients send one after a body, and have asked for nothing by that.
     fn has_part_of_head(&self) -> bool {

@@ -190,9 +190,8 @@ impl ConnectionFiber {
         }
         let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
-        let now = thread.worker.now();
-        if news.has(News::EXPIRED) && self.connection.deadline().is_some_and(|d| d <= now) {
-            self.connection.expire(&mut thread.worker);
+        if news.has(News::EXPIRED) {
+            self.connection.expire_if_due(&mut thread.worker);
         }
         aborts || (news.has(News::EVICTED) && self.makes_room(thread))
     }

@@ -91,9 +91,7 @@ impl Line {
 
     fn expire_if_due(&mut self, worker: &mut Worker) {
         read_clock(worker);
-        if self.connection.deadline().is_some_and(|deadline| deadline <= worker.now()) {
-            self.connection.expire(worker);
-        }
+        self.connection.expire_if_due(worker);
     }
 
     /// After a receive that began at `began`: a client that always has another byte for the next

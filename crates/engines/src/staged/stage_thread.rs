@@ -148,12 +148,10 @@ impl StageThread {
     #[inline]
     fn expire(&mut self, client: &mut Client, next: Stage) -> Stage {
         let is_to_wait = matches!(next, Stage::ReadPoll | Stage::WritePoll) && !client.is_over;
-        let now = self.worker.now();
-        if !is_to_wait || client.connection.deadline().is_none_or(|deadline| deadline > now) {
-            return next;
+        match is_to_wait && client.connection.expire_if_due(&mut self.worker) {
+            true => client.next_stage(),
+            false => next,
         }
-        client.connection.expire(&mut self.worker);
-        client.next_stage()
     }
 
     #[inline]

@@ -218,10 +218,7 @@ impl Client {
         if matches!(woken, Woken::Alarm) {
             let mut thread = self.state.this_thread();
             read_clock(&mut thread.worker);
-            let now = thread.worker.now();
-            if self.connection.deadline().is_some_and(|deadline| deadline <= now) {
-                self.connection.expire(&mut thread.worker);
-            }
+            self.connection.expire_if_due(&mut thread.worker);
         }
     }
 
