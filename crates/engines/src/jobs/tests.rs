@@ -18,6 +18,19 @@ impl Directory {
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
+
+    /// Puts a file there whose time was set, so that it is hashed, in so many pieces.
+    fn hashed_file(&self, pieces: usize) {
+        let file = self.0.join("f.txt");
+        fs::write(&file, vec![b'x'; pieces * HASHED_BYTES]).unwrap();
+        set_modified(&file, 1_600_000_000_000_000_000);
+    }
+
+    /// One that reads nothing into memory.
+    fn runner(&self) -> Runner {
+        let site = Site::new(vec![HostSettings::new(self.0.clone())]).unwrap();
+        Runner::new(Arc::new(site), 0).unwrap()
+    }
 }
 
 impl Drop for Directory {
@@ -30,9 +43,13 @@ fn resolved(runner: &Runner, known: Known) -> Entry {
     in_pieces(runner, known).0
 }
 
+fn ask(runner: &Runner, known: Known) -> Done {
+    runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known })
+}
+
 /// The entry, and how many pieces of its files were hashed for it.
 fn in_pieces(runner: &Runner, known: Known) -> (Entry, usize) {
-    let mut done = runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known });
+    let mut done = ask(runner, known);
     let mut pieces = 0;
     loop {
         done = match done {
@@ -87,14 +104,9 @@ fn those_who_want_the_hash_of_one_file_read_it_together() {
     const PIECES: usize = 4;
     const WAITING: usize = 5;
     let directory = Directory::new("together");
-    let file = directory.0.join("f.txt");
-    fs::write(&file, vec![b'x'; PIECES * HASHED_BYTES]).unwrap();
-    set_modified(&file, 1_600_000_000_000_000_000);
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
-    let ask =
-        || runner.run(Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing });
-    let mut waiting: Vec<Done> = (0..WAITING).map(|_| ask()).collect();
+    directory.hashed_file(PIECES);
+    let runner = directory.runner();
+    let mut waiting: Vec<Done> = (0..WAITING).map(|_| ask(&runner, Known::Nothing)).collect();
     let (mut tags, mut steps) = (Vec::new(), 0);
     while !waiting.is_empty() {
         let take_turns = |done| match done {
@@ -118,14 +130,12 @@ fn those_who_want_the_hash_of_one_file_read_it_together() {
 #[test]
 fn a_hash_that_is_known_meanwhile_is_taken() {
     let directory = Directory::new("meanwhile");
-    let file = directory.0.join("f.txt");
-    fs::write(&file, vec![b'x'; 3 * HASHED_BYTES]).unwrap();
-    set_modified(&file, 1_600_000_000_000_000_000);
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    directory.hashed_file(3);
+    let runner = directory.runner();
     let other = runner.duplicate().unwrap();
-    let job = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
-    let Done::Unfinished(Job::Hash(job)) = runner.run(job) else { panic!("it is to be hashed") };
+    let Done::Unfinished(Job::Hash(job)) = ask(&runner, Known::Nothing) else {
+        panic!("it is to be hashed")
+    };
     let identity = *lock_hashing(&job.hashing).identity();
     other.hashes.put(&identity, site::entity_tag::ContentHash(0xabc));
     let Done::Resolved(Ok((_, entry))) = runner.run(Job::Hash(job)) else { panic!("unfinished") };
@@ -136,14 +146,10 @@ fn a_hash_that_is_known_meanwhile_is_taken() {
 #[test]
 fn with_turns_a_file_is_hashed_in_one() {
     let directory = Directory::new("turns");
-    let file = directory.0.join("f.txt");
-    fs::write(&file, vec![b'x'; 2 * HASHED_BYTES]).unwrap();
-    set_modified(&file, 1_600_000_000_000_000_000);
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    directory.hashed_file(2);
+    let runner = directory.runner();
     assert_ne!(in_pieces(&runner, Known::Nothing).1, 0);
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap().with_jobs_max(1);
+    let runner = directory.runner().with_jobs_max(1);
     assert_eq!(in_pieces(&runner, Known::Nothing).1, 0);
 }
 
@@ -151,11 +157,9 @@ fn with_turns_a_file_is_hashed_in_one() {
 fn a_file_that_never_holds_still_gets_a_weak_tag() {
     let directory = Directory::new("restless");
     let file = directory.0.join("f.txt");
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let runner = directory.runner();
     fs::write(&file, "0").unwrap();
-    let job = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
-    let mut done = runner.run(job);
+    let mut done = ask(&runner, Known::Nothing);
     for round in 1.. {
         let Done::Unfinished(job) = done else { break };
         assert!(round < 10, "for ever");
@@ -171,8 +175,7 @@ fn an_encoded_entry_is_taken_over_while_its_files_are_what_they_were() {
     let directory = Directory::new("encoded");
     let file = directory.0.join("f.txt");
     fs::write(&file, "here").unwrap();
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let runner = directory.runner();
 
     let mut entry = resolved(&runner, Known::Nothing);
     // As if the file had been there for a while: timestamps vouch for nothing younger.
@@ -203,8 +206,7 @@ fn an_entry_that_still_holds_is_vouched_for_at_once() {
     let directory = Directory::new("at-once");
     let file = directory.0.join("f.txt");
     fs::write(&file, "here").unwrap();
-    let site = Site::new(vec![HostSettings::new(directory.0.clone())]).unwrap();
-    let runner = Runner::new(Arc::new(site), 0).unwrap();
+    let runner = directory.runner();
     let budget = Budget { bytes: usize::MAX, descriptors: usize::MAX, entries: usize::MAX };
     let cache = Cache::new(PolicyKind::Lru, budget, 1);
     let found = |later_ns| {
