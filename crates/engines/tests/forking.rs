@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use engines::jobs::Runner;
 use engines::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use os::accounting::{self, Process};
 use session::Limits;
 use testkit::wait_until;
 
@@ -94,14 +95,8 @@ fn master() -> u32 {
 }
 
 fn children_of(parent: u32) -> Vec<u32> {
-    let is_child = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields: Vec<&str> = status.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        fields.get(1).is_some_and(|field| *field == parent.to_string()) && fields[0] != "Z"
-    };
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_child).collect()
+    let is_child = |process: &Process| process.parent == parent && !process.has_ended;
+    accounting::processes().filter(is_child).map(|process| process.pid).collect()
 }
 
 fn kill(pid: u32) {
@@ -227,10 +222,7 @@ fn a_master_that_is_killed_is_a_failure() {
     wait_until(|| running.engine.failure().is_some());
     let failure = running.engine.failure().unwrap();
     assert_eq!(failure, "the master of the processes: it was killed by signal 9");
-    let is_gone = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        status.is_empty() || status.contains(") Z ")
-    };
+    let is_gone = |pid: &u32| accounting::process(*pid).is_none_or(|process| process.has_ended);
     wait_until(|| children.iter().all(is_gone));
     assert!(running.engine.join().is_err());
 }

@@ -2,12 +2,11 @@
 //! network namespace, or nobody.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use os::{accounting, interfaces};
+use os::{accounting, interfaces, listening};
 
 /// Who serves.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +27,8 @@ pub(crate) fn who_serves(addresses: &[SocketAddr]) -> Server {
     }
     let all: HashSet<PathBuf> = sockets.iter().flatten().cloned().collect();
     let pids = accounting::processes().map(|process| process.pid);
-    let each = pids.map(|pid| (pid, open_of(pid, &all))).filter(|(_, open)| !open.is_empty());
+    let each =
+        pids.map(|pid| (pid, listening::held_by(pid, &all))).filter(|(_, open)| !open.is_empty());
     let holders: HashMap<u32, HashSet<PathBuf>> = each.collect();
     let is_known = |at: &HashSet<PathBuf>| holders.values().any(|open| !open.is_disjoint(at));
     if sockets.iter().all(is_known) {
@@ -46,8 +46,7 @@ fn sockets_at(address: &SocketAddr) -> Option<HashSet<PathBuf>> {
         Way::Loopback => vec![PathBuf::from("/proc/self/net")],
         Way::Software => namespaces_with(address.ip()),
     };
-    let inodes = tables.iter().flat_map(|net| listening_in(net, address.port()));
-    Some(inodes.map(|inode| format!("socket:[{inode}]").into()).collect())
+    Some(tables.iter().flat_map(|net| listening::sockets(net, address.port())).collect())
 }
 
 /// How this machine reaches an address.
@@ -114,39 +113,6 @@ fn has_v4(tree: &str, ip: &str) -> bool {
     lines.windows(2).any(is_it)
 }
 
-/// A line of these tables, about: whoever reads more at once has the kernel go through its
-/// connections, which are many where load is made.
-const LINE_BYTES: usize = 150;
-
-/// The inodes of the sockets in a namespace's tables (proc_net(5)) that listen at a port.
-fn listening_in(net: &Path, port: u16) -> HashSet<String> {
-    let tables = ["tcp", "tcp6"].into_iter().flat_map(|name| File::open(net.join(name)));
-    tables.flat_map(|table| listening(BufReader::with_capacity(LINE_BYTES, table), port)).collect()
-}
-
-/// Reads a table up to its first connection: sockets that listen come first.
-fn listening(table: impl BufRead, port: u16) -> Vec<String> {
-    let lines = table.lines().skip(1).map_while(Result::ok);
-    let listeners = lines.map_while(|line| inode_and_port(&line));
-    listeners.filter(|(_, theirs)| *theirs == port).map(|(inode, _)| inode).collect()
-}
-
-/// Of a line, if its socket listens.
-fn inode_and_port(line: &str) -> Option<(String, u16)> {
-    const LISTEN: &str = "0A";
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (_, port) = fields.get(1)?.rsplit_once(':')?;
-    let listens = *fields.get(3)? == LISTEN;
-    listens.then_some((fields.get(9)?.to_string(), u16::from_str_radix(port, 16).ok()?))
-}
-
-/// Which of these sockets a process, as far as we may look, has open.
-fn open_of(pid: u32, sockets: &HashSet<PathBuf>) -> HashSet<PathBuf> {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-    targets.filter(|target| sockets.contains(target)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -186,19 +152,5 @@ mod tests {
         let of = |ip| has_v4(tree, ip);
         assert!(of("172.17.0.2"));
         assert!(!of("172.17.0.0") && !of("172.17.0.20") && !of("172.17.255.255"));
-    }
-
-    #[test]
-    fn listeners_are_known_by_their_ports() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid\n   \
-             0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1\n   \
-             1: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 79 1\n   \
-             2: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 78 1\n";
-        let listening = |table: &str, port| listening(table.as_bytes(), port);
-        assert_eq!(listening(table, 8080), ["77"]);
-        assert_eq!(listening(table, 80), ["79"]);
-        assert!(listening("", 80).is_empty());
-        let connections = "sl\n   0: 0100007F:1F90 0100007F:9999 01 0:0 0:0 0 0 0 78 1\nnot a line";
-        assert!(listening(connections, 8080).is_empty());
     }
 }

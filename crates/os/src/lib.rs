@@ -27,6 +27,7 @@ pub mod fork;
 pub mod inheritance;
 pub mod interfaces;
 pub mod limits;
+pub mod listening;
 pub mod memory;
 pub mod memory_bandwidth;
 pub mod namespaces;

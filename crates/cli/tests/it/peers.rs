@@ -3,7 +3,6 @@
 //!
 //! How well they conform is not asked here: `differential.rs` compares that.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
@@ -11,10 +10,12 @@ use std::thread;
 use lab::domain::{Affinity, Place};
 use lab::http::{self, Connection};
 use lab::{Found, Installed, Launch, Peer, RunningServer, StartError, Surroundings, Values};
+use os::affinity::allowed_cpus_of;
 use serde_json::Value;
 use testkit::{NEEDS_ROOT, Temporary, wait_until};
 
 use crate::machine::skip;
+use crate::processes::is_running;
 use crate::server_process::ROPEWALK;
 use crate::{REPOSITORY, run};
 
@@ -160,7 +161,7 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
         let count = || server.group().processes().len();
         wait_until(|| count() == 1 + launch.workers);
         for pid in server.group().processes() {
-            assert_eq!(allowed(pid), cpus.iter().copied().collect(), "of process {pid}");
+            assert_eq!(allowed_cpus_of(pid).unwrap(), cpus, "of process {pid}");
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
             let memory = groups.lines().find(|line| line.contains(":memory:"));
             let memory = memory.or_else(|| groups.lines().find(|line| line.starts_with("0::")));
@@ -262,7 +263,7 @@ impl Stage {
         }
         let processes = server.group().processes();
         let printed = server.stop();
-        let left: Vec<&u32> = processes.iter().filter(|pid| runs(**pid)).collect();
+        let left: Vec<&u32> = processes.iter().filter(|pid| is_running(**pid)).collect();
         if processes.is_empty() || !left.is_empty() {
             return Err(format!("of {processes:?} it leaves {left:?}: {printed}"));
         }
@@ -293,20 +294,4 @@ impl Stage {
 /// Bytes that do not repeat with any power of two.
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
-}
-
-/// Whether a process is there and has not ended; an orphan waits for the system to take note.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-/// The processors that a process may run on.
-fn allowed(pid: u32) -> BTreeSet<usize> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-    let ranges =
-        line.trim().split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
-    let number = |text: &str| text.parse::<usize>().unwrap();
-    ranges.flat_map(|(first, last)| number(first)..=number(last)).collect()
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use os::accounting;
 use os::control_groups::{of_controller, unified};
 use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
@@ -25,21 +26,13 @@ fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
 
 /// The children of a process.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|child| stat(*child).is_some_and(|fields| fields[1] == pid.to_string())).collect()
+    let children = accounting::processes().filter(|process| process.parent == pid);
+    children.map(|process| process.pid).collect()
 }
 
 /// Whether a process runs, as opposed to one that has ended or is only still listed.
-fn is_running(pid: u32) -> bool {
-    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
-}
-
-/// State, parent, … of a process (proc_pid_stat(5), from the third field on).
-fn stat(pid: u32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    Some(fields.split_whitespace().map(String::from).collect())
+pub(crate) fn is_running(pid: u32) -> bool {
+    accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
 fn signal(name: &str, pid: u32) {

@@ -112,10 +112,7 @@ impl ServerProcess {
 
     /// The processor time it has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
-        const MS_PER_TICK: u64 = 10; // USER_HZ is 100 on every architecture of today
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let ticks = fields(&stat, 14).take(2); // utime and stime
-        ticks.map(|field| field.parse::<u64>().unwrap()).sum::<u64>() * MS_PER_TICK
+        os::accounting::process(self.child.id()).unwrap().used_us / 1000
     }
 
     /// Stops it in order: what it printed since its first line.

@@ -7,11 +7,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use os::accounting;
 use server::Server;
 use testkit::{StalledFile, Temporary, at_a_time};
 
 use crate::serving::{connect, get, start};
-use crate::shared_cache::parent_of;
 
 /// Looked for so often before a file counts as open for ever: a minute in all.
 const LOOKS: usize = 120;
@@ -61,9 +61,8 @@ fn processes(server: &Server) -> Vec<u32> {
     if found.is_empty() {
         return vec![std::process::id()];
     }
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: Vec<(u32, u32)> = all.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let parents: Vec<(u32, u32)> =
+        accounting::processes().map(|process| (process.pid, process.parent)).collect();
     let mut seen = 0;
     while let Some(&parent) = found.get(seen) {
         seen += 1;

@@ -3,14 +3,16 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use os::{accounting, listening};
 use server::Server;
 use testkit::{Temporary, wait_until};
 
@@ -62,44 +64,22 @@ fn with_table(table: &str, settings: &[&str], test: impl Fn(&Temporary, &Server)
 
 /// The processes that serve: the server starts one, which forks them, and they have its listener.
 fn processes(server: &Server) -> Vec<u32> {
-    let Some(inode) = inode_of_listener(server.addresses()[0].port()) else { return vec![] };
-    let socket = format!("socket:[{inode}]");
-    let has_it = |pid: u32| {
-        let Ok(links) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-        let mut targets = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
-        targets.any(|target| target.as_os_str() == socket.as_str())
-    };
-    let all = fs::read_dir("/proc").unwrap();
-    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let sockets = listening::sockets(Path::new("/proc/self/net"), server.addresses()[0].port());
     let grandparent = |pid| parent_of(pid).and_then(parent_of);
-    let is_one = |pid: &u32| grandparent(*pid) == Some(std::process::id()) && has_it(*pid);
-    pids.filter(is_one).collect()
+    let is_one = |pid: &u32| {
+        let is_ours = grandparent(*pid) == Some(std::process::id());
+        is_ours && !listening::held_by(*pid, &sockets).is_empty()
+    };
+    accounting::processes().map(|process| process.pid).filter(is_one).collect()
 }
 
-fn inode_of_listener(port: u16) -> Option<u64> {
-    // Listeners come first, and what comes after them is long: a line is read, not a page.
-    let table = BufReader::with_capacity(150, File::open("/proc/net/tcp").unwrap());
-    table.lines().map_while(Result::ok).find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_it = fields.get(1)?.ends_with(&format!(":{port:04X}")) && *fields.get(3)? == "0A";
-        if is_it { fields.get(9)?.parse().ok() } else { None }
-    })
-}
-
-/// Fields of /proc/pid/stat after the name: the state letter, the parent, and more.
-fn stat_of(pid: u32) -> Option<Vec<String>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = text.rsplit_once(") ")?;
-    Some(fields.split(' ').map(ToString::to_string).collect())
-}
-
-pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    stat_of(pid)?.get(1)?.parse().ok()
+fn parent_of(pid: u32) -> Option<u32> {
+    accounting::process(pid).map(|process| process.parent)
 }
 
 /// Whoever has inherited a dead process may not have buried it yet.
 fn is_alive(pid: u32) -> bool {
-    stat_of(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X"))
+    accounting::process(pid).is_some_and(|process| !process.has_ended)
 }
 
 fn sum(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
