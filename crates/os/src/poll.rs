@@ -145,6 +145,7 @@ fn event(key: u64, told: libc::c_short) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Shutdown;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
@@ -153,7 +154,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut set, mut events) = (PollSet::new(), Vec::new());
         set.add(ours.as_fd(), Interest::WRITE, 7).unwrap();
-        drop(theirs);
+        theirs.shutdown(Shutdown::Both).unwrap(); // whoever has a copy of it
         set.wait(&mut events, 8, Some(0)).unwrap();
         assert!(events[0].hangup);
     }

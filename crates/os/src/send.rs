@@ -114,9 +114,10 @@ fn flags(more: bool) -> libc::c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::{Readiness, wait_ready};
     use std::fs::{self, File};
     use std::io::{Read, Seek, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::thread;
     use std::time::Duration;
@@ -153,15 +154,15 @@ mod tests {
     fn what_is_discarded_does_not_come_again() {
         let (ours, mut theirs) = connected();
         theirs.write_all(b"away, kept").unwrap();
-        thread::sleep(Duration::from_millis(10));
+        assert!(wait_ready(ours.as_fd(), Readiness::Readable, 10_000).unwrap());
         assert_eq!(recv_discard(ours.as_fd(), 6).unwrap(), 6);
         let mut buffer = [0; 16];
         assert_eq!(recv(ours.as_fd(), &mut buffer).unwrap(), 4);
         assert_eq!(&buffer[..4], b"kept");
         let nothing = recv_discard(ours.as_fd(), 6).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
-        drop(theirs);
-        thread::sleep(Duration::from_millis(10));
+        theirs.shutdown(Shutdown::Write).unwrap(); // whoever has a copy of it
+        assert!(wait_ready(ours.as_fd(), Readiness::Readable, 10_000).unwrap());
         assert_eq!(recv_discard(ours.as_fd(), 6).unwrap(), 0);
     }
 
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn sending_on_a_closed_connection_is_an_error_and_no_signal() {
         let (ours, _theirs) = connected();
-        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
         let file = file_with(b"0123456789");
         crate::signals::raise_pipe_ignored().unwrap();
         for result in [

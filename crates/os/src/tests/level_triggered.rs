@@ -4,6 +4,7 @@ use crate::epoll::{Event, Interest};
 use crate::poll::PollSet;
 use crate::select::SelectSet;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -74,7 +75,7 @@ fn events_repeat_until_the_bytes_are_read() {
         assert!(set.look(8).is_empty());
         set.modify(ours.as_fd(), Interest::WRITE, 9);
         assert!(matches!(set.look(8)[..], [Event { key: 9, writable: true, .. }]));
-        drop(theirs);
+        theirs.shutdown(Shutdown::Both).unwrap(); // whoever has a copy of it
         set.modify(ours.as_fd(), Interest::READ, 9);
         let end = set.look(8)[0];
         assert!(end.readable, "the end shows as something to read");

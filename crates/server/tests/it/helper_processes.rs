@@ -60,6 +60,7 @@ fn killed_helpers_cost_nobody_a_request() {
                 // It may have been replaced already.
                 let kill = format!("kill -s KILL {pid} 2>/dev/null");
                 Command::new("sh").args(["-c", &kill]).status().unwrap();
+                wait_until(|| !children(worker).contains(&pid));
             }
             // Nobody's request may meet two of them: that is answered with 503.
             let now = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
