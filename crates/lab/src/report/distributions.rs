@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use load::measures::{FILE_CLASSES, histogram, interval_histogram};
 use load::outcome::file_class_name;
 
@@ -277,12 +278,30 @@ fn dots(times: &Histogram<u64>, all: &[&Histogram<u64>], complement: bool) -> Ve
     let (low, high) = (low.ln(), high.max(low * 1.01).ln());
     let total = times.len() as f64;
     let at = |n: usize| (low + (high - low) * n as f64 / (POINTS - 1) as f64).exp();
-    let dots = (0..POINTS).map(at).map(|us| {
-        let within = times.count_between(0, us.ceil() as u64) as f64 / total;
+    let dots = counts_within(times, (0..POINTS).map(at)).map(|(us, count)| {
+        let within = count as f64 / total;
         Dot::exact(us / 1e3, if complement { 1.0 - within } else { within })
     });
     // Less than one reply is nothing, whatever the rounding says.
     dots.filter(|dot| !complement || dot.y * total > 0.5).collect()
+}
+
+/// How many replies came within each of `times_us`, which rise.
+fn counts_within(
+    times: &Histogram<u64>,
+    times_us: impl Iterator<Item = f64>,
+) -> impl Iterator<Item = (f64, u64)> {
+    let mut buckets = times.iter_recorded().peekable();
+    let mut count = 0;
+    times_us.map(move |us| {
+        let begins_within = |bucket: &IterationValue<u64>| {
+            times.lowest_equivalent(bucket.value_iterated_to()) <= us.ceil() as u64
+        };
+        while let Some(bucket) = buckets.next_if(begins_within) {
+            count += bucket.count_since_last_iteration();
+        }
+        (us, count)
+    })
 }
 
 /// A row for each server, and below it one for each class of files, if there are several.
@@ -327,6 +346,21 @@ fn row(name: String, times: &Histogram<u64>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::report::figures::CURVES_MAX;
+
+    #[test]
+    fn replies_within_rising_times_are_counted() {
+        let mut times = histogram();
+        let mut generator = statistics::Generator::new(7);
+        for _ in 0..2_000 {
+            times.record(1 << generator.below(30)).expect("below an hour");
+            times.record(generator.below(90_000) as u64).expect("below an hour");
+        }
+        let at = |n: i32| 1.3_f64.powi(n);
+        let counted: Vec<_> = counts_within(&times, (0..80).map(at)).collect();
+        let asked = (0..80).map(|n| (at(n), times.count_between(0, at(n).ceil() as u64)));
+        assert_eq!(counted, asked.collect::<Vec<_>>());
+        assert_eq!(counted[79].1, times.len());
+    }
 
     /// Of those that were measured there.
     #[test]

@@ -43,11 +43,16 @@ pub(crate) fn connect(server: &Server) -> TcpStream {
 
 /// Takes the head of a response, and nothing of its body.
 pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
+    const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
+    while !head.ends_with(END) {
+        // Nothing that follows the head is taken; what has come may not be all of it.
+        let mut came = [0; 1024];
+        let count = stream.peek(&mut came).unwrap();
+        let end = came[..count].windows(END.len()).position(|bytes| bytes == END);
+        let mut next = vec![0; end.map_or(1, |at| at + END.len())];
+        stream.read_exact(&mut next).unwrap();
+        head.extend(next);
     }
     head
 }
