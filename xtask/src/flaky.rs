@@ -5,18 +5,17 @@
 //! what was broken off goes on where it was, and a program that is built anew begins anew.
 
 mod busy;
-mod programs;
 mod tally;
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
 use self::busy::Busy;
-use self::programs::Program;
 use self::tally::{Run, Tally};
+use crate::programs::{self, Program};
 use crate::tools;
 
 const HELP: &str = "\
@@ -158,14 +157,8 @@ fn run_once(program: &Program, is_busy: bool, round: u32, folder: &Path) -> Resu
 fn wait(program: &Program, output: File) -> Result<Option<ExitStatus>, String> {
     let explain = |why| format!("{}: {why}", program.path.display());
     let errors = output.try_clone().map_err(explain)?;
-    let mut child = Command::new(&program.path)
-        .current_dir(&program.folder)
-        .env("CARGO_MANIFEST_DIR", &program.folder)
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .map_err(explain)?;
+    let mut command = program.command();
+    let mut child = command.stdout(output).stderr(errors).spawn().map_err(explain)?;
     let begun_us = os::clock::now();
     while u128::from(os::clock::now() - begun_us) < PATIENCE.as_micros() {
         if let Some(status) = child.try_wait().map_err(explain)? {

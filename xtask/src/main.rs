@@ -7,6 +7,7 @@ mod ci;
 mod flaky;
 mod fresh;
 mod fuzz;
+mod programs;
 mod startup_order;
 mod test;
 mod tidy;

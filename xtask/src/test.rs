@@ -2,38 +2,94 @@
 //! brings it.
 //!
 //! The tests are many programs, each of which knows only what it has left out itself; they write
-//! it to one file ([`testkit::SKIPPED`]). Cargo does all the rest.
+//! it to one file ([`testkit::SKIPPED`]). Cargo builds them and would run one after the other, but
+//! much of what the longest do is to wait: here two run at a time.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use testkit::Skipped;
 
+use crate::programs::{self, Program};
 use crate::tools;
 
 const HELP: &str = "\
 cargo xtask test [ARGUMENTS]
 
-Runs `cargo test --workspace --no-fail-fast ARGUMENTS`, without --workspace where ARGUMENTS choose
-packages (-p), and says at the end which checks were left out, and why.
+Runs all tests of the workspace, two test programs at a time, and says at the end which checks were
+left out, and why. With ARGUMENTS it is `cargo test --no-fail-fast ARGUMENTS` and that list, of the
+whole workspace unless they choose packages (-p).
 ";
+
+/// More at a time would give tests that measure something too little of a small machine.
+const AT_A_TIME: usize = 2;
 
 /// What follows the number in the line that begins the list of what was left out.
 pub(crate) const COUNTED: &str = " checks skipped";
 
-/// Runs the tests; the error is empty, because Cargo has said what failed.
+/// Runs the tests; the error names what failed, unless Cargo has said it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments.first().is_some_and(|first| first == "--help") {
         print!("{HELP}");
         return Ok(());
     }
     let list = List::create()?;
-    let status = cargo_test(arguments, &list.0)?;
-    let skipped = Skipped::read(&list.text()?);
-    print!("{}", summary(&skipped));
+    let result =
+        if arguments.is_empty() { all(&list.0) } else { passed(cargo_test(arguments, &list.0)?) };
+    print!("{}", summary(&Skipped::read(&list.text()?)));
+    result
+}
+
+/// Runs all test programs, the longest first, and then what is tested in documentation.
+fn all(list: &Path) -> Result<(), String> {
+    let mut programs = programs::build()?;
+    let bytes = |program: &Program| fs::metadata(&program.path).map_or(0, |file| file.len());
+    // By and large the larger a program is the longer it takes.
+    programs.sort_by_key(|program| Reverse(bytes(program)));
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        let work = || {
+            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(why) = run_program(program, list) {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.push(format!("{}: {why}", program.name));
+                }
+            }
+        };
+        (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work)));
+    });
+    let documentation = passed(cargo_test(&["--doc".to_owned()], list)?);
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failed.is_empty() { documentation } else { Err(failed.join("\n")) }
+}
+
+/// Runs one to its end, and prints what it has printed in one piece. That goes through a file, so
+/// that whoever may be left of it cannot make this wait.
+fn run_program(program: &Program, list: &Path) -> Result<(), String> {
+    let path = list.with_extension(program.name.replace('/', "-"));
+    let explain = |why| format!("{}: {why}", path.display());
+    let output = File::create(&path).map_err(explain)?;
+    let errors = output.try_clone().map_err(explain)?;
+    let mut command = program.command();
+    let status = command.env(testkit::SKIPPED, list).stdout(output).stderr(errors).status();
+    let printed = fs::read(&path).map_err(explain)?;
+    fs::remove_file(&path).map_err(explain)?;
+    print!("\n     Running {}\n{}", program.name, String::from_utf8_lossy(&printed));
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(why) => Err(format!("{}: {why}", program.path.display())),
+    }
+}
+
+fn passed(status: ExitStatus) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(String::new()) }
 }
 

@@ -3,26 +3,39 @@
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::UNIX_EPOCH;
 
 use crate::tools;
 
 /// A built test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// `CRATE` for the unit tests of a library, else `CRATE/TARGET`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The executable.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The crate's folder, in which cargo runs its tests.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// When it was built, or what it starts of the same crate: nanoseconds since 1970.
-    pub(super) built_ns: u64,
+    pub(crate) built_ns: u64,
+}
+
+impl Program {
+    /// What runs it as Cargo would, with no input.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", self.folder.file_name().unwrap_or_default())
+            .stdin(Stdio::null());
+        command
+    }
 }
 
 /// Builds all test programs, and says which there are.
-pub(super) fn build() -> Result<Vec<Program>, String> {
+pub(crate) fn build() -> Result<Vec<Program>, String> {
     let words = "cargo test --workspace --no-run --message-format=json-render-diagnostics";
     let output = tools::command(words).stderr(Stdio::inherit()).output();
     let output = output.map_err(|why| format!("{words}: {why}"))?;
