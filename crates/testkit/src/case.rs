@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -245,12 +246,14 @@ struct CaseFile {
 }
 
 impl Suite {
-    /// Reads the cases that are built in.
+    /// The cases that are built in. A process reads them once, however many tests ask for them.
     ///
     /// # Errors
     /// What is wrong with them; a bug, which this crate's own tests would have found.
-    pub fn load() -> Result<Self, String> {
-        Self::parse(include_str!("../cases/profiles.toml"), FILES)
+    pub fn load() -> Result<&'static Self, String> {
+        static BUILT_IN: OnceLock<Result<Suite, String>> = OnceLock::new();
+        let parse = || Self::parse(include_str!("../cases/profiles.toml"), FILES);
+        BUILT_IN.get_or_init(parse).as_ref().map_err(Clone::clone)
     }
 
     /// Reads profiles and cases from TOML; each file is a group's name and its text.

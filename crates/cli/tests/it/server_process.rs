@@ -149,7 +149,7 @@ pub(crate) fn conforms(mut command: Command, root: &DocumentRoot, permissions_ho
     let profile = &suite.profiles["default"];
     let server = ServerProcess::start(serve(&mut command, &root.site()));
     let client = Client::new(server.address());
-    let report = runner::run(&suite, profile, &client, permissions_hold, Delivery::Whole);
+    let report = runner::run(suite, profile, &client, permissions_hold, Delivery::Whole);
     report.assert_passed("the default profile");
     assert!(report.ran > 200, "only {} cases ran", report.ran);
     server.stop();

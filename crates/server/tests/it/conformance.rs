@@ -26,8 +26,7 @@ pub(crate) fn run_with(engine: &str, set: &[&str], wanted: impl Fn(&str) -> bool
     for profile in suite.profiles.values().filter(|profile| wanted(&profile.name)) {
         let server = start(profile, &root, &temporary, engine, set);
         let client = Client::new(server.addresses()[0]);
-        let report =
-            runner::run(&suite, profile, &client, root.permissions_hold(), Delivery::Whole);
+        let report = runner::run(suite, profile, &client, root.permissions_hold(), Delivery::Whole);
         ran += report.ran;
         skipped += report.skipped.len();
         failures.extend(report.failures.into_iter().map(|failure| failure.to_string()));

@@ -40,7 +40,7 @@ fn every_case_holds_in_memory_however_it_is_cut() {
     let mut total = Tally::default();
     thread::scope(|scope| {
         let work = |part| {
-            let (suite, root, configurations) = (&suite, &root, &configurations);
+            let (suite, root, configurations) = (suite, &root, &configurations);
             scope.spawn(move || run_part(part, suite, root, configurations))
         };
         let threads: Vec<_> = (0..THREADS).map(work).collect();
