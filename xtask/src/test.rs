@@ -11,9 +11,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use testkit::Skipped;
 
@@ -53,17 +51,12 @@ fn all(list: &Path) -> Result<(), String> {
     let bytes = |program: &Program| fs::metadata(&program.path).map_or(0, |file| file.len());
     // By and large the larger a program is the longer it takes.
     programs.sort_by_key(|program| Reverse(bytes(program)));
-    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        let work = || {
-            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(why) = run_program(program, list) {
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.push(format!("{}: {why}", program.name));
-                }
-            }
-        };
-        (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work)));
+    let failed = Mutex::new(Vec::new());
+    testkit::at_a_time(AT_A_TIME, &programs, |program| {
+        if let Err(why) = run_program(program, list) {
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.push(format!("{}: {why}", program.name));
+        }
     });
     let documentation = passed(cargo_test(&["--doc".to_owned()], list)?);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
