@@ -105,7 +105,7 @@ fn kill(pid: u32) {
 
 fn is_answered(client: &mut TcpStream) -> bool {
     client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
-        && client.read(&mut [0; 4096]).is_ok_and(|n| n > 0)
+        && os::uninterrupted(|| client.read(&mut [0; 4096])).is_ok_and(|n| n > 0)
 }
 
 fn spare_processes_are_as_many_as_they_should_be() {
@@ -180,7 +180,7 @@ fn told_to_abort_they_break_off() {
         os::signals::send("STOP", &[pid]);
         running.engine.abort();
         wait_until(|| running.engine.is_finished());
-        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0);
+        assert_eq!(os::uninterrupted(|| client.read(&mut [0])).unwrap_or(0), 0);
         assert_eq!((running.engine.failure(), running.engine.take_notices().len()), (None, 0));
         running.engine.join().unwrap();
     }
@@ -206,7 +206,7 @@ fn who_rests_makes_room_when_all_are_taken() {
         std::thread::sleep(Duration::from_millis(200));
         assert!(is_answered(&mut first), "the second has rested longest now");
         assert!(is_answered(&mut running.connect()));
-        assert_eq!(second.read(&mut [0]).unwrap(), 0);
+        assert_eq!(os::uninterrupted(|| second.read(&mut [0])).unwrap(), 0);
         assert!(is_answered(&mut first));
         assert!(serving().len() <= 2);
         drop((first, second));
@@ -233,8 +233,8 @@ fn told_to_stop_they_finish() {
     assert!(is_answered(&mut idle));
     running.engine.stop_accepting();
     running.engine.drain();
-    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
-    assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(os::uninterrupted(|| idle.read(&mut [0])).unwrap(), 0);
+    assert_eq!(os::uninterrupted(|| silent.read(&mut [0])).unwrap_or(0), 0);
     wait_until(|| running.engine.is_finished());
     assert!(TcpStream::connect(running.address).is_err());
     running.engine.join().unwrap();

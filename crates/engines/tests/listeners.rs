@@ -102,7 +102,7 @@ fn is_answered(client: &mut TcpStream) -> bool {
 
 fn takes_answer(client: &mut TcpStream) -> bool {
     let mut answer = [0; 4096];
-    match client.read(&mut answer) {
+    match os::uninterrupted(|| client.read(&mut answer)) {
         Ok(n) => answer[..n].starts_with(b"HTTP/1.1 404 "),
         Err(why) => panic!("{why}"),
     }
@@ -114,7 +114,7 @@ fn wait_for_silence(door: &Door, name: &str) -> TcpStream {
         let mut late = door.connect();
         late.set_read_timeout(Some(SILENCE)).unwrap();
         late.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-        match late.read(&mut [0; 4096]) {
+        match os::uninterrupted(|| late.read(&mut [0; 4096])) {
             Ok(n) => assert_ne!(n, 0, "{name}: a newcomer is answered or waits"),
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 late.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -159,7 +159,11 @@ fn who_is_connected_is_served_on_and_who_waits_by_the_next() {
         assert!(clients.iter_mut().all(is_answered), "{name}: the first still serves its own");
         end(first, name);
         for client in &mut clients {
-            assert_eq!(client.read(&mut [0]).unwrap(), 0, "{name}: an end, and no reset");
+            assert_eq!(
+                os::uninterrupted(|| client.read(&mut [0])).unwrap(),
+                0,
+                "{name}: an end, and no reset"
+            );
         }
         assert!(is_answered(&mut late) && is_answered(&mut door.connect()), "{name}");
         end(second, name);

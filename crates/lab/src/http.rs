@@ -83,13 +83,13 @@ pub fn send_get(stream: &mut TcpStream, path: &str, connection: Connection) -> i
 }
 
 /// Reads until `bytes` holds a head, and returns the head's length.
-fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+fn read_head(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<usize> {
     let mut buffer = [0; 4096];
     loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             return Ok(at + 4);
         }
-        let count = stream.read(&mut buffer)?;
+        let count = os::uninterrupted(|| stream.read(&mut buffer))?;
         if count == 0 || bytes.len() > HEAD_BYTES_MAX {
             return Err(io::Error::other("the answer has no head"));
         }
@@ -155,6 +155,21 @@ mod tests {
         let got = get(&mut connect(address)?, "/a", Connection::Close);
         server.join().expect("it does not panic")?;
         got
+    }
+
+    /// As a socket with a timeout does when its process is stopped and continued.
+    struct Interrupted(bool);
+
+    impl Read for Interrupted {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0 = !self.0;
+            if self.0 { Err(io::ErrorKind::Interrupted.into()) } else { (&b"\r\n"[..]).read(bytes) }
+        }
+    }
+
+    #[test]
+    fn a_head_is_read_however_often_that_is_interrupted() {
+        assert_eq!(read_head(&mut Interrupted(false), &mut Vec::new()).unwrap(), 4);
     }
 
     #[test]

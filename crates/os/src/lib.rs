@@ -47,6 +47,8 @@ pub mod stacks;
 
 mod call;
 
+pub use call::uninterrupted;
+
 #[cfg(test)]
 #[path = "tests/level_triggered.rs"]
 mod level_triggered_tests;

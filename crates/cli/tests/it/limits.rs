@@ -231,7 +231,7 @@ fn get_all(server: &ServerProcess, numbers: std::ops::Range<usize>) {
         let mut response = Vec::new();
         while !response.ends_with(b"\r\n\r\nrope") {
             let mut piece = [0; 1024];
-            let n = stream.read(&mut piece).unwrap();
+            let n = os::uninterrupted(|| stream.read(&mut piece)).unwrap();
             assert!(n > 0, "{}", String::from_utf8_lossy(&response));
             response.extend_from_slice(&piece[..n]);
         }

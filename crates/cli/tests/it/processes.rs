@@ -14,6 +14,7 @@ use os::accounting;
 use os::control_groups::{of_controller, unified};
 use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
+use crate::error_log::for_each_engine;
 use crate::machine::skip;
 use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
 
@@ -148,6 +149,50 @@ fn a_server_that_is_stopped_and_continued_while_it_starts_goes_on() {
     }
 }
 
+/// The same while clients wait: one that rests, one whose head has begun, and one that does not yet
+/// take what it is sent.
+#[test]
+fn a_server_that_is_stopped_and_continued_while_it_serves_loses_nobody() {
+    const LARGE: usize = 16 << 20;
+    const PAUSE: Duration = Duration::from_millis(20);
+    let directory = Temporary::new();
+    directory.file("index.html", "<h1>Rope</h1>");
+    directory.file("large", "r".repeat(LARGE));
+    for_each_engine(|arguments| {
+        let server = ServerProcess::of(directory.path(), arguments);
+        let [mut rests, mut begins, mut takes] = [(); 3].map(|()| server.connect());
+        rests.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        take_until(&mut rests, b"</h1>");
+        begins.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        takes.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        thread::sleep(PAUSE); // until all wait
+        let all = descendants(server.pid());
+        for _ in 0..3 {
+            os::signals::send("STOP", &all);
+            wait_until(|| all.iter().all(|pid| is_stopped(*pid)));
+            os::signals::send("CONT", &all);
+            thread::sleep(PAUSE);
+        }
+        rests.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        take_until(&mut rests, b"</h1>");
+        begins.write_all(b"Host: h\r\n\r\n").unwrap();
+        take_until(&mut begins, b"</h1>");
+        let mut response = Vec::new();
+        takes.read_to_end(&mut response).unwrap();
+        assert!(response.len() > LARGE, "{arguments:?}: {} bytes", response.len());
+    });
+}
+
+/// The process and all that come from it.
+fn descendants(pid: u32) -> Vec<u32> {
+    let theirs = children(pid).into_iter().flat_map(descendants);
+    std::iter::once(pid).chain(theirs).collect()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+}
+
 /// A control group whose processes may have only so much memory; none where we may make none.
 struct Pinched(PathBuf);
 
@@ -207,10 +252,14 @@ fn ask_for_all(stream: &mut TcpStream, files: usize) {
     let request = |file| format!("GET /{file} HTTP/1.1\r\nHost: h\r\n\r\n");
     let requests: String = (0..files).map(|file| request(file.to_string())).collect();
     stream.write_all((requests + &request("last".into())).as_bytes()).unwrap();
+    take_until(stream, b"THE END");
+}
+
+fn take_until(stream: &mut TcpStream, end: &[u8]) {
     let mut replies = Vec::new();
-    while !replies.ends_with(b"THE END") {
+    while !replies.ends_with(end) {
         let mut some = [0; 4096];
-        let length = stream.read(&mut some).unwrap();
+        let length = os::uninterrupted(|| stream.read(&mut some)).unwrap();
         assert!(length > 0, "the server has closed");
         replies.extend_from_slice(&some[..length]);
     }

@@ -55,7 +55,7 @@ fn ask_many(stream: &mut TcpStream) -> bool {
     }
     let (mut answers, mut buffer) = (String::new(), [0; 1 << 16]);
     while answers.matches(status).count() < COUNT || !answers.ends_with(BODY) {
-        match stream.read(&mut buffer) {
+        match os::uninterrupted(|| stream.read(&mut buffer)) {
             Ok(count @ 1..) => answers.push_str(&String::from_utf8_lossy(&buffer[..count])),
             _ => return false,
         }

@@ -231,7 +231,7 @@ fn linger_zero_resets_the_connection_on_close() {
     assert!(take_error(socket.as_fd()).unwrap().is_none());
     set_linger_zero(socket.as_fd()).unwrap();
     drop(socket);
-    let reset = client.read(&mut [0]).unwrap_err();
+    let reset = uninterrupted(|| client.read(&mut [0])).unwrap_err();
     assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
 
     let (socket, client) = connected();

@@ -59,7 +59,8 @@ fn variants() -> Vec<(&'static str, Option<&'static str>)> {
 pub(crate) fn is_answered(stream: &mut TcpStream) -> bool {
     let mut response = [0; 4096];
     stream.write_all(GET).is_ok()
-        && stream.read(&mut response).is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
+        && os::uninterrupted(|| stream.read(&mut response))
+            .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
 pub(crate) fn counter(server: &Server, of: impl Fn(&session::Counters) -> u64) -> u64 {
@@ -91,7 +92,11 @@ pub(crate) fn who_rests_longest_makes_room(server: &Server) {
     // The first was used last now, so the second has rested longest.
     assert!(is_answered(&mut streams[0]));
     assert!(is_answered(&mut connect(server)));
-    assert_eq!(streams[1].read(&mut [0; 16]).unwrap(), 0, "the second is closed");
+    assert_eq!(
+        os::uninterrupted(|| streams[1].read(&mut [0; 16])).unwrap(),
+        0,
+        "the second is closed"
+    );
     assert_eq!(counter(server, |c| c.connections_evicted.get()), 1);
     for index in [0, 2, 3] {
         assert!(is_answered(&mut streams[index]), "connection {index} is still served");
@@ -109,7 +114,7 @@ fn a_full_house_of_busy_connections_makes_the_next_wait_its_turn() {
         let mut waiting = connect(server);
         waiting.write_all(GET).unwrap();
         waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        let refused = waiting.read(&mut [0; 16]).unwrap_err();
+        let refused = os::uninterrupted(|| waiting.read(&mut [0; 16])).unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
         drop(busy);
         waiting.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -189,8 +194,8 @@ pub(crate) const SHORT_SILENCE: [&str; 3] =
 pub(crate) fn silence_ends_connections(server: &Server) {
     let (mut silent, mut idle) = (connect(server), connect(server));
     assert!(is_answered(&mut idle));
-    assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
-    assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
+    assert_eq!(os::uninterrupted(|| silent.read(&mut [0; 16])).unwrap(), 0);
+    assert_eq!(os::uninterrupted(|| idle.read(&mut [0; 16])).unwrap(), 0);
     assert_eq!(counter(server, |c| c.connections_expired.get()), 2);
 }
 
@@ -205,7 +210,7 @@ pub(crate) fn downloads_under_way_finish(server: &Server) {
     for mut stream in streams {
         take_head(&mut stream);
         take_body(&mut stream, large(), 100_000);
-        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nothing follows");
+        assert_eq!(os::uninterrupted(|| stream.read(&mut [0])).unwrap(), 0, "nothing follows");
     }
 }
 
@@ -264,7 +269,7 @@ fn a_client_that_pipelines_without_end_leaves_room_for_others() {
         let drain = thread::spawn(move || {
             let mut buffer = vec![0; 1 << 20];
             for _ in 0..2000 {
-                match reader.read(&mut buffer) {
+                match os::uninterrupted(|| reader.read(&mut buffer)) {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 }
@@ -314,7 +319,7 @@ pub(crate) fn misbehave(server: &Server) {
 fn vanish(mut stream: TcpStream, after: usize) {
     stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let mut received = vec![0; after];
-    let _ = stream.read(&mut received);
+    let _ = os::uninterrupted(|| stream.read(&mut received));
 }
 
 fn garbage(mut stream: TcpStream) {

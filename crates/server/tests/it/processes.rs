@@ -32,7 +32,8 @@ pub(crate) fn try_to_kill(pid: u32) -> bool {
 fn is_answered(stream: &mut TcpStream) -> bool {
     let mut response = [0; 4096];
     stream.write_all(GET).is_ok()
-        && stream.read(&mut response).is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
+        && os::uninterrupted(|| stream.read(&mut response))
+            .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
 fn requests(server: &Server) -> u64 {

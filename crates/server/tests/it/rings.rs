@@ -161,7 +161,7 @@ fn answers(stream: &mut TcpStream, count: usize) -> usize {
     const END: &[u8] = b"<h1>Rope</h1>";
     let (mut found, mut bytes, mut buffer) = (0, Vec::new(), [0; 16_384]);
     while found < count {
-        match stream.read(&mut buffer) {
+        match os::uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&buffer[..n]),
             Err(why) => panic!("after {found} answers: {why}"),

@@ -48,7 +48,7 @@ pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
     while !head.ends_with(END) {
         // Nothing that follows the head is taken; what has come may not be all of it.
         let mut came = [0; 1024];
-        let count = stream.peek(&mut came).unwrap();
+        let count = os::uninterrupted(|| stream.peek(&mut came)).unwrap();
         let end = came[..count].windows(END.len()).position(|bytes| bytes == END);
         let mut next = vec![0; end.map_or(1, |at| at + END.len())];
         stream.read_exact(&mut next).unwrap();

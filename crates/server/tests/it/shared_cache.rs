@@ -219,7 +219,7 @@ fn clients_of_a_killed_process_learn_of_it() {
         }
         for stream in &mut streams {
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            let end = stream.read(&mut [0]);
+            let end = os::uninterrupted(|| stream.read(&mut [0]));
             let is_end = match &end {
                 Ok(count) => *count == 0,
                 Err(why) => why.kind() == io::ErrorKind::ConnectionReset,

@@ -60,7 +60,7 @@ fn ask(client: &mut TcpStream, path: &str, body: usize) {
         end.is_some_and(|end| bytes.len() == end + 4 + body)
     };
     while !is_whole(&bytes) {
-        match client.read(&mut buffer).unwrap() {
+        match os::uninterrupted(|| client.read(&mut buffer)).unwrap() {
             0 => panic!("/{path} ends after {} bytes", bytes.len()),
             n => bytes.extend_from_slice(&buffer[..n]),
         }

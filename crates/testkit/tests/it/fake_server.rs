@@ -91,10 +91,10 @@ fn read_head(stream: &mut TcpStream) -> bool {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return false,
+        if stream.read_exact(&mut byte).is_err() {
+            return false;
         }
+        head.push(byte[0]);
     }
     true
 }
