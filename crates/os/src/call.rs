@@ -12,8 +12,8 @@ pub(crate) fn check_len(returned: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
-/// Repeats `call` for as long as a signal interrupts it: so it is with `read` on a socket that has a
-/// timeout also when the process is stopped and continued (signal(7)), and `std` does not repeat it.
+/// Repeats `call` for as long as a signal interrupts it. A `read` on a socket that has a timeout is
+/// interrupted also when the process is stopped and continued (signal(7)), and `std` leaves it so.
 ///
 /// # Errors
 /// Those of `call`, but for that one.
