@@ -170,9 +170,11 @@ fn a_server_keeps_to_its_processors_and_its_memory() {
     }
 }
 
-/// Peers as they lie in the repository.
+/// Peers as they lie in the repository, with time to start beside other tests.
 fn shipped() -> Vec<Peer> {
-    Peer::read_all(&Path::new(REPOSITORY).join("peers")).unwrap()
+    let mut peers = Peer::read_all(&Path::new(REPOSITORY).join("peers")).unwrap();
+    peers.iter_mut().for_each(|peer| peer.ready.within_ms *= 5);
+    peers
 }
 
 /// Files to serve, and where servers may work.

@@ -33,8 +33,8 @@ pub(super) enum Work {
 pub(super) struct Ready {
     queue: Mutex<Queue>,
     called: Condvar,
-    /// Kernel threads that share the queue.
-    threads: usize,
+    /// Whether several kernel threads take from the queue.
+    is_shared: bool,
     /// How often the poller goes to the end of the queue before it polls again.
     yields: u64,
 }
@@ -61,7 +61,7 @@ impl Ready {
             calls: 0,
             is_over: false,
         };
-        Self { queue: Mutex::new(queue), called: Condvar::new(), threads: threads.max(1), yields }
+        Self { queue: Mutex::new(queue), called: Condvar::new(), is_shared: threads > 1, yields }
     }
 
     /// The next work of a kernel thread; waits if there is none. `batch` is empty and is filled;
@@ -87,7 +87,7 @@ impl Ready {
                     queue.entries.push_back(POLLER);
                 }
                 Some(_) => {
-                    queue.take_share(self.threads, batch);
+                    queue.take(self.is_shared, batch);
                     if queue.waiting > 0 && !queue.entries.is_empty() {
                         self.called.notify_one();
                     }
@@ -144,13 +144,14 @@ impl Ready {
 }
 
 impl Queue {
-    /// A thread's share of what is ready before the poller's turn: all of it for one alone.
-    fn take_share(&mut self, threads: usize, batch: &mut Vec<u32>) {
-        let share = self.entries.len().div_ceil(threads);
-        while batch.len() < share
-            && let Some(fiber) = self.entries.pop_front_if(|entry| *entry != POLLER)
-        {
+    /// Takes what is ready before the poller's turn: all of it where a thread is alone, else one
+    /// fiber, for the disk may hold a thread up with all that it has taken.
+    fn take(&mut self, is_shared: bool, batch: &mut Vec<u32>) {
+        while let Some(fiber) = self.entries.pop_front_if(|entry| *entry != POLLER) {
             batch.push(fiber);
+            if is_shared {
+                return;
+            }
         }
     }
 }

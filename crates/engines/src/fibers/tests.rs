@@ -149,6 +149,43 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
 }
 
 #[test]
+fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
+    let model = || {
+        let ready = Arc::new(Ready::new(2, 1));
+        let (disk, stall) = shuttle::sync::mpsc::channel();
+        let stall = Arc::new(shuttle::sync::Mutex::new(stall));
+        let work = |_| {
+            let (ready, disk, stall) = (Arc::clone(&ready), disk.clone(), Arc::clone(&stall));
+            thread::spawn(move || {
+                let (mut batch, mut seen) = (Vec::new(), 0);
+                loop {
+                    match ready.next(&mut batch, &mut seen) {
+                        // The first waits until the three others have run.
+                        Work::Run => batch.drain(..).for_each(|fiber| match fiber {
+                            0 => {
+                                (0..3).for_each(|_| stall.lock().unwrap().recv().unwrap());
+                                ready.end();
+                            }
+                            _ => disk.send(()).unwrap(),
+                        }),
+                        Work::Poll { .. } => {
+                            ready.end_poll(&mut Vec::new());
+                            thread::yield_now();
+                        }
+                        Work::KeepHouse => {}
+                        Work::End => return,
+                    }
+                }
+            })
+        };
+        (0..4).for_each(|fiber| assert!(!ready.push(fiber), "nobody polls yet"));
+        let working: Vec<_> = (0..2).map(work).collect();
+        working.into_iter().for_each(|thread| thread.join().unwrap());
+    };
+    shuttle::check_random(model, RUNS);
+}
+
+#[test]
 fn who_is_evicted_is_idle_and_is_evicted_once() {
     let model = || {
         let state = Arc::new(FiberState::vacant());

@@ -232,7 +232,9 @@ fn peers_serve_in_a_domain() {
     let shipped = Peer::read_all(&peers).expect("all are right");
     let there = shipped.into_iter().filter_map(|peer| peer.install(&launch.surroundings).ok());
     // The floor is told its files by a list, which there is none of here.
-    let there: Vec<Installed> = there.filter(|it| it.peer.name != "floor").collect();
+    let mut there: Vec<Installed> = there.filter(|it| it.peer.name != "floor").collect();
+    // The time that one takes to start is no matter here, and other tests take it the CPUs.
+    there.iter_mut().for_each(|it| it.peer.ready.within_ms *= 5);
     assert!(there.iter().any(|it| it.peer.name == "nginx"), "it is found");
     for installed in there {
         let (name, setting) = (&installed.peer.name, &installed.peer.settings[0]);
