@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lab::record::{Folder, RaceOutcome, Run};
+use lab::record::{Folder, RaceOutcome};
 use statistics::Generator;
 use testkit::Temporary;
 
@@ -85,8 +85,8 @@ struct Said {
     runs: usize,
 }
 
-/// Runs a command with a folder for its records.
-fn told(arguments: &[&str]) -> (Said, Folder, Vec<Run>, Temporary) {
+/// Runs a command with a folder for its records, which is there for as long as what is returned.
+fn told(arguments: &[&str]) -> (Said, Folder, Temporary) {
     let own = Temporary::new();
     let path = |name: &str| own.path().join(name).display().to_string();
     let (scratch, records) = (path("scratch"), path("records"));
@@ -95,7 +95,7 @@ fn told(arguments: &[&str]) -> (Said, Folder, Vec<Run>, Temporary) {
     let runs = opened.runs;
     let void = runs.iter().filter(|run| !run.void.is_empty()).count();
     let said = Said { status, words: format!("{out}{err}"), void, runs: runs.len() };
-    (said, folder, runs, own)
+    (said, folder, own)
 }
 
 /// Whether a comparison of a server with itself called one of the two better.
@@ -116,7 +116,7 @@ fn study(seed: &str) -> (Said, bool) {
          seed = {seed}\nworkloads = ['1KB']\n[offered]\nconnections = [32]\n"
     );
     let file = own.file("same.toml", text);
-    let (said, folder, ..) = told(&["study", &file.display().to_string()]);
+    let (said, folder, _own) = told(&["study", &file.display().to_string()]);
     let report = lab::report::Report::read(folder.path()).expect("it has records").markdown();
     let pairs = report.lines().filter(|line| line.starts_with("| ropewalk"));
     let is_wrong = pairs.into_iter().any(|line| line.ends_with("| differ |"));
@@ -127,7 +127,7 @@ fn study(seed: &str) -> (Said, bool) {
 fn tune(seed: &str) -> (Said, bool) {
     let what = ["tune", "ropewalk:event-loop", "--knob=cache.policy=lru,s3-fifo"];
     let short = ["--workload=1KB", "--window=500ms", "--budget=4m", "--seed", seed];
-    let (said, folder, ..) = told(&[&what[..], &short].concat());
+    let (said, folder, _own) = told(&[&what[..], &short].concat());
     let tuning = Folder::read(folder.path()).expect("it has records").tuning;
     let is_better = |tuning: &lab::record::Tuning| {
         tuning.rivals.iter().any(|rival| rival.outcome == RaceOutcome::Better)
@@ -149,7 +149,7 @@ fn rounds(is_alone: bool) -> u32 {
             let Said { status, words, void, runs } = said;
             let beside = if is_alone { "alone" } else { "beside others" };
             println!("{name} {round}, {beside}: status {status}, {void} of {runs} runs void");
-            let telling = ["Verdict:", "Best:", "Not decided", "measured"];
+            let telling = ["Verdict:", "Best:", "Not decided", "measured", "because others"];
             let lines = words.lines().filter(|line| telling.iter().any(|word| line.contains(word)));
             lines.for_each(|line| println!("    {line}"));
             wrong += u32::from(is_wrong);
