@@ -374,12 +374,14 @@ impl Bench {
             cpus: &server_cpus,
             cpu_us: in_window.cpu_us(),
             waited_us: observed.run_queue_wait_us,
+            wake_ups: observed.switches_voluntary.unwrap_or(0),
         };
         let (user_us, system_us) = outcome.cpu_us;
         let generator = Doings {
             cpus: &client_cpus,
             cpu_us: user_us + system_us,
             waited_us: outcome.run_delay_us,
+            wake_ups: 0, // it is told of none
         };
         Some(interference(&machine, server, generator))
     }
