@@ -13,7 +13,7 @@ use testkit::{Temporary, at_a_time, side_by_side};
 
 use crate::machine::skip;
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, ask, serve, take_until};
 
 /// More than the kernel's buffers between a server and a client that does not read.
 const LARGE_LEN: usize = 30_000_000;
@@ -228,13 +228,7 @@ fn get_all(server: &ServerProcess, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let request = format!("GET /{number}.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let mut response = Vec::new();
-        while !response.ends_with(b"\r\n\r\nrope") {
-            let mut piece = [0; 1024];
-            let n = os::uninterrupted(|| stream.read(&mut piece)).unwrap();
-            assert!(n > 0, "{}", String::from_utf8_lossy(&response));
-            response.extend_from_slice(&piece[..n]);
-        }
+        take_until(&mut stream, b"\r\n\r\nrope");
     }
 }
 

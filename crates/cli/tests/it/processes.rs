@@ -16,7 +16,7 @@ use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::error_log::for_each_engine;
 use crate::machine::skip;
-use crate::server_process::{ROPEWALK, ServerProcess, ask, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, ask, serve, take_until};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
@@ -253,16 +253,6 @@ fn ask_for_all(stream: &mut TcpStream, files: usize) {
     let requests: String = (0..files).map(|file| request(file.to_string())).collect();
     stream.write_all((requests + &request("last".into())).as_bytes()).unwrap();
     take_until(stream, b"THE END");
-}
-
-fn take_until(stream: &mut TcpStream, end: &[u8]) {
-    let mut replies = Vec::new();
-    while !replies.ends_with(end) {
-        let mut some = [0; 4096];
-        let length = os::uninterrupted(|| stream.read(&mut some)).unwrap();
-        assert!(length > 0, "the server has closed");
-        replies.extend_from_slice(&some[..length]);
-    }
 }
 
 /// What a process of a pool fills in the memory that it has from its master becomes its own, page

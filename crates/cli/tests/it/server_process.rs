@@ -181,6 +181,17 @@ pub(crate) fn ask(stream: &mut TcpStream, path: &str) -> Option<u16> {
     }
 }
 
+/// Reads until what has come ends so.
+pub(crate) fn take_until(stream: &mut TcpStream, end: &[u8]) {
+    let mut came = Vec::new();
+    while !came.ends_with(end) {
+        let mut some = [0; 4096];
+        let length = os::uninterrupted(|| stream.read(&mut some)).unwrap();
+        assert!(length > 0, "the server has closed: {}", String::from_utf8_lossy(&came));
+        came.extend_from_slice(&some[..length]);
+    }
+}
+
 #[test]
 fn what_does_not_become_a_server_is_not_left_behind() {
     let directory = testkit::Temporary::new();

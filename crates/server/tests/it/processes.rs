@@ -12,6 +12,7 @@ use server::Server;
 use server::config::WorkerProgram;
 use testkit::wait_until;
 
+use crate::overload::is_answered;
 use crate::serving::{config, connect, get, site, start, take_head};
 
 /// The engines that consist of processes.
@@ -27,13 +28,6 @@ pub(crate) fn kill(pid: u32) {
 pub(crate) fn try_to_kill(pid: u32) -> bool {
     let kill = format!("kill -s KILL {pid} 2>/dev/null");
     Command::new("sh").args(["-c", &kill]).status().unwrap().success()
-}
-
-fn is_answered(stream: &mut TcpStream) -> bool {
-    let mut response = [0; 4096];
-    stream.write_all(GET).is_ok()
-        && os::uninterrupted(|| stream.read(&mut response))
-            .is_ok_and(|n| response[..n].starts_with(b"HTTP/1.1 200 "))
 }
 
 fn requests(server: &Server) -> u64 {
