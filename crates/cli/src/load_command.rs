@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use load::filling;
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
@@ -204,8 +205,8 @@ fn line_of_input(interrupt: &mut Interrupt) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Length of a trial, and of the load before it, unless said otherwise; think times come on top
-/// of the latter, so that sessions overlap as they do in the long run.
+/// Length of a trial, and of the load before it, unless said otherwise; on top of the latter comes
+/// what sessions need until they overlap as they do in the long run.
 const TRIAL: &str = "5s";
 const TRIAL_WARM_UP_US: u64 = 1_000_000;
 /// Time for the server to recover between trials.
@@ -229,8 +230,11 @@ fn find_limit(
         return Err(usage("--find-limit", "sessions must arrive at a rate"));
     };
     if options.warm_up.is_none() {
-        plan.warm_up_us = TRIAL_WARM_UP_US + plan.mean_think_us().min(60_000_000);
+        let filling_us = filling::bounded(plan.log.filling_us());
+        let filling_us = filling_us.map_err(|why| usage("--find-limit", &why))?;
+        plan.warm_up_us = TRIAL_WARM_UP_US + filling_us;
     }
+    filling::check(&plan).map_err(Failure::Usage)?;
     let first_rate = match &process {
         Process::Constant(rate) | Process::Poisson(rate) if has_rate => rate.rate(0),
         _ => guess(&plan, &setting, observer).map_err(Failure::Operation)?,

@@ -10,6 +10,7 @@ use clap::Args;
 use lab::record::Skipped;
 use lab::study::{
     Cast, Definition, End, Experiment, Study, Tally, Watch, check_domains, estimate_s, minutes,
+    reckoned_run_s,
 };
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
@@ -79,7 +80,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     if arguments.mat {
         definition.search_limits().map_err(Failure::Usage)?;
     }
-    definition.check_budget()?;
+    definition.check_budget(reckoned_run_s(&definition))?;
     let mut lab = arguments.lab.open()?;
     definition.settle_bounds(&mut lab.bench, arguments.lab.interference_bound()?);
     let cast = Cast::find(&lab, &mut definition)?;
@@ -91,6 +92,8 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     let (more, inside) = stage.try_domains()?;
     print(&more.iter().map(told_of).collect::<String>())?;
     check_domains(&stage.domains)?;
+    definition.check_budget(stage.reckoned_run_s())?;
+    print(&stage.fillings().map(told_of_filling).collect::<String>())?;
     let path = arguments.folder(&definition.name);
     let skipped = [cast.skipped, more].concat();
     let (folder, opened) = open_records(&path, &stage.header(&lab, skipped), arguments.resume)?;
@@ -130,9 +133,19 @@ fn introduction(definition: &Definition, cast: &Cast) -> String {
         counted(definition.workloads.len(), "workload"),
         counted(definition.domains.len(), "domain"),
         counted(definition.repetitions as usize, "repetition"),
-        minutes(estimate_s(definition, cast.cells(definition))),
+        minutes(estimate_s(definition, cast.cells(definition), reckoned_run_s(definition))),
     );
     text + &cast.skipped.iter().map(told_of).collect::<String>()
+}
+
+fn told_of_filling((workload, seconds): (&str, f64)) -> String {
+    if seconds == 0.0 {
+        return String::new();
+    }
+    format!(
+        "workload {workload}: its sessions pause, so each run begins {seconds:.1} s before its \
+         window\n"
+    )
 }
 
 fn told_of(skipped: &Skipped) -> String {

@@ -213,6 +213,9 @@ pub struct Trial<'a> {
     /// Whether sessions of an open load are evenly spaced, and do not come independently of each
     /// other as users do: where only the rate is asked for that a server bears, chance is noise.
     pub is_even: bool,
+    /// Whether an open load begins as long before its window as sessions need that pause, so that
+    /// as many are under way in it as always will be.
+    pub waits_for_sessions: bool,
 }
 
 /// What came of a trial.
@@ -635,6 +638,7 @@ mod tests {
             load: Options::from_arguments(&load).expect("they are options"),
             values: crate::template::Values::new(),
             requests: std::sync::Arc::default(),
+            filling_us: 0,
         }
     }
 
@@ -647,6 +651,7 @@ mod tests {
             latency_target_us: None,
             verify_bytes: false,
             is_even: false,
+            waits_for_sessions: true,
         }
     }
 

@@ -130,6 +130,9 @@ pub struct Workload {
     pub ready_path: String,
     /// Further options of `ropewalk load`.
     pub load: Options,
+    /// How long its sessions need, when they begin to come at a steady rate, until as many are
+    /// under way as always will be, in microseconds.
+    pub filling_us: u64,
     /// What stands for the placeholders of peers that are told what they will be asked for.
     pub values: Values,
 }
@@ -257,11 +260,13 @@ impl Tools {
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
+        let load = load_options(spec, &log).map_err(explain)?;
         Ok(Workload {
             described: described(spec, &log, &changes),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
-            load: load_options(spec, &log).map_err(explain)?,
+            filling_us: filling_us(&load, &log, &path).map_err(explain)?,
+            load,
             log: path,
             requests: Arc::new(log),
             prime,
@@ -427,6 +432,15 @@ fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, String
         (Some(root), None) => Ok(Options { files: Some(root.clone()), ..options }),
         (None, _) => Ok(options),
     }
+}
+
+/// With the pauses that are made under these options.
+fn filling_us(load: &Options, log: &RequestLog, path: &Path) -> Result<u64, String> {
+    if !log.has_pauses() && load.default_think.is_none() {
+        return Ok(0);
+    }
+    let sent = Options { log: Some(path.to_owned()), ..load.clone() };
+    sent.filling_us().map_err(|why| format!("`load`: {why}"))
 }
 
 /// The options that say no more than this.

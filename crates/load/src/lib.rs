@@ -10,6 +10,7 @@ pub mod backlog;
 mod client;
 pub mod error_kind;
 pub mod expected;
+pub mod filling;
 pub mod find_limit;
 mod idle;
 pub mod interrupt;

@@ -278,6 +278,15 @@ impl Options {
         duration("--warm-up", self.warm_up.as_deref(), 0)
     }
 
+    /// How long sessions of its log need, with the pauses that are made, until as many are under
+    /// way as always will be: [`RequestLog::filling_us`].
+    ///
+    /// # Errors
+    /// When the log cannot be read, in a line.
+    pub fn filling_us(&self) -> Result<u64, String> {
+        self.request_log(&[]).map(|(log, _)| log.filling_us())
+    }
+
     /// How much longer than its window a run may take, in microseconds: it warms up, and then what
     /// is under way has its time.
     ///

@@ -233,12 +233,6 @@ impl Plan {
             ((last_us as f64 / speed) as u64).saturating_sub(self.warm_up_us)
         })
     }
-
-    /// Think time of a session, on average, in microseconds.
-    #[must_use]
-    pub fn mean_think_us(&self) -> u64 {
-        self.log.pauses_us().sum::<u64>() / (self.log.sessions() as u64).max(1)
-    }
 }
 
 fn check_copy(copy: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {

@@ -199,6 +199,42 @@ impl RequestLog {
         self.pauses_us().any(|us| us > 0)
     }
 
+    /// When each request is due, in microseconds from the start of its session, if every reply
+    /// comes at once; session by session.
+    pub fn due_us(&self) -> impl Iterator<Item = u64> + '_ {
+        let of_session = |index| {
+            let mut due_us = 0;
+            self.session(index).iter().map(move |request| {
+                let before_us = due_us;
+                due_us += request.pause_us();
+                before_us
+            })
+        };
+        (0..self.sessions()).flat_map(of_session)
+    }
+
+    /// How long it takes, when sessions begin to come at a steady rate, until requests are due at
+    /// nearly the rate at which they stay due, in microseconds: until then the later requests of
+    /// long sessions are missing. Nearly: 99 %.
+    #[must_use]
+    pub fn filling_us(&self) -> u64 {
+        if !self.has_pauses() {
+            return 0;
+        }
+        let mut due_us: Vec<u64> = self.due_us().collect();
+        let (_, within, _) = due_us.select_nth_unstable((self.requests() * 99).div_ceil(100) - 1);
+        *within
+    }
+
+    /// How many of the requests that stay due at a steady rate are due, 0 to 1, between two times
+    /// in microseconds from when sessions began to come at it.
+    #[must_use]
+    pub fn share_due(&self, from_us: u64, to_us: u64) -> f64 {
+        let window_us = to_us.saturating_sub(from_us) as f64;
+        let seen = |due_us: u64| to_us.saturating_sub(due_us.max(from_us)) as f64 / window_us;
+        self.due_us().map(seen).sum::<f64>() / self.requests() as f64
+    }
+
     /// When session `index` began, counted from the log's first, if the log says so.
     #[must_use]
     pub fn start_us(&self, index: usize) -> Option<u64> {

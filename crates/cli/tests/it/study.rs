@@ -114,6 +114,35 @@ fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     assert!(observed.iter().all(|(seen_s, took_s)| seen_s + 1.0 < *took_s), "{observed:?}");
 }
 
+/// A window is shorter than a session here, and sees the rate all the same.
+#[test]
+fn sessions_that_pause_are_under_way_when_the_window_begins() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "rates = [400]", "rates = [1200]");
+    let study = fs::read_to_string(&path).unwrap();
+    let pausing = "--lengths 4 --think constant:0.2 --active-think constant:0.2 --requests 100";
+    fs::write(&path, study.replace("--lengths 1 --requests 100", pausing)).unwrap();
+    let peers = without_floor(&lab);
+    let arguments = ["study", text(&path), "--peers", text(&peers)];
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    let told = "its sessions pause, so each run begins 0.6 s before its window";
+    assert!(out.contains(told), "{out}");
+    let run = &lab.records().runs[0];
+    let figures = run.figures.as_ref().unwrap();
+    // Else it is a quarter; 30 sessions come in a window, at random.
+    assert!(figures.throughput_per_s > 600.0, "{figures:?}");
+    assert!(run.warm_up_s > 0.6, "{}", run.warm_up_s);
+    let short = study.replace("--lengths 1 --requests 100", pausing);
+    let short = short.replace("--connection keep", "--connection keep --warm-up 200ms");
+    fs::write(&path, short).unwrap();
+    let (status, out, err) = lab.run(&arguments);
+    assert_eq!(status, 2, "{out}{err}");
+    let why = "`load`: --warm-up 200ms: sessions pause, so that a window of 100ms behind it sees \
+               53 % of the rate: give 600ms, or cut the pauses with --think-max";
+    assert!(err.contains(why), "{err}");
+}
+
 /// The rate is searched once, and the repetitions are made there, if there is one.
 #[test]
 fn a_study_at_a_utilisation() {

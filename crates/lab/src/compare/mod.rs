@@ -325,6 +325,7 @@ impl Plan {
             latency_target_us: None,
             verify_bytes: self.verify_bytes,
             is_even: false,
+            waits_for_sessions: true,
         }
     }
 }

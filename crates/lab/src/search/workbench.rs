@@ -47,6 +47,7 @@ impl Workbench<'_> {
             latency_target_us: self.latency_target_us,
             verify_bytes: false,
             is_even: asked.is_even,
+            waits_for_sessions: true,
         };
         let readying =
             Readying { primed: &[(target, 0)], reads_nothing: false, windows_max: WARM_UPS };
@@ -109,6 +110,7 @@ mod tests {
             root: there.clone(),
             log: there.clone(),
             requests: Arc::default(),
+            filling_us: 0,
             prime: there.clone(),
             ready_path: "/".into(),
             load: Default::default(),

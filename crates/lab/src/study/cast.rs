@@ -156,16 +156,20 @@ fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
 
 /// Whether a workload's `load` can be told to generators: else every run would be void.
 fn check_load(workload: &Workload, definition: &Definition, bench: &Bench) -> Result<(), Error> {
+    let seats = definition.domains.iter().map(Domain::seats).max().unwrap_or(1);
     let trial = Trial {
         workload,
-        offered: Offered::RequestsPerS(1.0),
+        offered: match definition.is_open() {
+            true => Offered::RequestsPerS(1.0),
+            false => Offered::Connections(seats as u64),
+        },
         window_s: definition.window_s,
         seed: definition.seed,
         latency_target_us: definition.latency_target_us,
         verify_bytes: definition.verify_bytes,
         is_even: false,
+        waits_for_sessions: true,
     };
-    let seats = definition.domains.iter().map(Domain::seats).max().unwrap_or(1);
     trial.check(bench, seats).map_err(Error::Asked)
 }
 

@@ -3,7 +3,6 @@
 //! Nothing is read or run here. The format is documented in `docs/study.md`.
 
 use super::budget;
-use super::run::reckoned_run_s;
 use super::sizes::sized;
 use crate::domain::Domain;
 use crate::error::Error;
@@ -175,12 +174,17 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether its budget holds a run of it.
+    /// Whether its budget holds a run of so many seconds.
     ///
     /// # Errors
     /// When it would be spent at once, however often it is given.
-    pub fn check_budget(&self) -> Result<(), Error> {
-        budget::check(self.budget_s, reckoned_run_s(self), "shorten `window`")
+    pub fn check_budget(&self, run_s: f64) -> Result<(), Error> {
+        budget::check(self.budget_s, run_s, "shorten `window`")
+    }
+
+    /// Whether requests come at a rate, in all its runs but those that saturate a server.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.offered, OfferedPlan::Connections(_))
     }
 
     /// Settles when runs are void: by what was typed, which is the bench's bound on lag and a share

@@ -28,7 +28,7 @@ impl Stage<'_> {
             planned: self.planned(),
             repetitions: definition.repetitions,
             confidence: definition.confidence,
-            estimated_s: estimate_s(definition, self.cells().len()),
+            estimated_s: estimate_s(definition, self.cells().len(), self.reckoned_run_s()),
             budget_s: definition.budget_s,
             seed: definition.seed,
             floor: definition.floor.clone().unwrap_or_default(),

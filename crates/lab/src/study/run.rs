@@ -392,7 +392,7 @@ impl<'a, W: Watch> Study<'a, W> {
     /// What a run takes: as those of this process did, or as reckoned before there are any.
     fn seconds_of_a_run(&self) -> f64 {
         if self.made == 0 {
-            reckoned_run_s(self.stage.definition)
+            self.stage.reckoned_run_s()
         } else {
             seconds_since(self.runs_began_us) / f64::from(self.made)
         }
@@ -443,8 +443,9 @@ fn rules(first: f64, confidence: f64) -> Rules {
     }
 }
 
-/// Seconds that a study is reckoned to take, void runs not counted; at most its budget.
-pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
+/// Seconds that a study is reckoned to take whose runs take so long, void ones not counted; at most
+/// its budget.
+pub fn estimate_s(definition: &Definition, cells: usize, run_s: f64) -> f64 {
     let repetitions = f64::from(definition.repetitions);
     let runs = match &definition.offered {
         OfferedPlan::Rates(rates) => repetitions * rates.len() as f64,
@@ -454,13 +455,31 @@ pub fn estimate_s(definition: &Definition, cells: usize) -> f64 {
         OfferedPlan::Utilisations(shares) => (repetitions + 3.0) * shares.len() as f64,
     };
     let ceilings = reckoned_ceiling_s(definition) * definition.domains.len() as f64;
-    let all = runs * cells as f64 * reckoned_run_s(definition) + ceilings;
+    let all = runs * cells as f64 * run_s + ceilings;
     definition.budget_s.map_or(all, |budget| all.min(budget))
 }
 
-/// Seconds that a run is reckoned to take with all that is around it.
-pub(super) fn reckoned_run_s(definition: &Definition) -> f64 {
+/// Seconds that a run is reckoned to take with all that is around it, if nothing is known of the
+/// sessions.
+pub fn reckoned_run_s(definition: &Definition) -> f64 {
     STAGING_S + run_s(definition.window_s, WARM_UPS_RECKONED)
+}
+
+impl Stage<'_> {
+    /// Seconds that a run is reckoned to take with all that is around it.
+    pub fn reckoned_run_s(&self) -> f64 {
+        let all_s: f64 = self.fillings().map(|(_, seconds)| seconds).sum();
+        reckoned_run_s(self.definition) + all_s / self.workloads.len() as f64
+    }
+
+    /// The workloads, each with how many seconds before its window a load of it begins.
+    pub fn fillings(&self) -> impl Iterator<Item = (&str, f64)> {
+        let is_open = self.definition.is_open();
+        self.workloads.iter().map(move |workload| {
+            let us = if is_open { workload.filling_us } else { 0 };
+            (workload.described.name.as_str(), us as f64 / 1e6)
+        })
+    }
 }
 
 fn seconds_since(began_us: u64) -> f64 {

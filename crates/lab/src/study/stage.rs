@@ -190,6 +190,7 @@ impl Stage<'_> {
             latency_target_us: self.definition.latency_target_us,
             verify_bytes: self.definition.verify_bytes,
             is_even: self.is_even(),
+            waits_for_sessions: true,
         };
         // Under a bound on memory the page cache has been filled as it shall be.
         let primed = if settled.is_none() { reachable(entered, &servers)? } else { Vec::new() };
@@ -219,7 +220,7 @@ impl Stage<'_> {
             measured.not_available.push(CLIENTS_TOO.into());
         }
         measured.void.extend(judge_disk(domain, &measured));
-        Ok((measured, warm_up.seconds))
+        Ok((measured, warm_up.seconds + trial.filling_s()?))
     }
 
     /// Whether only a rate is looked for.

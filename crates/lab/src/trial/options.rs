@@ -5,6 +5,7 @@ use super::{Bench, PATIENCE, PRIMERS, Seat, Target, Trial};
 use crate::process::listed_cpus;
 use crate::record::Offered;
 use crate::workload::Workload;
+use load::filling;
 use load::options::{Arrivals, Options};
 use load::plan::{ConnectionUse, Verify};
 use std::net::SocketAddr;
@@ -18,7 +19,23 @@ impl Trial<'_> {
     pub(super) fn options(&self) -> Options {
         let mut options = self.workload.load.clone();
         self.say(&mut options);
+        let filling_us = self.workload.filling_us;
+        if self.is_filled() && options.warm_up.is_none() && filling_us > 0 {
+            options.warm_up = Some(format!("{filling_us}us"));
+        }
         options
+    }
+
+    /// How long it takes beside its window, and before it, in seconds.
+    ///
+    /// # Errors
+    /// When the workload's own `--warm-up` is no time, in a line.
+    pub fn filling_s(&self) -> Result<f64, String> {
+        Ok(self.options().warm_up_us()? as f64 / 1e6)
+    }
+
+    fn is_filled(&self) -> bool {
+        self.waits_for_sessions && matches!(self.offered, Offered::RequestsPerS(_))
     }
 
     fn say(&self, options: &mut Options) {
@@ -66,8 +83,20 @@ impl Trial<'_> {
             Some(option) => {
                 Err(explain(&format!("{option}: each run gives it itself: leave it out")))
             }
-            None => all.resolve().map(drop).map_err(|why| explain(&why)),
+            None => self.resolved(&all).map_err(|why| explain(&why)),
         }
+    }
+
+    /// Whether these options go together, and what they ask for comes due.
+    fn resolved(&self, all: &Options) -> Result<(), String> {
+        let (plan, _) = all.resolve()?;
+        if !self.is_filled() {
+            return Ok(());
+        }
+        if self.workload.load.warm_up.is_none() {
+            filling::bounded(self.workload.filling_us)?;
+        }
+        filling::check(&plan)
     }
 }
 
@@ -178,6 +207,25 @@ mod tests {
         assert!(words(&closed.options()).starts_with("--log /l --connections 64 --duration"));
         let even = Trial { is_even: true, ..trial };
         assert!(words(&even.options()).contains("--request-rate 1500.5 --arrivals constant "));
+    }
+
+    /// Else a window that is shorter than a session sees a part of the rate, and a server seems to
+    /// bear one that it was never asked for.
+    #[test]
+    fn an_open_load_begins_before_its_window_by_what_sessions_pause() {
+        let check = |load, offered, waits_for_sessions, expected: Option<&str>| {
+            let workload = Workload { filling_us: 21_000_000, ..workload(load) };
+            let trial = Trial { offered, waits_for_sessions, ..trial(&workload) };
+            let options = trial.options();
+            assert_eq!(options.warm_up.as_deref(), expected, "{load} {offered:?}");
+            let us = options.warm_up_us().expect("it is a time");
+            assert_eq!(trial.filling_s(), Ok(us as f64 / 1e6));
+        };
+        let open = Offered::RequestsPerS(100.0);
+        check("", open, true, Some("21000000us"));
+        check("--warm-up 5s", open, true, Some("5s"));
+        check("", open, false, None);
+        check("", Offered::Connections(3), true, None);
     }
 
     #[test]

@@ -105,6 +105,7 @@ fn stage<'a>(
         root: PathBuf::new(),
         log: PathBuf::new(),
         requests: Arc::default(),
+        filling_us: 0,
         prime: PathBuf::new(),
         ready_path: String::new(),
         load: Default::default(),
