@@ -384,7 +384,7 @@ impl Bench {
             cpus: &client_cpus,
             cpu_us: user_us + system_us,
             waited_us: outcome.run_delay_us,
-            wake_ups: 0, // it is told of none
+            wake_ups: outcome.wake_ups,
         };
         Some(interference(&machine, server, generator))
     }
@@ -675,6 +675,7 @@ mod tests {
             interval_us: 1_000_000,
             cpu_us: (0, 0),
             run_delay_us: None,
+            wake_ups: 0,
             others_us: None,
             measures: load::measures::Measures::default(),
             void: Vec::new(),

@@ -113,12 +113,13 @@ impl Backlog {
     }
 }
 
-/// By how much a backlog may grow though the server keeps up. A request is answered or not, so that
-/// one more says nothing. Beyond that replies take times that vary: of a backlog whose requests are
-/// settled independently of each other the square root, its standard deviation. Sessions that come
-/// at random make two standard deviations of a number of sessions, each with all its requests.
+/// By how much a backlog may grow though the server keeps up. Replies take times that vary: of a
+/// backlog whose requests are settled independently of each other the square root, its standard
+/// deviation. Sessions that come at random make two standard deviations of a number of sessions,
+/// each with all its requests. And a request is answered or not, so that one more says nothing.
 fn chance(level: f64, mean_length: f64, is_random: bool) -> f64 {
-    1.0 + if is_random { 2.0 * (level * mean_length).sqrt() } else { level.sqrt() }
+    let deviation = if is_random { 2.0 * (level * mean_length).sqrt() } else { level.sqrt() };
+    deviation.max(1.0)
 }
 
 /// The part of the window in which a server has as many sessions under way as it always will, if

@@ -92,6 +92,7 @@ fn add(sum: &mut Outcome, other: Outcome) {
         ours_us.zip(theirs_us).map(|(ours_us, theirs_us)| ours_us.saturating_add(theirs_us))
     };
     sum.run_delay_us = both(sum.run_delay_us, other.run_delay_us);
+    sum.wake_ups = sum.wake_ups.saturating_add(other.wake_ups);
     sum.others_us = both(sum.others_us, other.others_us);
     sum.measures.merge(&other.measures);
     for reason in other.void {

@@ -11,6 +11,9 @@ use os::accounting::{self, Cpu, Process};
 use crate::client::Window;
 use crate::who_serves::{Server, who_serves};
 
+/// So long before the window whoever looks on every 50 ms looks at the machine.
+const BEFORE_US: u64 = 70_000;
+
 /// Looks at the machine when the window begins and when it ends. Who serves is found out
 /// afterwards: looking through all that is open takes its time.
 pub(crate) struct Neighbours {
@@ -43,9 +46,10 @@ impl Neighbours {
         Self { addresses, cpus, window, begin: None, end: None }
     }
 
-    /// Looks if it is time to.
+    /// Looks if it is time to: before the window, so that nothing is held up in it by what that
+    /// takes.
     pub(crate) fn look(&mut self, now_us: u64) {
-        if self.begin.is_none() && now_us >= self.window.from_us {
+        if self.begin.is_none() && now_us + BEFORE_US >= self.window.from_us {
             self.begin = Look::now();
         }
         if self.end.is_none() && now_us >= self.window.to_us {

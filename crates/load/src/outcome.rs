@@ -38,6 +38,8 @@ pub struct Outcome {
     /// How long they were ready to run within the window while others ran on their CPUs, in
     /// microseconds; none where the kernel does not count it.
     pub run_delay_us: Option<u64>,
+    /// How often they waited for something within the window, and were woken.
+    pub wake_ups: u64,
     /// Processor time that others used on the CPUs of the generator's threads within the window,
     /// neither it nor the server, in microseconds, at most; none where that cannot be known.
     pub others_us: Option<u64>,

@@ -77,7 +77,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
-    let neighbours = Neighbours::of(addresses, cpus(plan), window);
+    let mut neighbours = Neighbours::of(addresses, cpus(plan), window);
+    neighbours.look(os::clock::now());
     let mut looking = Watched { watch: &mut *watch, neighbours };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
     let ended_us = os::clock::now();
@@ -87,11 +88,12 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
         watch.on_measured();
     }
     let mut measures = Measures::default();
-    let (mut cpu_us, mut run_delay_us) = ((0, 0), Some(0));
+    let (mut cpu_us, mut run_delay_us, mut wake_ups) = ((0, 0), Some(0), 0);
     for (part, had) in &parts {
         measures.merge(part);
         cpu_us = (cpu_us.0 + had.cpu_us.0, cpu_us.1 + had.cpu_us.1);
         run_delay_us = run_delay_us.zip(had.run_delay_us).map(|(sum_us, us)| sum_us + us);
+        wake_ups += had.wake_ups;
     }
     measures.counts.idle_connections = idle.count();
     measures.counts.idle_closed = idle_closed;
@@ -105,6 +107,7 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
         interval_us: plan.interval_us,
         cpu_us,
         run_delay_us,
+        wake_ups,
         others_us,
         void: Vec::new(),
         measures,

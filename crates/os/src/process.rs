@@ -82,7 +82,19 @@ fn parse_run_delay(schedstat: &str) -> Option<Duration> {
     (ran_ns > 0).then(|| Duration::from_nanos(waited_ns))
 }
 
+/// How often the calling thread has waited for something since it began, and was woken.
+#[must_use]
+pub fn wake_ups_of_thread() -> u64 {
+    usage_of(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
 fn cpu_times_of(whom: libc::c_int) -> (Duration, Duration) {
+    let usage = usage_of(whom);
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    (time(usage.ru_utime), time(usage.ru_stime))
+}
+
+fn usage_of(whom: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame, which is all integers, so
     // that zeroes are a valid value even if the call wrote nothing.
@@ -91,8 +103,7 @@ fn cpu_times_of(whom: libc::c_int) -> (Duration, Duration) {
         (returned, usage.assume_init())
     };
     assert_eq!(returned, 0, "getrusage fails only for bad arguments");
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    (time(usage.ru_utime), time(usage.ru_stime))
+    usage
 }
 
 #[cfg(test)]

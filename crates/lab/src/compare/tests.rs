@@ -30,6 +30,7 @@ fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured
             interval_us: 1_000_000,
             cpu_us: (0, 0),
             run_delay_us: None,
+            wake_ups: 0,
             others_us: None,
             measures: Measures::default(),
             void: Vec::new(),

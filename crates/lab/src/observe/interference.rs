@@ -108,7 +108,7 @@ pub(crate) fn interference(
     let is_shared = generator.cpus.iter().any(|cpu| server.cpus.contains(cpu));
     let mut shares = BTreeMap::new();
     let mut of = |disturbed: Disturbed, cpus: &[usize], own: &[Doings<'_>]| {
-        let own_us = own.iter().map(|doings| doings.cpu_us + doings.wake_ups * WAKE_UP_US).sum();
+        let own_us = own.iter().map(|doings| doings.cpu_us + doings.waking_us()).sum();
         let foreign_us = machine.foreign_us(cpus, own_us);
         let all_us = cpus.len() as u64 * machine.window_us;
         shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
@@ -148,11 +148,16 @@ pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64
 }
 
 impl Doings<'_> {
+    fn waking_us(&self) -> u64 {
+        self.wake_ups * WAKE_UP_US
+    }
+
     /// The part of the time in which it wanted to run that it waited for others, which ran so long
     /// beyond what any machine does. Its threads wait for each other, too: for others no longer
-    /// than these ran.
+    /// than these ran. And they are ready, and have no CPU, while it wakes up.
     fn delayed_share(&self, delaying_us: u64) -> Option<f64> {
-        let delayed_us = self.waited_us?.min(delaying_us);
+        let waited_us = self.waited_us?.saturating_sub(self.waking_us());
+        let delayed_us = waited_us.min(delaying_us);
         Some(delayed_us as f64 / (self.cpu_us + delayed_us).max(1) as f64)
     }
 }
@@ -262,6 +267,24 @@ mod tests {
         assert!(quiet.iter().flat_map(BTreeMap::values).all(|share| *share < 0.01), "{quiet:?}");
         let beside = of(60, 196, 10_302);
         assert!(beside[&Disturbed::ServerCpus] > 0.3, "{beside:?}");
+    }
+
+    /// A generator is woken by each reply, too, and its thread is ready meanwhile. Seen of one that
+    /// asked 250 times a second, and of one that asked as fast as it could.
+    #[test]
+    fn a_generator_wakes_up_as_well() {
+        let window_us = 2000 * MS;
+        let of = |idle_ms, cpu_ms, waited_ms, wake_ups| {
+            let cores = [core(0, idle_ms, 0)];
+            let machine = Machine { window_us, ..machine(&cores) };
+            let generator = Doings { wake_ups, ..doings(&[0], cpu_ms, Some(waited_ms)) };
+            interference(&machine, Doings::default(), generator)
+        };
+        let quiet = [of(1932, 37, 5, 1100), of(300, 1410, 290, 58_000)];
+        let least = quiet.iter().flat_map(BTreeMap::values).all(|share| *share < 0.01);
+        assert!(least, "{quiet:?}");
+        let beside = of(1632, 37, 305, 1100);
+        assert!(beside[&Disturbed::Generator] > 0.8, "{beside:?}");
     }
 
     /// A look at a server of a thousand threads takes 50 ms.

@@ -26,7 +26,7 @@ impl Trial<'_> {
         options
     }
 
-    /// How long it takes beside its window, and before it, in seconds.
+    /// For how many seconds before its window it loads already.
     ///
     /// # Errors
     /// When the workload's own `--warm-up` is no time, in a line.

@@ -11,6 +11,8 @@ pub(crate) struct Processor {
     pub(crate) cpu_us: (u64, u64),
     /// Ready to run while others ran; none where the kernel does not count it.
     pub(crate) run_delay_us: Option<u64>,
+    /// How often they waited for something, and were woken.
+    pub(crate) wake_ups: u64,
 }
 
 impl Processor {
@@ -23,6 +25,7 @@ impl Processor {
                 self.cpu_us.1.saturating_sub(begin.cpu_us.1),
             ),
             run_delay_us: both.map(|(end_us, begin_us)| end_us.saturating_sub(begin_us)),
+            wake_ups: self.wake_ups.saturating_sub(begin.wake_ups),
         }
     }
 }
@@ -65,5 +68,9 @@ fn read() -> Processor {
     let micros = |time: Duration| time.as_micros() as u64;
     let (user, system) = os::process::cpu_times_of_thread();
     let run_delay = os::process::run_delay_of_thread();
-    Processor { cpu_us: (micros(user), micros(system)), run_delay_us: run_delay.map(micros) }
+    Processor {
+        cpu_us: (micros(user), micros(system)),
+        run_delay_us: run_delay.map(micros),
+        wake_ups: os::process::wake_ups_of_thread(),
+    }
 }

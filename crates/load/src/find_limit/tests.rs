@@ -29,6 +29,7 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
         interval_us: 1_000_000,
         cpu_us: (0, 0),
         run_delay_us: None,
+        wake_ups: 0,
         others_us: None,
         measures,
         void,

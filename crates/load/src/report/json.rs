@@ -75,6 +75,8 @@ struct Document {
     #[serde(default)]
     run_delay_us: Option<u64>,
     #[serde(default)]
+    wake_ups: u64,
+    #[serde(default)]
     others_us: Option<u64>,
     interrupted: bool,
     /// For people; and where it was written before the next was.
@@ -252,6 +254,7 @@ impl Document {
             cpu_user_us: outcome.cpu_us.0,
             cpu_system_us: outcome.cpu_us.1,
             run_delay_us: outcome.run_delay_us,
+            wake_ups: outcome.wake_ups,
             others_us: outcome.others_us,
             interrupted: outcome.interrupted,
             void: outcome.void.iter().map(Void::to_string).collect(),
@@ -304,6 +307,7 @@ impl Document {
             interval_us: self.interval_us,
             cpu_us: (self.cpu_user_us, self.cpu_system_us),
             run_delay_us: self.run_delay_us,
+            wake_ups: self.wake_ups,
             others_us: self.others_us,
             measures,
             void,

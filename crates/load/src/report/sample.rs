@@ -19,6 +19,7 @@ pub(crate) fn empty() -> Outcome {
         interval_us: 1_000_000,
         cpu_us: (0, 0),
         run_delay_us: None,
+        wake_ups: 0,
         others_us: None,
         measures: Measures::default(),
         void: Vec::new(),
@@ -72,6 +73,7 @@ pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
     outcome.setting.command = format!("with a \"quote\" and a line\nfeed {seed}");
     outcome.cpu_us = (random.next_u64() >> 20, random.next_u64() >> 20);
     outcome.run_delay_us = Some(random.next_u64() >> 20);
+    outcome.wake_ups = random.next_u64() >> 20;
     outcome.others_us = Some(random.next_u64() >> 20);
     outcome.interrupted = random.below(2) == 1;
     let measures = &mut outcome.measures;

@@ -225,6 +225,7 @@ impl Maker {
             interval_us: 1_000_000,
             cpu_us: (0, 0),
             run_delay_us: None,
+            wake_ups: 0,
             others_us: None,
             measures: Measures {
                 counts,
