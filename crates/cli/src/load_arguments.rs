@@ -89,7 +89,8 @@ pub(crate) struct RunArguments {
     /// Length of the measured window [default: 10s, or until the log has been replayed]
     #[arg(long, short = 'd', value_name = "TIME", help_heading = "When it is asked")]
     duration: Option<String>,
-    /// Load before the window, which is not measured [default: 0s]
+    /// Load before the window, which is not measured [default: 0s; with --find-limit 1s, and
+    /// what sessions that pause need until as many are under way as always will be]
     #[arg(long, value_name = "TIME", help_heading = "When it is asked")]
     warm_up: Option<String>,
     /// Seeds the arrival process [default: 1]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lab::record::Skipped;
 use lab::study::{
-    Cast, Definition, End, Experiment, Study, Tally, Watch, check_domains, estimate_s, minutes,
-    reckoned_run_s,
+    Cast, Definition, End, Experiment, Stage, Study, Tally, Watch, check_domains, estimate_s,
+    minutes, reckoned_run_s,
 };
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
@@ -93,7 +93,7 @@ fn of_servers(arguments: &StudyArguments, mut definition: Definition) -> Result<
     print(&more.iter().map(told_of).collect::<String>())?;
     check_domains(&stage.domains)?;
     definition.check_budget(stage.reckoned_run_s())?;
-    print(&stage.fillings().map(told_of_filling).collect::<String>())?;
+    print(&told_of_pauses(&stage))?;
     let path = arguments.folder(&definition.name);
     let skipped = [cast.skipped, more].concat();
     let (folder, opened) = open_records(&path, &stage.header(&lab, skipped), arguments.resume)?;
@@ -138,14 +138,19 @@ fn introduction(definition: &Definition, cast: &Cast) -> String {
     text + &cast.skipped.iter().map(told_of).collect::<String>()
 }
 
-fn told_of_filling((workload, seconds): (&str, f64)) -> String {
-    if seconds == 0.0 {
-        return String::new();
+/// What sessions that pause take, and how long it takes in all then.
+fn told_of_pauses(stage: &Stage<'_>) -> String {
+    let line = |(workload, seconds)| {
+        format!(
+            "workload {workload}: its sessions pause, so each run begins {seconds:.1} s before \
+             its window\n"
+        )
+    };
+    let lines: String = stage.fillings().map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("{lines}with that about {}\n", minutes(stage.estimate_s())),
     }
-    format!(
-        "workload {workload}: its sessions pause, so each run begins {seconds:.1} s before its \
-         window\n"
-    )
 }
 
 fn told_of(skipped: &Skipped) -> String {

@@ -265,7 +265,7 @@ impl Tools {
             described: described(spec, &log, &changes),
             ready_path: String::from_utf8_lossy(&first.uri).into_owned(),
             root,
-            filling_us: filling_us(&load, &log, &path).map_err(explain)?,
+            filling_us: filling_us(spec, &load, &log, &path),
             load,
             log: path,
             requests: Arc::new(log),
@@ -434,13 +434,14 @@ fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, String
     }
 }
 
-/// With the pauses that are made under these options.
-fn filling_us(load: &Options, log: &RequestLog, path: &Path) -> Result<u64, String> {
-    if !log.has_pauses() && load.default_think.is_none() {
-        return Ok(0);
+/// With the pauses that are made under these options; 0 if these are wrong, which is said when a
+/// trial is checked.
+fn filling_us(spec: &WorkloadSpec, load: &Options, log: &RequestLog, path: &Path) -> u64 {
+    if spec.loses_pauses_of(log) || !log.has_pauses() && load.default_think.is_none() {
+        return 0;
     }
     let sent = Options { log: Some(path.to_owned()), ..load.clone() };
-    sent.filling_us().map_err(|why| format!("`load`: {why}"))
+    sent.filling_us().unwrap_or(0)
 }
 
 /// The options that say no more than this.

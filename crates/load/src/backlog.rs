@@ -76,6 +76,13 @@ impl Backlog {
     /// all but the slowest replies took, as a part of the window. A server that keeps up has none
     /// of its sessions under way for longer than all their replies take; until then they become
     /// more whichever server it is, unless there was a warm-up as long as that.
+    ///
+    /// Neither is what chance makes of it. Replies take times that vary: of a backlog whose requests
+    /// are settled independently of each other the square root, its standard deviation, and no more
+    /// than twice what the backlog is seen to go up and down beside its trend, which is next to
+    /// nothing where a server works off one request after the other. Sessions that come at random
+    /// make two standard deviations of a number of sessions, each with all its requests. And a
+    /// request is answered or not, so that one more says nothing.
     #[must_use]
     pub fn share_left(&self, sessions: u64, is_random: bool, reply_share: f64) -> f64 {
         let asked = self.asked_in_window() as f64;
@@ -85,7 +92,12 @@ impl Backlog {
         let mean_length = asked / sessions.max(1) as f64;
         let filled = Filled::after(reply_share * mean_length);
         let (server, ideal) = (self.levels(), self.ideal_levels());
-        let chance = chance(mean(&server[..STEPS / 4]), mean_length, is_random);
+        let level = mean(&server[..STEPS / 4]);
+        let chance = match is_random {
+            true => 2.0 * (level * mean_length).sqrt(),
+            false => level.sqrt().min(2.0 * filled.swing(&server, &ideal)),
+        };
+        let chance = chance.max(1.0);
         let excess = filled.growth(&server) - filled.growth(&ideal).max(0.0) - chance;
         (excess / (asked * filled.seen())).clamp(0.0, 1.0)
     }
@@ -113,13 +125,19 @@ impl Backlog {
     }
 }
 
-/// By how much a backlog may grow though the server keeps up. Replies take times that vary: of a
-/// backlog whose requests are settled independently of each other the square root, its standard
-/// deviation. Sessions that come at random make two standard deviations of a number of sessions,
-/// each with all its requests. And a request is answered or not, so that one more says nothing.
-fn chance(level: f64, mean_length: f64, is_random: bool) -> f64 {
-    let deviation = if is_random { 2.0 * (level * mean_length).sqrt() } else { level.sqrt() };
-    deviation.max(1.0)
+/// The standard deviation of levels from the straight line through them.
+fn deviation(levels: &[f64]) -> f64 {
+    let centre = (levels.len() as f64 - 1.0) / 2.0;
+    let mean = mean(levels);
+    let (mut along, mut squares, mut both) = (0.0, 0.0, 0.0);
+    for (index, level) in levels.iter().enumerate() {
+        let (x, y) = (index as f64 - centre, level - mean);
+        along += x * x;
+        squares += y * y;
+        both += x * y;
+    }
+    let around = squares - both * both / along.max(1.0);
+    (around.max(0.0) / levels.len() as f64).sqrt()
 }
 
 /// The part of the window in which a server has as many sessions under way as it always will, if
@@ -144,6 +162,13 @@ impl Filled {
 
     fn growth(&self, levels: &[f64]) -> f64 {
         mean(&levels[STEPS - self.quarter..]) - self.first(levels)
+    }
+
+    /// By how much the server's levels, less those of the ideal one, go up and down beside their
+    /// trend: a standard deviation.
+    fn swing(&self, server: &[f64], ideal: &[f64]) -> f64 {
+        let beyond = server.iter().zip(ideal).map(|(server, ideal)| server - ideal);
+        deviation(&beyond.skip(self.from).collect::<Vec<f64>>())
     }
 
     /// How much of the window lies between the middles of the quarters.

@@ -14,12 +14,12 @@ use crate::who_serves::{Server, who_serves};
 /// So long before the window whoever looks on every 50 ms looks at the machine.
 const BEFORE_US: u64 = 70_000;
 
-/// Looks at the machine when the window begins and when it ends. Who serves is found out
+/// Looks at the machine before the window and when it has ended: where there are many processes
+/// that takes a while, and in the window it would hold the generator up. Who serves is found out
 /// afterwards: looking through all that is open takes its time.
 pub(crate) struct Neighbours {
     addresses: Vec<SocketAddr>,
     cpus: Vec<usize>,
-    window: Window,
     begin: Option<Look>,
     end: Option<Look>,
 }
@@ -41,26 +41,29 @@ struct Between<'l> {
 }
 
 impl Neighbours {
-    /// Of a run that asks at these addresses, and whose threads may run on these CPUs.
-    pub(crate) fn of(addresses: Vec<SocketAddr>, cpus: Vec<usize>, window: Window) -> Self {
-        Self { addresses, cpus, window, begin: None, end: None }
+    /// Of a run that asks at these addresses, and whose threads may run on these CPUs. It looks at
+    /// once, for the case that the run begins before there is time to look again.
+    pub(crate) fn of(addresses: Vec<SocketAddr>, cpus: Vec<usize>) -> Self {
+        Self { addresses, cpus, begin: Look::now(), end: None }
     }
 
-    /// Looks if it is time to: before the window, so that nothing is held up in it by what that
-    /// takes.
-    pub(crate) fn look(&mut self, now_us: u64) {
-        if self.begin.is_none() && now_us + BEFORE_US >= self.window.from_us {
+    /// Looks if it is time to.
+    pub(crate) fn look(&mut self, now_us: u64, window: Window) {
+        let is_soon = (window.from_us.saturating_sub(BEFORE_US)..window.from_us).contains(&now_us);
+        let is_old = |look: &Look| look.at_us + BEFORE_US < window.from_us;
+        if is_soon && self.begin.as_ref().is_none_or(is_old) {
             self.begin = Look::now();
         }
-        if self.end.is_none() && now_us >= self.window.to_us {
+        if self.end.is_none() && now_us >= window.to_us {
             self.end = Look::now();
         }
     }
 
     /// Processor time that others used on the generator's CPUs between the looks, of which the
-    /// second may be now; none where that cannot be known. It is at most so much: where a server
-    /// that may use these CPUs and more has run is not known, and others may have driven it there.
-    pub(crate) fn used_us(&self) -> Option<u64> {
+    /// second may be now, where its threads were woken so often; none where that cannot be known.
+    /// It is at most so much: where a server that may use these CPUs and more has run is not known,
+    /// and others may have driven it there.
+    pub(crate) fn used_us(&self, wake_ups: u64) -> Option<u64> {
         let end = self.end.clone().or_else(Look::now)?;
         let interrupts_apart = accounting::interrupts_apart();
         let between = Between { begin: self.begin.as_ref()?, end: &end, interrupts_apart };
@@ -70,6 +73,7 @@ impl Neighbours {
             Server::Unknown => return None,
         };
         let own_us = between.used_us(&HashSet::from([std::process::id()]));
+        let own_us = own_us + accounting::waking_us(wake_ups, &between.those(&self.cpus));
         Some(between.others_us(&self.cpus, own_us, &server, &cpus_of(&server)))
     }
 }
@@ -103,9 +107,15 @@ impl Between<'_> {
     /// How long these CPUs, of which any may be named twice, were not idle.
     fn in_use_us(&self, cpus: &[usize]) -> u64 {
         let window_us = self.end.at_us - self.begin.at_us;
-        let of_all = accounting::between(&self.begin.cpus, &self.end.cpus);
-        let of_these = of_all.iter().filter(|cpu| cpus.contains(&cpu.cpu));
-        of_these.map(|cpu| cpu.in_use_us(window_us, self.interrupts_apart)).sum()
+        let these = self.those(cpus);
+        these.iter().map(|cpu| cpu.in_use_us(window_us, self.interrupts_apart)).sum()
+    }
+
+    /// What these CPUs did, of which any may be named twice.
+    fn those(&self, cpus: &[usize]) -> Vec<Cpu> {
+        let mut all = accounting::between(&self.begin.cpus, &self.end.cpus);
+        all.retain(|cpu| cpus.contains(&cpu.cpu));
+        all
     }
 
     /// What these processes used, and their children that have ended: programs that a server runs
@@ -261,17 +271,33 @@ mod tests {
         let address = TcpListener::bind("127.0.0.1:0").unwrap();
         let addresses = vec![address.local_addr().unwrap()];
         let window = Window { from_us: 0, to_us: 1 };
-        let mut neighbours = Neighbours::of(addresses, os::affinity::allowed_cpus(), window);
-        neighbours.look(0);
         let began_us = os::clock::now();
+        let mut neighbours = Neighbours::of(addresses, os::affinity::allowed_cpus());
         while os::clock::cpu_time_thread().as_millis() < 50 {}
-        neighbours.look(1);
-        let others_us = neighbours.used_us().unwrap();
+        neighbours.look(1, window);
+        let others_us = neighbours.used_us(0).unwrap();
         let all_us = (os::clock::now() - began_us) * neighbours.cpus.len() as u64;
         assert!(others_us <= all_us - 30_000, "{others_us} of {all_us}");
         // Nobody listens there any more, who could be known.
         drop(address);
-        assert_eq!(neighbours.used_us(), None);
+        assert_eq!(neighbours.used_us(0), None);
+    }
+
+    /// Reading of all processes takes a while, for which a generator on the same CPU would wait.
+    #[test]
+    fn nobody_looks_within_a_window() {
+        let begin_us = |turns_us: &[u64]| {
+            let mut neighbours = Neighbours::of(Vec::new(), Vec::new());
+            let first_us = neighbours.begin.as_ref().unwrap().at_us;
+            let from_us = first_us + 10 * SECOND_US;
+            let window = Window { from_us, to_us: from_us + SECOND_US };
+            turns_us.iter().for_each(|turn_us| neighbours.look(first_us + turn_us, window));
+            assert!(neighbours.end.is_none());
+            neighbours.begin.unwrap().at_us > first_us
+        };
+        assert!(begin_us(&[9_920_000, 9_970_000, 10_020_000]), "just before");
+        assert!(!begin_us(&[9_920_000]), "too early");
+        assert!(!begin_us(&[9_920_000, 10_000_000, 10_500_000]), "within the window");
     }
 
     #[test]

@@ -72,28 +72,27 @@ impl Shared {
 pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outcome, String> {
     let shared = Shared::default();
     let idle = Idle::open(plan)?;
+    let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
+    let neighbours = Neighbours::of(addresses, cpus(plan));
     let (start_us, started_unix_us) = start_of(plan, watch)?;
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
     let window = Window { from_us, to_us };
-    let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
-    let mut neighbours = Neighbours::of(addresses, cpus(plan), window);
-    neighbours.look(os::clock::now());
-    let mut looking = Watched { watch: &mut *watch, neighbours };
+    let mut looking = Watched { watch: &mut *watch, neighbours, window };
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
     let ended_us = os::clock::now();
-    let others_us = looking.neighbours.used_us(); // which takes a while where there are many
+    let wake_ups = parts.iter().map(|(_, had)| had.wake_ups).sum();
+    let others_us = looking.neighbours.used_us(wake_ups); // which takes a while
     let idle_closed = idle.closed();
     if plan.start == Start::WhenTold {
         watch.on_measured();
     }
     let mut measures = Measures::default();
-    let (mut cpu_us, mut run_delay_us, mut wake_ups) = ((0, 0), Some(0), 0);
+    let (mut cpu_us, mut run_delay_us) = ((0, 0), Some(0));
     for (part, had) in &parts {
         measures.merge(part);
         cpu_us = (cpu_us.0 + had.cpu_us.0, cpu_us.1 + had.cpu_us.1);
         run_delay_us = run_delay_us.zip(had.run_delay_us).map(|(sum_us, us)| sum_us + us);
-        wake_ups += had.wake_ups;
     }
     measures.counts.idle_connections = idle.count();
     measures.counts.idle_closed = idle_closed;
@@ -129,6 +128,7 @@ fn cpus(plan: &Plan) -> Vec<usize> {
 struct Watched<'w> {
     watch: &'w mut dyn Watch,
     neighbours: Neighbours,
+    window: Window,
 }
 
 impl Watch for Watched<'_> {
@@ -137,7 +137,7 @@ impl Watch for Watched<'_> {
     }
 
     fn wants_to_stop(&mut self) -> bool {
-        self.neighbours.look(os::clock::now());
+        self.neighbours.look(os::clock::now(), self.window);
         self.watch.wants_to_stop()
     }
 }

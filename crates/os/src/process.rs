@@ -109,6 +109,13 @@ fn usage_of(whom: libc::c_int) -> libc::rusage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_is_woken() {
+        let before = wake_ups_of_thread();
+        (0..5).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        assert!(wake_ups_of_thread() >= before + 5);
+    }
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 

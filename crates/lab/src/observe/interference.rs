@@ -3,7 +3,7 @@
 //!
 //! All of it is at least so much: what cannot be told from the trial's own doings is not counted.
 
-use os::accounting::Cpu;
+use os::accounting::{self, Cpu};
 use page::number;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,11 +16,6 @@ pub const INTERFERENCE_MAX: f64 = 0.05;
 /// much. So it is not held against anybody that a trial waited for as much: of what a server that
 /// seldom runs needs it may be half.
 pub const INTERFERENCE_TOLD: f64 = 0.01;
-
-/// What it takes a CPU at most to wake up from doing nothing and to come to rest again, which is in
-/// nobody's processor time and is not idle: 3.5 to 5 us in a virtual machine, whose host it asks
-/// each time, and less on real processors.
-const WAKE_UP_US: u64 = 5;
 
 /// Whom others disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -108,8 +103,9 @@ pub(crate) fn interference(
     let is_shared = generator.cpus.iter().any(|cpu| server.cpus.contains(cpu));
     let mut shares = BTreeMap::new();
     let mut of = |disturbed: Disturbed, cpus: &[usize], own: &[Doings<'_>]| {
-        let own_us = own.iter().map(|doings| doings.cpu_us + doings.waking_us()).sum();
-        let foreign_us = machine.foreign_us(cpus, own_us);
+        let wake_ups = own.iter().map(|doings| doings.wake_ups).sum();
+        let own_us = own.iter().map(|doings| doings.cpu_us).sum();
+        let foreign_us = machine.foreign_us(cpus, own_us, wake_ups);
         let all_us = cpus.len() as u64 * machine.window_us;
         shares.insert(disturbed, foreign_us as f64 / all_us.max(1) as f64);
         foreign_us.saturating_sub((all_us as f64 * INTERFERENCE_TOLD) as u64)
@@ -128,7 +124,9 @@ pub(crate) fn interference(
     };
     let both = [(Disturbed::Server, server), (Disturbed::Generator, generator)];
     for ((whom, doings), delaying_us) in both.into_iter().zip(delaying_us) {
-        shares.extend(doings.delayed_share(delaying_us).map(|share| (whom, share)));
+        let waking_us = accounting::waking_us(doings.wake_ups, &machine.those(doings.cpus));
+        let share = doings.delayed_share(delaying_us, waking_us);
+        shares.extend(share.map(|share| (whom, share)));
     }
     shares
 }
@@ -148,15 +146,11 @@ pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64
 }
 
 impl Doings<'_> {
-    fn waking_us(&self) -> u64 {
-        self.wake_ups * WAKE_UP_US
-    }
-
     /// The part of the time in which it wanted to run that it waited for others, which ran so long
     /// beyond what any machine does. Its threads wait for each other, too: for others no longer
-    /// than these ran. And they are ready, and have no CPU, while it wakes up.
-    fn delayed_share(&self, delaying_us: u64) -> Option<f64> {
-        let waited_us = self.waited_us?.saturating_sub(self.waking_us());
+    /// than these ran. And they are ready, and have no CPU, while that wakes up.
+    fn delayed_share(&self, delaying_us: u64, waking_us: u64) -> Option<f64> {
+        let waited_us = self.waited_us?.saturating_sub(waking_us);
         let delayed_us = waited_us.min(delaying_us);
         Some(delayed_us as f64 / (self.cpu_us + delayed_us).max(1) as f64)
     }
@@ -165,10 +159,16 @@ impl Doings<'_> {
 impl Machine<'_> {
     /// Processor time on these CPUs that is not of the trial, what the host of a virtual machine
     /// took included.
-    fn foreign_us(&self, cpus: &[usize], own_us: u64) -> u64 {
-        let of_these = self.cpus.iter().filter(|cpu| cpus.contains(&cpu.cpu));
-        let in_use_us = of_these.map(|cpu| cpu.in_use_us(self.window_us, self.interrupts_apart));
-        in_use_us.sum::<u64>().saturating_sub(own_us + self.lab_us)
+    fn foreign_us(&self, cpus: &[usize], own_us: u64, wake_ups: u64) -> u64 {
+        let these = self.those(cpus);
+        let in_use_us =
+            these.iter().map(|cpu| cpu.in_use_us(self.window_us, self.interrupts_apart));
+        let waking_us = accounting::waking_us(wake_ups, &these);
+        in_use_us.sum::<u64>().saturating_sub(own_us + waking_us + self.lab_us)
+    }
+
+    fn those(&self, cpus: &[usize]) -> Vec<Cpu> {
+        self.cpus.iter().filter(|cpu| cpus.contains(&cpu.cpu)).copied().collect()
     }
 }
 
@@ -285,6 +285,9 @@ mod tests {
         assert!(least, "{quiet:?}");
         let beside = of(1632, 37, 305, 1100);
         assert!(beside[&Disturbed::Generator] > 0.8, "{beside:?}");
+        // What never rests has not woken up, however often its threads waited for each other.
+        let full = of(0, 1410, 290, 58_000);
+        assert!(full[&Disturbed::ClientCpus] > 0.28, "{full:?}");
     }
 
     /// A look at a server of a thousand threads takes 50 ms.

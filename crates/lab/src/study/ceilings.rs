@@ -2,7 +2,7 @@
 //! How one is measured is `ceiling`'s.
 
 use super::ceiling::{ceiling, reckoned_ceiling_s};
-use super::run::Watch;
+use super::run::{Watch, reckoned_run_s};
 use super::stage::{Entrant, Stage};
 use crate::domain::Domain;
 use crate::error::Error;
@@ -93,7 +93,7 @@ impl Stage<'_> {
             return Ok(Some(NO_TIME.into()));
         }
         // Each of its runs, and one of the study.
-        let runs_s = 2.0 * self.reckoned_run_s();
+        let runs_s = reckoned_run_s(self.definition) + self.reckoned_run_s();
         let mut ends = || watch.is_interrupted() || !budget.holds(runs_s);
         let found = ceiling(self, floor, index, &mut ends).map_err(Error::Stopped)?;
         match found {

@@ -1,6 +1,5 @@
 //! What is written down of a study before its first run.
 
-use super::run::estimate_s;
 use super::stage::{Entrant, Stage};
 use crate::domain::Domain;
 use crate::environment::Environment;
@@ -28,7 +27,7 @@ impl Stage<'_> {
             planned: self.planned(),
             repetitions: definition.repetitions,
             confidence: definition.confidence,
-            estimated_s: estimate_s(definition, self.cells().len(), self.reckoned_run_s()),
+            estimated_s: self.estimate_s(),
             budget_s: definition.budget_s,
             seed: definition.seed,
             floor: definition.floor.clone().unwrap_or_default(),

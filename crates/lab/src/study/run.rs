@@ -10,6 +10,7 @@ use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
 use crate::warm_up::run_s;
+use crate::workload::Workload;
 use load::find_limit::Rules;
 use statistics::Generator;
 
@@ -468,17 +469,30 @@ pub fn reckoned_run_s(definition: &Definition) -> f64 {
 impl Stage<'_> {
     /// Seconds that a run is reckoned to take with all that is around it.
     pub fn reckoned_run_s(&self) -> f64 {
-        let all_s: f64 = self.fillings().map(|(_, seconds)| seconds).sum();
-        reckoned_run_s(self.definition) + all_s / self.workloads.len() as f64
+        let before_s = self.workloads.iter().map(|workload| match self.filling_s(workload) {
+            Some(seconds) => seconds,
+            None => workload.load.warm_up_us().unwrap_or(0) as f64 / 1e6,
+        });
+        let before_s = before_s.sum::<f64>() / self.workloads.len() as f64;
+        reckoned_run_s(self.definition) + before_s
     }
 
-    /// The workloads, each with how many seconds before its window a load of it begins.
+    /// Seconds that all of it is reckoned to take.
+    pub fn estimate_s(&self) -> f64 {
+        estimate_s(self.definition, self.cells().len(), self.reckoned_run_s())
+    }
+
+    /// The workloads whose sessions pause, each with how many seconds before its window a run of it
+    /// begins therefore.
     pub fn fillings(&self) -> impl Iterator<Item = (&str, f64)> {
-        let is_open = self.definition.is_open();
-        self.workloads.iter().map(move |workload| {
-            let us = if is_open { workload.filling_us } else { 0 };
-            (workload.described.name.as_str(), us as f64 / 1e6)
-        })
+        let filling = |workload| Some((workload, self.filling_s(workload)?));
+        let fillings = self.workloads.iter().filter_map(filling);
+        fillings.map(|(workload, seconds)| (workload.described.name.as_str(), seconds))
+    }
+
+    fn filling_s(&self, workload: &Workload) -> Option<f64> {
+        let is_asked = workload.load.warm_up.is_none() && self.definition.is_open();
+        (is_asked && workload.filling_us > 0).then(|| workload.filling_us as f64 / 1e6)
     }
 }
 

@@ -220,7 +220,7 @@ impl Stage<'_> {
             measured.not_available.push(CLIENTS_TOO.into());
         }
         measured.void.extend(judge_disk(domain, &measured));
-        Ok((measured, warm_up.seconds + trial.filling_s()?))
+        Ok((measured, warm_up.seconds + trial.before_window_s()?))
     }
 
     /// Whether only a rate is looked for.

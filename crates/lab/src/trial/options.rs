@@ -11,6 +11,10 @@ use load::plan::{ConnectionUse, Verify};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// What of this a run does not give itself would not go with what it gives.
+const HOW_MUCH: [&str; 6] =
+    ["--connections", "--rate", "--request-rate", "--arrivals", "--speed", "--sessions"];
+
 /// Whether others were in the way of a trial is judged here, where more is known of it.
 const NO_RUN_DELAY_BOUND: &str = "100%";
 
@@ -19,9 +23,8 @@ impl Trial<'_> {
     pub(super) fn options(&self) -> Options {
         let mut options = self.workload.load.clone();
         self.say(&mut options);
-        let filling_us = self.workload.filling_us;
-        if self.is_filled() && options.warm_up.is_none() && filling_us > 0 {
-            options.warm_up = Some(format!("{filling_us}us"));
+        if self.is_filled() && options.warm_up.is_none() && self.workload.filling_us > 0 {
+            options.warm_up = Some(format!("{}us", self.workload.filling_us));
         }
         options
     }
@@ -30,7 +33,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// When the workload's own `--warm-up` is no time, in a line.
-    pub fn filling_s(&self) -> Result<f64, String> {
+    pub fn before_window_s(&self) -> Result<f64, String> {
         Ok(self.options().warm_up_us()? as f64 / 1e6)
     }
 
@@ -78,7 +81,7 @@ impl Trial<'_> {
         if let Some(url) = own.urls.first() {
             return Err(explain(&format!("{url}: each run names its server itself: leave it out")));
         }
-        let given = given.given();
+        let given = [given.given(), HOW_MUCH.to_vec()].concat();
         match own.given().into_iter().find(|option| given.contains(option)) {
             Some(option) => {
                 Err(explain(&format!("{option}: each run gives it itself: leave it out")))
@@ -219,7 +222,7 @@ mod tests {
             let options = trial.options();
             assert_eq!(options.warm_up.as_deref(), expected, "{load} {offered:?}");
             let us = options.warm_up_us().expect("it is a time");
-            assert_eq!(trial.filling_s(), Ok(us as f64 / 1e6));
+            assert_eq!(trial.before_window_s(), Ok(us as f64 / 1e6));
         };
         let open = Offered::RequestsPerS(100.0);
         check("", open, true, Some("21000000us"));
@@ -277,6 +280,8 @@ mod tests {
         check("--share 1/3", true, 1, not_there);
         check("--share 1/3", true, 2, "--share: each run gives it itself: leave it out");
         check("--timeout 1s --run-delay-bound 5%", true, 1, not_there);
+        check("--arrivals trace", false, 1, "--arrivals: each run gives it itself: leave it out");
+        check("--sessions 500", false, 1, "--sessions: each run gives it itself: leave it out");
         check("--seed 5", false, 1, "--seed: each run gives it itself: leave it out");
         check("--lag-bound 5s", false, 1, "--lag-bound: each run gives it itself: leave it out");
         check("a.example", false, 1, "a.example: each run names its server itself: leave it out");

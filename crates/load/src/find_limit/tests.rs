@@ -51,23 +51,23 @@ fn find(capacity: f64, generator_capacity: f64, first_rate: f64) -> Limit {
 /// Requests a second that a queue bears in virtual time.
 const QUEUE_PER_S: f64 = 250.0;
 
-/// Trials of 5 s of sessions of so many requests, at such a queue.
-fn outcome_of_queue(rate: f64, length: usize) -> Outcome {
+/// A trial of sessions of so many requests, at such a queue.
+fn outcome_of_queue(rate: f64, length: usize, window_s: f64) -> Outcome {
     let load = VirtualLoad {
         service: Service::Queue(QUEUE_PER_S),
         length,
         asked_per_s: rate * length as f64,
         is_random: false,
         warm_up_s: 1.0,
-        window_s: 5.0,
+        window_s,
     };
     let Steps { begin, asked, settled, took_us } = load.run(STEPS, &mut || 0.5);
     let mut outcome = outcome(rate, f64::INFINITY, f64::INFINITY);
-    outcome.window_us = 5_000_000;
+    outcome.window_us = (window_s * 1e6) as u64;
     outcome.measures.times.corrected.reset();
     took_us.into_iter().for_each(|us| outcome.measures.times.corrected.record(us).unwrap());
     outcome.setting.arrivals = Arrivals::Constant;
-    outcome.measures.counts.sessions_due = (rate * 5.0) as u64;
+    outcome.measures.counts.sessions_due = (rate * window_s) as u64;
     outcome.measures.backlog = Backlog { begin, asked, settled };
     outcome
 }
@@ -75,15 +75,15 @@ fn outcome_of_queue(rate: f64, length: usize) -> Outcome {
 /// Whether sessions are long or short, and wherever the search begins.
 #[test]
 fn the_limit_of_a_queue_is_its_capacity() {
-    for length in [1, 3, 5, 8] {
+    for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
         for step in 0..16 {
             let first = 1.5_f64.powi(step) / length as f64;
-            let mut trial = |rate: f64| Ok(Some(outcome_of_queue(rate, length)));
+            let mut trial = |rate: f64| Ok(Some(outcome_of_queue(rate, length, window_s)));
             let conditions = Conditions::default();
             let limit = search(&conditions, from(first), &mut trial, &mut |_| {}).unwrap();
             let per_s = limit.held.unwrap().rate * length as f64;
             let off = (per_s / QUEUE_PER_S - 1.0).abs();
-            assert!(off <= 0.02, "{length} from {first}: {per_s}");
+            assert!(off <= 0.02, "{length} in {window_s} s from {first}: {per_s}");
         }
     }
 }
