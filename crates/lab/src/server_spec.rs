@@ -3,9 +3,14 @@
 
 use crate::peer::{Peer, Setting, check_value};
 use crate::template::Values;
+use load::target::Url;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
+use std::time::Duration;
+
+/// Of several addresses of a name the first is taken that accepts a connection within this time.
+const ACCEPTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which server, and how it is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,15 +108,15 @@ impl FromStr for ServerSpec {
                  NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT"
             )
         };
-        if let Some(rest) = text.strip_prefix("http://") {
-            let place = rest.trim_end_matches('/');
-            let place = if place.contains(':') { place.to_owned() } else { format!("{place}:80") };
-            let address = place.to_socket_addrs().ok().and_then(|mut found| found.next());
-            let address = address.ok_or_else(|| explain("no such address"))?;
-            return Ok(Self::Running { address });
-        }
         if text.contains("://") {
-            return Err(explain("only http is spoken here"));
+            let url = Url::parse(text).map_err(|why| explain(&why))?;
+            if !matches!(&*url.path, "" | "/") {
+                return Err(explain(
+                    "what is asked for there is the workload's: leave the path out",
+                ));
+            }
+            let address = url.address(&[], ACCEPTS_WITHIN).map_err(|why| explain(&why))?;
+            return Ok(Self::Running { address });
         }
         let mut parts = text.split(',');
         let server = parts.next().unwrap_or_default();
@@ -155,12 +160,28 @@ mod tests {
         }
         let here = SocketAddr::from(([127, 0, 0, 1], 80));
         assert_eq!(parse("http://127.0.0.1/"), ServerSpec::Running { address: here });
-        for text in
-            ["", "nginx/", "/x", "nginx,a", "nginx,a=1,a=2", "http://no such host/", "https://a"]
-        {
+        for text in [
+            "",
+            "nginx/",
+            "/x",
+            "nginx,a",
+            "nginx,a=1,a=2",
+            "http://no such host/",
+            "http://a/b",
+            "https://a",
+        ] {
             let why = text.parse::<ServerSpec>().expect_err(text);
             assert!(why.contains("is no server: "), "{why}");
         }
+    }
+
+    /// `localhost` may be ::1 first, and the server listens on 127.0.0.1 alone.
+    #[test]
+    fn the_first_address_that_accepts_is_taken() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+        let address = listener.local_addr().expect("it is bound");
+        let typed = format!("http://localhost:{}/", address.port());
+        assert_eq!(parse(&typed), ServerSpec::Running { address });
     }
 
     #[test]

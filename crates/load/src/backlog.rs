@@ -77,12 +77,12 @@ impl Backlog {
     /// of its sessions under way for longer than all their replies take; until then they become
     /// more whichever server it is, unless there was a warm-up as long as that.
     ///
-    /// Neither is what chance makes of it. Replies take times that vary: of a backlog whose requests
-    /// are settled independently of each other the square root, its standard deviation, and no more
-    /// than twice what the backlog is seen to go up and down beside its trend, which is next to
-    /// nothing where a server works off one request after the other. Sessions that come at random
-    /// make two standard deviations of a number of sessions, each with all its requests. And a
-    /// request is answered or not, so that one more says nothing.
+    /// Neither is what chance makes of it. Replies take times that vary: of a backlog whose
+    /// requests are settled independently of each other the square root, its standard deviation,
+    /// and no more than twice what the backlog is seen to go up and down beside its trend, which is
+    /// next to nothing where a server works off one request after the other. Sessions that come at
+    /// random make two standard deviations of a number of sessions, each with all its requests. And
+    /// a request is answered or not, so that one more says nothing.
     #[must_use]
     pub fn share_left(&self, sessions: u64, is_random: bool, reply_share: f64) -> f64 {
         let asked = self.asked_in_window() as f64;

@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -141,6 +143,57 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     let why = "`load`: --warm-up 200ms: sessions pause, so that a window of 100ms behind it sees \
                53 % of the rate: give 600ms, or cut the pauses with --think-max";
     assert!(err.contains(why), "{err}");
+}
+
+/// Busy loops on every CPU, until it is dropped.
+struct Loops {
+    ends: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Loops {
+    fn everywhere() -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let loop_on = |cpu: usize| {
+            let ends = Arc::clone(&ends);
+            thread::spawn(move || {
+                os::affinity::pin_thread(&[cpu]).unwrap();
+                while !ends.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = os::affinity::allowed_cpus().into_iter().map(loop_on).collect();
+        Self { ends, threads }
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // what it could not do fails the test elsewhere
+        }
+    }
+}
+
+/// What others take would be measured as the server's.
+#[test]
+fn beside_busy_loops_every_run_is_void_and_says_why() {
+    let lab = Lab::new();
+    let path = experiment(&lab, "interference_bound = \"100%\"\n", "");
+    let study = fs::read_to_string(&path).unwrap();
+    fs::write(&path, study.replace("100ms", "500ms")).unwrap();
+    let peers = without_floor(&lab);
+    let loops = Loops::everywhere();
+    let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
+    drop(loops);
+    assert_eq!(status, 1, "{out}{err}");
+    let runs = lab.records().runs;
+    let is_void = |run: &Run| run.void.iter().any(lab::Void::is_interference);
+    assert!(!runs.is_empty() && runs.iter().all(is_void), "{runs:?}");
+    let page = page(&lab);
+    assert!(page.contains("were void and take no part: interference: "), "{page}");
 }
 
 /// The rate is searched once, and the repetitions are made there, if there is one.

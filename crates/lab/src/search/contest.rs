@@ -84,6 +84,9 @@ pub struct Progress<'a> {
     pub best: Option<(&'a str, f64)>,
 }
 
+/// How closely the limit of the winner is found at the end, which is told; races average it.
+const LAST_GAP: f64 = 0.02;
+
 /// The candidates, and what is known of each.
 pub struct Contest<'m> {
     measure: &'m mut dyn Measure,
@@ -254,7 +257,8 @@ impl<'m> Contest<'m> {
         self.blocks += 1;
         let level = self.standings[candidate].level_per_s();
         let first = level.unwrap_or(1.0) / (1.0 + self.gap);
-        let rules = Rules { lead, end_trials_max: 3 * lead, ..self.rules_from(first) };
+        let gap = LAST_GAP.min(self.gap);
+        let rules = Rules { lead, end_trials_max: 3 * lead, gap, ..self.rules_from(first) };
         let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
         let climb = self.climb(rules, stage, seed);
         self.alone(candidate, climb, stage)

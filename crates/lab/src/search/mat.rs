@@ -242,12 +242,9 @@ pub fn mat(measure: &mut dyn Measure, candidate: &Candidate, hunt: &Hunt) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulated::LATE;
-    use super::super::simulated::{Simulated, World};
+    use super::super::simulated::{LATE, QUEUE_PER_S, Queue, Simulated, World};
     use super::*;
     use crate::observe::Disturbed;
-    use load::backlog::{Backlog, STEPS};
-    use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
     fn hunt(first: f64, seed: u64) -> Hunt {
         let rules = Rules {
@@ -263,36 +260,6 @@ mod tests {
         Hunt { rules, conditions, purpose: "mat".into(), block: 0, seed }
     }
 
-    /// Requests a second that a queue bears in virtual time.
-    const QUEUE_PER_S: f64 = 250.0;
-
-    /// Such a queue, and sessions of so many requests.
-    struct Queue {
-        length: usize,
-    }
-
-    impl Measure for Queue {
-        fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
-            let load = VirtualLoad {
-                service: Service::Queue(QUEUE_PER_S),
-                length: self.length,
-                asked_per_s: asked.rate,
-                is_random: !asked.is_even,
-                warm_up_s: 0.0,
-                window_s: 5.0,
-            };
-            let mut random = statistics::Generator::new(asked.seed);
-            let steps = load.run(STEPS, &mut || random.unit());
-            let reply_share = steps.took_us_of_most() as f64 / 1e6 / load.window_s;
-            let Steps { begin, asked: due, settled, .. } = steps;
-            let backlog = Backlog { begin, asked: due, settled };
-            let sessions = backlog.asked_in_window() / self.length as u64;
-            let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random, reply_share);
-            let figures = Figures { served_share: 1.0, kept_up_share, ..Figures::default() };
-            Ok(Seen { figures: Some(figures), ..Seen::default() })
-        }
-    }
-
     /// Whether sessions are long or short, and wherever the search begins.
     #[test]
     fn the_limit_of_a_queue_is_its_capacity() {
@@ -300,7 +267,7 @@ mod tests {
             for first in [20.0, 125.0, 240.0, 1000.0] {
                 let hunt =
                     Hunt { rules: Rules { gap: 0.02, ..hunt(first, 1).rules }, ..hunt(first, 1) };
-                let found = mat(&mut Queue { length }, &Candidate::default(), &hunt);
+                let found = mat(&mut Queue { length, window_s: 5.0 }, &Candidate::default(), &hunt);
                 let found = found.expect("it ends");
                 let (held, guess) = (found.held_per_s.expect("so"), found.estimate_per_s());
                 for per_s in [held, guess.expect("so")] {

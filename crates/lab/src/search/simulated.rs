@@ -3,8 +3,10 @@
 use super::{Asked, Candidate, Measure, Seen, Stop};
 use crate::record::Figures;
 use crate::void::Void;
+use load::backlog::{Backlog, STEPS};
 use statistics::Generator;
 use std::collections::BTreeMap;
+use testkit::virtual_server::{Service, Steps, VirtualLoad};
 
 /// What is true.
 #[derive(Clone, Debug, Default)]
@@ -128,5 +130,37 @@ impl Measure for Simulated {
         let ended = (asked.rate > self.world.ends_above).then_some(ended);
         let void = late.into_iter().chain(ended).collect();
         Ok(Seen { figures: Some(figures), void, took_s: self.world.run_s })
+    }
+}
+
+/// Requests a second that a queue bears in virtual time.
+pub(crate) const QUEUE_PER_S: f64 = 250.0;
+
+/// Such a queue, and sessions of so many requests.
+pub(crate) struct Queue {
+    pub(crate) length: usize,
+    /// Seconds of a window.
+    pub(crate) window_s: f64,
+}
+
+impl Measure for Queue {
+    fn measure(&mut self, _: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
+        let load = VirtualLoad {
+            service: Service::Queue(QUEUE_PER_S),
+            length: self.length,
+            asked_per_s: asked.rate,
+            is_random: !asked.is_even,
+            warm_up_s: 0.0,
+            window_s: self.window_s,
+        };
+        let mut random = Generator::new(asked.seed);
+        let steps = load.run(STEPS, &mut || random.unit());
+        let reply_share = steps.took_us_of_most() as f64 / 1e6 / load.window_s;
+        let Steps { begin, asked: due, settled, .. } = steps;
+        let backlog = Backlog { begin, asked: due, settled };
+        let sessions = backlog.asked_in_window() / self.length as u64;
+        let kept_up_share = 1.0 - backlog.share_left(sessions, load.is_random, reply_share);
+        let figures = Figures { served_share: 1.0, kept_up_share, ..Figures::default() };
+        Ok(Seen { figures: Some(figures), ..Seen::default() })
     }
 }

@@ -42,7 +42,7 @@ const RACE_BLOCKS_RECKONED: f64 = 8.0;
 const RUNS_OF_ENDS: f64 = 24.0;
 /// So many runs of a budget are kept for the last limit: in nine of ten noisy worlds it takes
 /// fewer, and in half of them half as many.
-const RUNS_KEPT_FOR_LAST: f64 = 20.0;
+const RUNS_KEPT_FOR_LAST: f64 = 26.0;
 /// A first look at each takes this times the runs reckoned or less, in 199 of 200 noisy worlds.
 const RESERVE: f64 = 1.2;
 /// The part of a budget that is left for neighbours, where not all configurations are candidates:

@@ -1,7 +1,7 @@
 //! The search against servers whose best configuration is known.
 
 use super::super::grid::Dimension;
-use super::super::simulated::{Simulated, World};
+use super::super::simulated::{QUEUE_PER_S, Queue, Simulated, World};
 use super::super::{Asked, Candidate, Measure, Seen, Stop};
 use super::*;
 use load::find_limit::Conditions;
@@ -28,6 +28,20 @@ fn run(measure: &mut dyn Measure, plan: &Plan) -> Result<Tuned, Stop> {
     let settings = (0.04, plan.seed);
     let mut contest = Contest::new(measure, &mut watch, Conditions::default(), settings);
     tune(&mut contest, plan)
+}
+
+/// What the winner is said to bear is what it bears, however long sessions are.
+#[test]
+fn what_a_queue_is_said_to_bear_is_its_capacity() {
+    for (length, window_s) in [1, 3, 5, 8].into_iter().flat_map(|it| [(it, 5.0), (it, 2.0)]) {
+        for seed in 0..4 {
+            let plan = plan(Method::Grid, 2, seed);
+            let tuned = run(&mut Queue { length, window_s }, &plan).expect("it ends");
+            let found = &tuned.last_look;
+            let per_s = found.held_per_s.expect("it bears something");
+            assert!((per_s / QUEUE_PER_S - 1.0).abs() <= 0.02, "{length} {seed}: {found:?}");
+        }
+    }
 }
 
 /// As many as fit, however many there are: a server's knobs have billions of combinations.
