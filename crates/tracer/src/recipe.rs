@@ -174,6 +174,25 @@ mod tests {
         }
     }
 
+    /// Under a recorder nothing is in time, and how fast anything is is not asked: what makes a load
+    /// void elsewhere would end the recording.
+    #[test]
+    fn no_load_of_a_recipe_is_void_for_want_of_time() {
+        for name in recipe_names() {
+            let recipe = Recipe::find(name).expect("it can be read");
+            let is_load = |run: &&Vec<String>| run.iter().any(|word| word == "load");
+            let runs = recipe.steps.iter().filter_map(|step| match step {
+                Step::Run(Run { run }) => Some(run),
+                _ => None,
+            });
+            for load in runs.filter(is_load) {
+                for lifted in [["--lag-bound", "600s"], ["--run-delay-bound", "100%"]] {
+                    assert!(load.windows(2).any(|words| words == lifted), "{name}: {load:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_said_in_a_line() {
         let unknown = Recipe::find("nonsense").expect_err("there is none").to_string();
