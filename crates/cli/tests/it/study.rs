@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lab::record::{Offered, Run};
+use lab::record::{Offered, Purpose, Run};
 
 use crate::lab::{Lab, await_no_server, text};
 use crate::server_process::ROPEWALK;
@@ -88,9 +88,11 @@ fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
     let asked: BTreeSet<_> = opened.runs.iter().map(|run| (run.attempt, run.seed)).collect();
     assert_eq!(asked.len(), opened.runs.len(), "nothing is asked twice: {:?}", opened.runs);
-    let purposes: Vec<&str> = opened.searches.iter().map(|search| &*search.purpose).collect();
-    assert_eq!(purposes, ["limit, block 1"]);
-    assert!(opened.runs.iter().all(|run| run.purpose == purposes[0]), "{:?}", opened.runs);
+    let limit = Purpose::Limit { block: 0 };
+    let found: Vec<_> =
+        opened.searches.iter().map(|search| (&search.purpose, search.block)).collect();
+    assert_eq!(found, [(&limit, 0)]);
+    assert!(opened.runs.iter().all(|run| run.purpose == limit), "{:?}", opened.runs);
     let again = lab.run(&[&["study"], &options[..], &["--resume"]].concat());
     let after = lab.records();
     assert_eq!((again.0, after.runs.len(), after.searches.len()), (0, opened.runs.len(), 1));
@@ -207,7 +209,7 @@ fn a_study_at_a_utilisation() {
     assert_eq!(found == 1, err.contains("no rate was found that takes 25 % CPU"), "{out}{err}");
     let runs = lab.records().runs;
     let (looking, repetitions): (Vec<&Run>, Vec<&Run>) =
-        runs.iter().partition(|run| run.purpose == "rate for utilisation 0.25");
+        runs.iter().partition(|run| run.purpose == Purpose::Utilisation(0.25));
     assert!(matches!(looking[0].point.offered, Offered::Connections(64)), "{looking:?}");
     assert!(looking.len() > 1, "{looking:?}");
     let seeds: BTreeSet<u64> = looking.iter().map(|run| run.seed).collect();

@@ -19,7 +19,7 @@ pub use verdict::{Figure, Told, Verdict, told};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::observe::{INTERFERENCE_TOLD, interference_in};
-use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Run, Server};
+use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Purpose, Run, Server};
 use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
@@ -37,12 +37,6 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// The common rate, as a part of what the slower server bears.
 const COMMON_SHARE: f64 = 0.5;
-
-/// What [`Run::purpose`] says of runs with as many clients as there are.
-pub const SATURATION: &str = "saturation";
-
-/// What [`Run::purpose`] says of runs at the common rate.
-pub const COMMON_RATE: &str = "common rate";
 
 /// The page, among the records.
 const PAGE: &str = "report.html";
@@ -115,7 +109,7 @@ pub struct VoidWindow {
     /// Which of the two servers was loaded, from 0.
     pub side: usize,
     /// For which phase.
-    pub purpose: &'static str,
+    pub purpose: Purpose,
     /// For which pair, from 1.
     pub pair: u32,
     /// Why it says nothing.
@@ -303,10 +297,12 @@ impl Plan {
             number: 0,
             void: Vec::new(),
         };
-        let saturated = contest.phase(SATURATION, Offered::Connections(self.connections), tell)?;
+        let offered = Offered::Connections(self.connections);
+        let saturated = contest.phase(&Purpose::Saturation, offered, tell)?;
         check_answers(sides, &saturated, &contest.void)?;
         let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
-        let common = contest.phase(COMMON_RATE, Offered::RequestsPerS(rate_per_s), tell)?;
+        let offered = Offered::RequestsPerS(rate_per_s);
+        let common = contest.phase(&Purpose::CommonRate, offered, tell)?;
         let figures = figures(&saturated, &common).map(|figure| {
             let verdict = figure.judge(self.margin, self.confidence);
             (figure, verdict)
@@ -357,7 +353,7 @@ struct Contest<'a> {
 impl Contest<'_> {
     fn phase(
         &mut self,
-        purpose: &'static str,
+        purpose: &Purpose,
         offered: Offered,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Phase, String> {
@@ -377,7 +373,7 @@ impl Contest<'_> {
     fn window(
         &mut self,
         index: usize,
-        purpose: &'static str,
+        purpose: &Purpose,
         offered: Offered,
         block: u32,
     ) -> Result<Option<Measured>, String> {
@@ -395,7 +391,7 @@ impl Contest<'_> {
                 point: self.point(side, offered),
                 block,
                 attempt,
-                purpose: purpose.to_owned(),
+                purpose: purpose.clone(),
                 seed,
                 window_s: self.plan.window_s,
                 ..measured.to_run()
@@ -406,7 +402,7 @@ impl Contest<'_> {
             if measured.void.is_empty() {
                 return Ok(Some(measured));
             }
-            let why = measured.void;
+            let (purpose, why) = (purpose.clone(), measured.void);
             self.void.push(VoidWindow { side: index, purpose, pair: block + 1, why });
         }
         Ok(None)

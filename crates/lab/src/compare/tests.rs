@@ -155,7 +155,7 @@ fn who_has_not_answered_is_not_compared() {
     let good = || vec![None, Some(measured(900.0, None, 0))];
     let window = |side, pair, why: &str| VoidWindow {
         side,
-        purpose: SATURATION,
+        purpose: Purpose::Saturation,
         pair,
         why: vec![why.into()],
     };

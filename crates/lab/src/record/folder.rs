@@ -15,6 +15,7 @@
 //! Whoever is killed while a line is written leaves half a line; it is cut off, and said, when the
 //! folder is opened the next time.
 
+use super::purpose::SearchLine;
 use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
 use os::file_lock::FileLock;
 use serde::de::DeserializeOwned;
@@ -139,11 +140,12 @@ impl Folder {
         later.into_iter().for_each(|participants| participants.join(&mut header));
         let mut tunings: Vec<Tuning> = read_lines(&path.join(TUNINGS), &mut damage)?;
         let ceilings: Vec<CeilingLine> = read_lines(&path.join(CEILINGS), &mut damage)?;
+        let searches: Vec<SearchLine> = read_lines(&path.join(SEARCHES), &mut damage)?;
         Ok(Opened {
             header,
             environments: read_lines(&path.join(ENVIRONMENTS), &mut damage)?,
             runs: read_lines(&path.join(RUNS), &mut damage)?,
-            searches: read_lines(&path.join(SEARCHES), &mut damage)?,
+            searches: searches.into_iter().map(Search::from).collect(),
             tuning: tunings.pop(),
             cache: read_lines(&path.join(CACHE), &mut damage)?,
             ceilings: ceilings.into_iter().map(|line| (line.domain, line.ceiling)).collect(),

@@ -6,10 +6,12 @@
 
 mod folder;
 mod participants;
+mod purpose;
 mod resume;
 
 pub use folder::{Folder, Opened};
 pub use participants::Participants;
+pub use purpose::Purpose;
 
 use crate::observe::{Disturbed, interference_in};
 use crate::template::Values;
@@ -241,8 +243,8 @@ pub struct Run {
     pub block: u32,
     /// How often this repetition had been void before.
     pub attempt: u32,
-    /// What the run was for: empty for a point of a sweep, else the name of a search.
-    pub purpose: String,
+    /// What the run was for.
+    pub purpose: Purpose,
     /// Seeds the arrivals.
     pub seed: u64,
     /// When its window began, in microseconds since 1970.
@@ -416,7 +418,9 @@ fn quantiles(times: &hdrhistogram::Histogram<u64>) -> BTreeMap<String, f64> {
 #[serde(default)]
 pub struct Search {
     /// As in [`Run::purpose`] of the runs it is made of.
-    pub purpose: String,
+    pub purpose: Purpose,
+    /// As in [`Run::block`] of these.
+    pub block: u32,
     /// The server's name.
     pub server: String,
     /// The setting's name.

@@ -41,7 +41,7 @@ pub(crate) fn runs(opened: &Opened) -> String {
             offered(point).to_string(),
             run.block.to_string(),
             run.attempt.to_string(),
-            run.purpose.clone(),
+            run.purpose.to_string(),
             in_words(&run.void),
             number(figures.map(|figures| figures.requests_due as f64)),
             number(figures.map(|figures| figures.offered_per_s)),
@@ -80,7 +80,7 @@ pub(crate) fn points(summary: &Summary) -> String {
                     panel.domain.clone(),
                     form(panel.closed).to_owned(),
                     point.offered.to_string(),
-                    point.purpose.clone(),
+                    point.purpose.to_string(),
                     point.blocks.len().to_string(),
                 ];
                 let values = Measure::every().flat_map(|measure| {

@@ -1,14 +1,17 @@
 //! The records of a folder, put together: runs of the same point, points of the same curve, curves
 //! of the same panel. Void runs are counted and take no part. Pure.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use statistics::{Estimate, median, median_estimate, paired_ratio};
 
 use super::measure::Measure;
 use super::number;
-use crate::record::{Described, Header, Kind, Offered, Opened, Point, Run, Search, Server, Tuning};
-use crate::study::utilisation::{Gauge, share_looked_for};
+use crate::record::{
+    Described, Header, Kind, Offered, Opened, Point, Purpose, Run, Search, Server, Tuning,
+};
+use crate::study::utilisation::Gauge;
 use crate::template::Values;
 
 /// With this part of the requests a server has kept up with what was asked.
@@ -75,8 +78,7 @@ pub(crate) struct Series {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measured {
     pub(crate) offered: f64,
-    /// Empty for a point of a sweep.
-    pub(crate) purpose: String,
+    pub(crate) purpose: Purpose,
     /// By block: the medians of the runs that a search has made there.
     pub(crate) blocks: BTreeMap<u32, BTreeMap<Measure, f64>>,
     pub(crate) estimates: BTreeMap<Measure, Estimate>,
@@ -141,10 +143,10 @@ impl Summary {
         let mut runs = opened.runs.clone();
         if opened.header.kind == Kind::Compare {
             // Its runs say which phase they are of; all of them are points.
-            runs.iter_mut().for_each(|run| run.purpose.clear());
+            runs.iter_mut().for_each(|run| run.purpose = Purpose::Point);
         }
         // Closed runs for a purpose are where a search began.
-        runs.retain(|run| run.purpose.is_empty() || !is_closed(&run.point));
+        runs.retain(|run| run.purpose == Purpose::Point || !is_closed(&run.point));
         let mut keys: Vec<(&str, &str, bool)> = Vec::new();
         for run in &runs {
             let key = (&*run.point.workload, &*run.point.domain, is_closed(&run.point));
@@ -288,11 +290,11 @@ impl Series {
         let narrowest = searches.iter().filter_map(width).fold(f64::INFINITY, f64::min);
         let fine = |search: &Search| width(search).is_none_or(|width| width <= 2.0 * narrowest);
         self.searches = searches.into_iter().filter(fine).collect();
-        for (block, search) in blocks_of(&self.searches) {
+        for search in &self.searches {
             let Some(limit) = search.limit_per_s() else { continue };
-            self.limits.insert(block, limit);
+            self.limits.insert(search.block, limit);
             if search.is_bound() {
-                self.bounds.insert(block);
+                self.bounds.insert(search.block);
             }
         }
     }
@@ -302,10 +304,10 @@ impl Series {
     fn take_trials(&mut self, runs: &[&Run], cpus: Option<f64>) {
         let limit = self.searched().map(|peak| peak.per_s);
         let (mut all, mut held): (Vec<Run>, Vec<Run>) = (Vec::new(), Vec::new());
-        for (block, search) in blocks_of(&self.searches) {
+        for search in &self.searches {
             let of_search = runs.iter().filter(|run| is_trial_of(run, search));
             for run in of_search {
-                let run = Run { block, purpose: String::new(), ..(*run).clone() };
+                let run = Run { purpose: Purpose::Point, ..(*run).clone() };
                 if let Some(limit) = limit.filter(|_| offered(&run.point) == search.held_per_s) {
                     let offered = Offered::RequestsPerS(limit);
                     held.push(Run { point: Point { offered, ..run.point.clone() }, ..run.clone() });
@@ -420,19 +422,8 @@ impl Measured {
     }
 }
 
-/// Each search with the block in which it was made, which its purpose ends with.
-fn blocks_of(searches: &[Search]) -> impl Iterator<Item = (u32, &Search)> {
-    searches.iter().enumerate().map(|(index, search)| {
-        let last = search.purpose.rsplit(' ').next();
-        (last.and_then(|word| word.parse().ok()).unwrap_or(index as u32), search)
-    })
-}
-
-/// A search that is made once in each block is named with the block; its runs may not be.
 fn is_trial_of(run: &Run, search: &Search) -> bool {
-    let block = search.purpose.strip_prefix(&*run.purpose);
-    !run.purpose.is_empty()
-        && block.is_some_and(|block| block.is_empty() || block == format!(" {}", run.block))
+    run.purpose != Purpose::Point && (&run.purpose, run.block) == (&search.purpose, search.block)
 }
 
 pub(crate) fn offered(point: &Point) -> f64 {
@@ -481,14 +472,14 @@ fn limit_per_s(opened: &Opened, workload: &str, domain: &str) -> Option<f64> {
 
 /// The utilisation whose rate a point's is, if it was looked for.
 fn sought(runs: &[&Run], point: &Point) -> Option<f64> {
-    runs.iter().filter(|run| run.point == *point).find_map(|run| share_looked_for(&run.purpose))
+    runs.iter().filter(|run| run.point == *point).find_map(|run| run.purpose.utilisation())
 }
 
 /// The valid runs by purpose and by what was offered.
 fn measured(runs: &[&Run], swept: bool, cpus: Option<f64>, confidence: f64) -> Vec<Measured> {
     let mut points: Vec<(Measured, BTreeMap<u32, Vec<&Run>>)> = Vec::new();
     let valid = runs.iter().filter(|run| run.void.is_empty() && run.figures.is_some());
-    for run in valid.filter(|run| run.purpose.is_empty() == swept) {
+    for run in valid.filter(|run| (run.purpose == Purpose::Point) == swept) {
         let offered = offered(&run.point);
         let same =
             |(point, _): &(Measured, _)| point.offered == offered && point.purpose == run.purpose;
@@ -503,8 +494,10 @@ fn measured(runs: &[&Run], swept: bool, cpus: Option<f64>, confidence: f64) -> V
         });
         points[index].1.entry(run.block).or_default().push(run);
     }
-    points
-        .sort_by(|(a, _), (b, _)| a.purpose.cmp(&b.purpose).then(a.offered.total_cmp(&b.offered)));
+    points.sort_by(|(a, _), (b, _)| {
+        let by_purpose = a.purpose.partial_cmp(&b.purpose).unwrap_or(Ordering::Equal);
+        by_purpose.then(a.offered.total_cmp(&b.offered))
+    });
     let points = points.into_iter().map(|(point, runs)| point.with_runs(&runs, cpus, confidence));
     points.collect()
 }
@@ -515,15 +508,15 @@ mod tests {
     use crate::record::{Figures, Planned};
 
     /// A trial at a rate: what was served of it.
-    fn trial(purpose: &str, block: u32, rate: f64, served: f64) -> Run {
+    fn trial(purpose: Purpose, block: u32, rate: f64, served: f64) -> Run {
         let figures = Figures { throughput_per_s: served, ..Figures::default() };
         let point = Point { offered: Offered::RequestsPerS(rate), ..Point::default() };
-        Run { point, block, purpose: purpose.into(), figures: Some(figures), ..Run::default() }
+        Run { point, block, purpose, figures: Some(figures), ..Run::default() }
     }
 
-    fn search(purpose: &str, held_per_s: f64, broke_per_s: f64) -> Search {
+    fn search(purpose: Purpose, block: u32, held_per_s: f64, broke_per_s: f64) -> Search {
         let broke_per_s = Some(broke_per_s);
-        Search { purpose: purpose.into(), held_per_s, broke_per_s, ..Search::default() }
+        Search { purpose, block, held_per_s, broke_per_s, ..Search::default() }
     }
 
     fn series(runs: Vec<Run>, searches: Vec<Search>) -> Series {
@@ -550,7 +543,7 @@ mod tests {
         };
         let check = |header: Header| {
             let runs = ["buffers", "sendfile"].map(|setting| {
-                let mut run = trial("", 0, 100.0, 100.0);
+                let mut run = trial(Purpose::Point, 0, 100.0, 100.0);
                 (run.point.server, run.point.setting) = ("nginx".into(), setting.into());
                 run
             });
@@ -571,10 +564,10 @@ mod tests {
     /// At the ends of its gap a search tries a rate several times, which is one value of a block.
     #[test]
     fn the_trials_of_a_block_are_one_value() {
-        let limit = "limit, block 1";
+        let limit = Purpose::Limit { block: 0 };
         let served = [99.0, 40.0, 98.0];
-        let runs = served.map(|served| trial(limit, 0, 100.0, served)).to_vec();
-        let series = series(runs, vec![search(limit, 100.0, 104.0)]);
+        let runs = served.map(|served| trial(limit.clone(), 0, 100.0, served)).to_vec();
+        let series = series(runs, vec![search(limit, 0, 100.0, 104.0)]);
         assert_eq!(throughputs(series.at_peak().expect("it held")), [98.0]);
         assert_eq!(throughputs(series.curve()[0]), [98.0]);
         assert_eq!(throughputs(&series.trials[0]), [98.0]);
@@ -584,15 +577,19 @@ mod tests {
     /// in other blocks.
     #[test]
     fn a_peak_is_made_of_what_each_block_held() {
-        let (one, two) = ("limit, block 1", "limit, block 2");
+        let limit = |block| Purpose::Limit { block };
+        let tried = |block, rate, served| trial(limit(block), block, rate, served);
         let runs = vec![
-            trial(one, 0, 100.0, 100.0),
-            trial(one, 0, 96.0, 96.0),
-            trial(one, 0, 104.0, 50.0),
-            trial(two, 1, 96.0, 95.0),
-            trial(two, 1, 100.0, 40.0),
+            tried(0, 100.0, 100.0),
+            tried(0, 96.0, 96.0),
+            tried(0, 104.0, 50.0),
+            tried(1, 96.0, 95.0),
+            tried(1, 100.0, 40.0),
         ];
-        let series = series(runs, vec![search(one, 100.0, 104.0), search(two, 96.0, 100.0)]);
+        let searches = [(0, 100.0, 104.0), (1, 96.0, 100.0)];
+        let searches =
+            searches.map(|(block, held, broke)| search(limit(block), block, held, broke));
+        let series = series(runs, searches.to_vec());
         let held = series.at_peak().expect("both held");
         assert_eq!(throughputs(held), [100.0, 95.0]);
         assert!((held.offered - 100.0).abs() < 0.1, "{}", held.offered);
@@ -600,18 +597,20 @@ mod tests {
 
     #[test]
     fn what_was_void_was_not_searched() {
-        let void = Run { void: vec!["late".into()], ..trial("", 0, 100.0, 100.0) };
+        let void = Run { void: vec!["late".into()], ..trial(Purpose::Point, 0, 100.0, 100.0) };
         assert!(!series(vec![void], Vec::new()).is_searched());
-        let searched = series(vec![trial("limit", 1, 1.0, 1.0)], vec![search("limit 1", 1.0, 2.0)]);
+        let searches = vec![search(Purpose::Race, 1, 1.0, 2.0)];
+        let searched = series(vec![trial(Purpose::Race, 1, 1.0, 1.0)], searches);
         assert!(searched.is_searched());
     }
 
     /// No trial is lost where two blocks tried the same rate.
     #[test]
     fn blocks_that_tried_the_same_rate_are_one_point() {
-        let (one, two) = ("halving 1", "halving 2");
-        let runs = vec![trial("halving", 1, 100.0, 100.0), trial("halving", 2, 100.0, 90.0)];
-        let series = series(runs, vec![search(one, 100.0, 104.0), search(two, 100.0, 104.0)]);
+        let tried = [(1, 100.0), (2, 90.0)];
+        let runs = tried.map(|(block, served)| trial(Purpose::Race, block, 100.0, served));
+        let searches = [1, 2].map(|block| search(Purpose::Race, block, 100.0, 104.0));
+        let series = series(runs.to_vec(), searches.to_vec());
         let points: Vec<Vec<f64>> = series.curve().into_iter().map(throughputs).collect();
         assert_eq!(points, [[100.0, 90.0]]);
     }

@@ -8,8 +8,7 @@ use super::figures::cell;
 use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Series, offered};
-use crate::record::{Offered, Opened, Search};
-use crate::study::utilisation::share_looked_for;
+use crate::record::{Offered, Opened, Purpose, Search};
 use crate::void::in_words;
 
 /// The highest throughput of each series, what it costs, and how far it is from the floor. Where
@@ -68,7 +67,7 @@ fn peak_cells(series: &Series) -> (String, String) {
 
 /// Why nothing is known of a series without a peak.
 fn without_peak(series: &Series) -> &'static str {
-    let is_for_limit = |trial: &Measured| share_looked_for(&trial.purpose).is_none();
+    let is_for_limit = |trial: &Measured| trial.purpose.utilisation().is_none();
     match &*series.trials {
         _ if !series.searches.is_empty() => "no rate held",
         [] => "no valid run",
@@ -145,8 +144,8 @@ pub(crate) fn points(panel: &Panel) -> Table {
 }
 
 fn point_row(series: &Series, point: &Measured) -> Vec<String> {
-    let name = match &*point.purpose {
-        "" => series.name.clone(),
+    let name = match &point.purpose {
+        Purpose::Point => series.name.clone(),
         purpose => format!("{} ({purpose})", series.name),
     };
     let head = [name, number::plain(point.offered), point.blocks.len().to_string()];
@@ -361,15 +360,15 @@ mod tests {
 
     #[test]
     fn a_series_without_a_peak_says_what_is_missing() {
-        let check = |trials: &[&str], expected: &str| {
+        let check = |purposes: &[Purpose], expected: &str| {
             let trial =
-                |purpose: &&str| Measured { purpose: (*purpose).into(), ..Measured::default() };
-            let trials = trials.iter().map(trial).collect();
+                |purpose: &Purpose| Measured { purpose: purpose.clone(), ..Measured::default() };
+            let trials = purposes.iter().map(trial).collect();
             assert_eq!(peak_cells(&Series { trials, ..Series::default() }).0, expected);
         };
         check(&[], "no valid run");
-        check(&["halving 1"], "no search ended");
-        check(&["rate for utilisation 0.5", "rate for utilisation 0.8"], "trials only");
+        check(&[Purpose::Rung(1)], "no search ended");
+        check(&[0.5, 0.8].map(Purpose::Utilisation), "trials only");
         let searches = vec![Search::default()];
         let searched = Series { searches, ..Series::default() };
         assert_eq!(peak_cells(&searched).0, "no rate held");

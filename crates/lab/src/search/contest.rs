@@ -7,7 +7,7 @@
 
 use super::mat::{Climb, Found, Hunt};
 use super::{Candidate, Measure, ServedByKind, Stop, least_served};
-use crate::record::{Figures, fare_alike};
+use crate::record::{Figures, Purpose, fare_alike};
 use crate::void::{Void, generator_gave_out};
 use load::find_limit::{Conditions, Judged, Rules};
 use statistics::{Generator, Interval, anytime_interval, ratio_of_logs};
@@ -64,7 +64,7 @@ impl Runs {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// What is being done.
-    pub stage: &'a str,
+    pub stage: &'a Purpose,
     /// Runs so far, void ones included.
     pub runs: u32,
     /// Void ones.
@@ -199,7 +199,12 @@ impl<'m> Contest<'m> {
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn block(&mut self, field: &[usize], level_per_s: f64, stage: &str) -> Result<bool, Stop> {
+    pub fn block(
+        &mut self,
+        field: &[usize],
+        level_per_s: f64,
+        stage: &Purpose,
+    ) -> Result<bool, Stop> {
         self.blocks += 1;
         let mut generator = Generator::new(self.seed ^ u64::from(self.blocks));
         let mut climbs: Vec<(usize, Climb)> = Vec::new();
@@ -213,7 +218,7 @@ impl<'m> Contest<'m> {
             is_at_work = false;
             generator.shuffle(&mut climbs);
             for (candidate, climb) in &mut climbs {
-                match self.step(*candidate, climb, stage)? {
+                match self.step(*candidate, climb)? {
                     Step::Made => is_at_work = true,
                     Step::AtItsEnd => (),
                     Step::NoTime => return Ok(false),
@@ -229,17 +234,10 @@ impl<'m> Contest<'m> {
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn scout(
-        &mut self,
-        candidate: usize,
-        first: f64,
-        stage: &str,
-    ) -> Result<Option<Found>, Stop> {
+    pub fn scout(&mut self, candidate: usize, first: f64) -> Result<Option<Found>, Stop> {
         self.blocks += 1;
         let rules = Rules { min: 1.0, growth: 2.0, gap: 0.1, ..self.rules_from(first) };
-        let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
-        let climb = self.climb(rules, stage, seed);
-        let (found, is_whole) = self.alone(candidate, climb, stage)?;
+        let (found, is_whole) = self.alone(candidate, rules, &Purpose::Level)?;
         Ok(is_whole.then_some(found))
     }
 
@@ -248,31 +246,26 @@ impl<'m> Contest<'m> {
     ///
     /// # Errors
     /// When the search is to end.
-    pub fn confirm(
-        &mut self,
-        candidate: usize,
-        lead: u32,
-        stage: &str,
-    ) -> Result<(Found, bool), Stop> {
+    pub fn confirm(&mut self, candidate: usize, lead: u32) -> Result<(Found, bool), Stop> {
         self.blocks += 1;
         let level = self.standings[candidate].level_per_s();
         let first = level.unwrap_or(1.0) / (1.0 + self.gap);
         let gap = LAST_GAP.min(self.gap);
         let rules = Rules { lead, end_trials_max: 3 * lead, gap, ..self.rules_from(first) };
-        let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
-        let climb = self.climb(rules, stage, seed);
-        self.alone(candidate, climb, stage)
+        self.alone(candidate, rules, &Purpose::Confirmation)
     }
 
     /// A climb to its end, or to that of the budget; and whether to its own.
     fn alone(
         &mut self,
         candidate: usize,
-        mut climb: Climb,
-        stage: &str,
+        rules: Rules,
+        stage: &Purpose,
     ) -> Result<(Found, bool), Stop> {
+        let seed = Generator::new(self.seed ^ u64::from(self.blocks)).next_u64();
+        let mut climb = self.climb(rules, stage, seed);
         loop {
-            match self.step(candidate, &mut climb, stage)? {
+            match self.step(candidate, &mut climb)? {
                 Step::Made => (),
                 Step::AtItsEnd => break,
                 Step::NoTime => return Ok((climb.found(), false)),
@@ -342,7 +335,7 @@ impl<'m> Contest<'m> {
     }
 
     /// One run of a climb.
-    fn step(&mut self, candidate: usize, climb: &mut Climb, stage: &str) -> Result<Step, Stop> {
+    fn step(&mut self, candidate: usize, climb: &mut Climb) -> Result<Step, Stop> {
         let Some(asked) = climb.next() else { return Ok(Step::AtItsEnd) };
         if !self.has_time() {
             return Ok(Step::NoTime);
@@ -357,7 +350,7 @@ impl<'m> Contest<'m> {
         }
         let (best, left_s) = (self.best(), self.left_s());
         (self.watch)(&Progress {
-            stage,
+            stage: &asked.purpose,
             runs: self.runs.made,
             void_runs: self.runs.void,
             spent_s: self.spent_s,
@@ -425,9 +418,9 @@ impl<'m> Contest<'m> {
         self.measure.found(&self.candidates[candidate], found)
     }
 
-    fn climb(&self, rules: Rules, stage: &str, seed: u64) -> Climb {
+    fn climb(&self, rules: Rules, stage: &Purpose, seed: u64) -> Climb {
         let conditions = self.conditions.clone();
-        Climb::new(Hunt { rules, conditions, purpose: stage.to_owned(), block: self.blocks, seed })
+        Climb::new(Hunt { rules, conditions, purpose: stage.clone(), block: self.blocks, seed })
     }
 
     /// Begins a little below the level, by a random part of the gap: where all candidates were
@@ -514,7 +507,10 @@ mod tests {
             .map(|&name| contest.add(Candidate { name: name.into(), ..Candidate::default() }))
             .collect();
         for _ in 0..blocks {
-            assert!(contest.block(&field, 900.0, "race").expect("it ends"), "there is no budget");
+            assert!(
+                contest.block(&field, 900.0, &Purpose::Race).expect("it ends"),
+                "there is no budget"
+            );
         }
         look(&contest)
     }

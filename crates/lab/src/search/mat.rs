@@ -7,7 +7,7 @@
 //! it said to be the limit.
 
 use super::{Asked, Candidate, Measure, Seen, Stop, judge};
-use crate::record::Figures;
+use crate::record::{Figures, Purpose};
 use crate::void::{Void, generator_gave_out, in_words};
 use load::find_limit::{Bracket, Conditions, Judged, Rules, Violation};
 
@@ -27,7 +27,7 @@ pub struct Hunt {
     /// What must hold.
     pub conditions: Conditions,
     /// What the runs are for, in the records.
-    pub purpose: String,
+    pub purpose: Purpose,
     /// The block they belong to.
     pub block: u32,
     /// Seeds their arrivals.
@@ -38,7 +38,7 @@ pub struct Hunt {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// What the runs were for.
-    pub purpose: String,
+    pub purpose: Purpose,
     /// The block they belong to.
     pub block: u32,
     /// The conditions, as typed.
@@ -257,7 +257,7 @@ mod tests {
             first_again: false,
         };
         let conditions = Conditions::default();
-        Hunt { rules, conditions, purpose: "mat".into(), block: 0, seed }
+        Hunt { rules, conditions, purpose: Purpose::Race, block: 0, seed }
     }
 
     /// Whether sessions are long or short, and wherever the search begins.

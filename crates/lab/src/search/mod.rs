@@ -26,7 +26,7 @@ pub(crate) use tune::FREE_CPUS;
 pub use tune::{Certainty, Method, Plan, Rival, Tuned, tune};
 pub use workbench::{WARM_UPS, Workbench, setting_of};
 
-use crate::record::Figures;
+use crate::record::{Figures, Purpose};
 use crate::template::Values;
 use crate::void::Void;
 use load::find_limit::{Conditions, Judged, Kept, Violation};
@@ -53,7 +53,7 @@ pub struct Asked {
     /// Requests a second.
     pub rate: f64,
     /// Which search it is for.
-    pub purpose: String,
+    pub purpose: Purpose,
     /// Which block: candidates in the same block are measured alternately.
     pub block: u32,
     /// How often this rate had been void before, in this search.

@@ -79,7 +79,7 @@ impl<'f, L: Live> Recorder<'f, L> {
     fn replay(&self, run: Run, point: &Point, asked: &Asked) -> Result<Seen, Stop> {
         let is_same = run.point.setting == point.setting
             && run.point.knobs == point.knobs
-            && (run.purpose.as_str(), run.block) == (asked.purpose.as_str(), asked.block)
+            && (&run.purpose, run.block) == (&asked.purpose, asked.block)
             && run.point.offered.requests_per_s().is_some_and(|rate| is_near(rate, asked.rate));
         if is_same {
             return Ok(seen(run));
@@ -146,7 +146,8 @@ impl<L: Live> Measure for Recorder<'_, L> {
             return Ok(());
         }
         let search = Search {
-            purpose: format!("{} {}", found.purpose, found.block),
+            purpose: found.purpose.clone(),
+            block: found.block,
             server: self.context.server.clone(),
             setting: candidate.name.clone(),
             workload: self.context.workload.clone(),
@@ -175,7 +176,7 @@ mod tests {
     use super::super::simulated::{Simulated, World};
     use super::super::{Hunt, lead_for, mat};
     use super::*;
-    use crate::record::Header;
+    use crate::record::{Header, Purpose};
     use load::find_limit::{Conditions, Rules};
     use std::path::PathBuf;
 
@@ -202,7 +203,7 @@ mod tests {
             end_trials_max: 9,
             first_again: false,
         };
-        let (conditions, purpose) = (Conditions::default(), "mat".to_owned());
+        let (conditions, purpose) = (Conditions::default(), Purpose::Race);
         Hunt { rules, conditions, purpose, block: 1, seed: 3 }
     }
 
@@ -214,7 +215,7 @@ mod tests {
         for _ in 0..skip {
             let asked = Asked {
                 rate: 1.0,
-                purpose: String::new(),
+                purpose: Purpose::Point,
                 block: 0,
                 attempt: 0,
                 seed: 0,

@@ -16,6 +16,7 @@ use super::contest::{Contest, Runs, Standing};
 use super::grid::Grid;
 use super::mat::{Found, lead_for};
 use super::{Candidate, Stop};
+use crate::record::Purpose;
 use crate::study::minutes;
 use statistics::{Interval, Verdict, verdict};
 
@@ -275,7 +276,7 @@ pub fn tune(contest: &mut Contest<'_>, plan: &Plan) -> Result<Tuned, Stop> {
     if finalists.iter().any(|&one| !search.unknown_neighbours(one).is_empty()) {
         search.races_max += ROUNDS_MAX;
     }
-    let race = search.race(&finalists, "race")?;
+    let race = search.race(&finalists, &Purpose::Race)?;
     let gain = race.over(0);
     let (race, gain) = search.challenges(race, gain)?;
     search.is_sample = false;
@@ -364,7 +365,7 @@ impl Search<'_, '_> {
             }
             let number = self.contest.add(candidate);
             field.push(number);
-            let found = self.contest.scout(number, self.plan.first_per_s, "level")?;
+            let found = self.contest.scout(number, self.plan.first_per_s)?;
             let Some(found) = found else {
                 return Err(self.too_short(self.plan.least()));
             };
@@ -419,7 +420,7 @@ impl Search<'_, '_> {
                 break;
             }
             self.expect(self.plan.runs_from(block, able.len()));
-            if !self.contest.block(&able, self.level_per_s, "grid")? {
+            if !self.contest.block(&able, self.level_per_s, &Purpose::Grid)? {
                 self.budget_ended = true;
                 break;
             }
@@ -469,7 +470,7 @@ impl Search<'_, '_> {
                 let able = self.able(&field);
                 // Without a first block nothing is known.
                 let is_begun = rung == 0 || self.affords(able.len());
-                let stage = format!("rung {}", rung + 1);
+                let stage = Purpose::Rung(rung + 1);
                 if !is_begun || !self.contest.block(&able, self.level_per_s, &stage)? {
                     self.budget_ended = true;
                     break;
@@ -500,7 +501,7 @@ impl Search<'_, '_> {
 
     /// Blocks until the leader is better than, or tied with, each of the others. Only these blocks
     /// count: the earlier ones are what the finalists were chosen by.
-    fn race(&mut self, finalists: &[usize], stage: &str) -> Result<Race, Stop> {
+    fn race(&mut self, finalists: &[usize], stage: &Purpose) -> Result<Race, Stop> {
         let from = self.contest.blocks() + 1;
         let mut racing = self.able(finalists);
         let mut beaten: Vec<usize> = Vec::new();
@@ -633,7 +634,7 @@ impl Search<'_, '_> {
         field.push(winner);
         field.extend(neighbours.into_iter().map(|neighbour| self.contest.add(neighbour)));
         let from = self.contest.blocks() + 1;
-        if !self.contest.block(&field, self.level_per_s, &format!("neighbours {round}"))? {
+        if !self.contest.block(&field, self.level_per_s, &Purpose::Neighbours(round))? {
             self.budget_ended = true;
             return Ok(None);
         }
@@ -644,7 +645,7 @@ impl Search<'_, '_> {
             return Ok(None);
         }
         challengers.push(winner);
-        self.race(&challengers, &format!("challenge {round}")).map(Some)
+        self.race(&challengers, &Purpose::Challenge(round)).map(Some)
     }
 
     /// The neighbours of a candidate that are no candidates yet.
@@ -679,7 +680,7 @@ impl Search<'_, '_> {
             } else if let Some(seen) = looked {
                 break seen;
             } else {
-                let seen = self.contest.confirm(race.winner, lead, "confirmation")?;
+                let seen = self.contest.confirm(race.winner, lead)?;
                 self.budget_ended |= !seen.1;
                 looked = Some(seen);
             }

@@ -91,7 +91,7 @@ mod tests {
     use crate::domain::Place;
     use crate::install::Surroundings;
     use crate::peer::Peer;
-    use crate::record::Described;
+    use crate::record::{Described, Purpose};
     use crate::template::Values;
     use crate::workload::Tools;
     use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ mod tests {
         };
         let asked = Asked {
             rate: 1.0,
-            purpose: String::new(),
+            purpose: Purpose::Point,
             block: 1,
             attempt: 0,
             seed: 1,

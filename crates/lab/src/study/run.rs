@@ -7,7 +7,7 @@ use super::schedule::{ATTEMPTS_MAX, Next, Schedule};
 use super::stage::{Cell, Made, Stage};
 use super::utilisation::{self, Gauge, Step};
 use crate::observe::INTERFERENCE_TOLD;
-use crate::record::{Figures, Folder, Offered, Opened, Point, Run, Search};
+use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
 use crate::warm_up::run_s;
 use crate::workload::Workload;
@@ -21,9 +21,6 @@ pub(super) const WARM_UPS_RECKONED: u32 = 3;
 /// Seconds that a run of a study is reckoned to take beside what any run does: its domain is made
 /// and undone, the page cache filled, and replies are awaited that come late.
 pub(super) const STAGING_S: f64 = 1.5;
-
-/// The purpose of what searches for a limit in a block, which it ends with.
-const PURPOSE: &str = "limit, block ";
 
 /// How closely a limit is found.
 const MAT_GAP: f64 = 0.02;
@@ -89,7 +86,7 @@ struct Wanted<'p> {
     offered: Offered,
     block: u32,
     attempt: u32,
-    purpose: &'p str,
+    purpose: &'p Purpose,
     seed: u64,
 }
 
@@ -159,7 +156,8 @@ impl<'a, W: Watch> Study<'a, W> {
             let (cell, offered) = loads[next.point];
             let Next { block, attempt, .. } = next;
             let seed = self.seed(block, attempt);
-            let run = self.one(&Wanted { cell, offered, block, attempt, purpose: "", seed })?;
+            let purpose = &Purpose::Point;
+            let run = self.one(&Wanted { cell, offered, block, attempt, purpose, seed })?;
             schedule.learn(&run);
             let left_s = f64::from(schedule.runs_left()) * self.seconds_of_a_run();
             self.report(&run, self.within_budget(left_s));
@@ -195,20 +193,21 @@ impl<'a, W: Watch> Study<'a, W> {
             if let Some(end) = self.end() {
                 return Ok(end);
             }
-            match self.limit(loads[next.point].0, next.block, purpose_of(next.block)) {
+            match self.limit(loads[next.point].0, next.block) {
                 Ok(()) => learn_limits(&mut schedule, &self.searches[self.searches.len() - 1..]),
                 Err(Stop::Interrupted) => return Ok(self.end().unwrap_or(End::Interrupted)),
                 Err(Stop::Unable(why) | Stop::Failed(why)) => return Err(why),
             }
         }
-        let limits = self.searches.iter().filter(|search| block_of(&search.purpose).is_some());
+        let limits = self.searches.iter().filter(|search| is_limit(search));
         self.tally.wanted = limits.clone().count();
         self.tally.unknown = limits.filter(|search| search.limit_per_s().is_none()).count();
         Ok(End::Complete)
     }
 
     /// One limit: what it bears when 64 clients ask as fast as they are served is where to begin.
-    fn limit(&mut self, cell: Cell, block: u32, purpose: String) -> Result<(), Stop> {
+    fn limit(&mut self, cell: Cell, block: u32) -> Result<(), Stop> {
+        let purpose = Purpose::Limit { block };
         let definition = self.stage.definition;
         let point = self.stage.point(cell, Offered::default());
         let first = self.saturated(cell, block, &purpose)?;
@@ -229,6 +228,7 @@ impl<'a, W: Watch> Study<'a, W> {
     fn write_down(&mut self, point: &Point, found: &Found) -> Result<(), String> {
         let search = Search {
             purpose: found.purpose.clone(),
+            block: found.block,
             server: point.server.clone(),
             setting: point.setting.clone(),
             workload: point.workload.clone(),
@@ -284,12 +284,12 @@ impl<'a, W: Watch> Study<'a, W> {
 
     /// The rate at which so much of the CPUs is used, or why there is none.
     fn rate_at(&mut self, cell: Cell, share: f64) -> Result<Result<f64, String>, Stop> {
-        let purpose = utilisation::purpose(share);
+        let purpose = &Purpose::Utilisation(share);
         let domain = &self.stage.domains[cell.domain];
         let cpus = domain.server_cpus(&self.stage.machine) as f64;
         let gauge = Gauge::of(Some(cpus), domain.client_cpus.map(|cpus| cpus as f64));
         loop {
-            let runs: Vec<&Run> = self.runs_for(cell, &purpose).collect();
+            let runs: Vec<&Run> = self.runs_for(cell, purpose).collect();
             let (offered, attempt) = match utilisation::next(&runs, share, gauge, SATURATING) {
                 Step::Try(offered, attempt) => (offered, attempt),
                 Step::Reached(rate) => return Ok(Ok(rate)),
@@ -300,14 +300,19 @@ impl<'a, W: Watch> Study<'a, W> {
             if self.end().is_some() {
                 return Err(Stop::Interrupted);
             }
-            let (offered, purpose) = (rounded(offered), purpose.as_str());
+            let offered = rounded(offered);
             let wanted = Wanted { cell, offered, block: 0, attempt, purpose, seed };
             self.one(&wanted).map_err(Stop::Failed)?;
         }
     }
 
     /// What 64 clients get at most; none if all attempts were void.
-    fn saturated(&mut self, cell: Cell, block: u32, purpose: &str) -> Result<Option<f64>, Stop> {
+    fn saturated(
+        &mut self,
+        cell: Cell,
+        block: u32,
+        purpose: &Purpose,
+    ) -> Result<Option<f64>, Stop> {
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.seed(block, attempt);
             let wanted = Wanted { cell, offered: SATURATING, block, attempt, purpose, seed };
@@ -334,7 +339,7 @@ impl<'a, W: Watch> Study<'a, W> {
     fn made_before(&self, wanted: &Wanted<'_>) -> Option<&Run> {
         let point = self.stage.point(wanted.cell, wanted.offered);
         self.runs.iter().find(|run| {
-            (run.purpose.as_str(), run.block) == (wanted.purpose, wanted.block)
+            (&run.purpose, run.block) == (wanted.purpose, wanted.block)
                 && (run.attempt, run.seed) == (wanted.attempt, wanted.seed)
                 && run.point.is_same(&point)
         })
@@ -354,7 +359,7 @@ impl<'a, W: Watch> Study<'a, W> {
         // Were it written down as void, its point would be given up for what is none of its doing.
         let Made { run, outcome_json, left } = (self.make)(cell, offered, seed).map_err(stop)?;
         let number = self.runs.last().map_or(0, |run| run.number) + 1;
-        let purpose = purpose.to_owned();
+        let purpose = purpose.clone();
         let run = Run { number, block, attempt, purpose, ..run };
         let run = as_read_again(self.folder.add_run(&run, outcome_json.as_deref())?)?;
         self.runs.push(run.clone());
@@ -363,10 +368,10 @@ impl<'a, W: Watch> Study<'a, W> {
         Ok(run)
     }
 
-    fn runs_for(&self, cell: Cell, purpose: &str) -> impl Iterator<Item = &Run> {
+    fn runs_for(&self, cell: Cell, purpose: &Purpose) -> impl Iterator<Item = &Run> {
         let point = self.stage.point(cell, Offered::default());
         self.runs.iter().filter(move |run| {
-            run.purpose == purpose
+            run.purpose == *purpose
                 && (&run.point.server, &run.point.setting) == (&point.server, &point.setting)
                 && (&run.point.workload, &run.point.domain) == (&point.workload, &point.domain)
         })
@@ -517,19 +522,13 @@ fn as_read_again(run: Run) -> Result<Run, String> {
     Ok(Run { point: run.point, ..read })
 }
 
-/// What the runs of a search in a block are for.
-fn purpose_of(block: u32) -> String {
-    format!("{PURPOSE}{}", block + 1)
-}
-
-/// What [`purpose_of`] was told; none where a search is for something else.
-fn block_of(purpose: &str) -> Option<u32> {
-    purpose.strip_prefix(PURPOSE)?.parse::<u32>().ok()?.checked_sub(1)
+fn is_limit(search: &Search) -> bool {
+    matches!(search.purpose, Purpose::Limit { .. })
 }
 
 /// Tells the schedule which limits are known: to it they are the repetitions of a point.
 fn learn_limits(schedule: &mut Schedule, searches: &[Search]) {
-    for search in searches.iter().filter(|search| block_of(&search.purpose).is_some()) {
+    for search in searches.iter().filter(|search| is_limit(search)) {
         let point = schedule.points().iter().find(|point| is_of(search, point)).cloned();
         let Some(point) = point else { continue };
         let figures = Figures { throughput_per_s: search.held_per_s, ..Figures::default() };

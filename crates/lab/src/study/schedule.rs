@@ -5,7 +5,7 @@
 //! many blocks as repetitions. With one, every point is measured at least [`FIRST_BLOCKS`] times,
 //! and then time goes to the points whose intervals are widest.
 
-use crate::record::{Point, Run};
+use crate::record::{Point, Purpose, Run};
 use statistics::{Generator, median_estimate};
 
 /// So often every point is measured before any is preferred, whatever the budget.
@@ -67,7 +67,7 @@ impl Schedule {
     /// Takes note of a run that was made, now or before the study was interrupted. Runs of other
     /// points, or for another purpose, are none of its business.
     pub fn learn(&mut self, run: &Run) {
-        if !run.purpose.is_empty() {
+        if run.purpose != Purpose::Point {
             return;
         }
         // Of points that are equal the one that is behind: no run would ever be the second's else.
@@ -315,7 +315,7 @@ mod tests {
     fn searches_are_not_repetitions() {
         let mut schedule = schedule(1, 1, false);
         let next = schedule.next().expect("nothing is measured");
-        let search = Run { purpose: "search".into(), ..run(&schedule, next, 1.0) };
+        let search = Run { purpose: Purpose::Race, ..run(&schedule, next, 1.0) };
         schedule.learn(&search);
         assert_eq!(schedule.next(), Some(next));
     }

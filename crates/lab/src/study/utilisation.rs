@@ -27,19 +27,6 @@ const POWERS: (f64, f64) = (0.4, 1.2);
 /// A rate is not changed by more than this factor at once.
 const CORRECTION_MAX: f64 = 4.0;
 
-/// The purpose of the runs that look for the rate of a utilisation, which it ends with.
-const PURPOSE: &str = "rate for utilisation ";
-
-/// The purpose of the runs that look for the rate at which the server is so busy.
-pub(super) fn purpose(share: f64) -> String {
-    format!("{PURPOSE}{share}")
-}
-
-/// What [`purpose`] was told; none where a run is for something else.
-pub(crate) fn share_looked_for(purpose: &str) -> Option<f64> {
-    purpose.strip_prefix(PURPOSE)?.parse().ok()
-}
-
 /// What is meant by a utilisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Gauge {
@@ -246,12 +233,6 @@ mod tests {
                 end => return (runs, end),
             }
         }
-    }
-
-    #[test]
-    fn a_purpose_says_what_is_looked_for() {
-        assert_eq!(share_looked_for(&purpose(0.8)), Some(0.8));
-        assert_eq!(share_looked_for("limit 1"), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use lab::Values;
 use lab::record::{
-    Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Run, Search, Server, Skipped,
+    Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Purpose, Run,
+    Search, Server, Skipped,
 };
 use load::backlog::Backlog;
 use load::error_kind::ErrorCounts;
@@ -137,7 +138,7 @@ impl Maker {
     }
 
     /// One run of a server, as a queue with one server would fare.
-    pub(super) fn run(&mut self, server: &Pretended, point: Point, block: u32, purpose: &str) {
+    pub(super) fn run(&mut self, server: &Pretended, point: Point, block: u32, purpose: Purpose) {
         let Offered::RequestsPerS(offered) = point.offered else {
             panic!("no queue for closed clients");
         };
@@ -160,7 +161,7 @@ impl Maker {
             number: self.number,
             point,
             block,
-            purpose: purpose.into(),
+            purpose,
             warm_up_s: 2.0,
             window_s: WINDOW_S,
             figures: Some(figures),
@@ -269,7 +270,12 @@ pub(super) fn study(path: &Path, blocks: u32, domains: &[(&str, f64)]) {
             for rate in [4_000.0, 8_000.0, 12_000.0, 16_000.0, 20_000.0, 24_000.0, 28_000.0] {
                 for server in SERVERS {
                     let server = Pretended { capacity: server.capacity * factor, ..server };
-                    maker.run(&server, point(server.name, domain, rate * factor), block, "");
+                    maker.run(
+                        &server,
+                        point(server.name, domain, rate * factor),
+                        block,
+                        Purpose::Point,
+                    );
                 }
             }
         }
@@ -299,7 +305,7 @@ pub(super) fn tuning(path: &Path) {
                         ]),
                         ..point("nginx", "1 CPU", 30_000.0)
                     };
-                    maker.run(&server, point, block, "");
+                    maker.run(&server, point, block, Purpose::Point);
                 }
             }
         }
@@ -317,7 +323,7 @@ pub(super) fn one_knob(path: &Path) {
                 knobs: Values::from([("workers".into(), workers.to_string())]),
                 ..point("nginx", "1 CPU", 30_000.0)
             };
-            maker.run(&Pretended { capacity, ..SERVERS[2] }, point, block, "");
+            maker.run(&Pretended { capacity, ..SERVERS[2] }, point, block, Purpose::Point);
         }
     }
 }
@@ -330,7 +336,7 @@ pub(super) fn comparison(path: &Path, blocks: u32) {
     let mut maker = Maker::new(path, &header);
     for block in 0..blocks {
         for server in &SERVERS[1..3] {
-            maker.run(server, point(server.name, "1 CPU", 8_000.0), block, "common rate");
+            maker.run(server, point(server.name, "1 CPU", 8_000.0), block, Purpose::CommonRate);
         }
     }
 }
@@ -341,13 +347,19 @@ pub(super) fn searched(path: &Path, blocks: u32) {
     maker.surroundings();
     for block in 0..blocks {
         for server in SERVERS {
-            let purpose = format!("limit, block {}", block + 1);
+            let purpose = Purpose::Limit { block };
             let held = server.capacity * maker.noise.about(0.04);
             for rate in [0.5, 0.97, 1.06] {
-                maker.run(&server, point(server.name, "1 CPU", held * rate), block, &purpose);
+                maker.run(
+                    &server,
+                    point(server.name, "1 CPU", held * rate),
+                    block,
+                    purpose.clone(),
+                );
             }
             maker.search(&Search {
                 purpose,
+                block,
                 server: server.name.into(),
                 setting: "default".into(),
                 workload: "zipf".into(),
@@ -372,9 +384,9 @@ pub(super) fn utilisations(path: &Path, servers: &[Pretended]) {
                 continue;
             }
             let point = || point(server.name, "1 CPU", server.capacity * share);
-            maker.run(server, point(), 0, &format!("rate for utilisation {share}"));
+            maker.run(server, point(), 0, Purpose::Utilisation(share));
             for block in 0..2 {
-                maker.run(server, point(), block, "");
+                maker.run(server, point(), block, Purpose::Point);
             }
         }
     }

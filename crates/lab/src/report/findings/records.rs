@@ -7,8 +7,8 @@ use super::super::number;
 use super::super::summary::{Measured, Panel, Series, Summary, number_of};
 use super::{Findings, Head, listed_at_most};
 use crate::observe::INTERFERENCE_TOLD;
-use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Run};
-use crate::study::utilisation::{self, Gauge, share_looked_for};
+use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Purpose, Run};
+use crate::study::utilisation::{self, Gauge};
 use statistics::values_min;
 
 const LISTED_MAX: usize = 6;
@@ -74,7 +74,7 @@ fn unmeasured(findings: &mut Findings, opened: &Opened) {
 
 /// Points that one server of a panel has and another has not.
 fn points_missing(opened: &Opened, summary: &Summary) -> usize {
-    if opened.runs.iter().any(|run| share_looked_for(&run.purpose).is_some()) {
+    if opened.runs.iter().any(|run| run.purpose.utilisation().is_some()) {
         return 0; // each has rates of its own
     }
     let of_panel = |panel: &Panel| {
@@ -174,7 +174,8 @@ fn precision(findings: &mut Findings, summary: &Summary) {
 /// Closed runs in which the clients had no processor time left. Those that a search began with are
 /// no points, but those of a comparison are.
 fn saturated(findings: &mut Findings, opened: &Opened) {
-    let is_point = |run: &&Run| run.purpose.is_empty() || opened.header.kind == Kind::Compare;
+    let is_point =
+        |run: &&Run| run.purpose == Purpose::Point || opened.header.kind == Kind::Compare;
     let closed = opened
         .runs
         .iter()
@@ -218,7 +219,7 @@ fn not_at_rest(findings: &mut Findings, opened: &Opened) {
 fn not_so_busy(findings: &mut Findings, opened: &Opened) {
     let mut searches: Vec<(f64, Vec<&Run>)> = Vec::new();
     for run in &opened.runs {
-        let Some(share) = share_looked_for(&run.purpose) else { continue };
+        let Some(share) = run.purpose.utilisation() else { continue };
         let same = |other: &&mut (f64, Vec<&Run>)| other.0 == share && alike(other.1[0], run);
         match searches.iter_mut().find(same) {
             Some((_, runs)) => runs.push(run),
@@ -228,7 +229,7 @@ fn not_so_busy(findings: &mut Findings, opened: &Opened) {
     let names = Names::of(opened);
     for (share, tried) in searches {
         let was_tried = |point: &Point| tried.iter().any(|run| run.point == *point);
-        if opened.runs.iter().any(|run| run.purpose.is_empty() && was_tried(&run.point)) {
+        if opened.runs.iter().any(|run| run.purpose == Purpose::Point && was_tried(&run.point)) {
             continue;
         }
         let Point { workload, domain, .. } = &tried[0].point;
@@ -345,9 +346,9 @@ fn lost(findings: &mut Findings, opened: &Opened) {
         let offered = number::plain(super::super::summary::offered(&run.point));
         format!("{} at {offered} ({workload}, {domain})", names.of_point(&run.point))
     };
-    let named = |is_void: bool| -> BTreeSet<(String, &str)> {
+    let named = |is_void: bool| -> BTreeSet<(String, String)> {
         let runs = opened.runs.iter().filter(|run| run.void.is_empty() != is_void);
-        runs.map(|run| (name(run), &*run.purpose)).collect()
+        runs.map(|run| (name(run), run.purpose.to_string())).collect()
     };
     let valid = named(false);
     let lost: BTreeSet<String> = named(true)

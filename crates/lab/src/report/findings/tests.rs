@@ -4,8 +4,8 @@ use super::super::summary::Found;
 use super::super::tables;
 use super::*;
 use crate::record::{
-    Ceiling, Described, Figures, Header, Offered, Planned, Point, RaceOutcome, Rival, Run, Search,
-    Tuning,
+    Ceiling, Described, Figures, Header, Offered, Planned, Point, Purpose, RaceOutcome, Rival, Run,
+    Search, Tuning,
 };
 
 /// Throughputs of a server at what was offered, block by block.
@@ -97,13 +97,8 @@ fn points_and_highest_rates_that_rest_on_little_are_counted() {
     let part = "1 of 2 points rest on fewer than 6 blocks: ";
     check(&[often, runs("one", 300.0, &[110.0; 2])], Head::NotSupported, part);
 
-    let found = |server: &str, count: usize| {
-        let searches = (1..=count).map(|block| {
-            let (mut runs, mut search) = search(server, 100.0, Some(104.0));
-            search.purpose = format!("limit, block {block}");
-            runs[0].purpose.clone_from(&search.purpose);
-            (runs, search)
-        });
+    let found = |server: &str, count: u32| {
+        let searches = (0..count).map(|block| in_block(block, search(server, 100.0, Some(104.0))));
         searches.collect::<Vec<_>>()
     };
     let told = |kind| {
@@ -208,7 +203,7 @@ fn a_setting_of_which_no_run_counts_is_named() {
 #[test]
 fn a_rate_that_was_found_and_not_measured_is_told() {
     let mut found = runs("one", 100.0, &[90.0]);
-    found[0].purpose = "rate for utilisation 0.8".into();
+    found[0].purpose = Purpose::Utilisation(0.8);
     let mut measured = runs("one", 100.0, &[90.0, 90.0]);
     for run in &mut measured {
         run.void = vec!["late".into()];
@@ -218,9 +213,9 @@ fn a_rate_that_was_found_and_not_measured_is_told() {
 
 /// A search of a server: what it held, what broke.
 fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
-    let purpose = "limit 1".to_owned();
+    let purpose = Purpose::Limit { block: 0 };
     let mut runs = runs(server, held, &[held]);
-    runs[0].purpose.clone_from(&purpose);
+    runs[0].purpose = purpose.clone();
     let Point { server, workload, domain, .. } = runs[0].point.clone();
     let (held_per_s, broke_per_s) = (held, broke);
     let generator_bound = broke.is_none();
@@ -236,6 +231,15 @@ fn search(server: &str, held: f64, broke: Option<f64>) -> (Vec<Run>, Search) {
         ..rest
     };
     (runs, search)
+}
+
+/// The same in another block.
+fn in_block(block: u32, (mut runs, search): (Vec<Run>, Search)) -> (Vec<Run>, Search) {
+    let purpose = Purpose::Limit { block };
+    for run in &mut runs {
+        (run.purpose, run.block) = (purpose.clone(), block);
+    }
+    (runs, Search { purpose, block, ..search })
 }
 
 #[test]
@@ -318,7 +322,7 @@ fn clients_without_time_left_are_told() {
     };
     assert!(told(0.97) && !told(0.9));
     let mut begun = closed_runs("one", &[50.0], 0.97);
-    begun[0].purpose = "limit, block 1".into();
+    begun[0].purpose = Purpose::Limit { block: 0 };
     let of_a_search = said(Header::default(), std::slice::from_ref(&begun));
     assert!(!of_a_search.iter().any(|one| one.text.contains("no processor time")));
     let header = Header { kind: Kind::Compare, ..Header::default() };
@@ -348,7 +352,7 @@ fn idle_connections_that_were_closed_are_told() {
 fn utilisations_without_a_rate_are_told() {
     let looked_for = |rate: f64, busy: f64| {
         let mut run = runs("one", rate, &[rate]).remove(0);
-        run.purpose = "rate for utilisation 0.8".into();
+        run.purpose = Purpose::Utilisation(0.8);
         run.observed = [("cpu_utilisation", busy), ("cpus_busy_share", busy + 0.2)]
             .map(|(name, share)| (name.to_owned(), share))
             .into();
@@ -395,11 +399,12 @@ fn setting(name: &str, rates: &[f64]) -> (Vec<Run>, Vec<Search>) {
     let named = |mut run: Run| {
         run.point.setting = name.into();
         run.point.knobs.insert("k".into(), name.into());
-        run.purpose = "race".into();
+        run.purpose = Purpose::Race;
         run
     };
     let search = |(block, rate): (usize, &f64)| Search {
-        purpose: format!("race {block}"),
+        purpose: Purpose::Race,
+        block: block as u32,
         setting: name.into(),
         server: "s".into(),
         workload: "w".into(),
@@ -497,13 +502,12 @@ type Limit = (f64, Option<f64>, &'static str);
 fn searched(servers: &[(&str, [Limit; 10])]) -> (Summary, Vec<Finding>) {
     let (mut runs, mut searches) = (Vec::new(), Vec::new());
     for (server, found) in servers {
-        for (block, (held, broke, why)) in found.iter().enumerate() {
-            let (mut run, found) = search(server, *held, *broke);
-            run[0].purpose = format!("limit, block {}", block + 1);
+        for (block, (held, broke, why)) in (0..).zip(found) {
+            let (mut run, found) = in_block(block, search(server, *held, *broke));
             let generator_bound = *held > 0.0 && broke.is_none();
             let broken = [*why].map(str::to_owned).into_iter().filter(|why| !why.is_empty());
-            let (purpose, broken) = (run[0].purpose.clone(), broken.collect());
-            searches.push(Search { purpose, broken, generator_bound, ..found });
+            let broken = broken.collect();
+            searches.push(Search { broken, generator_bound, ..found });
             runs.append(&mut run);
         }
     }
@@ -518,7 +522,8 @@ fn searched(servers: &[(&str, [Limit; 10])]) -> (Summary, Vec<Finding>) {
 fn limits_have_intervals_of_the_studys_confidence() {
     let width = |confidence: f64| {
         let searches = (0..10).map(|block| Search {
-            purpose: format!("limit, block {}", block + 1),
+            purpose: Purpose::Limit { block },
+            block,
             held_per_s: 100.0 + f64::from(block),
             broke_per_s: Some(101.0 + f64::from(block)),
             ..search("one", 1.0, None).1

@@ -251,10 +251,10 @@ struct Unmasked(Surface, std::collections::BTreeSet<String>);
 impl Measure for Unmasked {
     fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
         let mut seen = self.0.measure(candidate, asked)?;
-        if asked.purpose == "race" {
+        if asked.purpose == Purpose::Race {
             self.1.insert(candidate.name.clone());
         }
-        if asked.purpose == "neighbours 1" && self.1.contains(&candidate.name) {
+        if asked.purpose == Purpose::Neighbours(1) && self.1.contains(&candidate.name) {
             let figures = seen.figures.as_mut().expect("it starts");
             // Too few to be told in one run.
             figures.served_by_kind.insert("class3_1".into(), (99, 0));
@@ -356,7 +356,7 @@ struct Deceiver(Simulated);
 impl Measure for Deceiver {
     fn measure(&mut self, candidate: &Candidate, asked: &Asked) -> Result<Seen, Stop> {
         let mut seen = self.0.measure(candidate, asked)?;
-        if candidate.name.ends_with('2') && asked.purpose == "confirmation" {
+        if candidate.name.ends_with('2') && asked.purpose == Purpose::Confirmation {
             let figures = seen.figures.as_mut().expect("it starts");
             // Too few to be told in one run.
             figures.served_by_kind.insert("class3_1".into(), (60, 0));

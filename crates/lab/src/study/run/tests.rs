@@ -296,8 +296,8 @@ fn no_more_is_said_to_remain_than_the_budget_has_left() {
 }
 
 fn search(server: &str, block: u32, held_per_s: f64) -> Search {
-    let (purpose, server) = (purpose_of(block), server.to_owned());
-    Search { purpose, server, held_per_s, ..Search::default() }
+    let (purpose, server) = (Purpose::Limit { block }, server.to_owned());
+    Search { purpose, block, server, held_per_s, ..Search::default() }
 }
 
 /// After two blocks of all, a budget goes to the server whose limits differ most.
@@ -314,7 +314,7 @@ fn limits_are_searched_where_the_interval_is_widest() {
             let held = 1000.0 + differing * f64::from(next.block % 2);
             let found = search(&points[next.point].server, next.block, held);
             // Those of another purpose, and of servers that are not here, are not limits.
-            let other = Search { purpose: "MAT".into(), ..found.clone() };
+            let other = Search { purpose: Purpose::Level, ..found.clone() };
             learn_limits(&mut schedule, &[other, search("gone", 0, 1.0), found]);
             made.push(next.point);
         }
