@@ -54,6 +54,22 @@ impl Void {
         }
     }
 
+    /// The same without its numbers, and without what differs from run to run: reasons that are
+    /// equal then are of one kind.
+    pub(crate) fn kind(&self) -> Self {
+        match self {
+            Self::Load(void) => Self::Load(void.kind()),
+            Self::Interference { disturbed, .. } => {
+                Self::Interference { disturbed: *disturbed, share: 0.0, bound: 0.0 }
+            }
+            Self::WrongReply(_) => Self::WrongReply(String::new()),
+            Self::Ended { .. } => Self::Ended { copy: 0, copies: 0 },
+            Self::NoLoad(_) => Self::NoLoad(String::new()),
+            Self::Conditions(_) => Self::Conditions(String::new()),
+            Self::Other(words) => Self::Other(words.clone()),
+        }
+    }
+
     fn is_of_generator(&self) -> bool {
         matches!(self, Self::Load(void) if void.is_of_generator())
     }
@@ -99,6 +115,7 @@ impl From<&str> for Void {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use load::error_kind::ErrorKind;
 
     const LATE: Void = Void::Load(load::void::Void::Late { p99_us: 12_000, bound_us: 10_000 });
 
@@ -132,6 +149,26 @@ mod tests {
         check(Void::Ended { copy: 2, copies: 3 }, "copy 2 of 3 of the server has ended");
         check(Void::NoLoad("it does not start".into()), "it does not start");
         check("what an earlier version wrote".into(), "what an earlier version wrote");
+    }
+
+    /// Who was disturbed, and what a generator lacked, are no numbers.
+    #[test]
+    fn reasons_that_differ_in_their_numbers_are_of_one_kind() {
+        let check = |one: Void, other: Void, are_alike: bool| {
+            assert_eq!(one.kind() == other.kind(), are_alike, "{one} | {other}");
+        };
+        let failed = |kind, times| Void::Load(load::void::Void::Failed { kind, times });
+        check(LATE, Void::Load(load::void::Void::Late { p99_us: 5_000, bound_us: 4_000 }), true);
+        check(LATE, Void::Load(load::void::Void::Overdue { requests: 3 }), false);
+        check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfPorts, 4), true);
+        check(failed(ErrorKind::OutOfPorts, 3), failed(ErrorKind::OutOfDescriptors, 3), false);
+        let of = |disturbed, share| Void::Interference { disturbed, share, bound: 0.05 };
+        check(of(Disturbed::Generator, 0.1), disturbed(), true);
+        check(of(Disturbed::Server, 0.37), disturbed(), false);
+        check(Void::WrongReply("/a at byte 3".into()), Void::WrongReply("/b".into()), true);
+        check(Void::Ended { copy: 1, copies: 3 }, Void::Ended { copy: 2, copies: 3 }, true);
+        check(Void::NoLoad("one".into()), Void::Conditions("one".into()), false);
+        check("late by 1 ms".into(), "late by 2 ms".into(), false);
     }
 
     /// A generator that others kept from its CPU says nothing about what generators can do.

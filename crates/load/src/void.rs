@@ -95,6 +95,19 @@ impl Void {
     pub fn is_interference(&self) -> bool {
         matches!(self, Self::Starved { .. })
     }
+
+    /// The same without its numbers: reasons that are equal then are of one kind.
+    #[must_use]
+    pub fn kind(&self) -> Self {
+        match self {
+            Self::Late { .. } => Self::Late { p99_us: 0, bound_us: 0 },
+            Self::Starved { .. } => Self::Starved { waited_percent: 0, bound_percent: 0 },
+            Self::Overdue { .. } => Self::Overdue { requests: 0 },
+            Self::Failed { kind, .. } => Self::Failed { kind: *kind, times: 0 },
+            Self::NothingDue => Self::NothingDue,
+            Self::Other(words) => Self::Other(words.clone()),
+        }
+    }
 }
 
 /// Why `outcome` says nothing about the server.

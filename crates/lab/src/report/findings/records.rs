@@ -1,5 +1,6 @@
 //! Words about the records themselves: what is void, missing, too little, or could not be seen.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::measure::Measure;
@@ -9,6 +10,7 @@ use super::{Findings, Head, listed_at_most};
 use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{CLIENT_BUSY_MAX, Kind, Offered, Opened, Planned, Point, Purpose, Run};
 use crate::study::utilisation::{self, Gauge};
+use crate::void::Void;
 use statistics::values_min;
 
 const LISTED_MAX: usize = 6;
@@ -273,23 +275,14 @@ fn nearest(tried: &[&Run], share: f64, gauge: Gauge) -> Option<String> {
 }
 
 fn voided(findings: &mut Findings, opened: &Opened) {
-    let mut reasons: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    let mut count = 0;
-    for run in opened.runs.iter().filter(|run| !run.void.is_empty()) {
-        count += 1;
-        for reason in &run.void {
-            let words = reason.to_string();
-            let entry = reasons.entry(without_numbers(&words)).or_insert((0, words));
-            entry.0 += 1;
-        }
-    }
+    let void = || opened.runs.iter().filter(|run| !run.void.is_empty());
+    let count = void().count();
     if count == 0 {
         return;
     }
-    let mut ranked: Vec<(usize, String)> = reasons.into_values().collect();
-    ranked.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-    let reasons: Vec<String> =
-        ranked.iter().map(|(times, reason)| format!("{reason} ({times})")).collect();
+    let mut ranked = by_kind(void().flat_map(|run| &run.void));
+    ranked.sort_by_key(|alike| Reverse(alike.len()));
+    let reasons: Vec<String> = ranked.iter().map(|alike| told(alike)).collect();
     let text = format!(
         "{count} of {} were void and take no part: {}.",
         number::counted(opened.runs.len(), "run"),
@@ -315,10 +308,27 @@ fn disturbed(findings: &mut Findings, opened: &Opened) {
     findings.add(Head::NotSupported, text);
 }
 
-/// Reasons that differ in their numbers are the same reason.
-fn without_numbers(reason: &str) -> String {
-    let digits = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
-    reason.split(digits).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
+/// Reasons, those of one kind together; in the order of the first of each.
+fn by_kind<'v>(reasons: impl Iterator<Item = &'v Void>) -> Vec<Vec<&'v Void>> {
+    let mut kinds: Vec<(Void, Vec<&Void>)> = Vec::new();
+    for reason in reasons {
+        let kind = reason.kind();
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, alike)) => alike.push(reason),
+            None => kinds.push((kind, vec![reason])),
+        }
+    }
+    kinds.into_iter().map(|(_, alike)| alike).collect()
+}
+
+/// The first of reasons that are of one kind, and how many there are.
+fn told(alike: &[&Void]) -> String {
+    let (first, times) = (alike[0], alike.len());
+    // Its words do not speak for others: servers fail to start in many ways.
+    match matches!(first, Void::NoLoad(_)) && alike.iter().any(|other| *other != first) {
+        true => format!("there was no load ({times}), the first time because: {first}"),
+        false => format!("{first} ({times})"),
+    }
 }
 
 /// The servers that ran, with their settings.

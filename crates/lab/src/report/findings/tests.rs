@@ -7,6 +7,7 @@ use crate::record::{
     Ceiling, Described, Figures, Header, Offered, Planned, Point, Purpose, RaceOutcome, Rival, Run,
     Search, Tuning,
 };
+use crate::void::Void;
 
 /// Throughputs of a server at what was offered, block by block.
 fn runs(server: &str, offered: f64, throughputs: &[f64]) -> Vec<Run> {
@@ -385,13 +386,38 @@ fn utilisations_without_a_rate_are_told() {
 #[test]
 fn void_runs_take_no_part_and_are_counted() {
     let mut run = runs("one", 100.0, &[1.0]);
-    run[0].void = vec!["late by 3.5 ms".into()];
+    run[0].void = vec![Void::Ended { copy: 1, copies: 2 }];
     let mut again = run.clone();
-    again[0].void = vec!["late by 7.25 ms".into()];
+    again[0].void = vec![Void::Ended { copy: 2, copies: 2 }];
     let said = said(Header::default(), &[run, again]);
     let texts: Vec<&str> = said.iter().map(|finding| &*finding.text).collect();
-    let void = "2 of 2 runs were void and take no part: late by 3.5 ms (2).";
+    let void = "2 of 2 runs were void and take no part: copy 1 of 2 of the server has ended (2).";
     assert_eq!(texts, [void, "No run counts of one at 100 (w, d)."]);
+}
+
+/// Whatever their words have in common: those from elsewhere are told apart by them.
+#[test]
+fn void_runs_are_counted_by_the_kind_of_their_reason() {
+    let check = |reasons: &[Void], expected: &str| {
+        let of_run = |reason: &Void| {
+            let mut run = runs("one", 100.0, &[1.0]);
+            run[0].void = vec![reason.clone()];
+            run
+        };
+        let runs: Vec<Vec<Run>> = reasons.iter().map(of_run).collect();
+        let count = runs.len();
+        let text = format!("{count} of {count} runs were void and take no part: {expected}.");
+        has(&said(Header::default(), &runs), &text);
+    };
+    let late = |p99_us| Void::Load(load::void::Void::Late { p99_us, bound_us: 4_000 });
+    let lag = "generator saturated: its own lag is 5.000 ms at the 99th percentile, more than the \
+               4.000 ms allowed";
+    check(&["one".into(), late(5_000), late(7_250)], &format!("{lag} (2) and one (1)"));
+    check(&["port 1".into(), "port 2".into()], "port 1 (1) and port 2 (1)");
+    let no_load = |why: &str| Void::NoLoad(why.into());
+    check(&[no_load("it ended"), no_load("it ended")], "it ended (2)");
+    let part = "there was no load (2), the first time because: it ended";
+    check(&[no_load("it ended"), no_load("404")], part);
 }
 
 /// Searches of a setting in a tuning, one in each of the blocks from 0 on.
