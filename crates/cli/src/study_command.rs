@@ -154,10 +154,10 @@ fn told_of_pauses(stage: &Stage<'_>) -> String {
 }
 
 fn told_of(skipped: &Skipped) -> String {
-    let Skipped { server, reason, command } = skipped;
+    let Skipped { what, reason, command } = skipped;
     match command.as_str() {
-        "" => format!("skipped {server}: {reason}\n"),
-        command => format!("skipped {server}: {reason}; {command}\n"),
+        "" => format!("skipped {what}: {reason}\n"),
+        command => format!("skipped {what}: {reason}; {command}\n"),
     }
 }
 

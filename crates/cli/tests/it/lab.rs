@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::Void;
-use lab::record::{Folder, Opened, Run};
+use lab::record::{Absent, Folder, Opened, Run};
 use load::void::Void as LoadVoid;
 use testkit::Temporary;
 
@@ -573,7 +573,7 @@ fn domains_that_cannot_be_had_are_skipped() {
     assert!(out.contains("skipped domain huge: 4096 CPUs are wanted"), "{out}");
     assert!(out.contains("1 domain,"), "{out}");
     let opened = lab.records();
-    assert_eq!(opened.header.skipped[0].server, "domain huge");
+    assert_eq!(opened.header.skipped[0].what, Absent::Domain { domain: "huge".into() });
     assert!(opened.runs.iter().all(|run| run.point.domain == "here"));
     let unbound = |run: &Run| run.not_available.iter().any(|line| line.starts_with("workers of "));
     assert!(!opened.runs.iter().any(unbound), "Ropewalk binds its workers itself");
@@ -601,8 +601,9 @@ fn servers_that_cannot_be_bound_by_worker_are_skipped() {
     assert!(out.contains(&format!("skipped {expected}: its workers cannot be bound")), "{out}");
     assert!(out.contains("to a CPU each: they wander\n"), "{out}");
     let opened = lab.records();
-    let skipped: Vec<&str> = opened.header.skipped.iter().map(|it| &*it.server).collect();
-    assert_eq!(skipped, [expected]);
+    let absent = Absent::ServerIn { server: "own".into(), domain: "bound".into() };
+    let skipped: Vec<&Absent> = opened.header.skipped.iter().map(|it| &it.what).collect();
+    assert_eq!(skipped, [&absent]);
     let mut places: Vec<String> =
         opened.runs.iter().map(|run| run.point.server.clone() + " " + &run.point.domain).collect();
     places.sort();

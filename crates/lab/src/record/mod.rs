@@ -8,10 +8,12 @@ mod folder;
 mod participants;
 mod purpose;
 mod resume;
+mod skipped;
 
 pub use folder::{Folder, Opened};
 pub use participants::Participants;
 pub use purpose::Purpose;
+pub use skipped::{Absent, Skipped};
 
 use crate::observe::{Disturbed, interference_in};
 use crate::template::Values;
@@ -52,7 +54,7 @@ pub struct Header {
     pub definition: String,
     /// The servers that take part.
     pub servers: Vec<Server>,
-    /// The servers that should have and do not.
+    /// The servers and domains that should have and do not.
     pub skipped: Vec<Skipped>,
     /// What clients ask for.
     pub workloads: Vec<Described>,
@@ -117,17 +119,6 @@ pub struct Server {
     pub version: String,
     /// The configuration files of each setting that ran, by the setting's name.
     pub configurations: BTreeMap<String, String>,
-}
-
-/// A server that does not take part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Skipped {
-    /// Its name.
-    pub server: String,
-    /// Why not.
-    pub reason: String,
-    /// The command that mends it; empty if there is none.
-    pub command: String,
 }
 
 /// A workload or a domain.

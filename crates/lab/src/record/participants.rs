@@ -1,7 +1,7 @@
 //! Who takes part in a study, each time it is begun or resumed: what was not there at first may
 //! have been installed since, and the other way round.
 
-use super::{Described, Header, Planned, Server, Skipped};
+use super::{Absent, Described, Header, Planned, Server, Skipped};
 use crate::server_spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -58,21 +58,27 @@ impl Participants {
 
 /// Why it is skipped, if it was not always.
 fn explained(header: &Header, mut skipped: Skipped) -> Skipped {
-    if took_part(header, &skipped.server) {
+    if took_part(header, &skipped.what) {
         let reason = skipped.reason;
         skipped.reason = format!("it did at first, but not when this was last resumed: {reason}");
     }
     skipped
 }
 
-/// Whether it took part before: a server as it was typed, or `domain NAME`.
-fn took_part(header: &Header, what: &str) -> bool {
-    if let Some(domain) = what.strip_prefix("domain ") {
-        return header.domains.iter().any(|known| known.name == domain);
+/// Whether it took part before.
+fn took_part(header: &Header, what: &Absent) -> bool {
+    match what {
+        Absent::Server { server } => {
+            let spec = server.parse::<ServerSpec>().ok();
+            let name = spec.as_ref().and_then(ServerSpec::peer_name);
+            header.servers.iter().any(|known| Some(known.name.as_str()) == name)
+        }
+        Absent::Domain { domain } => header.domains.iter().any(|known| known.name == *domain),
+        Absent::ServerIn { server, domain } => {
+            let is_it = |known: &Planned| (&known.server, &known.domain) == (server, domain);
+            header.planned.iter().any(is_it)
+        }
     }
-    let spec = what.parse::<ServerSpec>().ok();
-    let name = spec.as_ref().and_then(ServerSpec::peer_name);
-    header.servers.iter().any(|known| Some(known.name.as_str()) == name)
 }
 
 /// A server may have been upgraded, or be set otherwise.
@@ -104,9 +110,24 @@ mod tests {
         }
     }
 
-    fn skipped(server: &str) -> Skipped {
-        let (reason, command) = ("not there".to_owned(), String::new());
-        Skipped { server: server.into(), reason, command }
+    fn skipped(what: Absent) -> Skipped {
+        Skipped { what, reason: "not there".into(), command: String::new() }
+    }
+
+    fn no_server(server: &str) -> Skipped {
+        skipped(Absent::Server { server: server.into() })
+    }
+
+    fn no_domain(domain: &str) -> Skipped {
+        skipped(Absent::Domain { domain: domain.into() })
+    }
+
+    fn not_in(domain: &str, server: &str) -> Skipped {
+        skipped(Absent::ServerIn { server: server.into(), domain: domain.into() })
+    }
+
+    fn planned(server: &str, domain: &str) -> Planned {
+        Planned { server: server.into(), domain: domain.into(), ..Planned::default() }
     }
 
     fn domain(name: &str) -> Described {
@@ -116,16 +137,16 @@ mod tests {
     fn header() -> Header {
         Header {
             servers: vec![server("nginx", "1.22", "a"), server("caddy", "2", "c")],
-            skipped: vec![skipped("h2o/fast"), skipped("yaws"), skipped("domain big")],
+            skipped: vec![no_server("h2o/fast"), no_server("yaws"), no_domain("big")],
             domains: vec![domain("small"), domain("net")],
-            planned: vec![Planned { server: "nginx".into(), ..Planned::default() }],
+            planned: vec![planned("nginx", "small")],
             ..Header::default()
         }
     }
 
-    fn reasons(header: &Header) -> Vec<(&str, bool)> {
+    fn reasons(header: &Header) -> Vec<(String, bool)> {
         let at_first = |one: &Skipped| one.reason.starts_with("it did at first, but not ");
-        header.skipped.iter().map(|one| (one.server.as_str(), at_first(one))).collect()
+        header.skipped.iter().map(|one| (one.what.to_string(), at_first(one))).collect()
     }
 
     #[test]
@@ -139,14 +160,26 @@ mod tests {
     fn what_was_installed_since_takes_part_and_what_is_gone_is_said() {
         let now = Participants {
             servers: vec![server("h2o", "2.2", "h"), server("nginx", "1.24", "b")],
-            skipped: ["yaws", "caddy/x", "domain net", "h2o in domain big"].map(skipped).to_vec(),
+            skipped: vec![
+                no_server("yaws"),
+                no_server("caddy/x"),
+                no_domain("net"),
+                not_in("big", "h2o"),
+                not_in("small", "nginx"),
+            ],
             domains: vec![domain("small"), domain("big")],
-            planned: vec![Planned { server: "h2o".into(), ..Planned::default() }],
+            planned: vec![planned("h2o", "small")],
         };
         let mut joined = header();
         now.clone().join(&mut joined);
-        let gone = [("yaws", false), ("caddy/x", true), ("domain net", true)];
-        assert_eq!(reasons(&joined), [&gone[..], &[("h2o in domain big", false)]].concat());
+        let gone = [
+            ("yaws", false),
+            ("caddy/x", true),
+            ("domain net", true),
+            ("h2o in domain big", false),
+            ("nginx in domain small", true),
+        ];
+        assert_eq!(reasons(&joined), gone.map(|(what, at_first)| (what.to_owned(), at_first)));
         let versions: Vec<&str> = joined.servers.iter().map(|one| &*one.version).collect();
         assert_eq!(versions, ["1.22, then 1.24", "2", "2.2"]);
         let texts: Vec<_> = joined.servers[0].configurations.iter().collect();

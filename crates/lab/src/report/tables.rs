@@ -8,7 +8,7 @@ use super::figures::cell;
 use super::measure::Measure;
 use super::number;
 use super::summary::{Found, Measured, Panel, Series, offered};
-use crate::record::{Offered, Opened, Purpose, Search};
+use crate::record::{Offered, Opened, Purpose, Search, Skipped};
 use crate::void::in_words;
 
 /// The highest throughput of each series, what it costs, and how far it is from the floor. Where
@@ -215,8 +215,8 @@ pub(crate) fn voided(opened: &Opened) -> Table {
 pub(crate) fn skipped(opened: &Opened) -> Table {
     let mut table = Table::new(&["What", "Why", "What mends it"]);
     for skipped in &opened.header.skipped {
-        let cells = [&skipped.server, &skipped.reason, &skipped.command];
-        table.rows.push(cells.map(Clone::clone).to_vec());
+        let Skipped { what, reason, command } = skipped;
+        table.rows.push(vec![what.to_string(), reason.clone(), command.clone()]);
     }
     table
 }

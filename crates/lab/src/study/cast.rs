@@ -7,7 +7,7 @@ use crate::domain::{Accessed, Domain, Topology};
 use crate::environment::{SettingsInside, settings_inside};
 use crate::error::Error;
 use crate::lab::Lab;
-use crate::record::{Offered, Skipped};
+use crate::record::{Absent, Offered, Skipped};
 use crate::trial::{Bench, Trial};
 use crate::workload::Workload;
 
@@ -32,7 +32,7 @@ impl Cast {
         for spec in &definition.servers {
             let mut found = lab.look(spec)?;
             cast.skipped.extend(found.skipped.drain(..).map(|one| Skipped {
-                server: spec.to_string(),
+                what: Absent::Server { server: spec.to_string() },
                 reason: one.reason,
                 command: one.command,
             }));
@@ -130,8 +130,8 @@ fn skip_domains(
     domains.retain(|domain| match can_be_had(domain) {
         Ok(()) => true,
         Err(reason) => {
-            let server = format!("domain {}", domain.name);
-            skipped.push(Skipped { server, reason, command: String::new() });
+            let what = Absent::Domain { domain: domain.name.clone() };
+            skipped.push(Skipped { what, reason, command: String::new() });
             false
         }
     });
@@ -144,10 +144,11 @@ fn unfit(entrants: &[Entrant], domains: &[Domain]) -> Vec<Skipped> {
     for domain in domains {
         for entrant in entrants {
             let Err(reason) = entrant.fits(domain) else { continue };
-            let server = format!("{} in domain {}", entrant.installed.peer.name, domain.name);
+            let (server, domain) = (entrant.installed.peer.name.clone(), domain.name.clone());
+            let what = Absent::ServerIn { server, domain };
             // It is the same with each of its settings.
-            if skipped.last().is_none_or(|last| last.server != server) {
-                skipped.push(Skipped { server, reason, command: String::new() });
+            if skipped.last().is_none_or(|last| last.what != what) {
+                skipped.push(Skipped { what, reason, command: String::new() });
             }
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lab::Values;
 use lab::record::{
-    Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Purpose, Run,
+    Absent, Ceiling, Described, Figures, Folder, Header, Kind, Offered, Point, Purpose, Run,
     Search, Server, Skipped,
 };
 use load::backlog::Backlog;
@@ -98,7 +98,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
         definition: DEFINITION.into(),
         servers: SERVERS.iter().map(server).collect(),
         skipped: vec![Skipped {
-            server: "yaws".into(),
+            what: Absent::Server { server: "yaws".into() },
             reason: "not installed".into(),
             command: "apt-get install yaws".into(),
         }],

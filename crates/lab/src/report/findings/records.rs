@@ -409,7 +409,7 @@ fn skipped(findings: &mut Findings, opened: &Opened) {
             command => format!(" Mend it with `{command}`."),
         };
         let reason = skipped.reason.trim_end_matches('.');
-        findings.add(Head::NotSeen, format!("{} took no part: {reason}.{mend}", skipped.server));
+        findings.add(Head::NotSeen, format!("{} took no part: {reason}.{mend}", skipped.what));
     }
 }
 
