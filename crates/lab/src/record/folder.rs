@@ -313,7 +313,7 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Offered, Point, Server};
+    use super::super::{Absent, Offered, Point, Purpose, Server};
     use super::*;
 
     struct Scratch(PathBuf);
@@ -389,6 +389,25 @@ mod tests {
         change(HEADER, "\"version\": 1", "\"version\": 3");
         let why = Folder::read(&scratch.0).expect_err("it is of a later version");
         assert!(why.contains("its version is 3"), "{why}");
+    }
+
+    /// Its searches have no field for their block, and all that was absent is named in one.
+    #[test]
+    fn what_is_said_in_words_in_earlier_records_is_understood() {
+        let scratch = Scratch::new("words");
+        let skipped = "[{\"server\":\"domain huge\",\"reason\":\"no CPUs\",\"command\":\"\"}]";
+        let header = format!("{{\"format\":\"{FORMAT}\",\"version\":2,\"skipped\":{skipped}}}");
+        fs::create_dir_all(&scratch.0).expect("it can be made");
+        fs::write(scratch.0.join(HEADER), header).expect("writable");
+        let run = "{\"number\":1,\"purpose\":\"race\",\"block\":3}\n";
+        fs::write(scratch.0.join(RUNS), run).expect("writable");
+        let search = "{\"purpose\":\"race 3\",\"held_per_s\":5.0}\n";
+        fs::write(scratch.0.join(SEARCHES), search).expect("writable");
+        let Opened { header, runs, searches, .. } = Folder::read(&scratch.0).expect("readable");
+        assert_eq!(header.skipped[0].what, Absent::Domain { domain: "huge".into() });
+        assert_eq!((&runs[0].purpose, runs[0].block), (&Purpose::Race, 3));
+        let Search { purpose, block, held_per_s, .. } = &searches[0];
+        assert_eq!((purpose, *block, *held_per_s), (&Purpose::Race, 3, 5.0));
     }
 
     #[test]
