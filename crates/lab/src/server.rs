@@ -49,12 +49,6 @@ impl fmt::Display for StartError {
     }
 }
 
-impl From<String> for StartError {
-    fn from(why: String) -> Self {
-        Self::NotStarted(why)
-    }
-}
-
 /// For whoever only tells people.
 impl From<StartError> for String {
     fn from(why: StartError) -> Self {
@@ -130,10 +124,11 @@ impl RunningServer {
         if launch.place.listen != Ipv4Addr::LOCALHOST && !peer.takes_an_address() {
             let name = &peer.name;
             let why = format!("{name} cannot be put into a network: its file says no {{listen}}");
-            return Err(why.into());
+            return Err(StartError::NotStarted(why));
         }
         let start = || {
-            let port = port::free(launch.place.listen, launch.place.network.as_deref())?;
+            let port = port::free(launch.place.listen, launch.place.network.as_deref());
+            let port = port.map_err(StartError::NotStarted)?;
             Self::start_at(port, installed, setting, launch)
         };
         let mut outcome = start();
@@ -155,16 +150,12 @@ impl RunningServer {
     ) -> Result<Self, StartError> {
         let peer = &installed.peer;
         let work_dir = launch.scratch.join(format!("{}-{port}", peer.name));
-        let values = values(peer, setting, launch, port, &work_dir)?;
-        prepare(peer, &values, &work_dir)?;
+        let begin = || {
+            let values = values(peer, setting, launch, port, &work_dir)?;
+            begin(peer, &values, launch, &work_dir)
+        };
+        let (group, mut child, guard) = begin().map_err(StartError::NotStarted)?;
         let place = &launch.place;
-        let mut group = Group::create_in(&place.enclosing);
-        if let Some(bytes) = launch.memory_bytes_max {
-            group.limit_memory(bytes)?;
-        }
-        let mut child = spawn(peer, &values, &work_dir, launch, &group)?;
-        group.set_root(child.id());
-        let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
         let started_us = os::clock::now();
         let_go(&mut child);
         let address = SocketAddr::from((place.address, port));
@@ -415,6 +406,24 @@ fn prepare(peer: &Peer, values: &Values, work_dir: &Path) -> Result<(), String> 
         fs::write(work_dir.join(&file.path), text).map_err(explain)?;
     }
     Ok(())
+}
+
+/// Its first process, in a group of its own, and whoever kills both if we are killed.
+fn begin(
+    peer: &Peer,
+    values: &Values,
+    launch: &Launch,
+    work_dir: &Path,
+) -> Result<(Group, Child, Guard), String> {
+    prepare(peer, values, work_dir)?;
+    let mut group = Group::create_in(&launch.place.enclosing);
+    if let Some(bytes) = launch.memory_bytes_max {
+        group.limit_memory(bytes)?;
+    }
+    let child = spawn(peer, values, work_dir, launch, &group)?;
+    group.set_root(child.id());
+    let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
+    Ok((group, child, guard))
 }
 
 /// Its first process, which becomes the server once it is told to: see [`standing_by`].

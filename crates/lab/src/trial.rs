@@ -67,17 +67,11 @@ pub enum Unmade {
     Surroundings(String),
 }
 
-impl From<String> for Unmade {
-    fn from(why: String) -> Self {
-        Self::Void(Void::NoLoad(why))
-    }
-}
-
 /// What a server did itself, or what kept it from being started.
 impl From<StartError> for Unmade {
     fn from(why: StartError) -> Self {
         match why {
-            StartError::DoesNotServe { .. } => Self::Void(Void::NoLoad(why.to_string())),
+            StartError::DoesNotServe { .. } => Self::no_load(why.to_string()),
             StartError::NotStarted(why) => Self::Surroundings(why),
         }
     }
@@ -93,6 +87,12 @@ impl fmt::Display for Unmade {
 }
 
 impl Unmade {
+    /// There was no load, and whoever cannot be ruled out may be why: the server or what was asked
+    /// of it.
+    pub(crate) fn no_load(why: impl Into<String>) -> Self {
+        Self::Void(Void::NoLoad(why.into()))
+    }
+
     /// What looks like a fault of the server, or of the run, may be that what all runs need is
     /// gone: a server whose files were removed answers 404.
     pub(crate) fn unless_gone(self, tools: &Tools, workload: &Workload) -> Self {
@@ -275,10 +275,11 @@ impl Bench {
         let errors: Vec<String> =
             errors.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         match (&outcome.first_bad, errors.as_slice()) {
-            (Some(bad), _) => Err(format!("it serves something wrong: {bad}").into()),
+            (Some(bad), _) => Err(Unmade::no_load(format!("it serves something wrong: {bad}"))),
             (None, []) => Ok(()),
             (None, errors) => {
-                Err(format!("not everything can be had from it: {}", errors.join(", ")).into())
+                let errors = errors.join(", ");
+                Err(Unmade::no_load(format!("not everything can be had from it: {errors}")))
             }
         }
     }
@@ -397,7 +398,7 @@ impl Bench {
         window: Duration,
     ) -> Result<(Outcome, String), Unmade> {
         let are_told = self.seats.len() > 1;
-        let within = options::run_time(window, asked)?;
+        let within = options::run_time(window, asked).map_err(Unmade::no_load)?;
         let mut generators = self.generators(server, asked, are_told)?;
         if are_told {
             await_ready(&mut generators)?;
@@ -416,7 +417,8 @@ impl Bench {
         window: Duration,
         observer: &Observer<'_>,
     ) -> Result<(Outcome, String, Result<Seen, &'static str>), Unmade> {
-        let (warm_up_us, within) = (asked.warm_up_us()?, options::run_time(window, asked)?);
+        let warm_up_us = asked.warm_up_us().map_err(Unmade::no_load)?;
+        let within = options::run_time(window, asked).map_err(Unmade::no_load)?;
         let mut generators = self.generators(server, asked, true)?;
         await_ready(&mut generators)?;
         let before = observer.look();
@@ -478,7 +480,7 @@ struct Seen {
 
 fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
     for (client, _) in generators {
-        client.await_ready(PATIENCE)?;
+        client.await_ready(PATIENCE).map_err(Unmade::no_load)?;
     }
     Ok(())
 }
@@ -486,7 +488,7 @@ fn await_ready(generators: &mut [(Client, PathBuf)]) -> Result<(), Unmade> {
 /// Waits until all of them have measured, and servers have seen the load's connections closed.
 fn await_measured(generators: &mut [(Client, PathBuf)], within: Duration) -> Result<(), Unmade> {
     for (client, _) in generators {
-        client.await_measured(within)?;
+        client.await_measured(within).map_err(Unmade::no_load)?;
     }
     thread::sleep(AFTERMATH);
     Ok(())
@@ -497,8 +499,9 @@ fn start_together(generators: &mut [(Client, PathBuf)]) -> Result<u64, Unmade> {
     let later_us = if generators.len() > 1 { START_TOGETHER_US } else { START_ALONE_US };
     let start_us = crate::unix_us() + later_us;
     let line = format!("{}.{:06}", start_us / 1_000_000, start_us % 1_000_000);
-    generators.iter_mut().try_for_each(|(client, _)| client.tell(&line))?;
-    Ok(start_us)
+    let told = generators.iter_mut().try_for_each(|(client, _)| client.tell(&line));
+    // One that listens no more has ended, and may have been unable to begin.
+    told.map(|()| start_us).map_err(Unmade::no_load)
 }
 
 /// Waits for all generators, and puts together what they wrote.
@@ -506,13 +509,16 @@ fn finish(
     generators: Vec<(Client, PathBuf)>,
     within: Duration,
 ) -> Result<(Outcome, String), Unmade> {
-    let outcomes =
-        generators.into_iter().map(|(client, path)| read_outcome(&path, &client.finish(within)?));
+    let outcomes = generators.into_iter().map(|(client, path)| {
+        let finished = client.finish(within).map_err(Unmade::no_load)?;
+        read_outcome(&path, &finished)
+    });
     let mut outcomes = outcomes.collect::<Result<Vec<(Outcome, String)>, Unmade>>()?;
     if outcomes.len() == 1 {
         return Ok(outcomes.remove(0));
     }
-    Ok(merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect())?)
+    // Those that do not belong together did not begin together.
+    merge(outcomes.into_iter().map(|(outcome, _)| outcome).collect()).map_err(Unmade::no_load)
 }
 
 /// The time that asking for everything once may take beyond that.
@@ -539,7 +545,7 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), U
     let _ = fs::remove_file(path); // if that fails, it is in nobody's way
     // A generator that wrote none says why it made no run, and that may be the server's doing: one
     // that does not keep the connections that are to rest.
-    let text = text.map_err(|_| finished.complaint())?;
+    let text = text.map_err(|_| Unmade::no_load(finished.complaint()))?;
     // One that began it says why it is not whole.
     let broken = |why| match finished.status.success() {
         true => Unmade::Surroundings(format!("{}: {why}", path.display())),
@@ -548,8 +554,7 @@ fn read_outcome(path: &Path, finished: &Finished) -> Result<(Outcome, String), U
     let outcome = json::parse(&text).map_err(broken)?;
     // What it counted until then is not what was asked for, whoever ended it.
     if outcome.interrupted {
-        let why = "the load generator was interrupted before its time was over".to_owned();
-        return Err(why.into());
+        return Err(Unmade::no_load("the load generator was interrupted before its time was over"));
     }
     Ok((outcome, text))
 }
@@ -589,9 +594,10 @@ mod tests {
         let why = "exit status: 1: --idle 800: connection 5 of them: cannot be opened";
         let script = "echo '--idle 800: connection 5 of them: cannot be opened' >&2; exit 1";
         let idle = of(path.clone(), script);
-        assert_eq!(idle, Err(why.to_owned().into()));
+        assert_eq!(idle, Err(Unmade::no_load(why)));
         let of_file = of(path.clone(), "echo FILE: sulks >&2; exit 1");
-        assert_eq!(of_file, Err(format!("exit status: 1: {}: sulks", path.display()).into()));
+        let why = format!("exit status: 1: {}: sulks", path.display());
+        assert_eq!(of_file, Err(Unmade::no_load(why)));
         let ours = |why: &str| Err(Unmade::Surroundings(why.to_owned()));
         let full = of(path.clone(), ": > FILE; echo no space left >&2; exit 1");
         assert_eq!(full, ours("exit status: 1: no space left"));
@@ -623,7 +629,7 @@ mod tests {
         let (what, printed) = ("it ended".to_owned(), "bad knob".to_owned());
         let of_server = StartError::DoesNotServe { what, port_is_taken: false, printed };
         assert!(matches!(of_server.into(), Unmade::Void(_)));
-        let of_machine = StartError::from("no free port: it is taken".to_owned());
+        let of_machine = StartError::NotStarted("no free port: it is taken".to_owned());
         assert!(matches!(of_machine.into(), Unmade::Surroundings(_)));
     }
 

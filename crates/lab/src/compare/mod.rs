@@ -23,7 +23,7 @@ use crate::record::{CLIENT_BUSY_MAX, Folder, Header, Kind, Offered, Point, Purpo
 use crate::report::Report;
 use crate::search::FREE_CPUS;
 use crate::server::RunningServer;
-use crate::trial::{Bench, Measured, Target, Trial};
+use crate::trial::{Bench, Measured, Target, Trial, Unmade};
 use crate::void::{Void, in_words};
 use crate::warm_up::{Readying, UNTIL_STEADY};
 use crate::workload::Workload;
@@ -356,7 +356,7 @@ impl Contest<'_> {
         purpose: &Purpose,
         offered: Offered,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<Phase, String> {
+    ) -> Result<Phase, Uncompared> {
         let mut phase: Phase = [Vec::new(), Vec::new()];
         for block in 0..self.plan.pairs {
             tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
@@ -376,15 +376,14 @@ impl Contest<'_> {
         purpose: &Purpose,
         offered: Offered,
         block: u32,
-    ) -> Result<Option<Measured>, String> {
+    ) -> Result<Option<Measured>, Uncompared> {
         let side = &self.sides[index];
         let bench = self.bench;
         for attempt in 0..ATTEMPTS_MAX {
             let seed = self.plan.seed.wrapping_add(u64::from(block));
             let trial = self.plan.trial(self.workload, offered, seed);
-            let measured = bench
-                .run(side.target(), &trial)
-                .map_err(|why| format!("{}: {why}", side.label()))?;
+            let measured = bench.run(side.target(), &trial);
+            let measured = measured.map_err(|why| Uncompared::unmade(side, &why))?;
             self.number += 1;
             let run = Run {
                 number: self.number,
@@ -396,9 +395,10 @@ impl Contest<'_> {
                 window_s: self.plan.window_s,
                 ..measured.to_run()
             };
-            self.folder.add_run(&run, Some(&measured.outcome_json))?;
+            let added = self.folder.add_run(&run, Some(&measured.outcome_json));
+            added.map_err(Uncompared::Failed)?;
             let when = format!("{purpose}, pair {} of {}", block + 1, self.plan.pairs);
-            side.still_runs(&when, offered)?;
+            side.still_runs(&when, offered).map_err(Uncompared::Failed)?;
             if measured.void.is_empty() {
                 return Ok(Some(measured));
             }
@@ -429,16 +429,17 @@ pub enum Uncompared {
     Failed(String),
 }
 
+impl Uncompared {
+    /// Where no load was run there is no window that could be void, whoever is to blame.
+    fn unmade(side: &Side, why: &Unmade) -> Self {
+        Self::Failed(format!("{}: {why}", side.label()))
+    }
+}
+
 impl fmt::Display for Uncompared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Void(why) | Self::Failed(why)) = self;
         out.write_str(why)
-    }
-}
-
-impl From<String> for Uncompared {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
     }
 }
 

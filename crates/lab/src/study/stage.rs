@@ -193,7 +193,11 @@ impl Stage<'_> {
             waits_for_sessions: true,
         };
         // Under a bound on memory the page cache has been filled as it shall be.
-        let primed = if settled.is_none() { reachable(entered, &servers)? } else { Vec::new() };
+        let primed = if settled.is_none() {
+            reachable(entered, &servers).map_err(Unmade::no_load)?
+        } else {
+            Vec::new()
+        };
         let readying = Readying { primed: &primed, reads_nothing, windows_max: UNTIL_STEADY };
         let name = &self.entrants[cell.entrant].installed.peer.name;
         let _ = bind_workers(domain, name, &servers); // they are warmed up where they will be
@@ -220,7 +224,8 @@ impl Stage<'_> {
             measured.not_available.push(CLIENTS_TOO.into());
         }
         measured.void.extend(judge_disk(domain, &measured));
-        Ok((measured, warm_up.seconds + trial.before_window_s()?))
+        let before_s = trial.before_window_s().map_err(Unmade::no_load)?;
+        Ok((measured, warm_up.seconds + before_s))
     }
 
     /// Whether only a rate is looked for.
