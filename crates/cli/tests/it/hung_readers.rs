@@ -183,16 +183,6 @@ fn a_second_signal_waits_for_no_standard_error() {
     });
 }
 
-/// `kill -QUIT` asks for what `kill -TERM` asks for.
-#[test]
-fn a_quit_signal_lets_responses_finish() {
-    let mut server = Unread::start("event-loop", FOR_EVER);
-    server.signal("QUIT");
-    server.line_with("stopping");
-    server.line_with("stopped after 0 requests");
-    server.ends("event-loop");
-}
-
 #[test]
 fn a_fifo_without_a_reader_is_one_line_and_status_1() {
     let directory = Temporary::new();

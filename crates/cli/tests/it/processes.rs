@@ -1,7 +1,7 @@
 //! `ropewalk serve` with worker processes: what becomes of them when the server is told to stop, or
 //! dies.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -183,8 +183,33 @@ fn a_server_that_is_stopped_and_continued_while_it_serves_loses_nobody() {
     });
 }
 
+/// `kill -QUIT` asks for what `kill -TERM` asks for: what is under way comes whole, however slowly
+/// it is read.
+#[test]
+fn a_quit_signal_lets_downloads_finish() {
+    /// More than the kernel's buffers of both ends hold.
+    const LARGE: u64 = 16 << 20;
+    let directory = Temporary::new();
+    File::create(directory.path().join("large")).unwrap().set_len(LARGE).unwrap();
+    for_each_engine(|arguments| {
+        // No server is to take so long to end.
+        let drain = ["--set", "timeouts.drain_ms=3600000"];
+        let server = ServerProcess::of(directory.path(), &[arguments, &drain].concat());
+        let (address, mut download) = (server.address(), server.connect());
+        assert_eq!(ask(&mut download, "/large"), Some(200), "{arguments:?}");
+        os::signals::send("QUIT", &[server.pid()]);
+        wait_until(|| TcpStream::connect(address).is_err());
+        // Most of it has not been sent: now the rest is taken.
+        let came = std::io::copy(&mut download, &mut std::io::sink()).unwrap();
+        assert!(came >= LARGE, "{arguments:?}: {came} bytes came");
+        let lines = server.end();
+        let told = lines.last().unwrap();
+        assert!(told.starts_with("ropewalk: stopped after 1 requests on "), "{lines:?}");
+    });
+}
+
 /// The process and all that come from it.
-fn descendants(pid: u32) -> Vec<u32> {
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let theirs = children(pid).into_iter().flat_map(descendants);
     std::iter::once(pid).chain(theirs).collect()
 }

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lab::Guard;
+use testkit::response::Response;
 use testkit::{Client, Delivery, DocumentRoot, Suite, runner};
 
 use crate::REPOSITORY;
@@ -66,11 +67,16 @@ impl ServerProcess {
         stream
     }
 
-    /// The status of an answer to a GET, on a connection of its own.
-    pub(crate) fn status(&self, path: &str) -> u16 {
+    /// The answer to a GET, on a connection of its own.
+    pub(crate) fn fetch(&self, path: &str) -> Response {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         let client = Client { address: self.address, timeout: PATIENCE };
-        client.fetch(request.as_bytes()).unwrap_or_else(|why| panic!("{path}: {why}")).status
+        client.fetch(request.as_bytes()).unwrap_or_else(|why| panic!("{path}: {why}"))
+    }
+
+    /// Its status.
+    pub(crate) fn status(&self, path: &str) -> u16 {
+        self.fetch(path).status
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
@@ -116,9 +122,13 @@ impl ServerProcess {
     }
 
     /// Stops it in order: what it printed since its first line.
-    pub(crate) fn stop(mut self) -> Vec<String> {
-        let kill = format!("kill -s TERM {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    pub(crate) fn stop(self) -> Vec<String> {
+        os::signals::send("TERM", &[self.child.id()]);
+        self.end()
+    }
+
+    /// Waits until it has ended in order: what it printed since its first line.
+    pub(crate) fn end(mut self) -> Vec<String> {
         let status = self.child.wait().unwrap();
         let lines = self.lines.take().unwrap().join().unwrap();
         assert!(status.success(), "{status}: {lines:?}");
