@@ -7,7 +7,7 @@ use crate::document::escape;
 use crate::number;
 use crate::svg::{
     BOTTOM, COLOURS, LEFT, LEGEND_LINE, LETTER, PLOT_HEIGHT, PLOT_WIDTH, RIGHT, TOP, WIDTH,
-    axis_labels,
+    axis_labels, cut,
 };
 
 /// Of a column's place, what the column takes.
@@ -32,7 +32,8 @@ pub(crate) fn draw(bars: &Bars) -> String {
             "<text class=\"tick\" x=\"{middle:.1}\" y=\"{}\" font-size=\"10\" \
              text-anchor=\"middle\">{}</text>",
             TOP + PLOT_HEIGHT + 16.0,
-            escape(name)
+            // Its letters are smaller than others.
+            escape(&cut(name, place * 1.2))
         );
         let mut below = 0.0;
         for (part, value) in parts.iter().enumerate() {

@@ -141,7 +141,9 @@ impl Frame<'_> {
         // Writing to a string does not fail, here and below.
         for tick in self.chart.x.ticks(self.x) {
             let (x, _) = self.at(tick, self.y.1);
-            let (bottom, label) = (TOP + PLOT_HEIGHT, escape(&self.chart.x.name_of(tick)));
+            let room = PLOT_WIDTH / self.chart.x.names.len().max(1) as f64;
+            let label = escape(&cut(&self.chart.x.name_of(tick), room));
+            let bottom = TOP + PLOT_HEIGHT;
             let _ = write!(
                 text,
                 "<path class=\"grid\" stroke=\"#dddddd\" d=\"M{x:.1} {TOP}V{bottom}\"/>\
@@ -336,31 +338,41 @@ struct Slant {
     height: f64,
 }
 
-/// Longer names of rows and columns are cut, with a sign that they are.
-const NAME_MAX: usize = 36;
+/// Room for the names of rows and columns.
+const NAME_WIDTH_MAX: f64 = 36.0 * LETTER;
 
 impl Slant {
+    /// Of the angle at which names stand, 30 degrees.
+    const SINE: f64 = 0.5;
+    const COSINE: f64 = 0.87;
+
     fn of(heat: &Heat) -> Self {
-        let longest = |names: &[String]| {
-            let letters = names.iter().map(|name| cut(name).chars().count()).max();
-            letters.unwrap_or(0) as f64 * LETTER
-        };
-        let left = (LEFT + 20.0).max(14.0 + longest(&heat.rows));
-        let cell_width = ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
-        let names = longest(&heat.columns);
-        let is_slant = names > cell_width;
-        // The sine of the angle at which they stand, 30 degrees.
-        let height = if is_slant { names * 0.5 } else { 0.0 };
-        Self { left, cell_width, is_slant, height }
+        let longest = |names: &[String]| names.iter().map(|name| width(name)).fold(0.0, f64::max);
+        let [rows, columns] =
+            [&heat.rows, &heat.columns].map(|names| longest(names).min(NAME_WIDTH_MAX));
+        let beside = (LEFT + 20.0).max(14.0 + rows);
+        let cell_width =
+            |left: f64| ((WIDTH - RIGHT - left) / heat.columns.len().max(1) as f64).min(150.0);
+        let is_slant = columns > cell_width(beside);
+        // They reach to the left of their columns.
+        let left = if is_slant { beside.max(columns * Self::COSINE) } else { beside };
+        let height = if is_slant { columns * Self::SINE } else { 0.0 };
+        Self { left, cell_width: cell_width(left), is_slant, height }
     }
 }
 
-/// A name as far as there is room for it.
-fn cut(name: &str) -> String {
-    match name.chars().count() {
-        0..=NAME_MAX => name.to_owned(),
-        _ => name.chars().take(NAME_MAX - 1).chain(['…']).collect(),
+/// Of a name, about.
+fn width(name: &str) -> f64 {
+    name.chars().count() as f64 * LETTER
+}
+
+/// A name as far as there is room for it, with a sign where it is cut.
+pub(crate) fn cut(name: &str, room: f64) -> String {
+    if width(name) <= room {
+        return name.to_owned();
     }
+    let letters = (room / LETTER) as usize;
+    name.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn heat_map(heat: &Heat) -> String {
@@ -374,7 +386,7 @@ fn heat_map(heat: &Heat) -> String {
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             left - 8.0,
             y + CELL_HEIGHT / 2.0 + 4.0,
-            escape(&cut(name))
+            escape(&cut(name, NAME_WIDTH_MAX))
         );
         for (column, cell) in cells.iter().enumerate() {
             let x = left + column as f64 * cell_width;
@@ -388,7 +400,7 @@ fn heat_map(heat: &Heat) -> String {
             true => format!("text-anchor=\"end\" transform=\"rotate(-30 {x:.1} {y:.1})\""),
             false => "text-anchor=\"middle\"".to_owned(),
         };
-        let name = escape(&cut(name));
+        let name = escape(&cut(name, NAME_WIDTH_MAX));
         let _ = write!(text, "<text x=\"{x:.1}\" y=\"{y:.1}\" {anchor}>{name}</text>");
     }
     let _ = write!(
@@ -446,4 +458,94 @@ fn shade(part: f64) -> (String, &'static str) {
     let mix = |i: usize| (from[i] + (to[i] - from[i]) * within).round() as u8;
     let colour = format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2));
     (colour, if part < 0.55 { "#111111" } else { "#ffffff" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Axis;
+
+    /// The texts of a drawing, each with the number of an attribute, and whether it stands aslant.
+    fn texts<'d>(drawing: &'d str, attribute: &str) -> Vec<(&'d str, f64, bool)> {
+        let elements = drawing.split("<text ").skip(1).map(|rest| {
+            let (attributes, rest) = rest.split_once('>').expect("it is closed");
+            let (_, value) = attributes.split_once(attribute).expect("it has one");
+            let value = value.split('"').nth(1).expect("it is quoted");
+            let text = rest.split('<').next().expect("it ends");
+            (text, value.parse().expect("a number"), attributes.contains("rotate(-30"))
+        });
+        elements.collect()
+    }
+
+    fn heat(rows: &[String], columns: &[String]) -> Heat {
+        Heat {
+            x_label: "workers".into(),
+            y_label: "events".into(),
+            value_label: "good replies/s".into(),
+            rows: rows.to_vec(),
+            columns: columns.to_vec(),
+            cells: vec![vec![None; columns.len()]; rows.len()],
+            range: (0.0, 1.0),
+        }
+    }
+
+    /// From a few names to many, from short ones to such as are cut: all begin within the drawing,
+    /// and none is beside what the rows are, or below the line that says what the columns are.
+    #[test]
+    fn names_of_rows_and_columns_have_room() {
+        for (count, row, column) in
+            [(2, 3, 3), (2, 3, 60), (3, 60, 3), (3, 3, 36), (8, 60, 60), (12, 10, 12)]
+        {
+            let names = |letters: usize| -> Vec<String> {
+                (0..count).map(|n| format!("{n:x}{}", "m".repeat(letters - 1))).collect()
+            };
+            let heat = heat(&names(row), &names(column));
+            let drawing = heat_map(&heat);
+            let slant = Slant::of(&heat);
+            let across = texts(&drawing, "x=");
+            let own = &across[1..=2 * count];
+            for (name, x, is_slant) in own {
+                let begins = match (is_slant, *x < slant.left) {
+                    (true, _) => x - width(name) * Slant::COSINE,
+                    (false, true) => x - width(name),
+                    (false, false) => x - width(name) / 2.0,
+                };
+                assert!(begins >= 0.0, "{name} begins at {begins}");
+            }
+            let down = texts(&drawing, "y=");
+            let (head, label) = (down[0], down.last().expect("what the columns are"));
+            assert_eq!((head.0, label.0), ("events", "workers (cells: good replies/s)"));
+            assert!(down[1..].iter().all(|(_, y, _)| *y > head.1 + 10.0), "{down:?}");
+            let lowest = own.iter().zip(&down[1..]).map(|((name, _, is_slant), (_, y, _))| {
+                y + if *is_slant { width(name) * Slant::SINE } else { 0.0 }
+            });
+            assert!(lowest.fold(0.0, f64::max) + 10.0 < label.1, "{down:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_cut_has_a_sign() {
+        let check = |name: &str, expected: &str| assert_eq!(cut(name, 4.0 * LETTER), expected);
+        check("", "");
+        check("abcd", "abcd");
+        check("äbcde", "äbc…");
+    }
+
+    /// Names along an axis have a place each.
+    #[test]
+    fn names_of_places_are_not_laid_over_each_other() {
+        for letters in [3, 12, 80] {
+            let names: Vec<_> =
+                (1..=8).map(|n| (f64::from(n), format!("{n}{}", "m".repeat(letters)))).collect();
+            let x = Axis { range: Some((0.5, 8.5)), names, ..Axis::linear("events") };
+            let drawing = lines(&Chart { x, ..Chart::default() });
+            let texts = texts(&drawing, "x=");
+            let names: Vec<_> = texts.iter().filter(|(name, ..)| name.contains('m')).collect();
+            assert_eq!(names.len(), 8);
+            for pair in names.windows(2) {
+                let [(first, left, _), (second, right, _)] = pair else { unreachable!("pairs") };
+                assert!(left + width(first) / 2.0 <= right - width(second) / 2.0, "{pair:?}");
+            }
+        }
+    }
 }

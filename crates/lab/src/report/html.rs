@@ -44,3 +44,33 @@ fn sentence(finding: &Finding) -> String {
     };
     subject + &with_code(&escape(rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use page::chart::{Chart, Drawing, Figure, Table};
+
+    use super::*;
+
+    /// Two screens of what was not seen are not what a reader has come for.
+    #[test]
+    fn what_was_not_seen_stands_below_the_figures() {
+        let finding = |head: Head| Finding::new(head, head.title());
+        let figure = Figure {
+            id: "f".into(),
+            title: "A figure".into(),
+            about: String::new(),
+            drawing: Drawing::Lines(Chart::default()),
+            table: Table::default(),
+        };
+        let report = Document {
+            findings: Head::ALL.map(finding).to_vec(),
+            figures: vec![figure],
+            ..Document::default()
+        };
+        let page = render(&report);
+        let place = |part: &str| page.find(part).expect("it is there");
+        let [first @ .., last] = Head::ALL.map(|head| place(head.title()));
+        let figure = place("<figure");
+        assert!(first.is_sorted() && first[2] < figure && figure < last, "{first:?} {last}");
+    }
+}

@@ -541,6 +541,50 @@ mod tests {
         assert_eq!(figures[11].table.rows.len(), 32);
     }
 
+    /// A line says that there is something between its points.
+    #[test]
+    fn values_that_are_words_stand_apart_under_their_names() {
+        let drawn = |values: [&str; 2]| {
+            let setting = |value: &str| {
+                let knobs = [("events".to_owned(), value.to_owned())].into();
+                Series { knobs, ..searched("s", value, 100.0, Some(100.0), 1) }
+            };
+            let series = values.map(setting).into();
+            let mut figures = of_panel(&Panel { series, ..Panel::default() }, 0, 0.95);
+            let Drawing::Lines(chart) = figures.remove(0).drawing else { panic!("one knob") };
+            let [curve] = &chart.curves[..] else { panic!("one curve") };
+            let places: Vec<f64> = curve.dots.iter().map(|dot| dot.x).collect();
+            let names: Vec<String> = places.iter().map(|x| chart.x.name_of(*x)).collect();
+            (curve.form, chart.x.label, places, names.join(" "))
+        };
+        let label = || "events".to_owned();
+        let words = (Form::Apart, label(), vec![1.0, 2.0], "(empty) poll".to_owned());
+        assert_eq!(drawn(["poll", ""]), words);
+        let numbers = (Form::Measured, label(), vec![4.0, 16.0], "4 16".to_owned());
+        assert_eq!(drawn(["16", "4"]), numbers);
+    }
+
+    /// A value may be empty, and a title ends in no sign.
+    #[test]
+    fn a_value_that_is_empty_is_seen() {
+        let setting = |name: &str, c: &str| {
+            let series = searched("s", name, 100.0, Some(100.0), 1);
+            let more = [("c".to_owned(), c.to_owned())];
+            Series { knobs: series.knobs.into_iter().chain(more).collect(), ..series }
+        };
+        let series = vec![setting("11", ""), setting("22", "x"), setting("33", "")];
+        let figures = of_panel(&Panel { series, ..Panel::default() }, 0, 0.95);
+        let titles: Vec<&str> = figures.iter().map(|figure| &*figure.title).collect();
+        assert!(
+            titles[0].ends_with(", c = (empty)") && titles[1].ends_with(", c = x"),
+            "{titles:?}"
+        );
+        let Drawing::Heat(heat) = &figures[0].drawing else { panic!("three knobs") };
+        let cells = heat.cells.iter().flatten().flatten();
+        assert!(cells.clone().all(|cell| cell.about.contains(", c = (empty): ")), "{heat:?}");
+        assert_eq!(cells.count(), 2);
+    }
+
     /// The order of the runs is drawn, that of an axis is not.
     #[test]
     fn levels_stand_by_size_and_words_after_them() {

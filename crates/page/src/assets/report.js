@@ -86,7 +86,7 @@
       stroke: () => colour("--faint"), grid: { stroke: () => colour("--rule"), width: 1 },
       ticks: { show: false },
       ...(spec.names.length && { splits: () => spec.names.map(([place]) => place) }),
-      values: spec.names.length ? (plot, values) => values.map((v) => named(spec, v)) : spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
+      values: spec.names.length ? (plot, values) => values.map((v) => cut(named(spec, v), plot.width / spec.names.length)) : spec.log ? (plot, values) => values.map((v) => (v == null || !/^[125]/.test(v.toExponential()) ? null : show(v)))
         : (plot, values) => values.map(show),
     };
   }
@@ -94,6 +94,12 @@
   function named(spec, value) {
     const known = spec.names.find(([place]) => place === value);
     return known ? known[1] : show(value);
+  }
+
+  // As far as there is room, with a sign where it is cut; whoever points at it reads all of it.
+  function cut(name, room) {
+    const letters = Math.floor(room / 7);
+    return name.length <= letters ? name : name.slice(0, Math.max(letters - 1, 0)) + "…";
   }
 
   const height = (width) => Math.round(Math.min(400, Math.max(260, width * 0.55)));
