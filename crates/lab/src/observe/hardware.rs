@@ -184,7 +184,15 @@ fn of_system_calls(cpus: &[usize], unified: Option<&Path>) -> Result<(Vec<Counte
 }
 
 fn reason(why: &io::Error) -> String {
+    told(why, os::process::is_root())
+}
+
+/// Why a counter cannot be opened, for one who is root or is not.
+fn told(why: &io::Error, is_root: bool) -> String {
     match why.kind() {
+        io::ErrorKind::PermissionDenied if is_root => {
+            "not allowed here, not even to root (a container may lack CAP_PERFMON)".into()
+        }
         io::ErrorKind::PermissionDenied => {
             "not allowed here (root may, or kernel.perf_event_paranoid = 0)".into()
         }
@@ -225,6 +233,16 @@ mod tests {
         assert_eq!(sum(&first, &last), Some(12));
         assert_eq!(sum(&first, &[reading(0, 9, 0), reading(5, 9, 9)]), None);
         assert_eq!(sum(&[], &[]), None);
+    }
+
+    #[test]
+    fn root_is_not_told_that_root_may() {
+        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(told(&refused, false).contains("(root may, "));
+        assert_eq!(
+            told(&refused, true),
+            "not allowed here, not even to root (a container may lack CAP_PERFMON)"
+        );
     }
 
     #[test]

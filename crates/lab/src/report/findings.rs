@@ -88,7 +88,7 @@ pub(crate) fn findings(opened: &Opened, summary: &Summary) -> Vec<Finding> {
             // Nobody looks for a peak where two are compared at one load.
             peaks::beyond(&mut findings, panel);
         }
-        peaks::doubts(&mut findings, panel);
+        peaks::doubts(&mut findings, panel, opened.header.kind);
     }
     records::gaps(&mut findings, opened, summary);
     findings.0.sort_by_key(|finding| finding.head);

@@ -16,7 +16,10 @@ pub(crate) fn figures(folder: &Path, opened: &mut Opened, summary: &Summary) -> 
     let tuning = opened.header.kind == Kind::Tune;
     let share = summary.confidence;
     for (index, panel) in summary.panels.iter().enumerate() {
-        let mut surfaces = surfaces::of_panel(panel, index, share);
+        let mut surfaces = match is_of_study(&opened.header) {
+            true => surfaces::of_panel(panel, index, share),
+            false => Vec::new(),
+        };
         let curves = figures::of_panel(panel, index, &styles, share);
         let damage = &mut opened.damage;
         let mut times = distributions::of_panel(folder, panel, index, &styles, damage);
@@ -84,15 +87,16 @@ fn preamble(opened: &Opened) -> Vec<String> {
 fn summaries(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let panels = summary.panels.iter().enumerate().filter(|(_, panel)| !panel.is_empty());
     let sections = panels.map(|panel| {
-        let table = tables::summary(panel.1, summary.confidence, is_of_study(opened));
+        let table = tables::summary(panel.1, summary.confidence, is_of_study(&opened.header));
         of_panel(panel, "summary", "Summary", table, false)
     });
     sections.filter(is_filled).collect()
 }
 
-/// Of two servers at one load the verdict says all.
-fn is_of_study(opened: &Opened) -> bool {
-    opened.header.kind != Kind::Compare
+/// Of two servers at one load the verdict says all: nobody has looked for the highest throughput of
+/// either.
+fn is_of_study(header: &Header) -> bool {
+    header.kind != Kind::Compare
 }
 
 fn is_filled(section: &Section) -> bool {
@@ -114,14 +118,15 @@ fn of_panel(
 fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     let share = summary.confidence;
+    let is_of_study = is_of_study(&opened.header);
     for (index, panel) in summary.panels.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
-        let of_panel = |id, name, table| of_panel((index, panel), id, name, table, true);
-        if is_of_study(opened) {
-            sections.push(of_panel("pairs", "Each pair", tables::all_pairs(panel, share)));
+        let of_panel = |id, name, table, folded| of_panel((index, panel), id, name, table, folded);
+        if is_of_study {
+            sections.push(of_panel("pairs", "Each pair", tables::all_pairs(panel, share), true));
         }
-        sections.push(of_panel("points", "Each point", tables::points(panel)));
+        sections.push(of_panel("points", "Each point", tables::points(panel), true));
         let observed = tables::observed_points(panel);
-        sections.push(of_panel("observed", "Observed at each point", observed));
+        sections.push(of_panel("observed", "Observed at each point", observed, is_of_study));
     }
     let section = |id: &str, title: &str, table, folded| Section {
         id: id.into(),
@@ -129,12 +134,11 @@ fn sections(opened: &Opened, summary: &Summary) -> Vec<Section> {
         table,
         folded,
     };
-    sections.push(section(
-        "observed",
-        "Observed at the highest throughput",
-        tables::observed_peaks(&summary.panels),
-        false,
-    ));
+    if is_of_study {
+        let (title, table) =
+            ("Observed at the highest throughput", tables::observed_peaks(&summary.panels));
+        sections.push(section("observed", title, table, false));
+    }
     sections.push(section("searches", "Searches", tables::searches(opened), false));
     sections.push(section("void", "Void runs", tables::voided(opened), false));
     sections.push(section("skipped", "What took no part", tables::skipped(opened), false));
@@ -159,7 +163,44 @@ fn texts(header: &Header) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Figures, Run};
+    use crate::record::{Figures, Offered, Point, Run};
+
+    /// At a rate that both settings bear there is no highest, and no surface of it.
+    #[test]
+    fn a_comparison_has_no_highest_throughput() {
+        let run = |setting: &str| Run {
+            point: Point {
+                server: "s".into(),
+                setting: setting.into(),
+                knobs: [("workers".to_owned(), setting.to_owned())].into(),
+                offered: Offered::RequestsPerS(100.0),
+                ..Point::default()
+            },
+            figures: Some(Figures {
+                throughput_per_s: 100.0,
+                kept_up_share: 1.0,
+                served_share: 1.0,
+                ..Figures::default()
+            }),
+            ..Run::default()
+        };
+        let titles = |kind| {
+            let header = Header { kind, ..Header::default() };
+            let runs = vec![run("1"), run("2")];
+            let mut opened = Opened { header, runs, ..Opened::default() };
+            let summary = Summary::of(&opened);
+            let figures = figures(Path::new("/nowhere"), &mut opened, &summary);
+            let figures = figures.into_iter().map(|figure| figure.title);
+            let sections = sections(&opened, &summary).into_iter().map(|section| section.title);
+            figures.chain(sections).collect::<Vec<_>>().join("\n")
+        };
+        let (study, comparison) = (titles(Kind::Study), titles(Kind::Compare));
+        for title in ["Tuning of s: ", "Observed at the highest throughput"] {
+            assert!(study.contains(title), "{study}");
+            assert!(!comparison.contains(title), "{comparison}");
+        }
+        assert!(comparison.contains("Observed at each point"), "{comparison}");
+    }
 
     #[test]
     fn only_where_repetitions_were_asked_for_they_are_told() {

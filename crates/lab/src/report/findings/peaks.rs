@@ -6,7 +6,7 @@ use super::super::measure::Measure;
 use super::super::number;
 use super::super::summary::{Found, Panel, Peak, Series};
 use super::{Findings, Head, listed, listed_at_most};
-use crate::record::Search;
+use crate::record::{Kind, Search};
 
 /// Below this part of its peak a server is said to have collapsed.
 const COLLAPSE_SHARE: f64 = 0.8;
@@ -216,7 +216,9 @@ pub(super) fn beyond(findings: &mut Findings, panel: &Panel) {
 }
 
 /// What makes the peaks of a panel doubtful.
-pub(super) fn doubts(findings: &mut Findings, panel: &Panel) {
+pub(super) fn doubts(findings: &mut Findings, panel: &Panel, kind: Kind) {
+    // There the load is given, and nobody looks for the highest.
+    let is_comparison = kind == Kind::Compare;
     let mut told = |names: Vec<String>, what: &str| {
         if !names.is_empty() {
             let names = listed_at_most(&names, LISTED_MAX);
@@ -229,14 +231,19 @@ pub(super) fn doubts(findings: &mut Findings, panel: &Panel) {
         "{}: kinds of file were not served alike, so that throughput was bought \
         by neglect and cannot be compared.",
     );
-    told(failing(panel), "the highest throughput was reached while requests failed: {}.");
+    let failed = match is_comparison {
+        true => "requests failed: {}.",
+        false => "the highest throughput was reached while requests failed: {}.",
+    };
+    told(failing(panel), failed);
     told(at_limit(panel), "{}: a figure this close to the path's own limit tells of the path.");
     told(bound(panel), "the generator, not the server, was the limit of {}.");
-    told(
-        unreached(panel),
-        "the peak of {} lies beyond the highest rate offered; what is shown is \
-        a lower bound.",
-    );
+    if !is_comparison {
+        told(
+            unreached(panel),
+            "the peak of {} lies beyond the highest rate offered; what is shown is a lower bound.",
+        );
+    }
     told(nothing_held(panel), "no rate was held by {}: such a search counts as 0.");
     told(nothing_seen(panel), "searches that found no limit do not count: {}.");
 }

@@ -184,6 +184,29 @@ fn an_open_comparison_is_no_tie() {
     assert!(!verdict.text.contains("tie"), "{said:#?}");
 }
 
+/// At a rate that was given nobody looks for a peak, nor asks how well the highest is known.
+#[test]
+fn a_comparison_tells_of_no_peak() {
+    let told = |kind, served_share| {
+        let mut runs = vec![runs("one", 200.0, &[200.0; 6]), runs("other", 200.0, &[200.0; 6])];
+        for figures in runs.iter_mut().flatten().flat_map(|run| &mut run.figures) {
+            figures.served_share = served_share;
+            figures.error_share = 1.0 - served_share;
+        }
+        let said = said(Header { kind, ..Header::default() }, &runs);
+        said.into_iter().map(|finding| finding.text).collect::<Vec<_>>().join("\n")
+    };
+    let (study, comparison) = (told(Kind::Study, 1.0), told(Kind::Compare, 1.0));
+    for part in ["the peak of one and other lies beyond", "highest throughputs are known to"] {
+        assert!(study.contains(part), "{study}");
+    }
+    let failing = told(Kind::Compare, 0.9);
+    assert!(failing.contains(": requests failed: 10 % at one and 10 % at other."), "{failing}");
+    for text in [comparison, failing] {
+        assert!(!text.contains("highest") && !text.contains("peak"), "{text}");
+    }
+}
+
 /// The second setting at a rate is not the first.
 #[test]
 fn a_setting_of_which_no_run_counts_is_named() {
