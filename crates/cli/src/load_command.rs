@@ -39,9 +39,8 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if !output.quiet {
         observer.progress = Some(Progress::new(plan.interval_us, plan.duration_us));
     }
-    let outcome = run(&plan, setting, &mut observer).map_err(Failure::Operation)?;
-    observer.clear();
-    show(&outcome, &output)
+    let outcome = observer.cleared(|observer| run(&plan, setting, observer));
+    show(&outcome.map_err(Failure::Operation)?, &output)
 }
 
 fn usage(option: &str, why: &str) -> Failure {
@@ -140,31 +139,48 @@ impl OutputArguments {
 }
 
 /// Shows progress, listens to Ctrl-C.
-struct Observer {
+struct Observer<W> {
     interrupt: Interrupt,
     progress: Option<Progress>,
+    /// Where progress is shown: standard error.
+    errors: W,
     is_terminal: bool,
 }
 
-impl Observer {
-    fn new() -> Result<Self, String> {
-        let is_terminal = io::stderr().is_terminal();
-        Ok(Self { interrupt: Interrupt::new()?, progress: None, is_terminal })
-    }
+/// The progress line is gone when anything else is written.
+const CLEAR_LINE: &str = "\r\x1b[K";
 
-    /// Makes room for what comes after the progress line.
-    fn clear(&self) {
-        if self.is_terminal && self.progress.is_some() {
-            note("\r\x1b[K");
-        }
+impl Observer<io::Stderr> {
+    fn new() -> Result<Self, String> {
+        let (errors, is_terminal) = (io::stderr(), io::stderr().is_terminal());
+        Ok(Self { interrupt: Interrupt::new()?, progress: None, errors, is_terminal })
     }
 }
 
-impl Watch for Observer {
+impl<W: Write> Observer<W> {
+    /// What comes of a run, with room made for what is said of it, be it an error.
+    fn cleared<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        let outcome = run(self);
+        if self.is_terminal && self.progress.is_some() {
+            self.show(CLEAR_LINE);
+        }
+        outcome
+    }
+
+    fn show(&mut self, text: &str) {
+        // Nobody can be told that standard error is gone.
+        let _ = self.errors.write_all(text.as_bytes());
+    }
+}
+
+impl<W: Write> Watch for Observer<W> {
     fn on_interval(&mut self, seconds: f64, interval: &Interval) {
         let Some(progress) = &mut self.progress else { return };
         let line = progress.line(seconds, interval);
-        if self.is_terminal { note(&format!("\r\x1b[K{line}")) } else { note(&format!("{line}\n")) }
+        match self.is_terminal {
+            true => self.show(&format!("{CLEAR_LINE}{line}")),
+            false => self.show(&format!("{line}\n")),
+        }
     }
 
     fn wants_to_stop(&mut self) -> bool {
@@ -216,7 +232,7 @@ fn find_limit(
     options: &Options,
     conditions: &Conditions,
     output: &OutputArguments,
-    observer: &mut Observer,
+    observer: &mut Observer<io::Stderr>,
 ) -> Result<(), Failure> {
     check_search(options, output)?;
     let mut options = options.clone();
@@ -312,7 +328,7 @@ fn show_limit(
 }
 
 /// Where the search begins: an eighth of what a short closed run gets.
-fn guess(plan: &Plan, setting: &Setting, observer: &mut Observer) -> Result<f64, String> {
+fn guess(plan: &Plan, setting: &Setting, observer: &mut dyn Watch) -> Result<f64, String> {
     const CLIENTS: u64 = 32;
     let mut plan = plan.clone();
     plan.model = Model::Closed { clients: CLIENTS, endless: false };
@@ -379,6 +395,28 @@ mod tests {
         assert_eq!(Options::from_arguments(&typed.to_arguments()).as_ref(), Ok(&typed));
         assert_eq!(read(&typed.to_arguments()), typed);
         assert_eq!(read(&Options::default().to_arguments()), Options::default());
+    }
+
+    /// Of a run that fails, too: an error stands at the beginning of a line.
+    #[test]
+    fn the_progress_line_is_gone_when_a_run_is_over() {
+        let check = |is_terminal, is_shown: bool, outcome: Result<(), String>, ends: &str| {
+            let progress = is_shown.then(|| Progress::new(1_000_000, None));
+            let interrupt = Interrupt::new().unwrap();
+            let mut observer = Observer { interrupt, progress, errors: Vec::new(), is_terminal };
+            let returned = observer.cleared(|observer| {
+                observer.on_interval(1.0, &Interval::default());
+                outcome.clone()
+            });
+            let written = String::from_utf8(observer.errors).unwrap();
+            assert_eq!((returned, written.is_empty()), (outcome, !is_shown));
+            assert!(written.ends_with(ends), "{written:?}");
+        };
+        for outcome in [Ok(()), Err("thread 0 failed".to_owned())] {
+            check(true, true, outcome.clone(), CLEAR_LINE);
+            check(false, true, outcome.clone(), "in flight 0\n");
+            check(true, false, outcome, "");
+        }
     }
 
     #[test]
