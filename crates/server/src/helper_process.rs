@@ -13,7 +13,6 @@ use site::Site;
 
 use crate::config::Config;
 use crate::patience::Patience;
-use crate::ready::check_roots;
 use crate::report::{self, report};
 
 /// The first argument of a helper process, where worker processes have their place.
@@ -23,7 +22,6 @@ pub(crate) const NAME: &str = "helper";
 pub(crate) fn starter(config: &Config) -> StartHelper {
     let config = config.clone();
     Arc::new(move |socket| {
-        check_roots(&config.settings).map_err(std::io::Error::other)?;
         let configuration = os::shared_memory::create_text(&config.show())?;
         let passed: Vec<OwnedFd> = vec![socket, configuration];
         let program = &config.worker_program;

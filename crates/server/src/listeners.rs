@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use os::socket::{self, ListenOptions};
 
-use crate::config::{ConfigError, ConfigFault, ListenAddress, ListenerMode, Settings};
+use crate::config::{Config, ConfigError, ListenAddress, ListenerMode, item_key};
 use crate::layout::ListenerSet;
 use crate::start_error::{StartError, is_absent};
 
@@ -25,7 +25,7 @@ pub(crate) struct Listeners {
 ///
 /// # Errors
 /// Which address, and why.
-pub(crate) fn open(settings: &Settings, sets: &[ListenerSet]) -> Result<Listeners, StartError> {
+pub(crate) fn open(config: &Config, sets: &[ListenerSet]) -> Result<Listeners, StartError> {
     let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
     if !inherited.is_empty() {
         return share(inherited, sets.len());
@@ -39,39 +39,55 @@ pub(crate) fn open(settings: &Settings, sets: &[ListenerSet]) -> Result<Listener
     for set in sets {
         if !opened.contains(set) {
             opened.push(*set);
-            listeners.add_alike(settings, sets, *set)?;
+            listeners.add_alike(config, sets, *set)?;
         }
     }
-    if settings.socket.listeners == ListenerMode::ReusePortCpu && sets.len() > 1 {
+    if config.settings.socket.listeners == ListenerMode::ReusePortCpu && sets.len() > 1 {
         listeners.steer()?;
     }
     Ok(listeners)
+}
+
+/// Where a set listens.
+///
+/// # Errors
+/// There is no such port.
+pub(crate) fn addresses(
+    config: &Config,
+    set: ListenerSet,
+) -> Result<Vec<ListenAddress>, ConfigError> {
+    let settings = &config.settings;
+    let (key, addresses) = match settings.partitions.listen.get(set.group) {
+        Some(addresses) => (item_key("partitions.listen", set.group), addresses),
+        None => ("listen".into(), &settings.listen),
+    };
+    let moved = addresses.iter().enumerate().map(|(index, address)| {
+        let unfit = |why| config.unfit(&item_key(&key, index), why);
+        address.with_port_offset(set.port_offset).map_err(unfit)
+    });
+    moved.collect()
 }
 
 impl Listeners {
     /// The listeners of all sets that are like `this`: at the same addresses.
     fn add_alike(
         &mut self,
-        settings: &Settings,
+        config: &Config,
         sets: &[ListenerSet],
         this: ListenerSet,
     ) -> Result<(), StartError> {
         let alike: Vec<usize> = (0..sets.len()).filter(|&index| sets[index] == this).collect();
+        let settings = &config.settings.socket;
         let options = ListenOptions {
-            backlog: settings.socket.backlog as u32,
+            backlog: settings.backlog as u32,
             reuse_port: alike.len() > 1,
-            defer_accept_s: settings.socket.defer_accept_s as u32,
+            defer_accept_s: settings.defer_accept_s as u32,
             no_delay: true,
-            unsent_bytes_max: settings.socket.unsent_bytes_max as u32,
+            unsent_bytes_max: settings.unsent_bytes_max as u32,
             ipv6_only: true,
         };
-        let groups = &settings.partitions.listen;
-        let addresses = groups.get(this.group).unwrap_or(&settings.listen);
-        addresses.iter().try_for_each(|address| {
-            let no_port = |why| ConfigError::nowhere(ConfigFault::Unfit(why));
-            let address = address.with_port_offset(this.port_offset).map_err(no_port)?;
-            self.add(address, &options, &alike)
-        })
+        let mut addresses = addresses(config, this)?.into_iter();
+        addresses.try_for_each(|address| self.add(address, &options, &alike))
     }
 
     fn add(

@@ -10,11 +10,13 @@ use session::{Limits, Listings};
 use site::resource::Entry;
 use site::{Site, SiteError};
 
-use crate::config::{Config, ConfigError, ConfigFault, LimitSettings, Settings, TimeoutSettings};
+use crate::config::{
+    Config, ConfigError, ConfigFault, LimitSettings, Settings, TimeoutSettings, host_key,
+};
 use crate::engine_choice::{self, EngineChoice};
 use crate::layout::{Layout, Share};
-use crate::modes;
 use crate::partitions::{self, Machine, Partition};
+use crate::{listeners, modes};
 
 /// Everything a server is made of that needs no descriptor.
 pub(crate) struct Ready {
@@ -65,14 +67,7 @@ const CONNECTIONS_MAX: u64 = 1 << 20;
 /// Makes everything ready, or says why not. The configuration names its engine.
 pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, ConfigError> {
     let settings = &config.settings;
-    let unfit = |why| ConfigError::nowhere(ConfigFault::Unfit(why));
-    if machine.descriptors_max < DESCRIPTORS_MIN {
-        return Err(unfit(format!(
-            "the descriptor limit is {}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
-             LimitNOFILE=)",
-            machine.descriptors_max
-        )));
-    }
+    check_descriptor_limit(machine.descriptors_max)?;
     let partitions = partitions::divide(&settings.partitions, machine)
         .map_err(|why| config.unfit(partitions_key(settings), why))?;
     let engine = engine_choice::choose(config)?;
@@ -83,9 +78,9 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
         .map_err(|why| config.unfit("partitions.listen", why))?;
     check_irq_affinity(&partitions, settings)
         .map_err(|why| config.unfit("partitions.set_irq_affinity", why))?;
-    if layout.processes.is_some() {
-        check_roots(settings).map_err(unfit)?;
-    }
+    check_roots(config, &layout)?;
+    // Those of copies are counted up from what is configured.
+    layout.sets.iter().try_for_each(|set| listeners::addresses(config, *set).map(drop))?;
     let sendfile = modes::sendfile(settings.socket.sendfile, engine.spec, &layout)
         .map_err(|why| config.unfit("socket.sendfile", why))?;
     let without_effect = modes::without_effect(settings, engine.spec, &layout);
@@ -93,7 +88,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     Ok(Ready {
         site: Arc::new(site(settings)?),
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
-        listings: listings(descriptors.listings, &layout).map_err(unfit)?,
+        listings: listings(descriptors.listings, &layout)
+            .map_err(|why| config.unfit("limits.listings_max", why))?,
         descriptors,
         partitions,
         engine,
@@ -101,6 +97,18 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
         sendfile,
         without_effect,
     })
+}
+
+/// The limit is the operator's, but no setting.
+fn check_descriptor_limit(max: u64) -> Result<(), ConfigError> {
+    if max >= DESCRIPTORS_MIN {
+        return Ok(());
+    }
+    let why = format!(
+        "the descriptor limit is {max}: at least {DESCRIPTORS_MIN} are needed (ulimit -n, \
+         LimitNOFILE=)"
+    );
+    Err(ConfigError::nowhere(ConfigFault::Unfit(why)))
 }
 
 /// What is served. Settings that were read have been checked; those of a program may be wrong.
@@ -259,15 +267,19 @@ fn check_irq_affinity(partitions: &[Partition], settings: &Settings) -> Result<(
     }
 }
 
-/// Other processes are told the configuration as a text.
-pub(crate) fn check_roots(settings: &Settings) -> Result<(), String> {
-    match settings.hosts.iter().find(|host| host.root.to_str().is_none()) {
-        Some(host) => Err(format!(
-            "{:?} cannot be served by worker processes: its name is not UTF-8",
-            host.root
-        )),
-        None => Ok(()),
+/// Other processes, workers and helpers, are told the configuration as a text.
+fn check_roots(config: &Config, layout: &Layout) -> Result<(), ConfigError> {
+    if layout.processes.is_none() && layout.shares.iter().all(|share| share.helpers() == 0) {
+        return Ok(());
     }
+    let roots = config.settings.hosts.iter().map(|host| &host.root).enumerate();
+    roots.filter(|(_, root)| root.to_str().is_none()).try_for_each(|(index, root)| {
+        let why = format!(
+            "{root:?} cannot be served by several processes, because its name is not UTF-8: rename \
+             it, or choose an engine of one process"
+        );
+        Err(config.unfit(&host_key(index, "root"), why))
+    })
 }
 
 fn partitions_key(settings: &Settings) -> &'static str {

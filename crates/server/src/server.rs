@@ -74,7 +74,7 @@ impl Server {
             report(&warning);
         }
         ready.without_effect.iter().for_each(|line| report(line));
-        let listeners = listeners::open(settings, &ready.layout.sets)?;
+        let listeners = listeners::open(&config, &ready.layout.sets)?;
         let inherited = listeners.are_shared && settings.socket.listeners == ListenerMode::Auto;
         ready.layout.exclusive_wakeups |= inherited;
         let reasons = choice.map(|choice| {

@@ -47,7 +47,7 @@ impl ListenAddress {
         }
         let add = |port: u16| {
             port.checked_add(offset)
-                .ok_or_else(|| format!("no port is left for copy {offset} above {self}"))
+                .ok_or_else(|| format!("no port is left for copy {offset} above {self}: lower it"))
         };
         Ok(match self {
             Self::One(mut address) => {

@@ -165,8 +165,7 @@ impl Config {
         let table = parse(source)?;
         let origins = &mut self.origins;
         let mut seen = |key: &str, value: &Value<'_>| {
-            origins.set(key, source.place(value.span.start));
-            note_hosts(origins, source, key, value);
+            note(origins, source, key, value);
         };
         read_table(table.get_ref(), "", schema::KEYS, &mut self.settings, &mut seen)
             .map_err(|fault| source.explain(fault))
@@ -238,7 +237,7 @@ impl Config {
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
             let origins = &mut self.origins;
             let mut seen = |key: &str, value: &Value<'_>| {
-                note_host(origins, &source, &host_key(index, key), value);
+                note(origins, &source, &host_key(index, key), value);
             };
             read_table(table.get_ref(), "", schema::HOST_KEYS, host, &mut seen).map_err(explain)?;
         }
@@ -286,29 +285,23 @@ fn directory_place() -> Place {
     Place { source: "DIR".into(), position: None }
 }
 
-/// Notes the places of the keys within `[[host]]`, which the list of keys treats as one.
-fn note_hosts(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
-    let tables = (key == "host").then(|| value.list(|host| Ok(host.table())));
-    for (index, table) in tables.into_iter().flatten().flatten().enumerate() {
-        for (key, value) in table.into_iter().flat_map(|table| table.iter()) {
-            let key = host_key(index, key.get_ref());
-            note_host(origins, source, &key, &Value::new(value));
-        }
-    }
-}
-
-/// Notes the place of a key of a host, and those of what its value consists of: names in a list,
-/// pages by status.
-fn note_host(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
+/// Notes the place of a key, and those of what its value consists of: addresses in a list, pages by
+/// status, hosts with keys of their own.
+fn note(origins: &mut Origins, source: &Source<'_>, key: &str, value: &Value<'_>) {
     origins.set(key, source.place(value.span.start));
     for (index, item) in value.list(Ok).into_iter().flatten().enumerate() {
-        origins.set(&join(key, &index.to_string()), source.place(item.span.start));
+        note(origins, source, &item_key(key, index), &item);
     }
     for (name, item) in value.table().into_iter().flatten() {
-        origins.set(&join(key, name.get_ref()), source.place(item.span().start));
+        note(origins, source, &join(key, name.get_ref()), &Value::new(item));
     }
 }
 
-fn host_key(index: usize, key: &str) -> String {
-    join(&format!("host.{index}"), key)
+/// The name of an item of a list.
+pub(crate) fn item_key(list: &str, index: usize) -> String {
+    join(list, &index.to_string())
+}
+
+pub(crate) fn host_key(index: usize, key: &str) -> String {
+    join(&item_key("host", index), key)
 }

@@ -24,8 +24,8 @@ impl Source<'_> {
     }
 }
 
-/// The places of all settings that are not defaults, by the key's full name. The keys of hosts
-/// begin with `host.` and the number of the host, from 0.
+/// The places of all settings that are not defaults, by the key's full name. An item of a list has
+/// its number, from 0, for a name: the keys of hosts begin with `host.` and that of the host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origins(BTreeMap<String, Place>);
 

@@ -13,9 +13,9 @@ use site::host::Dotfiles;
 
 use super::error::{ConfigError, ConfigFault};
 use super::field::join;
-use super::host_key;
 use super::settings::{AccessForm, LogSettings, Settings};
 use super::source::Origins;
+use super::{host_key, item_key};
 
 type Checked = Result<(), ConfigError>;
 
@@ -50,7 +50,7 @@ fn check_claims(hosts: &[HostSettings], origins: &Origins) -> Checked {
     for (index, host) in hosts.iter().enumerate() {
         for (number, name) in host.names.iter().enumerate() {
             if !names.insert(name.to_ascii_lowercase()) {
-                let key = join(&host_key(index, "names"), &number.to_string());
+                let key = item_key(&host_key(index, "names"), number);
                 let error = SettingError::HostNameTwice(name.clone());
                 return Err(origins.explain(&key, ConfigFault::Setting(error)));
             }

@@ -1,5 +1,8 @@
 //! Configuration: a text in, settings or one exact line out.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use server::config::{AccessForm, Arguments, Config, ConfigFault};
 use site::host::Dotfiles;
 use testkit::Temporary;
@@ -285,6 +288,50 @@ fn an_error_says_where_it_is() {
     assert_eq!(position, Some((1, 14)));
     assert!(matches!(fault, ConfigFault::Value { key, .. } if key == "log.access"));
     assert!(matches!(place("listen = [").1, ConfigFault::Syntax(_)));
+}
+
+/// What fits no engine of several processes is said where it was set, too.
+#[test]
+fn what_does_not_fit_the_engine_says_where_it_is() {
+    let check = |text: &str, expected: &str| {
+        let error = server::check(&load(text, |_| ()).unwrap()).expect_err(text).to_string();
+        let file = error.rsplit_once("/").expect("the file's path").1;
+        assert_eq!(file, format!("ropewalk.toml:{expected}"));
+    };
+    let copies = "[engine]\nname = \"event-loop-copies\"\nknobs = { processes = 3, ports = 1 }";
+    check(
+        &format!("listen = [\"8080\", \"localhost:65534\"]\n{copies}"),
+        "1:19: no port is left for copy 2 above localhost:65534: lower it",
+    );
+    check(
+        &format!("{copies}\n[partitions]\ncount = 1\nlisten = [[\":80\",\n\":65535\"]]"),
+        "7:1: no port is left for copy 1 above :65535: lower it",
+    );
+}
+
+#[test]
+fn several_processes_have_no_root_whose_name_is_no_text() {
+    let directory = Temporary::new();
+    let folder = directory.path().join(OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("ropewalk.toml");
+    std::fs::write(&path, "[[host]]\nnames = [\"a\"]\nroot = \".\"\n").unwrap();
+    let check = |set: &[&str]| {
+        let set = set.iter().map(ToString::to_string).collect();
+        let arguments = Arguments { config: Some(path.clone()), set, ..Arguments::default() };
+        server::check(&Config::load(&arguments).unwrap()).map_err(|why| why.to_string())
+    };
+    let refused = format!(
+        "{}:3:8: {folder:?} cannot be served by several processes, because its name is not UTF-8: \
+         rename it, or choose an engine of one process",
+        path.display()
+    );
+    check(&["engine.name=event-loop"]).unwrap();
+    check(&["engine.name=event-loop-helpers"]).unwrap();
+    let helpers = ["engine.name=event-loop-helpers", "engine.knobs.kind=processes"];
+    assert_eq!(check(&helpers).unwrap_err(), refused);
+    assert_eq!(check(&["engine.name=processes"]).unwrap_err(), refused);
+    assert_eq!(check(&["engine.name=event-loop", "engine.processes=2"]).unwrap_err(), refused);
 }
 
 #[test]
