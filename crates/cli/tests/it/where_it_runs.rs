@@ -59,10 +59,12 @@ fn what_this_user_may_not_read_is_403_and_the_rest_is_served() {
     for (name, mode) in modes {
         std::fs::set_permissions(site.join(name), PermissionsExt::from_mode(mode)).unwrap();
     }
-    let listing = ["--set", "host.listing=true"];
-    let server = ServerProcess::start(serve(&mut command, &site).args(listing));
+    let rule = "host.header=[{ path = \"/**\", name = \"X-Frame-Options\", value = \"DENY\" }]";
+    let settings = ["--set", "host.listing=true", "--set", rule];
+    let server = ServerProcess::start(serve(&mut command, &site).args(settings));
     assert_eq!(server.status("/open.txt"), 200);
-    assert_eq!(server.status("/closed.txt"), 403);
+    let refused = server.fetch("/closed.txt");
+    assert_eq!((refused.status, refused.field("X-Frame-Options").as_deref()), (403, Some("DENY")));
     for path in ["/shut", "/shut/", "/shut/inside.txt", "/empty", "/empty/"] {
         assert_eq!(server.status(path), 403, "{path}");
     }
