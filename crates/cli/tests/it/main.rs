@@ -18,6 +18,7 @@ mod limits;
 mod load;
 mod log;
 mod machine;
+mod memory;
 mod peers;
 mod printing;
 mod processes;

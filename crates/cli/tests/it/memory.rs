@@ -1,0 +1,67 @@
+//! How much memory a server takes that has been told to take little. What it takes at start is for
+//! serving.rs.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use testkit::Temporary;
+
+use crate::error_log::for_each_engine;
+use crate::processes::descendants;
+use crate::server_process::ServerProcess;
+
+/// Each engine stays far below what a small container has (32 MiB), of which the cache takes an
+/// eighth: neither connections nor threads leave behind what only one at a time needs.
+#[test]
+fn a_small_cache_makes_a_small_server() {
+    const KIB_MAX: u64 = 24_000;
+    const FILES: usize = 960;
+    const FILE_BYTES: usize = 32 << 10; // all of them are seven times the cache
+    const CONNECTIONS: usize = 48;
+    const ROUNDS: usize = 20; // each file is asked for once
+    let directory = Temporary::new();
+    for number in 0..FILES {
+        directory.file(&format!("{number}"), vec![b'r'; FILE_BYTES]);
+    }
+    for_each_engine(|arguments| {
+        let cache = ["--set", "cache.bytes_max=\"4 MiB\""];
+        let server = ServerProcess::of(directory.path(), &[arguments, &cache].concat());
+        let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+        for round in 0..ROUNDS {
+            // All ask before any is read, so that as many threads as there are have work.
+            for (client, stream) in streams.iter_mut().enumerate() {
+                let file = (round * CONNECTIONS + client) % FILES;
+                write!(stream, "GET /{file} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            }
+            streams.iter_mut().for_each(|stream| take_response(stream, FILE_BYTES));
+        }
+        let own: u64 = descendants(server.pid()).into_iter().map(own_kib).sum();
+        assert!(own < KIB_MAX, "{arguments:?}: {own} KiB are the server's own");
+        drop(streams);
+        server.stop();
+    });
+}
+
+/// Reads the head of a response and so many bytes of content.
+fn take_response(stream: &mut TcpStream, length: usize) {
+    let mut came = Vec::new();
+    let head = loop {
+        let end = came.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        if let Some(end) = end {
+            break end + 4;
+        }
+        let mut some = [0; 512];
+        let count = os::uninterrupted(|| stream.read(&mut some)).unwrap();
+        assert!(count > 0, "the server has closed");
+        came.extend_from_slice(&some[..count]);
+    };
+    stream.read_exact(&mut vec![0; head + length - came.len()]).unwrap();
+}
+
+/// What a process has in memory that is no part of a file: its heaps and stacks. What processes
+/// share after a fork counts in parts.
+fn own_kib(pid: u32) -> u64 {
+    let memory = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = memory.lines().find_map(|line| line.strip_prefix("Pss_Anon:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+}
