@@ -22,9 +22,8 @@ const PRINTING: &str = "return the text, or log it; only the programs print";
 const CLOCK: &[&str] = &["crates/os/src/clock.rs", "crates/coherence/benches/"];
 const ASKING: &str = "take the time as an argument, or ask os::clock";
 
+const OS: &[&str] = &["crates/os/"];
 const NUMBERS: &str = "ask io::Error::kind or os::errors::Cause: only crates/os knows numbers";
-/// `site` is pure and cannot ask `os` what an error means that a file system gave it.
-const KNOWING_NUMBERS: &[&str] = &["crates/os/", "crates/site/src/"];
 
 /// The trait of an allocator is unsafe to implement, even for one that only counts.
 const COUNTING_ALLOCATOR: &str = "crates/session/tests/it/allocations.rs";
@@ -54,13 +53,8 @@ const TABLE: &[Forbidden] = &[
         places: &[],
         in_tests: true,
     },
-    Forbidden {
-        code: "from_raw_os_error(",
-        instead: NUMBERS,
-        places: KNOWING_NUMBERS,
-        in_tests: true,
-    },
-    Forbidden { code: "raw_os_error(", instead: NUMBERS, places: KNOWING_NUMBERS, in_tests: true },
+    Forbidden { code: "from_raw_os_error(", instead: NUMBERS, places: OS, in_tests: true },
+    Forbidden { code: "raw_os_error(", instead: NUMBERS, places: OS, in_tests: true },
     Forbidden {
         code: "thread::sleep(",
         instead: "wait for the event itself, with a deadline",
