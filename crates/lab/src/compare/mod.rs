@@ -208,6 +208,7 @@ impl Plan {
             description: side.description.clone(),
             version: side.version.clone(),
             configurations: [(side.setting.clone(), side.configuration.clone())].into(),
+            ..Server::default()
         });
         let title = format!("{} and {}", sides[0].label(), sides[1].label());
         Header {

@@ -117,8 +117,19 @@ pub struct Server {
     pub description: String,
     /// As it says itself.
     pub version: String,
+    /// Those that it had when the study was resumed, if others: `participants.jsonl` has them.
+    #[serde(skip)]
+    pub later_versions: Vec<String>,
     /// The configuration files of each setting that ran, by the setting's name.
     pub configurations: BTreeMap<String, String>,
+}
+
+impl Server {
+    /// All its versions, in words.
+    pub fn versions(&self) -> String {
+        let all = [&self.version].into_iter().chain(&self.later_versions);
+        all.map(String::as_str).collect::<Vec<_>>().join(", then ")
+    }
 }
 
 /// A workload or a domain.

@@ -5,9 +5,6 @@ use super::{Absent, Described, Header, Planned, Server, Skipped};
 use crate::server_spec::ServerSpec;
 use serde::{Deserialize, Serialize};
 
-/// Between two versions of a server.
-const THEN: &str = ", then ";
-
 /// The part of a [`Header`] that can differ when a study is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -83,9 +80,8 @@ fn took_part(header: &Header, what: &Absent) -> bool {
 
 /// A server may have been upgraded, or be set otherwise.
 fn learn(known: &mut Server, now: Server) {
-    if !known.version.split(THEN).any(|version| version == now.version) {
-        known.version += THEN;
-        known.version += &now.version;
+    if known.version != now.version && !known.later_versions.contains(&now.version) {
+        known.later_versions.push(now.version);
     }
     for (setting, text) in now.configurations {
         if known.configurations.values().any(|known| *known == text) {
@@ -180,7 +176,7 @@ mod tests {
             ("nginx in domain small", true),
         ];
         assert_eq!(reasons(&joined), gone.map(|(what, at_first)| (what.to_owned(), at_first)));
-        let versions: Vec<&str> = joined.servers.iter().map(|one| &*one.version).collect();
+        let versions: Vec<String> = joined.servers.iter().map(Server::versions).collect();
         assert_eq!(versions, ["1.22, then 1.24", "2", "2.2"]);
         let texts: Vec<_> = joined.servers[0].configurations.iter().collect();
         let key = |key: &str| key.to_owned();

@@ -325,7 +325,7 @@ pub(crate) fn servers(opened: &Opened) -> Table {
         let floor = if server.name == opened.header.floor { " (the floor)" } else { "" };
         table.rows.push(vec![
             format!("{}{floor}", server.name),
-            server.version.clone(),
+            server.versions(),
             server.description.clone(),
         ]);
     }

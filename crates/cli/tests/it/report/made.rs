@@ -87,6 +87,7 @@ pub(super) fn header(kind: Kind, repetitions: u32) -> Header {
         description: "events, one loop per core".into(),
         version: "1.2.3".into(),
         configurations: BTreeMap::from([("default".into(), "listen 80; # <&>".into())]),
+        ..Server::default()
     };
     Header {
         kind,
