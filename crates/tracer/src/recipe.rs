@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Under a recorder nothing is in time, and how fast anything is is not asked: what makes a load
+    /// Under a recorder nothing is in time, and nobody asks how fast anything is: what makes a load
     /// void elsewhere would end the recording.
     #[test]
     fn no_load_of_a_recipe_is_void_for_want_of_time() {

@@ -13,12 +13,15 @@ use super::source::{Source, Tree};
 const NAMES: &[&str] = &["err", "error", "failure", "fault", "message", "reason", "why", "wrong"];
 /// Calls that give the text of an error.
 const TEXTS: &[&str] = &["description()", "message()", "reason()", "to_string()", "why()"];
-/// Calls that look into a text.
+/// Calls that look into a text, or take it apart.
 const LOOKS: &[&str] = &[
     ".contains(",
     ".ends_with(",
     ".find(",
     ".matches(",
+    ".rsplit(",
+    ".rsplit_once(",
+    ".split(",
     ".split_once(",
     ".starts_with(",
     ".strip_prefix(",
@@ -29,8 +32,6 @@ const COMPARISONS: &[&str] = &["==", "!="];
 const RUNS_OTHERS: &[&str] = &["crates/cli/src/", "crates/lab/src/"];
 /// What they print is called there, and what is written for people to read.
 const PRINTED: &[&str] = &["about", "complaint()", "output", "printed", "said", "stderr"];
-/// Calls that look into a list in words, as well.
-const PARTS: &[&str] = &[".split("];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust().filter(|source| !source.is_test_file()).flat_map(decisions).collect()
@@ -46,8 +47,7 @@ fn decisions(source: &Source) -> Vec<Finding> {
     let of_errors = looks.clone().chain(compared.map(|(at, _)| at));
     let of_errors = of_errors.filter(|at| is_error(receiver(code, *at)));
     let runs_others = RUNS_OTHERS.iter().any(|folder| source.path.starts_with(folder));
-    let parts = PARTS.iter().flat_map(|part| code.match_indices(part)).map(|(at, _)| at);
-    let of_others = looks.chain(parts).filter(|_| runs_others);
+    let of_others = looks.filter(|_| runs_others);
     let of_others = of_others.filter(|at| has(receiver(code, *at), PRINTED));
     let found = of_errors.chain(of_others);
     let found = found.filter(|at| !tests.iter().any(|range| range.contains(at)));
@@ -116,6 +116,9 @@ mod tests {
         check_code("let ours = io_result.unwrap_err().to_string().contains(\"x\");", 1);
         check_code("match why { why if why.contains(\"unknown\") => 1 }", 1);
         check_code("toml.message().split_once(\": \")", 1);
+        check_code("let kind = reason.split(' ').next();", 1);
+        check_code("void.iter().map(|reason| reason.rsplit(\", \").next())", 1);
+        check_code("let (kind, number) = self.error.to_string().rsplit_once(' ')?;", 1);
         check_code("if message == \"interrupted\" {}", 1);
         check_code("if failure.as_str() != \"interrupted\" {}", 1);
         check_code("errors.iter().map(|error| error.strip_prefix(\"a\"))", 1);
