@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lab::compare::{Entrant, Instance, Place, Plan, Side, Uncompared, render, write_page};
+use lab::watch::Watch;
 use lab::workload::Workload;
 use lab::{Lab, ServerSpec, listed_cpus};
+use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions};
@@ -20,7 +22,7 @@ many clients as there are, then at one rate that both bear with ease. The verdic
 same work costs: a difference, a tie, or that these pairs cannot tell.
 
 Exit status: 0 one is better, or a tie, 1 it could not be done, 2 wrong usage, 3 these pairs cannot
-tell, or none was good.
+tell, or none was good, 4 it was interrupted.
 
 Examples:
   ropewalk compare ropewalk nginx                            SPECweb99 files in memory
@@ -78,28 +80,48 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     progress.say_to_people(&format!("preparing {}", spec.name));
     let workload = lab.bench.tools.prepare(&spec).map_err(Failure::Operation)?;
     let [one, other] = entrants;
+    let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];
     Side::tell_apart(&mut sides);
     drop(progress);
     print(&introduction(&plan, &workload, &lab, &sides))?;
-    let mut progress = ProgressLine::new();
-    let mut tell = |line: &str| progress.say_to_people(line);
-    plan.make_ready(&lab.bench, &workload, &sides, &mut tell).map_err(Failure::Operation)?;
+    let mut watch = Onlooker { progress: ProgressLine::new(), interrupt };
+    plan.make_ready(&lab.bench, &workload, &sides, &mut watch).map_err(failure)?;
     let folder = plan.begin(&place, &workload, &sides)?;
-    let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut tell);
-    drop(progress);
-    let comparison = match compared {
-        Ok(comparison) => comparison,
-        Err(Uncompared::Failed(why)) => return Err(Failure::Operation(why)),
-        Err(Uncompared::Void(why)) => {
-            server::report(&why);
-            return Err(Failure::Reported(UNDECIDED));
-        }
-    };
+    let compared = plan.run(&lab.bench, &workload, &sides, &folder, &mut watch);
+    drop(watch);
+    let comparison = compared.map_err(failure)?;
     print(&render(&comparison, &sides))?;
     let page = write_page(&folder)?;
     print(&format!("\nMore: {}\n", page.display()))?;
     if comparison.is_decided() { Ok(()) } else { Err(Failure::Reported(UNDECIDED)) }
+}
+
+fn failure(why: Uncompared) -> Failure {
+    match why {
+        Uncompared::Failed(why) => Failure::Operation(why),
+        Uncompared::Interrupted => Failure::Stopped(why.to_string()),
+        Uncompared::Void(why) => {
+            server::report(&why);
+            Failure::Reported(UNDECIDED)
+        }
+    }
+}
+
+/// Whoever looks on at the terminal.
+struct Onlooker {
+    progress: ProgressLine,
+    interrupt: Interrupt,
+}
+
+impl Watch for Onlooker {
+    fn tell(&mut self, line: &str) {
+        self.progress.say_to_people(line);
+    }
+
+    fn is_interrupted(&mut self) -> bool {
+        self.interrupt.came()
+    }
 }
 
 impl CompareArguments {

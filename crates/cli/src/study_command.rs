@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lab::record::Skipped;
 use lab::study::{
-    Cast, Definition, End, Experiment, Stage, Study, Tally, Watch, check_domains, estimate_s,
-    minutes, reckoned_run_s,
+    Cast, Definition, End, Experiment, Stage, Study, Tally, check_domains, estimate_s, minutes,
+    reckoned_run_s,
 };
+use lab::watch::Watch;
 use load::interrupt::Interrupt;
 use load::units::parse_duration;
 use page::number::counted;

@@ -47,6 +47,7 @@ mod toml_error;
 pub mod trial;
 mod void;
 pub mod warm_up;
+pub mod watch;
 pub mod workload;
 pub mod wrk;
 

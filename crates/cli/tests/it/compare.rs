@@ -2,13 +2,13 @@
 //! lifted, and that on interference, because nothing here says anything of speed.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use lab::Void;
 
-use crate::lab::{LIFTED, Lab, text};
+use crate::lab::{LIFTED, Lab, await_no_server, text};
 use crate::{ropewalk, run};
 
 /// Ends with a word once somebody has made the folder MARK.
@@ -52,6 +52,35 @@ fn a_server_that_ends_wins_nothing() {
     let runs = lab.records().runs;
     let of_dead = runs.iter().filter(|run| run.void.contains(&Void::Ended { copy: 1, copies: 1 }));
     assert_eq!(of_dead.count(), 1, "it is known after one window: {runs:?}");
+}
+
+/// Ctrl-C, or a terminal that is gone: the servers are stopped and what they wrote is cleared away.
+#[test]
+fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
+    for signal in ["INT", "HUP"] {
+        let lab = Lab::new();
+        let (scratch, records) = (lab.path("scratch"), lab.path("records"));
+        let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop", "--pairs=200"];
+        let places = ["--scratch", text(&scratch), "-o", text(&records)];
+        let mut command = ropewalk(&[&servers[..], &SHORT, &places].concat());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let runs = records.join("runs.jsonl");
+        while fs::read_to_string(&runs).unwrap_or_default().lines().count() < 2 {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it had made two runs");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let kill = format!("kill -s {signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{signal}: {output:?}");
+        assert_eq!(err, "ropewalk: interrupted: of what was measured nothing is said\n");
+        await_no_server(&scratch);
+        let left = fs::read_dir(&scratch).unwrap().flatten().map(|entry| entry.file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, ["files", "logs"], "{signal}");
+    }
 }
 
 /// One that does not live to see its first window leaves no records.

@@ -6,7 +6,8 @@ use os::clock;
 
 use super::definition::Definition;
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
-use crate::study::{End, Schedule, Watch, minutes};
+use crate::study::{End, Schedule, minutes};
+use crate::watch::Watch;
 
 /// What a load or a request is reckoned to take, with what is made before and undone after it.
 const OPERATION_S: f64 = 0.6e-6;

@@ -26,6 +26,7 @@ use crate::server::RunningServer;
 use crate::trial::{Bench, Measured, Target, Trial, Unmade};
 use crate::void::{Void, in_words};
 use crate::warm_up::{Readying, UNTIL_STEADY};
+use crate::watch::Watch;
 use crate::workload::Workload;
 use statistics::{Generator, median};
 use std::fmt;
@@ -246,7 +247,7 @@ impl Plan {
         Ok(folder)
     }
 
-    /// Asks each for everything once and loads it until it is steady. `tell` hears of it.
+    /// Asks each for everything once and loads it until it is steady. `watch` hears of it.
     ///
     /// # Errors
     /// When a server does not serve what it should, or has ended.
@@ -255,11 +256,10 @@ impl Plan {
         bench: &Bench,
         workload: &Workload,
         sides: &[Side; 2],
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<(), String> {
+        watch: &mut dyn Watch,
+    ) -> Result<(), Uncompared> {
         for side in sides {
-            let explain = |why| format!("{}: {why}", side.label());
-            tell(&format!("{}: asking for everything once", side.label()));
+            watch.tell(&format!("{}: asking for everything once", side.label()));
             let offered = Offered::Connections(self.connections);
             let trial = self.trial(workload, offered, 0);
             let target = side.target();
@@ -268,15 +268,21 @@ impl Plan {
                 reads_nothing: false,
                 windows_max: UNTIL_STEADY,
             };
-            let warm_up = bench.make_ready(target, &trial, &readying).map_err(explain)?;
-            side.still_runs("while it was warmed up", offered)?;
+            let warm_up = bench.make_ready(target, &trial, &readying);
+            // Whoever wants it to end may have ended the generator, too.
+            if watch.is_interrupted() {
+                return Err(Uncompared::Interrupted);
+            }
+            let warm_up = warm_up.map_err(|why| Uncompared::unmade(side, &why))?;
+            let runs = side.still_runs("while it was warmed up", offered);
+            runs.map_err(Uncompared::Failed)?;
             let state = if warm_up.is_steady { "steady" } else { "still improving" };
-            tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
+            watch.tell(&format!("{}: {state} after {:.1} s", side.label(), warm_up.seconds));
         }
         Ok(())
     }
 
-    /// Compares the two, which are ready, and writes everything down. `tell` hears how it goes on.
+    /// Compares the two, which are ready, and writes everything down. `watch` hears how it goes on.
     ///
     /// # Errors
     /// When a server has ended or answers nothing, or the load cannot be run.
@@ -286,7 +292,7 @@ impl Plan {
         workload: &Workload,
         sides: &[Side; 2],
         folder: &Folder,
-        tell: &mut dyn FnMut(&str),
+        watch: &mut dyn Watch,
     ) -> Result<Comparison, Uncompared> {
         let mut contest = Contest {
             plan: self,
@@ -299,11 +305,11 @@ impl Plan {
             void: Vec::new(),
         };
         let offered = Offered::Connections(self.connections);
-        let saturated = contest.phase(&Purpose::Saturation, offered, tell)?;
+        let saturated = contest.phase(&Purpose::Saturation, offered, watch)?;
         check_answers(sides, &saturated, &contest.void)?;
         let rate_per_s = self.rate_per_s.unwrap_or_else(|| common_rate(&saturated));
         let offered = Offered::RequestsPerS(rate_per_s);
-        let common = contest.phase(&Purpose::CommonRate, offered, tell)?;
+        let common = contest.phase(&Purpose::CommonRate, offered, watch)?;
         let figures = figures(&saturated, &common).map(|figure| {
             let verdict = figure.judge(self.margin, self.confidence);
             (figure, verdict)
@@ -356,15 +362,19 @@ impl Contest<'_> {
         &mut self,
         purpose: &Purpose,
         offered: Offered,
-        tell: &mut dyn FnMut(&str),
+        watch: &mut dyn Watch,
     ) -> Result<Phase, Uncompared> {
         let mut phase: Phase = [Vec::new(), Vec::new()];
         for block in 0..self.plan.pairs {
-            tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
+            watch.tell(&format!("{purpose}: pair {} of {}", block + 1, self.plan.pairs));
             let first = self.generator.below(2);
             for side in [first, 1 - first] {
-                let measured = self.window(side, purpose, offered, block)?;
-                phase[side].push(measured);
+                let measured = self.window(side, purpose, offered, block);
+                // Whoever wants it to end may have ended a server or the generator, too.
+                if watch.is_interrupted() {
+                    return Err(Uncompared::Interrupted);
+                }
+                phase[side].push(measured?);
             }
         }
         Ok(phase)
@@ -428,6 +438,8 @@ pub enum Uncompared {
     Void(String),
     /// It cannot be done: a server has ended or answers nothing, or the load cannot be run.
     Failed(String),
+    /// Somebody wanted it to end.
+    Interrupted,
 }
 
 impl Uncompared {
@@ -439,8 +451,10 @@ impl Uncompared {
 
 impl fmt::Display for Uncompared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Void(why) | Self::Failed(why)) = self;
-        out.write_str(why)
+        match self {
+            Self::Void(why) | Self::Failed(why) => out.write_str(why),
+            Self::Interrupted => out.write_str("interrupted: of what was measured nothing is said"),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! How one is measured is `ceiling`'s.
 
 use super::ceiling::{ceiling, reckoned_ceiling_s};
-use super::run::{Watch, reckoned_run_s};
+use super::run::reckoned_run_s;
 use super::stage::{Entrant, Stage};
 use crate::domain::Domain;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::lab::Lab;
 use crate::record::{Ceiling, Folder};
 use crate::search::unable;
 use crate::server_spec::ServerSpec;
+use crate::watch::Watch;
 
 /// What answers with the least that any server can do.
 const FLOOR: &str = "floor";

@@ -23,6 +23,6 @@ pub(crate) mod utilisation;
 pub use cast::{Cast, check_domains};
 pub use definition::{Definition, OfferedPlan};
 pub use experiment::Experiment;
-pub use run::{End, Study, Tally, Watch, describe, estimate_s, minutes, reckoned_run_s};
+pub use run::{End, Study, Tally, describe, estimate_s, minutes, reckoned_run_s};
 pub use schedule::{Next, Schedule};
 pub use stage::{Cell, Entrant, Stage};

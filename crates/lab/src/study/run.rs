@@ -10,6 +10,7 @@ use crate::observe::INTERFERENCE_TOLD;
 use crate::record::{Figures, Folder, Offered, Opened, Point, Purpose, Run, Search};
 use crate::search::{Asked, Candidate, Found, Hunt, Measure, Seen, Stop, lead_for, mat, unable};
 use crate::warm_up::run_s;
+use crate::watch::Watch;
 use crate::workload::Workload;
 use load::find_limit::Rules;
 use statistics::Generator;
@@ -27,15 +28,6 @@ const MAT_GAP: f64 = 0.02;
 
 /// What tells what a server can bear at most.
 const SATURATING: Offered = Offered::Connections(SATURATING_CLIENTS);
-
-/// What whoever started a study hears and says.
-pub trait Watch {
-    /// A line on how it goes on.
-    fn tell(&mut self, line: &str);
-
-    /// Whether it shall end after the run under way.
-    fn is_interrupted(&mut self) -> bool;
-}
 
 /// How a study ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
