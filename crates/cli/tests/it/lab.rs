@@ -198,7 +198,7 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", "ropewalk/fast", "ropewalk"], 2, "ropewalk has no setting fast"),
         (&["compare", "ropewalk,x=1", "ropewalk"], 2, "ropewalk has no knob x"),
         (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
-        (&["compare", "https://127.0.0.1", "ropewalk"], 2, "is no server: only http is spoken"),
+        (&["compare", "https://127.0.0.1", "ropewalk"], 2, "TLS is not supported; "),
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
         (&empty, 1, "workload access.log: nothing that its log asks for is in "),
         (&["compare", "ropewalk", "ropewalk", "--workload", "x"], 2, "--workload x: there are "),

@@ -86,11 +86,11 @@ impl Tuning {
 
 /// How a result begins with that status. Beside other tests the budget may end before anything is
 /// decided.
-fn told_first(status: i32) -> &'static str {
+fn told_first(status: i32, err: &str) -> &'static str {
     match status {
         0 => "\nBest: ",
         3 => "\nNot decided. Ahead: ",
-        _ => panic!("status {status}"),
+        _ => panic!("status {status}: {err}"),
     }
 }
 
@@ -124,7 +124,7 @@ fn a_search_that_is_killed_goes_on_to_its_results() {
     assert_eq!(status, 2);
     assert!(err.contains("it was begun as something else"), "{err}");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    let told = told_first(status);
+    let told = told_first(status, &err);
     assert!(out.contains("\nGoing on after ") && out.contains(told), "{out}{err}");
     let opened = tuning.opened();
     assert_eq!(opened.header.kind, Kind::Tune);
@@ -201,7 +201,7 @@ fn a_search_that_is_interrupted_goes_on_to_its_results() {
         assert_eq!(outcome["interrupted"], false, "{run:?}");
     }
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    assert!(out.contains(told_first(status)), "{out}{err}");
+    assert!(out.contains(told_first(status, &err)), "{out}{err}");
     assert_eq!(tuning.opened().runs[..before.len()], before[..], "what was measured stays");
     assert_results(&tuning);
 }
