@@ -4,6 +4,7 @@
 //! server's workers are its processes or its threads its file says.
 
 use crate::process;
+use os::accounting::{self, threads};
 use std::cmp::Reverse;
 use std::fs;
 use std::path::Path;
@@ -37,16 +38,9 @@ fn workers(processes: &[u32], first: u32) -> Vec<u32> {
     if others.is_empty() { vec![first] } else { others }
 }
 
-/// The threads of a process.
-pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
 /// How long a thread has been on a CPU; 0 where the kernel does not keep it.
 fn worked_ns(thread: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
+    accounting::scheduled(thread, thread).map_or(0, |thread| thread.ran_ns)
 }
 
 fn bind(thread: u32, cpu: usize) -> Result<(), String> {

@@ -96,13 +96,8 @@ pub(crate) fn cpu_ns(pid: u32) -> u64 {
 
 /// What the threads that there are have used; 0 where the kernel does not say it.
 fn cpu_ns_of_threads(pid: u32) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    // Documentation/scheduler/sched-stats.rst: the first number is the time on a CPU.
-    let used = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    used.sum()
+    let each = accounting::threads(pid).filter_map(|thread| accounting::scheduled(pid, thread));
+    each.map(|thread| thread.ran_ns).sum()
 }
 
 /// Bytes that a process had the disk read; 0 when it cannot be read (any more).

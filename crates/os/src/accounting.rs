@@ -1,9 +1,10 @@
 //! What the kernel has counted of processor time: of each CPU in `/proc/stat`, of each process in
-//! `/proc/PID/stat` (proc_stat(5), proc_pid_stat(5)). It judges nothing.
+//! `/proc/PID/stat` (proc_stat(5), proc_pid_stat(5)), of each thread in `schedstat`. It judges
+//! nothing.
 //!
-//! Both are in ticks, and neither says where a process has run. A CPU's time with nothing to do is
-//! measured; what it was busy with is what was seen at each tick, which whoever runs by the same
-//! clock may miss.
+//! The first two are in ticks, and none says where a process has run. A CPU's time with nothing to
+//! do is measured; what it was busy with is what was seen at each tick, which whoever runs by the
+//! same clock may miss.
 
 use std::fs;
 use std::io;
@@ -57,6 +58,18 @@ pub struct Process {
     pub children_us: u64,
 }
 
+/// What the scheduler has counted of a thread so far, or between two looks
+/// (Documentation/scheduler/sched-stats.rst). A thread that ends takes it with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// How long it ran, in nanoseconds.
+    pub ran_ns: u64,
+    /// How long it was ready to run while others ran on the CPUs that it may use, in nanoseconds.
+    pub waited_ns: u64,
+    /// How often it came to run: no less often than it was woken.
+    pub turns: u64,
+}
+
 /// How each CPU that is on has spent its time so far.
 ///
 /// # Errors
@@ -71,6 +84,19 @@ pub fn process(pid: u32) -> Option<Process> {
     // A name need not be text.
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     parse_process(pid, &String::from_utf8_lossy(&stat))
+}
+
+/// The numbers of a process's threads; none if there is no such process.
+pub fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What the scheduler has counted of a thread of a process; none if there is no such thread, and
+/// where the kernel does not count it.
+#[must_use]
+pub fn scheduled(pid: u32, thread: u32) -> Option<Scheduled> {
+    Scheduled::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
 }
 
 /// All processes that we may see.
@@ -94,6 +120,28 @@ pub fn interrupts_apart() -> bool {
 
 fn counts_apart(config: &str) -> bool {
     config.lines().all(|line| line != "# CONFIG_IRQ_TIME_ACCOUNTING is not set")
+}
+
+impl Scheduled {
+    /// Reads the text of a `schedstat`, all of which is 0 where the kernel has the file but no
+    /// counts.
+    #[must_use]
+    pub fn parse(schedstat: &str) -> Option<Self> {
+        let mut fields = schedstat.split_whitespace().map(|field| field.parse().ok());
+        let mut next = || fields.next()?;
+        let all = Self { ran_ns: next()?, waited_ns: next()?, turns: next()? };
+        (all != Self::default()).then_some(all)
+    }
+
+    /// What has come to it since an earlier look at the same thread.
+    #[must_use]
+    pub fn since(&self, first: &Self) -> Self {
+        Self {
+            ran_ns: self.ran_ns.saturating_sub(first.ran_ns),
+            waited_ns: self.waited_ns.saturating_sub(first.waited_ns),
+            turns: self.turns.saturating_sub(first.turns),
+        }
+    }
 }
 
 impl Cpu {
@@ -195,6 +243,34 @@ mod tests {
         assert_eq!((cpus[1].cpu, cpus[1].user_us, cpus[1].idle_us), (12, 10_000, 90_000));
         assert_eq!(cpus.len(), 2);
         assert_eq!((parse_cpus("cpu0 1 x 3\n"), parse_cpus("")), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_thread_says_how_long_it_ran_and_waited() {
+        let expected = Scheduled { ran_ns: 1_096_624, waited_ns: 70_012, turns: 3 };
+        assert_eq!(Scheduled::parse("1096624 70012 3\n"), Some(expected));
+        let of = Scheduled::parse;
+        assert_eq!((of("0 0 0\n"), of(""), of("12 5"), of("1 x 3")), (None, None, None, None));
+        // The first turn of a thread, whose time is counted at the next tick.
+        let new = Scheduled { waited_ns: 49_593, turns: 1, ..Scheduled::default() };
+        assert_eq!(of("0 49593 1\n"), Some(new));
+        let later = Scheduled { ran_ns: 1_096_625, waited_ns: 70_112, turns: 5 };
+        assert_eq!(later.since(&expected), Scheduled { ran_ns: 1, waited_ns: 100, turns: 2 });
+    }
+
+    /// Whoever sleeps comes to run again, as often as that.
+    #[test]
+    fn a_thread_is_known_by_its_turns() {
+        let own = std::process::id();
+        let path = fs::read_link("/proc/thread-self").unwrap();
+        let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        assert!(threads(own).any(|other| other == thread));
+        let Some(before) = scheduled(own, thread) else {
+            return; // this kernel counts nothing
+        };
+        (0..5).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+        assert!(scheduled(own, thread).unwrap().since(&before).turns >= 5);
+        assert_eq!((threads(u32::MAX).count(), scheduled(u32::MAX, 1)), (0, None));
     }
 
     #[test]

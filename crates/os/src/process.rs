@@ -1,5 +1,6 @@
 //! What the kernel offers this process and whom it runs as: facts for diagnosis.
 
+use crate::accounting::Scheduled;
 use crate::call::check;
 use std::ffi::CStr;
 use std::io;
@@ -72,14 +73,8 @@ pub fn cpu_times_of_children() -> (Duration, Duration) {
 /// (Documentation/scheduler/sched-stats.rst).
 #[must_use]
 pub fn run_delay_of_thread() -> Option<Duration> {
-    parse_run_delay(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
-}
-
-/// The second of the three numbers; all of them are 0 where the kernel has the file but no counts.
-fn parse_run_delay(schedstat: &str) -> Option<Duration> {
-    let mut fields = schedstat.split_whitespace().map(str::parse::<u64>);
-    let (ran_ns, waited_ns) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    (ran_ns > 0).then(|| Duration::from_nanos(waited_ns))
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Scheduled::parse(&text).map(|so_far| Duration::from_nanos(so_far.waited_ns))
 }
 
 /// How often the calling thread has waited for something since it began, and was woken.
@@ -146,13 +141,6 @@ mod tests {
         std::process::Command::new("sh").args(["-c", count]).status().unwrap();
         let (user, system) = cpu_times_of_children();
         assert!(user + system > user_before + system_before + Duration::from_millis(1));
-    }
-
-    #[test]
-    fn the_second_number_is_the_run_delay() {
-        let delay = |text| parse_run_delay(text).map(|delay| delay.as_nanos());
-        assert_eq!(delay("1096624 70012 3\n"), Some(70012));
-        assert_eq!((delay("0 0 0\n"), delay(""), delay("12")), (None, None, None));
     }
 
     #[test]

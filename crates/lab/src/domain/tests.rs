@@ -1,9 +1,10 @@
 //! Domains as they are written, entered and left, by kill -9 too.
 
 use super::*;
-use crate::binding::{tests::allowed, threads};
+use crate::binding::tests::allowed;
 use crate::needs;
 use crate::{Installed, Launch, Peer, RunningServer, Surroundings, Values, Workers};
+use os::accounting::threads;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

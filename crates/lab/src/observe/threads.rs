@@ -2,6 +2,7 @@
 //!
 //! Threads that end between two looks take their numbers with them; they are counted.
 
+use os::accounting;
 use std::collections::HashMap;
 use std::fs;
 
@@ -34,17 +35,14 @@ pub(super) struct Scheduled {
 pub(super) fn read(processes: &[u32]) -> Option<Threads> {
     let mut threads = Threads::new();
     for pid in processes {
-        for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        for tid in accounting::threads(*pid) {
             if threads.len() == THREADS_MAX {
                 return None;
             }
-            let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let folder = entry.path();
-            let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+            let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+            let scheduled = accounting::scheduled(*pid, tid);
             // One that has just ended has no status.
-            if let Some(thread) = parse(&text("status"), &text("schedstat")) {
+            if let Some(thread) = status.ok().and_then(|status| parse(&status, scheduled)) {
                 threads.insert(tid, thread);
             }
         }
@@ -68,8 +66,8 @@ pub(super) fn between(first: &Threads, last: &Threads) -> Scheduled {
     sum
 }
 
-/// From `status` and `schedstat`: time on a CPU, time ready for one, how often it got one.
-fn parse(status: &str, schedstat: &str) -> Option<Thread> {
+/// From `status`, and what the scheduler has counted.
+fn parse(status: &str, scheduled: Option<accounting::Scheduled>) -> Option<Thread> {
     let value = |name: &str| {
         let line = status.lines().rev().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
@@ -77,7 +75,7 @@ fn parse(status: &str, schedstat: &str) -> Option<Thread> {
     Some(Thread {
         voluntary: value("voluntary_ctxt_switches:")?,
         involuntary: value("nonvoluntary_ctxt_switches:")?,
-        wait_ns: schedstat.split_whitespace().nth(1).and_then(|field| field.parse().ok()),
+        wait_ns: scheduled.map(|scheduled| scheduled.waited_ns),
     })
 }
 
@@ -91,9 +89,10 @@ mod tests {
     fn a_thread_is_read() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         let expected = Thread { voluntary: 150, involuntary: 545, wait_ns: Some(82_193) };
-        assert_eq!(parse(status, "7 82193 1\n"), Some(expected));
-        assert_eq!(parse(status, "").map(|thread| thread.wait_ns), Some(None));
-        assert_eq!(parse("", "7 82193 1\n"), None);
+        let scheduled = Some(accounting::Scheduled { ran_ns: 7, waited_ns: 82_193, turns: 1 });
+        assert_eq!(parse(status, scheduled), Some(expected));
+        assert_eq!(parse(status, None).map(|thread| thread.wait_ns), Some(None));
+        assert_eq!(parse("", scheduled), None);
     }
 
     #[test]
