@@ -139,8 +139,8 @@ pub(crate) struct RunArguments {
     /// the 99th percentile reported, and at least 4ms]
     #[arg(long, value_name = "TIME", help_heading = "What is looked at")]
     lag_bound: Option<String>,
-    /// The run is void if others make the generator's threads wait for a CPU for more of the time
-    /// in which they want to run [default: 25%]
+    /// The run is void if others make the threads of the generator, or of a server on this machine,
+    /// wait for a CPU for more of the time in which they want to run [default: 25%]
     #[arg(long, value_name = "SHARE", help_heading = "What is looked at")]
     run_delay_bound: Option<String>,
     /// Find the highest rate at which the server keeps to it: p99=50ms, or errors=0.1%,p99.9=1s

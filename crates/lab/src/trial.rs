@@ -683,6 +683,7 @@ mod tests {
             run_delay_us: None,
             wake_ups: 0,
             others_us: None,
+            server_cpu: None,
             measures: load::measures::Measures::default(),
             void: Vec::new(),
             first_bad: None,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::outcome::{Outcome, Setting};
+use crate::outcome::{Outcome, ServerCpu, Setting};
 use crate::report::json;
 
 pub(crate) use digest::of_plan as digest;
@@ -94,6 +94,8 @@ fn add(sum: &mut Outcome, other: Outcome) {
     sum.run_delay_us = both(sum.run_delay_us, other.run_delay_us);
     sum.wake_ups = sum.wake_ups.saturating_add(other.wake_ups);
     sum.others_us = both(sum.others_us, other.others_us);
+    let servers = sum.server_cpu.into_iter().chain(other.server_cpu);
+    sum.server_cpu = servers.reduce(ServerCpu::worse);
     sum.measures.merge(&other.measures);
     for reason in other.void {
         if !sum.void.contains(&reason) {
@@ -203,6 +205,20 @@ mod tests {
         assert_eq!(all.setting.share, [0, 1, 2]);
         assert_eq!((all.setting.threads, all.setting.command), (6, part(0).setting.command));
         assert_eq!(all.cpu_us.0, part(0).cpu_us.0 + part(1).cpu_us.0 + part(2).cpu_us.0);
+    }
+
+    /// Two generators beside a server see the same, and one elsewhere nothing.
+    #[test]
+    fn what_is_known_of_the_server_is_kept() {
+        let had = |run_delay_us, used_us| Some(ServerCpu { run_delay_us, others_us: 900, used_us });
+        let merged = |all: [Option<ServerCpu>; 3]| {
+            let outcome = |(index, server_cpu)| Outcome { server_cpu, ..part(index) };
+            Outcome::merge((0..).zip(all).map(outcome).collect()).unwrap().server_cpu
+        };
+        assert_eq!(merged([None, had(Some(300), 700), None]), had(Some(300), 700));
+        assert_eq!(merged([had(Some(300), 700), None, had(Some(400), 600)]), had(Some(400), 600));
+        assert_eq!(merged([had(Some(0), 600), had(None, 700), None]), had(Some(0), 600));
+        assert_eq!(merged([None, had(None, 700), None]), had(None, 700));
     }
 
     #[test]

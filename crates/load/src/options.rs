@@ -103,8 +103,8 @@ pub struct Options {
     pub latency_target: Option<String>,
     /// The most lag at the 99th percentile.
     pub lag_bound: Option<String>,
-    /// The most that others may make the generator's threads wait for a CPU, in percent of the time
-    /// in which they want to run.
+    /// The most that others may make threads of generator or server wait for a CPU, in percent of
+    /// the time in which they want to run.
     pub run_delay_bound: Option<String>,
     /// Length of an interval of the series.
     pub interval: Option<String>,

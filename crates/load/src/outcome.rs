@@ -43,6 +43,9 @@ pub struct Outcome {
     /// Processor time that others used on the CPUs of the generator's threads within the window,
     /// neither it nor the server, in microseconds, at most; none where that cannot be known.
     pub others_us: Option<u64>,
+    /// What the server had of its own CPUs; none where it is not on this machine, is not ours to
+    /// look at, or was not looked at, because nothing is held against others.
+    pub server_cpu: Option<ServerCpu>,
     /// What was measured.
     pub measures: Measures,
     /// Why the run says nothing about the server, if so.
@@ -53,6 +56,45 @@ pub struct Outcome {
     pub first_refused: Option<String>,
     /// Whether it was interrupted.
     pub interrupted: bool,
+}
+
+/// What a server on this machine had within the window, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ServerCpu {
+    /// How long its threads were ready to run while others ran on their CPUs; none where that
+    /// cannot be known, as of threads that have ended.
+    pub run_delay_us: Option<u64>,
+    /// Processor time that others used on these CPUs, neither it nor the generator, beyond what
+    /// others use on any machine; at most.
+    pub others_us: u64,
+    /// Processor time that it used.
+    pub used_us: u64,
+}
+
+impl ServerCpu {
+    /// The part of the time in which the server's threads wanted to run that others than the
+    /// generator made them wait for a CPU, 0 to 1, at most; none where that cannot be known.
+    #[must_use]
+    pub fn run_delay_share(&self) -> Option<f64> {
+        Some(delayed_share(self.run_delay_us?, self.others_us, self.used_us))
+    }
+
+    /// The one that says more against others: generators may have looked at the same server, and
+    /// two servers are as good as the worse off.
+    pub(crate) fn worse(self, other: Self) -> Self {
+        let share = |one: &Self| one.run_delay_share().unwrap_or(-1.0);
+        let order = share(&self).total_cmp(&share(&other)).then_with(|| self.cmp(&other));
+        if order.is_lt() { other } else { self }
+    }
+}
+
+/// The part of the time in which threads wanted to run that others made them wait, 0 to 1, where
+/// they waited so long, others ran so long, and they themselves did. They wait for each other, too:
+/// for others no longer than these ran.
+#[must_use]
+pub fn delayed_share(waited_us: u64, others_us: u64, ran_us: u64) -> f64 {
+    let delayed_us = waited_us.min(others_us);
+    share(delayed_us, delayed_us.saturating_add(ran_us))
 }
 
 /// What a run was, as far as its reader needs it. Generators of one run agree in all of it but
@@ -87,8 +129,8 @@ pub struct Setting {
     /// Bound on the 99th percentile of the generator's own lag, in microseconds; none: half of the
     /// 99th percentile reported.
     pub lag_bound_us: Option<u64>,
-    /// Bound on the part of the time in which the generator's threads want to run that others make
-    /// them wait for a CPU, 0 to 1.
+    /// Bound on the part of the time in which the threads of generator or server want to run that
+    /// others make them wait for a CPU, 0 to 1.
     pub run_delay_bound: f64,
     /// The seed of arrivals.
     pub seed: u64,
@@ -287,13 +329,11 @@ impl Outcome {
     }
 
     /// The part of the time in which the generator's threads wanted to run that others than the
-    /// server made them wait for a CPU, 0 to 1, at most; none where that cannot be known. They
-    /// waited for others no longer than these ran.
+    /// server made them wait for a CPU, 0 to 1, at most; none where that cannot be known.
     #[must_use]
     pub fn run_delay_share(&self) -> Option<f64> {
-        let waited_us = self.run_delay_us?.min(self.others_us?);
         let ran_us = self.cpu_us.0.saturating_add(self.cpu_us.1);
-        Some(share(waited_us, waited_us.saturating_add(ran_us)))
+        Some(delayed_share(self.run_delay_us?, self.others_us?, ran_us))
     }
 
     /// Whether the corrected time at a quantile is mostly the generator's own lateness.

@@ -73,7 +73,9 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let shared = Shared::default();
     let idle = Idle::open(plan)?;
     let addresses: Vec<SocketAddr> = plan.targets.iter().map(|target| target.address).collect();
-    let neighbours = Neighbours::of(addresses, cpus(plan));
+    // Where nothing is held against others nobody need look at the server.
+    let judges_server = plan.bounds.run_delay_share < 1.0;
+    let neighbours = Neighbours::of(addresses, cpus(plan), judges_server);
     let (start_us, started_unix_us) = start_of(plan, watch)?;
     let from_us = start_us + plan.warm_up_us;
     let to_us = plan.duration_us.map_or(u64::MAX, |duration_us| from_us + duration_us);
@@ -82,7 +84,7 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
     let (parts, interrupted) = in_threads(plan, &shared, start_us, window, &mut looking)?;
     let ended_us = os::clock::now();
     let wake_ups = parts.iter().map(|(_, had)| had.wake_ups).sum();
-    let others_us = looking.neighbours.used_us(wake_ups); // which takes a while
+    let seen = looking.neighbours.seen(wake_ups); // which takes a while
     let idle_closed = idle.closed();
     if plan.start == Start::WhenTold {
         watch.on_measured();
@@ -107,7 +109,8 @@ pub fn run(plan: &Plan, setting: Setting, watch: &mut dyn Watch) -> Result<Outco
         cpu_us,
         run_delay_us,
         wake_ups,
-        others_us,
+        others_us: seen.map(|seen| seen.others_us),
+        server_cpu: seen.and_then(|seen| seen.server),
         void: Vec::new(),
         measures,
         first_bad,
@@ -202,7 +205,7 @@ fn in_threads(
             })?);
         }
         drop(progress);
-        let interrupted = look_on(plan, shared, &intervals, watch);
+        let interrupted = look_on(plan, shared, &intervals, window.to_us, watch);
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -249,14 +252,23 @@ fn clients(
     })
 }
 
-/// Passes ended intervals on until all threads have ended. Whether the run was broken off.
-fn look_on(plan: &Plan, shared: &Shared, news: &Receiver<News>, watch: &mut dyn Watch) -> bool {
-    const TURN: Duration = Duration::from_millis(50);
+/// Passes ended intervals on until all threads have ended, and is awake when the window ends.
+/// Whether the run was broken off.
+fn look_on(
+    plan: &Plan,
+    shared: &Shared,
+    news: &Receiver<News>,
+    window_ends_us: u64,
+    watch: &mut dyn Watch,
+) -> bool {
+    const TURN_US: u64 = 50_000;
     let mut waiting = vec![Waiting::default(); starts::threads(plan)];
     let mut ended = 0_u32;
     let mut interrupted = false;
     loop {
-        match news.recv_timeout(TURN) {
+        let left_us = window_ends_us.checked_sub(os::clock::now()).filter(|us| *us > 0);
+        let turn_us = left_us.unwrap_or(TURN_US).min(TURN_US);
+        match news.recv_timeout(Duration::from_micros(turn_us)) {
             Ok((thread, Some(interval))) => waiting[thread].intervals.push_back(interval),
             Ok((thread, None)) => waiting[thread].is_last = true,
             Err(RecvTimeoutError::Timeout) => {}

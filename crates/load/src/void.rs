@@ -18,11 +18,16 @@ const LAG_ALLOWED_US: u64 = 4_000;
 /// more about the generator than about the server.
 const OWN_PART_MAX: f64 = 0.5;
 
-/// The part of the time in which the generator's threads want to run that others may make them wait
-/// for a CPU. What a machine does by itself is a few hundredths, and all of it is taken to have
-/// been in the generator's way, which it need not have been; what exceeds a quarter is somebody's
-/// work.
+/// The part of the time in which the threads of generator or server want to run that others may
+/// make them wait for a CPU. What a machine does by itself is a few hundredths, and all of it is
+/// taken to have been in their way, which it need not have been; what exceeds a quarter is
+/// somebody's work.
 pub const RUN_DELAY_MAX: f64 = 0.25;
+
+/// What others use of CPUs on any machine, the kernel's own threads and daemons: it is not held
+/// against anybody that a server waited for so much. Of what one that seldom runs needs it may be
+/// half.
+pub const OTHERS_ANYWHERE: f64 = 0.01;
 
 /// Waiting that is less than this part of the window starves nobody: a thread that sleeps most of
 /// the time waits a little whenever it wakes, and how late that made it the lag says.
@@ -34,8 +39,8 @@ pub struct Bounds {
     /// On the generator's own lag at the 99th percentile, in microseconds; none: half of the 99th
     /// percentile that is reported, and never less than 4 ms.
     pub lag_us: Option<u64>,
-    /// On the part of the time in which the generator's threads want to run that others make them
-    /// wait for a CPU, 0 to 1.
+    /// On the part of the time in which the threads of generator or server want to run that others
+    /// make them wait for a CPU, 0 to 1.
     pub run_delay_share: f64,
 }
 
@@ -58,6 +63,14 @@ pub enum Void {
     },
     /// The generator was kept from its CPUs.
     Starved {
+        /// The part of the time in which its threads wanted to run that others made them wait, in
+        /// percent.
+        waited_percent: u32,
+        /// What is allowed.
+        bound_percent: u32,
+    },
+    /// A server on this machine was kept from its CPUs.
+    ServerStarved {
         /// The part of the time in which its threads wanted to run that others made them wait, in
         /// percent.
         waited_percent: u32,
@@ -90,10 +103,11 @@ impl Void {
         matches!(self, Self::Late { .. } | Self::Overdue { .. } | Self::Failed { .. })
     }
 
-    /// Whether others were in the generator's way: the same run may come out well a moment later.
+    /// Whether others were in the way of generator or server: the same run may come out well a
+    /// moment later.
     #[must_use]
     pub fn is_interference(&self) -> bool {
-        matches!(self, Self::Starved { .. })
+        matches!(self, Self::Starved { .. } | Self::ServerStarved { .. })
     }
 
     /// The same without its numbers: reasons that are equal then are of one kind.
@@ -102,6 +116,9 @@ impl Void {
         match self {
             Self::Late { .. } => Self::Late { p99_us: 0, bound_us: 0 },
             Self::Starved { .. } => Self::Starved { waited_percent: 0, bound_percent: 0 },
+            Self::ServerStarved { .. } => {
+                Self::ServerStarved { waited_percent: 0, bound_percent: 0 }
+            }
             Self::Overdue { .. } => Self::Overdue { requests: 0 },
             Self::Failed { kind, .. } => Self::Failed { kind: *kind, times: 0 },
             Self::NothingDue => Self::NothingDue,
@@ -114,7 +131,12 @@ impl Void {
 pub(crate) fn reasons(outcome: &Outcome, bounds: Bounds) -> Vec<Void> {
     let (measures, mut reasons) = (&outcome.measures, Vec::new());
     reasons.extend(late(outcome, bounds));
-    reasons.extend(starved(outcome, bounds));
+    reasons.extend(starved(generator_delay(outcome), bounds, |waited_percent, bound_percent| {
+        Void::Starved { waited_percent, bound_percent }
+    }));
+    reasons.extend(starved(server_delay(outcome), bounds, |waited_percent, bound_percent| {
+        Void::ServerStarved { waited_percent, bound_percent }
+    }));
     if measures.counts.requests_overdue > 0 {
         reasons.push(Void::Overdue { requests: measures.counts.requests_overdue });
     }
@@ -157,19 +179,36 @@ fn own_part_us(outcome: &Outcome, quantile: f64) -> u64 {
     if of_these < 0.0 || lag.is_empty() { 0 } else { lag.value_at_quantile(of_these) }
 }
 
-/// Whether waiting for CPUs was so much of the window that it may have cost requests.
-pub(crate) fn is_noticed(outcome: &Outcome) -> bool {
-    let waited_us = outcome.run_delay_us.unwrap_or(0).min(outcome.others_us.unwrap_or(0));
+/// The part of the time in which the generator wanted to run that it waited for others, if that was
+/// so much of the window that it may have cost requests.
+pub(crate) fn generator_delay(outcome: &Outcome) -> Option<f64> {
+    let waited_us = outcome.run_delay_us?.min(outcome.others_us?);
+    outcome.run_delay_share().filter(|_| is_noticed(waited_us, outcome))
+}
+
+/// The same of a server on this machine.
+pub(crate) fn server_delay(outcome: &Outcome) -> Option<f64> {
+    let had = outcome.server_cpu?;
+    let waited_us = had.run_delay_us?.min(had.others_us);
+    had.run_delay_share().filter(|_| is_noticed(waited_us, outcome))
+}
+
+/// How many of the server's CPUs others used, where nobody knows how long it waited for them and
+/// that may have cost requests.
+pub(crate) fn server_cpus_in_use(outcome: &Outcome) -> Option<f64> {
+    let others_us = outcome.server_cpu.filter(|had| had.run_delay_us.is_none())?.others_us;
+    let is_told = is_noticed(others_us, outcome);
+    is_told.then(|| others_us as f64 / outcome.window_us.max(1) as f64)
+}
+
+fn is_noticed(waited_us: u64, outcome: &Outcome) -> bool {
     waited_us as f64 > RUN_DELAY_MIN * outcome.window_us as f64
 }
 
-fn starved(outcome: &Outcome, bounds: Bounds) -> Option<Void> {
-    let share = outcome.run_delay_share().filter(|_| is_noticed(outcome))?;
+fn starved(delay: Option<f64>, bounds: Bounds, void: fn(u32, u32) -> Void) -> Option<Void> {
+    let bound = bounds.run_delay_share;
     let percent = |share: f64| (share * 100.0).round() as u32;
-    (share > bounds.run_delay_share).then(|| Void::Starved {
-        waited_percent: percent(share),
-        bound_percent: percent(bounds.run_delay_share),
-    })
+    delay.filter(|share| *share > bound).map(|share| void(percent(share), percent(bound)))
 }
 
 /// Whether the time at `quantile` of those reported is mostly the generator's own lateness.
@@ -190,12 +229,12 @@ impl fmt::Display for Void {
                 ms(*p99_us),
                 ms(*bound_us)
             ),
-            Self::Starved { waited_percent, bound_percent } => write!(
-                out,
-                "interference: others made the generator's threads wait for a CPU for \
-                 {waited_percent} % of the time in which they wanted to run, more than the \
-                 {bound_percent} % allowed"
-            ),
+            Self::Starved { waited_percent, bound_percent } => {
+                interference(out, "generator", *waited_percent, *bound_percent)
+            }
+            Self::ServerStarved { waited_percent, bound_percent } => {
+                interference(out, "server", *waited_percent, *bound_percent)
+            }
             Self::Overdue { requests } => write!(
                 out,
                 "generator saturated: {requests} requests or more were so late that they were \
@@ -210,6 +249,19 @@ impl fmt::Display for Void {
     }
 }
 
+fn interference(
+    out: &mut fmt::Formatter<'_>,
+    whose: &str,
+    waited_percent: u32,
+    bound_percent: u32,
+) -> fmt::Result {
+    write!(
+        out,
+        "interference: others made the {whose}'s threads wait for a CPU for {waited_percent} % of \
+         the time in which they wanted to run, more than the {bound_percent} % allowed"
+    )
+}
+
 impl From<&str> for Void {
     fn from(words: &str) -> Self {
         Self::Other(words.to_owned())
@@ -219,6 +271,7 @@ impl From<&str> for Void {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::ServerCpu;
     use crate::report::sample;
 
     fn with(corrected_us: u64, lag_us: u64) -> Outcome {
@@ -305,5 +358,24 @@ mod tests {
         idle.cpu_us = (5_000, 5_000);
         (idle.run_delay_us, idle.others_us) = (Some(15_000), Some(900_000));
         assert_eq!(reasons(&idle, Bounds::default()), []);
+    }
+
+    #[test]
+    fn a_server_that_waited_for_cpus_was_starved() {
+        let of = |run_delay_us, others_us, bound| {
+            let mut outcome = with(1_000, 10);
+            outcome.server_cpu = Some(ServerCpu { run_delay_us, others_us, used_us: 400_000 });
+            let reasons = reasons(&outcome, Bounds { run_delay_share: bound, ..Bounds::default() });
+            (reasons, server_delay(&outcome), server_cpus_in_use(&outcome))
+        };
+        let starved = Void::ServerStarved { waited_percent: 60, bound_percent: 25 };
+        assert!(starved.is_interference() && !starved.is_of_generator());
+        assert_eq!(of(Some(600_000), 700_000, 0.25), (vec![starved], Some(0.6), None));
+        assert_eq!(of(Some(600_000), 700_000, 0.7), (vec![], Some(0.6), None), "it is told");
+        // It waited for the generator, or its threads for each other.
+        assert_eq!(of(Some(600_000), 20_000, 0.25), (vec![], None, None));
+        assert_eq!(of(Some(15_000), 700_000, 0.0), (vec![], None, None), "next to nothing");
+        assert_eq!(of(None, 700_000, 0.25), (vec![], None, Some(0.7)), "nobody knows");
+        assert_eq!(of(None, 15_000, 0.25), (vec![], None, None));
     }
 }

@@ -32,6 +32,7 @@ fn measured(throughput_per_s: f64, cpu_us: Option<f64>, failed: u64) -> Measured
             run_delay_us: None,
             wake_ups: 0,
             others_us: None,
+            server_cpu: None,
             measures: Measures::default(),
             void: Vec::new(),
             first_bad: None,

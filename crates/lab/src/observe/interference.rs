@@ -3,6 +3,8 @@
 //!
 //! All of it is at least so much: what cannot be told from the trial's own doings is not counted.
 
+use load::outcome::delayed_share;
+use load::void::OTHERS_ANYWHERE;
 use os::accounting::{self, Cpu};
 use page::number;
 use serde::{Deserialize, Serialize};
@@ -12,10 +14,9 @@ use std::collections::BTreeMap;
 /// differences of 2 %; what is less than this the median of a few runs bears, if it comes and goes.
 pub const INTERFERENCE_MAX: f64 = 0.05;
 
-/// Less than this is not worth a word: the kernel's own threads and the machine's daemons take as
-/// much. So it is not held against anybody that a trial waited for as much: of what a server that
-/// seldom runs needs it may be half.
-pub const INTERFERENCE_TOLD: f64 = 0.01;
+/// Less than this is not worth a word, and it is not held against anybody that a trial waited for
+/// as much.
+pub const INTERFERENCE_TOLD: f64 = OTHERS_ANYWHERE;
 
 /// Whom others disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -147,12 +148,10 @@ pub(crate) fn worst(shares: &BTreeMap<Disturbed, f64>) -> Option<(Disturbed, f64
 
 impl Doings<'_> {
     /// The part of the time in which it wanted to run that it waited for others, which ran so long
-    /// beyond what any machine does. Its threads wait for each other, too: for others no longer
-    /// than these ran. And they are ready, and have no CPU, while that wakes up.
+    /// beyond what any machine does. Its threads are ready, and have no CPU, while that wakes up.
     fn delayed_share(&self, delaying_us: u64, waking_us: u64) -> Option<f64> {
         let waited_us = self.waited_us?.saturating_sub(waking_us);
-        let delayed_us = waited_us.min(delaying_us);
-        Some(delayed_us as f64 / (self.cpu_us + delayed_us).max(1) as f64)
+        Some(delayed_share(waited_us, delaying_us, self.cpu_us))
     }
 }
 

@@ -31,6 +31,7 @@ fn outcome(rate: f64, capacity: f64, generator_capacity: f64) -> Outcome {
         run_delay_us: None,
         wake_ups: 0,
         others_us: None,
+        server_cpu: None,
         measures,
         void,
         first_bad: None,

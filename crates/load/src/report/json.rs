@@ -16,7 +16,9 @@ use crate::measures::{
     Counts, FILE_CLASSES, FILE_KINDS, FileRow, Interval, LengthRow, Measures, SESSION_LENGTH_MAX,
     Times, histogram, interval_histogram,
 };
-use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
+use crate::outcome::{
+    Outcome, ServerCpu, Setting, file_class_name, file_kind_name, file_kind_of_name,
+};
 use crate::void::Void;
 
 /// What `format` says in every document.
@@ -78,6 +80,8 @@ struct Document {
     wake_ups: u64,
     #[serde(default)]
     others_us: Option<u64>,
+    #[serde(default)]
+    server_cpu: Option<ServerCpu>,
     interrupted: bool,
     /// For people; and where it was written before the next was.
     void: Vec<String>,
@@ -117,6 +121,7 @@ struct Figures {
     error_share: f64,
     in_time_share: f64,
     run_delay_share: Option<f64>,
+    server_run_delay_share: Option<f64>,
     mostly_own_lag: Vec<&'static str>,
     exit_code: u8,
 }
@@ -256,6 +261,7 @@ impl Document {
             run_delay_us: outcome.run_delay_us,
             wake_ups: outcome.wake_ups,
             others_us: outcome.others_us,
+            server_cpu: outcome.server_cpu,
             interrupted: outcome.interrupted,
             void: outcome.void.iter().map(Void::to_string).collect(),
             void_reasons: outcome.void.clone(),
@@ -309,6 +315,7 @@ impl Document {
             run_delay_us: self.run_delay_us,
             wake_ups: self.wake_ups,
             others_us: self.others_us,
+            server_cpu: self.server_cpu,
             measures,
             void,
             first_bad: self.first_bad,
@@ -331,6 +338,7 @@ impl Figures {
             error_share: outcome.error_share(),
             in_time_share: outcome.in_time_share(),
             run_delay_share: outcome.run_delay_share(),
+            server_run_delay_share: outcome.server_cpu.and_then(|had| had.run_delay_share()),
             mostly_own_lag: QUANTILES
                 .into_iter()
                 .filter(|(quantile, _)| outcome.is_mostly_own_lag(*quantile))

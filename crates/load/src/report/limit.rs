@@ -72,15 +72,18 @@ fn gave_out(limit: &Limit) -> Option<String> {
     let rate = limit.gave_out?;
     let at = match (limit.held, limit.broke) {
         (Some(_), Some(_)) => format!("in between, at {rate:.1} sessions/s"),
-        (Some(_), None) => format!("before the server did, at {rate:.1} sessions/s"),
+        (Some(_), None) => {
+            format!("before the server's limit was reached, at {rate:.1} sessions/s")
+        }
         (None, Some(_)) => format!("at rates below, from {rate:.1} sessions/s on"),
         (None, None) => "at every rate tried".into(),
     };
     let is_disturbed = limit.is_disturbed();
     let (what, advice) = match is_disturbed {
         true => (
-            "Others held up the generator",
-            "Try it on a quiet machine, or give it CPUs that nothing else uses (--cpus).",
+            "Others were in the way",
+            "Try it on a quiet machine, or give generator (--cpus) and server CPUs that nothing \
+             else uses.",
         ),
         false => (
             "The generator gave out",
@@ -211,7 +214,7 @@ mod tests {
         let why =
             "gave out in between, at 140.0 sessions/s:\n  it was late.\n  Give it more threads";
         check([low, high, middle], false, &[between, why], 3);
-        let before = "gave out before the server did, at 200.0 ";
+        let before = "gave out before the server's limit was reached, at 200.0 ";
         check([low, None, high], false, &["\nThe server bears at least 100.0 ", before], 3);
         check([None, high, None], false, &["\nNo rate was found"], 1);
         check([None, None, low], false, &["gave out at every rate tried:\n  it was late.\n"], 3);
@@ -236,8 +239,8 @@ mod tests {
         let (held, gave_out) = (Some(rung(100.0, 3)), Some(200.0));
         let limit = Limit { held, broke: None, gave_out, interrupted: false, trials: vec![trial] };
         let text = text(&limit, &Conditions::default());
-        let expected = "  Others held up the generator before the server did, at 200.0 sessions/s:\n  \
-                        interference: others made";
+        let expected = "  Others were in the way before the server's limit was reached, at 200.0 \
+                        sessions/s:\n  interference: others made";
         assert!(text.contains(expected) && !text.contains("gave out"), "{text}");
         let document: Value = serde_json::from_str(&json(&limit, &Conditions::default())).unwrap();
         assert_eq!(document["gave_out_sessions_per_s"], Value::Null);

@@ -7,7 +7,7 @@ use statistics::Generator;
 use crate::backlog::{Backlog, STEPS};
 use crate::error_kind::ErrorKind;
 use crate::measures::{Counts, FileRow, Interval, LengthRow, Measures};
-use crate::outcome::{Arrivals, Outcome, Setting};
+use crate::outcome::{Arrivals, Outcome, ServerCpu, Setting};
 use crate::void::Void;
 
 /// A run in which nothing happened.
@@ -21,6 +21,7 @@ pub(crate) fn empty() -> Outcome {
         run_delay_us: None,
         wake_ups: 0,
         others_us: None,
+        server_cpu: None,
         measures: Measures::default(),
         void: Vec::new(),
         first_bad: None,
@@ -36,6 +37,8 @@ pub(crate) fn run() -> Outcome {
     outcome.window_us = 12_000_000;
     outcome.cpu_us = (1_500_000, 4_500_000);
     (outcome.run_delay_us, outcome.others_us) = (Some(800_000), Some(500_000));
+    outcome.server_cpu =
+        Some(ServerCpu { run_delay_us: Some(100_000), others_us: 600_000, used_us: 5_400_000 });
     outcome.measures.counts = counts();
     record(&mut outcome.measures);
     outcome.measures.backlog = backlog();
@@ -56,6 +59,9 @@ pub(crate) fn void() -> Outcome {
         Void::Late { p99_us: 12_000, bound_us: 1_000 },
         Void::Failed { kind: ErrorKind::OutOfPorts, times: 2_000 },
     ];
+    outcome.server_cpu =
+        Some(ServerCpu { run_delay_us: Some(3_600_000), others_us: 9_000_000, used_us: 1_200_000 });
+    outcome.void.push(Void::ServerStarved { waited_percent: 75, bound_percent: 50 });
     outcome.setting.generators = 3;
     outcome.setting.share = vec![0, 2];
     outcome.interrupted = true;
@@ -75,6 +81,11 @@ pub(crate) fn random(seed: u64, index: u32, of: u32) -> Outcome {
     outcome.run_delay_us = Some(random.next_u64() >> 20);
     outcome.wake_ups = random.next_u64() >> 20;
     outcome.others_us = Some(random.next_u64() >> 20);
+    outcome.server_cpu = (random.below(3) > 0).then(|| ServerCpu {
+        run_delay_us: (random.below(3) > 0).then(|| random.next_u64() >> 20),
+        others_us: random.next_u64() >> 20,
+        used_us: random.next_u64() >> 20,
+    });
     outcome.interrupted = random.below(2) == 1;
     let measures = &mut outcome.measures;
     measures.counts.requests = random.next_u64() >> 8;

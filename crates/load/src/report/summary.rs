@@ -301,14 +301,7 @@ fn generator(text: &mut String, outcome: &Outcome) {
         let _ = write!(generator, "; own lag p99 {lag} ms, allowed {bound} ms");
     }
     line(text, "Generator", &generator);
-    if let Some(share) = outcome.run_delay_share().filter(|_| void::is_noticed(outcome)) {
-        let waited = format!(
-            "interference: others made its threads wait for a CPU for up to {} of the time in \
-             which they wanted to run",
-            format::percent(share)
-        );
-        line(text, "", &waited);
-    }
+    interference(text, outcome);
     if lag_us > bound_us {
         let hint = "the generator was late: give it more threads, CPUs that nothing else uses, \
                     or share the run among more generators";
@@ -317,6 +310,31 @@ fn generator(text: &mut String, outcome: &Outcome) {
     let kinds = outcome.measures.files.iter().filter(|row| row.requests > 0).count();
     if let Some(fairness) = fairness::spread_line(outcome).filter(|_| kinds > 1) {
         line(text, "Fairness", &fairness);
+    }
+}
+
+/// What others took from generator and server.
+fn interference(text: &mut String, outcome: &Outcome) {
+    let mut waited = |whose: &str, share: f64| {
+        let waited = format!(
+            "interference: others made {whose} threads wait for a CPU for up to {} of the time in \
+             which they wanted to run",
+            format::percent(share)
+        );
+        line(text, "", &waited);
+    };
+    if let Some(share) = void::generator_delay(outcome) {
+        waited("its", share);
+    }
+    if let Some(share) = void::server_delay(outcome) {
+        waited("the server's", share);
+    }
+    if let Some(cpus) = void::server_cpus_in_use(outcome) {
+        let unknown = format!(
+            "interference: others used up to {cpus:.2} of the server's CPUs, and how long its \
+             threads waited for them is not known"
+        );
+        line(text, "", &unknown);
     }
 }
 
@@ -340,6 +358,7 @@ mod tests {
     use super::super::sample;
     use super::*;
     use crate::backlog::{Backlog, STEPS};
+    use crate::outcome::ServerCpu;
 
     #[test]
     fn golden() {
@@ -407,6 +426,24 @@ mod tests {
         check("length", true, "lengths verified where known");
         check("bytes", false, "every byte verified");
         check("bytes", true, "every byte of GETs verified");
+    }
+
+    /// What threads waited for that have ended nobody knows; that others ran is known all the same.
+    #[test]
+    fn others_on_the_servers_cpus_are_told() {
+        let of = |run_delay_us, others_us| {
+            let mut outcome = sample::empty();
+            outcome.server_cpu = Some(ServerCpu { run_delay_us, others_us, used_us: 750_000 });
+            let text = render(&outcome).split_whitespace().collect::<Vec<_>>().join(" ");
+            let told = text.split("interference: ").nth(1).unwrap_or_default();
+            told.chars().take(60).collect::<String>()
+        };
+        let waited = "others made the server's threads wait for a CPU for up to 25";
+        assert_eq!(of(Some(250_000), 900_000), waited);
+        assert_eq!(of(Some(250_000), 10_000), "");
+        let used = "others used up to 0.90 of the server's CPUs, and how long it";
+        assert_eq!(of(None, 900_000), used);
+        assert_eq!(of(None, 10_000), "");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod coordinated_omission;
 mod failures;
 mod idle;
 mod models;
+mod others;
 mod own_failures;
 mod replies;
 mod setup;

@@ -229,6 +229,7 @@ impl Maker {
             run_delay_us: None,
             wake_ups: 0,
             others_us: None,
+            server_cpu: None,
             measures: Measures {
                 counts,
                 errors: ErrorCounts::default(),
