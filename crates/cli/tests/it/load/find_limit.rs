@@ -39,7 +39,11 @@ fn the_limit_is_the_capacity() {
         let held = json["held"]["sessions_per_s"].as_f64().ok_or_else(|| out.clone())?;
         // More than that it cannot do, whoever else uses the machine.
         assert!(held < 60.0, "{out}");
-        if status != 0 || held < 30.0 || !out.contains("; the limit lies within ") {
+        // Where trials disagree one of the ends may be left unconfirmed.
+        let is_confirmed = |end: &str| json[end]["trials"].as_u64() >= Some(3);
+        let are_confirmed = ["held", "broke"].into_iter().all(is_confirmed);
+        if status != 0 || held < 30.0 || !are_confirmed || !out.contains("; the limit lies within ")
+        {
             return Err(out);
         }
         let broke = json["broke"]["sessions_per_s"].as_f64().unwrap();
@@ -48,9 +52,6 @@ fn the_limit_is_the_capacity() {
         // The condition that broke is the one about times.
         assert_eq!(json["causes"][0]["condition"], "p99=50ms", "{out}");
         assert!(unwrapped(&out).contains("first p99=50ms (was "), "{out}");
-        for end in ["held", "broke"] {
-            assert!(json[end]["trials"].as_u64() >= Some(3), "{end} was not confirmed: {out}");
-        }
         Ok(())
     });
 }
