@@ -4,7 +4,6 @@
 //! wait for an event. Each run is a line of a tally, so that rounds may be made over many days:
 //! what was broken off goes on where it was, and a program that is built anew begins anew.
 
-mod busy;
 mod tally;
 
 use std::fs::{self, File};
@@ -13,7 +12,8 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
-use self::busy::Busy;
+use testkit::Busy;
+
 use self::tally::{Run, Tally};
 use crate::programs::{self, Program};
 use crate::tools;
@@ -111,7 +111,9 @@ fn make_rounds(
     folder: &Path,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let _busy = wish.is_busy.then(Busy::on_all_cpus);
+    // The scheduler spreads the threads: they have no CPU of their own.
+    let on_all_cpus = || Busy::after(os::affinity::allowed_cpus().into_iter().map(|_| || ()));
+    let _busy = wish.is_busy.then(on_all_cpus);
     for round in 1..=wish.rounds {
         for program in chosen {
             if tally.of(program, wish.is_busy).count() >= round as usize {

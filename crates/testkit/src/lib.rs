@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy;
 pub mod case;
 pub mod check;
 pub mod client;
@@ -39,6 +40,7 @@ pub mod tools;
 mod victim;
 pub mod virtual_server;
 
+pub use busy::Busy;
 pub use case::{Case, Profile, Suite};
 pub use client::{Client, Delivery, End, Transcript};
 pub use document_root::DocumentRoot;

@@ -6,12 +6,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lab::record::{Offered, Purpose, Run};
+use testkit::Busy;
 
 use crate::lab::{Lab, await_no_server, text};
 use crate::server_process::ROPEWALK;
@@ -149,38 +148,6 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     assert!(err.contains(why), "{err}");
 }
 
-/// Busy loops on every CPU, until it is dropped.
-struct Loops {
-    ends: Arc<AtomicBool>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl Loops {
-    fn everywhere() -> Self {
-        let ends = Arc::new(AtomicBool::new(false));
-        let loop_on = |cpu: usize| {
-            let ends = Arc::clone(&ends);
-            thread::spawn(move || {
-                os::affinity::pin_thread(&[cpu]).unwrap();
-                while !ends.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            })
-        };
-        let threads = os::affinity::allowed_cpus().into_iter().map(loop_on).collect();
-        Self { ends, threads }
-    }
-}
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join(); // what it could not do fails the test elsewhere
-        }
-    }
-}
-
 /// What others take would be measured as the server's.
 #[test]
 fn beside_busy_loops_every_run_is_void_and_says_why() {
@@ -189,7 +156,8 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
     let study = fs::read_to_string(&path).unwrap();
     fs::write(&path, study.replace("100ms", "500ms")).unwrap();
     let peers = without_floor(&lab);
-    let loops = Loops::everywhere();
+    let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
+    let loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
     let (status, out, err) = lab.run(&["study", text(&path), "--peers", text(&peers)]);
     drop(loops);
     assert_eq!(status, 1, "{out}{err}");

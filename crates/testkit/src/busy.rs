@@ -1,4 +1,4 @@
-//! A load that fills all CPUs: one thread for each that does nothing but count.
+//! A load that fills CPUs: threads that do nothing but spin.
 
 use std::hint;
 use std::sync::Arc;
@@ -7,24 +7,26 @@ use std::thread::{self, JoinHandle};
 
 /// The load, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub struct Busy {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Busy {
-    /// Begins it. The scheduler spreads the threads: they have no CPU of their own.
-    pub(super) fn on_all_cpus() -> Self {
+    /// Begins it: a thread for each of these, which does that before it spins, such as binding
+    /// itself to a CPU.
+    pub fn after<F: FnOnce() + Send + 'static>(firsts: impl IntoIterator<Item = F>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let spin = |_| {
+        let spin = |first: F| {
             let is_over = Arc::clone(&is_over);
             thread::spawn(move || {
+                first();
                 while !is_over.load(Ordering::Relaxed) {
                     hint::spin_loop();
                 }
             })
         };
-        let threads = os::affinity::allowed_cpus().into_iter().map(spin).collect();
+        let threads = firsts.into_iter().map(spin).collect();
         Self { is_over, threads }
     }
 }
@@ -33,7 +35,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // it cannot fail: it only counts
+            let _ = thread.join(); // one that could not begin has said why
         }
     }
 }
@@ -44,8 +46,8 @@ mod tests {
 
     #[test]
     fn the_load_ends_when_it_is_dropped() {
-        let busy = Busy::on_all_cpus();
-        assert_eq!(busy.threads.len(), os::affinity::allowed_cpus().len());
+        let busy = Busy::after([|| (), || ()]);
+        assert_eq!(busy.threads.len(), 2);
         let is_over = Arc::clone(&busy.is_over);
         drop(busy);
         assert!(is_over.load(Ordering::Relaxed));
