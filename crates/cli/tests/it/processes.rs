@@ -318,13 +318,11 @@ fn one_of_a_pool_that_is_killed_is_reported_and_replaced() {
     assert_eq!(ask(&mut resting, "/"), None, "its connection is lost");
     assert_eq!(server.status("/"), 200, "others are there");
     assert!(masters.into_iter().all(is_running));
-    // They are reported within a second.
-    thread::sleep(Duration::from_millis(1500));
-    let lines = server.stop();
     for pid in pool {
         let expected = format!("ropewalk: processes: process {pid} was killed by signal 9: ");
-        assert!(lines.iter().any(|line| line.starts_with(&expected)), "{lines:?}");
+        server.wait_for_line(|line| line.starts_with(&expected));
     }
+    server.stop();
 }
 
 fn server_with_helpers(directory: &Temporary) -> ServerProcess {
@@ -350,9 +348,9 @@ fn a_helper_process_that_is_killed_is_told_of_and_replaced() {
         now.len() == 2 && now.contains(&helpers[0]) && !now.contains(&helpers[1])
     });
     assert_eq!((0..8).filter(|_| server.status("/") == 200).count(), 8);
-    thread::sleep(Duration::from_millis(1200)); // what was mended is told once a second
-    let lines = server.stop();
     let told = format!("(pid {}) ended by signal 9", helpers[1]);
+    server.wait_for_line(|line| line.ends_with(&told));
+    let lines = server.stop();
     assert_eq!(lines.iter().filter(|line| line.ends_with(&told)).count(), 1, "{lines:?}");
     assert!(!children(std::process::id()).contains(&helpers[0]) && !is_running(helpers[0]));
 }

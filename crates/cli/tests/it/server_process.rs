@@ -1,16 +1,18 @@
 //! `ropewalk serve` behind any command that becomes it, on a free port, ended with its owner.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lab::Guard;
 use testkit::response::Response;
-use testkit::{Client, Delivery, DocumentRoot, Suite, runner};
+use testkit::{Client, Delivery, DocumentRoot, Suite, comes_true, runner};
 
 use crate::REPOSITORY;
 
@@ -22,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
-    /// What it printed after its first line, once it has ended.
-    lines: Option<JoinHandle<Vec<String>>>,
+    /// What it has printed after its first line.
+    lines: Arc<Mutex<Vec<String>>>,
+    /// Adds to it until the server has ended.
+    reader: Option<JoinHandle<()>>,
     /// Ends the server if the tests are killed.
     guard: Option<Guard>,
 }
@@ -40,12 +44,16 @@ impl ServerProcess {
         let child = command.current_dir(REPOSITORY).spawn().unwrap();
         // From here on it ends with its owner, whatever is missing yet.
         let nowhere = SocketAddr::from(([0; 4], 0));
-        let mut server = Self { child, address: nowhere, lines: None, guard: None };
+        let lines = Arc::default();
+        let mut server = Self { child, address: nowhere, lines, reader: None, guard: None };
         let guard = Guard::new("kill -s KILL \"$1\"", [server.child.id().to_string()]);
         server.guard = Some(guard.unwrap_or_else(|why| panic!("no guard for the server: {why}")));
         let mut errors = BufReader::new(server.child.stderr.take().unwrap());
         server.address = address(&mut errors);
-        server.lines = Some(thread::spawn(|| errors.lines().map_while(Result::ok).collect()));
+        let lines = Arc::clone(&server.lines);
+        server.reader = Some(thread::spawn(move || {
+            errors.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line));
+        }));
         server
     }
 
@@ -116,6 +124,13 @@ impl ServerProcess {
         stats.filter(|stat| fields(stat, 41).next() == Some("3")).count()
     }
 
+    /// Waits until it has printed such a line.
+    #[track_caller]
+    pub(crate) fn wait_for_line(&self, is_it: impl Fn(&str) -> bool) {
+        let is_printed = || self.lines.lock().unwrap().iter().any(|line| is_it(line));
+        assert!(comes_true(is_printed), "{:?}", self.lines.lock().unwrap());
+    }
+
     /// The processor time it has used, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> u64 {
         os::accounting::process(self.child.id()).unwrap().used_us / 1000
@@ -130,7 +145,8 @@ impl ServerProcess {
     /// Waits until it has ended in order: what it printed since its first line.
     pub(crate) fn end(mut self) -> Vec<String> {
         let status = self.child.wait().unwrap();
-        let lines = self.lines.take().unwrap().join().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        let lines = mem::take(&mut *self.lines.lock().unwrap());
         assert!(status.success(), "{status}: {lines:?}");
         lines
     }
