@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
 use server::Server;
 use testkit::{side_by_side, wait_until};
 
 use crate::knobs::{every_case_holds, with_knobs};
 use crate::overload::{counter, is_answered, misbehave};
-use crate::processes::children;
+use crate::processes::{children, kill};
 use crate::serving::{connect, get};
 
 const NONBLOCKING: &str = "socket.sendfile=nonblocking";
@@ -113,13 +112,14 @@ fn a_killed_process_loses_its_connection_only_and_no_line_silently() {
             for round in 0..20 {
                 assert!(streams.iter_mut().all(is_answered), "{round}");
             }
+            // A response is counted a moment after its client has it.
+            wait_until(|| counter(server, |c| c.requests.get()) == 120);
             let serving = serving(server, 6);
             serving[..2].iter().for_each(|pid| kill(*pid));
             wait_until(|| counter(server, |c| c.connections_open.get()) == 4);
             let answered = streams.iter_mut().map(is_answered).filter(|is| *is).count();
             assert_eq!(answered, 4);
             assert!(get(server, "/").ends_with("<h1>Rope</h1>"), "others take their places");
-            // A response is counted a moment after its client has it.
             wait_until(|| counter(server, |c| c.requests.get()) == 120 + 4 + 1);
         });
         let lines = fs::read_to_string(&log).map_or(0, |text| text.lines().count());
@@ -142,9 +142,4 @@ fn serving(server: &Server, count: usize) -> Vec<u32> {
     let serving: Vec<u32> = all.filter(|pid| !sockets(pid).is_subset(&common)).collect();
     assert_eq!(serving.len(), count);
     serving
-}
-
-fn kill(pid: u32) {
-    let kill = format!("kill -s KILL {pid}");
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
