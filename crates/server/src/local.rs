@@ -25,7 +25,7 @@ const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 
 /// For so many there is room in the descriptor table from the beginning, unless fewer may be open:
 /// 128 KiB of the kernel's memory.
-const DESCRIPTORS_WIDENED: u64 = 16_384;
+pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
 /// Where workers write what they have done, and what they could not.
 pub(crate) struct Logs {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use os::signals::Signal;
 
 use crate::config::Config;
+use crate::local::DESCRIPTORS_WIDENED;
 use crate::patience::Patience;
 use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
@@ -30,6 +31,9 @@ pub fn run(config: &Config) -> Result<(), Reported> {
         Reported
     };
     let mut signals = Signals::new().map_err(|why| failed("cannot receive signals", &why))?;
+    // Once there are two threads the kernel has this wait for all CPUs, some ten milliseconds.
+    let _ = os::limits::raise_descriptor_limit()
+        .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
     // After the signals: its thread is to leave them alone.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
     let served = serve(config, &mut signals);
