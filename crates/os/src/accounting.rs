@@ -266,7 +266,7 @@ mod tests {
         let thread = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
         assert!(threads(own).any(|other| other == thread));
         let Some(before) = scheduled(own, thread) else {
-            return; // this kernel counts nothing
+            return testkit::leave_out("turns of a thread", "this kernel counts none (schedstats)");
         };
         (0..5).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
         assert!(scheduled(own, thread).unwrap().since(&before).turns >= 5);
