@@ -23,8 +23,9 @@ use crate::start_error::StartError;
 /// One set of a first level.
 const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 
-/// For so many there is room in the descriptor table from the beginning, unless fewer may be open:
-/// 128 KiB of the kernel's memory.
+/// For so many there is room in the descriptor table of a process that serves from the beginning,
+/// unless fewer may be open: 128 KiB of the kernel's memory. It is made while there is one thread:
+/// with several the kernel waits for all CPUs, some ten milliseconds.
 pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
 /// Where workers write what they have done, and what they could not.
@@ -59,9 +60,6 @@ impl Local {
         counters: CounterBook,
     ) -> Result<Self, StartError> {
         let settings = &config.settings;
-        let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
-        // Without it all goes on, but for waits when many come at once.
-        let _ = os::limits::widen_descriptor_table(count);
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
             .telling(error_log::teller(settings.log.errors, logs.errors))

@@ -31,7 +31,7 @@ pub fn run(config: &Config) -> Result<(), Reported> {
         Reported
     };
     let mut signals = Signals::new().map_err(|why| failed("cannot receive signals", &why))?;
-    // Once there are two threads the kernel has this wait for all CPUs, some ten milliseconds.
+    // Without it all goes on, but for waits when many come at once.
     let _ = os::limits::raise_descriptor_limit()
         .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
     // After the signals: its thread is to leave them alone.

@@ -13,7 +13,7 @@ use crate::access_log::LogEnds;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
 use crate::layout::Layout;
-use crate::local::{CounterBook, Local, Logs};
+use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Local, Logs};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
 use crate::report::{self, report};
@@ -107,6 +107,9 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         access: LogEnds::of_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
     };
+    let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
+    // Without it all goes on, but for waits when many come at once.
+    let _ = os::limits::widen_descriptor_table(count);
     let local = Local::start(&config, &ready, share, sets, logs, CounterBook::Shared(ledger))?;
     Attendant::new(local, task.control, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
