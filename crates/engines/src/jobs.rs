@@ -28,9 +28,11 @@ use site::{Site, path};
 
 use crate::OpenFiles;
 
+mod directories;
 mod hashes;
 mod left_out;
 
+use directories::Directories;
 use hashes::Hashes;
 use left_out::LeftOut;
 
@@ -86,6 +88,7 @@ pub struct Runner {
     spare_buffer: Mutex<Vec<u8>>,
     left_out: LeftOut,
     file_idle_us: Option<u64>,
+    moment_us: u64,
     /// Called before each job, so that a test can hold it up.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -97,8 +100,20 @@ pub(crate) type Before = Box<dyn Fn(&Job) + Send + Sync>;
 /// The root of one host, opened anew when its path leads to another directory.
 struct HostRoot {
     path: PathBuf,
-    root: RwLock<Arc<Root>>,
+    tree: RwLock<Arc<Tree>>,
     checked_us: AtomicU64,
+}
+
+/// An open root, and what was seen below it just now.
+struct Tree {
+    root: Root,
+    directories: Directories,
+}
+
+impl Tree {
+    fn new(root: Root) -> Arc<Self> {
+        Arc::new(Self { root, directories: Directories::default() })
+    }
 }
 
 impl Runner {
@@ -120,6 +135,7 @@ impl Runner {
             spare_buffer: Mutex::default(),
             left_out: LeftOut::new()?,
             file_idle_us: None,
+            moment_us: 0,
             #[cfg(test)]
             before: None,
         })
@@ -145,6 +161,13 @@ impl Runner {
     #[must_use]
     pub fn with_file_idle_us(self, file_idle_us: Option<u64>) -> Self {
         Self { file_idle_us, ..self }
+    }
+
+    /// The same, but what was seen of a directory less than so many microseconds ago is not looked
+    /// at again for another file in it.
+    #[must_use]
+    pub fn with_moment_us(self, moment_us: u64) -> Self {
+        Self { moment_us, ..self }
     }
 
     /// What people should know of the files that it has seen since the last call, a line each.
@@ -185,6 +208,7 @@ impl Runner {
             spare_buffer: Mutex::default(),
             left_out: self.left_out,
             file_idle_us: self.file_idle_us,
+            moment_us: self.moment_us,
             #[cfg(test)]
             before: None,
         })
@@ -244,15 +268,17 @@ impl Runner {
         if root.is_check_due() || !entry.is_settled() {
             return None;
         }
-        let (root, policy) = (root.read(), symlinks(self.site.host(*host).settings().symlinks));
-        let is_current = entry.witnesses.iter().all(|witness| is_as_it_was(witness, policy, &root));
+        let (tree, policy) = (root.read(), symlinks(self.site.host(*host).settings().symlinks));
+        let same = |witness: &Witness| is_as_it_was(witness, policy, &tree.root);
+        let is_current = entry.witnesses.iter().all(same);
         is_current.then(|| Done::Current(Arc::clone(slot)))
     }
 
     fn files(&self, host: usize, hashed: Vec<(Identity, Hashed)>) -> HostFiles<'_> {
         let root = &self.roots[host];
         HostFiles {
-            root: root.current(),
+            tree: root.current(),
+            moment_us: self.moment_us,
             path: &root.path,
             tell: self.tell.as_ref(),
             hashes: &self.hashes,
@@ -349,7 +375,8 @@ impl Runner {
         format: ListFormat,
         permit: ListingPermit,
     ) -> io::Result<Box<ListCursor>> {
-        let root = self.roots[host].current();
+        let tree = self.roots[host].current();
+        let root = &tree.root;
         let settings = self.site.host(host).settings();
         let symlinks = symlinks(settings.symlinks);
         let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
@@ -432,7 +459,7 @@ impl HostRoot {
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
         Ok(Self {
             path: path.to_owned(),
-            root: RwLock::new(Arc::new(root)),
+            tree: RwLock::new(Tree::new(root)),
             checked_us: AtomicU64::new(os::clock::now()),
         })
     }
@@ -440,29 +467,29 @@ impl HostRoot {
     fn duplicate(&self) -> io::Result<Self> {
         Ok(Self {
             path: self.path.clone(),
-            root: RwLock::new(Arc::new(self.read().duplicate()?)),
+            tree: RwLock::new(Tree::new(self.read().root.duplicate()?)),
             checked_us: AtomicU64::new(self.checked_us.load(Ordering::Relaxed)),
         })
     }
 
     /// The root as it is now.
-    fn current(&self) -> Arc<Root> {
-        let root = self.read();
+    fn current(&self) -> Arc<Tree> {
+        let tree = self.read();
         let checked = self.checked_us.load(Ordering::Relaxed);
         let now = os::clock::now();
         if is_due(checked, now) && self.checked_us.swap(now, Ordering::Relaxed) == checked {
-            self.replace_if_other(&root);
+            self.replace_if_other(&tree.root);
             return self.read();
         }
-        root
+        tree
     }
 
     fn is_check_due(&self) -> bool {
         is_due(self.checked_us.load(Ordering::Relaxed), os::clock::now())
     }
 
-    fn read(&self) -> Arc<Root> {
-        Arc::clone(&self.root.read().unwrap_or_else(PoisonError::into_inner))
+    fn read(&self) -> Arc<Tree> {
+        Arc::clone(&self.tree.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A root that is missing for a moment (between two steps of a deployment) stays what it was.
@@ -473,7 +500,7 @@ impl HostRoot {
             return;
         }
         if let Ok(root) = Root::new(&self.path) {
-            *self.root.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(root);
+            *self.tree.write().unwrap_or_else(PoisonError::into_inner) = Tree::new(root);
         }
     }
 }
@@ -493,7 +520,8 @@ fn is_as_it_was(witness: &Witness, policy: os::files::Symlinks, root: &Root) -> 
 
 /// The files of one host, for resolution.
 struct HostFiles<'a> {
-    root: Arc<Root>,
+    tree: Arc<Tree>,
+    moment_us: u64,
     /// Where the root is.
     path: &'a Path,
     tell: Option<&'a TellTrouble>,
@@ -507,7 +535,7 @@ impl HostFiles<'_> {
     /// What an error of opening says of the path.
     fn unopened(&self, path: &[u8], policy: Symlinks, why: io::Error) -> Unopened {
         let is_directory = || {
-            let status = self.root.stat_relative(path, symlinks(policy));
+            let status = self.tree.root.stat_relative(path, symlinks(policy));
             status.is_ok_and(|status| status.kind == FileKind::Directory)
         };
         match Cause::of(&why) {
@@ -529,7 +557,7 @@ impl HostFiles<'_> {
 
 impl Files for HostFiles<'_> {
     fn open(&self, path: &[u8], policy: Symlinks) -> Result<Opened, Unopened> {
-        let opened = self.root.open(path, symlinks(policy));
+        let opened = self.tree.root.open(path, symlinks(policy));
         let descriptor: OwnedFd = opened.map_err(|why| self.unopened(path, policy, why))?;
         let status = FileStatus::of(descriptor.as_fd())?;
         let kind = match status.kind {
@@ -542,11 +570,30 @@ impl Files for HostFiles<'_> {
     }
 
     fn identity(&self, path: &[u8], policy: Symlinks) -> io::Result<Identity> {
+        let root = &self.tree.root;
         let status = match policy {
-            Symlinks::Anywhere => self.root.stat_at(path),
-            policy => self.root.stat_relative(path, symlinks(policy)),
+            Symlinks::Anywhere => root.stat_at(path),
+            _ if path.is_empty() => FileStatus::of(root.as_fd()),
+            policy => root.stat_relative(path, symlinks(policy)),
         };
         status.map(|status| identity(&status))
+    }
+
+    fn directory(&self, path: &[u8], policy: Symlinks) -> io::Result<Identity> {
+        let (directories, now) = (&self.tree.directories, os::clock::now());
+        if let Some(known) = directories.get(path, now, self.moment_us) {
+            return Ok(known);
+        }
+        let found = self.identity(path, policy)?;
+        directories.note(path, found, now, self.moment_us);
+        Ok(found)
+    }
+
+    fn in_directory(&self, path: &[u8], policy: Symlinks) -> io::Result<Identity> {
+        match self.tree.root.stat_unless_link(path)? {
+            Some(status) => Ok(identity(&status)),
+            None => self.identity(path, policy),
+        }
     }
 
     fn read(&self, file: &FileRef, len: usize) -> io::Result<Vec<u8>> {

@@ -12,7 +12,7 @@ use site::Site;
 use site::resource::Entry;
 
 use crate::access_log::LogEnds;
-use crate::config::{CacheScope, Config, Settings};
+use crate::config::{CacheScope, CacheSettings, Config, Settings};
 use crate::error_log;
 use crate::helper_process;
 use crate::layout::{Part, Share};
@@ -63,7 +63,8 @@ impl Local {
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
             .telling(error_log::teller(settings.log.errors, logs.errors))
-            .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000));
+            .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
+            .with_moment_us(Revalidation::of(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
             Some(count) => runner.with_jobs_max(count),
             None => runner,
@@ -210,7 +211,7 @@ impl Assembly<'_> {
             listings: Arc::clone(&ready.listings),
             cache,
             first_level_slots_max: self.first_level_slots_max(),
-            revalidate_us: settings.revalidate_ms.map_or(u64::MAX, |ms| ms * 1000),
+            revalidate_us: Revalidation::of(settings).interval_us,
             log: self.log.clone(),
             counters: Arc::clone(&self.counters),
         }
@@ -244,6 +245,23 @@ impl Assembly<'_> {
             ready::cache(settings, ready.descriptors.cache, all, count(self.share), workers);
         self.caches.push(Arc::clone(&cache));
         cache
+    }
+}
+
+/// When what is known of a path is looked at again, in microseconds. Together they are what the
+/// configuration promises: what is seen of a directory may be a moment old.
+struct Revalidation {
+    interval_us: u64,
+    moment_us: u64,
+}
+
+impl Revalidation {
+    fn of(settings: &CacheSettings) -> Self {
+        let Some(ms) = settings.revalidate_ms else {
+            return Self { interval_us: u64::MAX, moment_us: 0 };
+        };
+        let moment_us = ms * 1000 / 16;
+        Self { interval_us: ms * 1000 - moment_us, moment_us }
     }
 }
 

@@ -32,6 +32,23 @@ pub trait Files {
     /// As the operating system gives them; any error means that there is nothing.
     fn identity(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity>;
 
+    /// The same for a directory in which several files are asked for, as it was a moment ago. How
+    /// long a moment is, the implementation says.
+    ///
+    /// # Errors
+    /// As those of [`Self::identity`].
+    fn directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
+        self.identity(path, symlinks)
+    }
+
+    /// The same for a path to whose directory the way is known to be allowed.
+    ///
+    /// # Errors
+    /// As those of [`Self::identity`].
+    fn in_directory(&self, path: &[u8], symlinks: Symlinks) -> io::Result<Identity> {
+        self.identity(path, symlinks)
+    }
+
     /// Reads exactly `len` bytes from the start of an open file.
     ///
     /// # Errors
@@ -155,26 +172,25 @@ pub fn resolve(
 /// policy for links.
 #[must_use]
 pub fn is_current(entry: &Entry, symlinks: Symlinks, files: &dyn Files) -> bool {
+    // The way to a file is judged with its directory, once for all files in it: to follow a policy
+    // takes three system calls, to look at a name one.
     let same = |w: &Witness| {
-        // The way to a directory is the beginning of the way to a file in it, which is judged with
-        // that. To follow whatever there is takes one system call, to follow a policy three.
-        let symlinks = if is_on_the_way(entry, w) { Symlinks::Anywhere } else { symlinks };
-        files.identity(&w.path, symlinks).ok() == w.identity
+        let others = || entry.witnesses.iter().filter(|other| other.path != w.path);
+        let found = if others().any(|other| is_in(other, w)) {
+            files.directory(&w.path, symlinks)
+        } else if others().any(|other| is_in(w, other)) {
+            files.in_directory(&w.path, symlinks)
+        } else {
+            files.identity(&w.path, symlinks)
+        };
+        found.ok() == w.identity
     };
     entry.is_settled() && entry.witnesses.iter().all(same)
 }
 
-/// Whether a witness is a directory that another one was found in, or below.
-fn is_on_the_way(entry: &Entry, directory: &Witness) -> bool {
-    let leads_there = |other: &Witness| {
-        let rest = other.path.strip_prefix(&*directory.path);
-        let is_below = match &*directory.path {
-            [] => rest.is_some_and(|rest| !rest.is_empty()),
-            _ => rest.is_some_and(|rest| rest.starts_with(b"/")),
-        };
-        is_below && other.identity.is_some()
-    };
-    entry.witnesses.iter().any(leads_there)
+/// Whether a witness is a name in a directory that is there.
+fn is_in(witness: &Witness, directory: &Witness) -> bool {
+    directory.identity.is_some() && *parent(&witness.path) == *directory.path
 }
 
 type Looked<T> = Result<T, Unresolved>;

@@ -9,6 +9,9 @@ use site::resource::{Body, Resource};
 
 use super::*;
 
+const UNBOUNDED: Budget =
+    Budget { bytes: usize::MAX, descriptors: usize::MAX, entries: usize::MAX };
+
 /// A directory that goes when the test ends.
 struct Directory(PathBuf);
 
@@ -207,8 +210,7 @@ fn an_entry_that_still_holds_is_vouched_for_at_once() {
     let file = directory.0.join("f.txt");
     fs::write(&file, "here").unwrap();
     let runner = directory.runner();
-    let budget = Budget { bytes: usize::MAX, descriptors: usize::MAX, entries: usize::MAX };
-    let cache = Cache::new(PolicyKind::Lru, budget, 1);
+    let cache = Cache::new(PolicyKind::Lru, UNBOUNDED, 1);
     let found = |later_ns| {
         let mut entry = resolved(&runner, Known::Nothing);
         entry.resolved_ns += later_ns;
@@ -235,6 +237,42 @@ fn an_entry_that_still_holds_is_vouched_for_at_once() {
 
     let nothing = Job::Resolve { host: 0, path: (*b"/f.txt").into(), known: Known::Nothing };
     assert!(runner.run_at_once(&nothing).is_none(), "only what is known can be vouched for");
+}
+
+#[test]
+fn a_directory_is_looked_at_once_in_a_moment_and_each_file_always() {
+    use std::os::unix::fs::symlink;
+    let directory = Directory::new("moment");
+    let (file, elsewhere) = (directory.0.join("f.txt"), directory.0.with_extension("elsewhere"));
+    let cache = Cache::new(PolicyKind::Lru, UNBOUNDED, 1);
+    let vouched = |runner: &Runner| {
+        fs::write(&file, "here").unwrap();
+        let mut entry = resolved(runner, Known::Nothing);
+        entry.resolved_ns += 10_000_000_000;
+        cache.insert(0, b"/f.txt", entry, Cost { bytes: 0, descriptors: 0 }, 0)
+    };
+    let holds = |runner: &Runner, slot: &Arc<Slot<Entry>>| {
+        matches!(ask(runner, Known::Entry(Arc::clone(slot))), Done::Current(_))
+    };
+    for (moment_us, is_noticed) in [(0, true), (u64::MAX, false)] {
+        let runner = directory.runner().with_moment_us(moment_us);
+        let slot = vouched(&runner);
+        assert!(holds(&runner, &slot));
+        fs::write(directory.0.join("sibling"), "").unwrap();
+        assert_eq!(!holds(&runner, &slot), is_noticed, "{moment_us}");
+        fs::remove_file(directory.0.join("sibling")).unwrap();
+    }
+    let runner = directory.runner().with_moment_us(u64::MAX);
+    let slot = vouched(&runner);
+    assert!(holds(&runner, &slot));
+    fs::rename(&file, &elsewhere).unwrap();
+    assert!(!holds(&runner, &slot), "it is gone");
+    symlink(&elsewhere, &file).unwrap();
+    assert!(!holds(&runner, &slot), "the very same file, but by a link that leads out");
+    fs::remove_file(&file).unwrap();
+    fs::rename(&elsewhere, &file).unwrap();
+    fs::write(&file, "anew").unwrap();
+    assert!(!holds(&runner, &slot), "it has changed");
 }
 
 #[test]

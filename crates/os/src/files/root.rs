@@ -76,6 +76,13 @@ impl Root {
         FileStatus::at(self.directory.as_fd(), relative)
     }
 
+    /// The same, but None if the last name of `relative` is a symbolic link; for asking about one
+    /// file after another in a directory to which the way is known to be allowed.
+    pub fn stat_unless_link(&self, relative: &[u8]) -> io::Result<Option<FileStatus>> {
+        check_path(relative)?;
+        FileStatus::of_name(self.directory.as_fd(), relative)
+    }
+
     /// The same as [`Self::stat_relative`] if it can be told without waiting for a disk; `None` if
     /// not.
     pub fn stat_if_cached(

@@ -49,24 +49,18 @@ impl FileStatus {
     /// The kind of what is open, None for a symbolic link itself (O_PATH | O_NOFOLLOW).
     pub(super) fn of_entry(file: BorrowedFd<'_>) -> io::Result<Option<FileKind>> {
         let mode = fstat(file)?.st_mode;
-        Ok((mode & libc::S_IFMT != libc::S_IFLNK).then(|| kind(mode)))
+        Ok((!is_link(mode)).then(|| kind(mode)))
     }
 
     /// The status of what `path` names, following links. Empty is `directory`.
     pub fn at(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Self> {
-        with_c_path(path, |path| {
-            let mut raw = MaybeUninit::<libc::stat>::zeroed();
-            // SAFETY: `path` is a NUL-terminated string that lives through the call; the pointer
-            // is to a live, writable stat of this frame. The struct is all integers, so zeroes
-            // are a valid value even if the call wrote nothing.
-            let (returned, raw) = unsafe {
-                let (directory, flags) = (directory.as_raw_fd(), libc::AT_EMPTY_PATH);
-                let returned = libc::fstatat(directory, path.as_ptr(), raw.as_mut_ptr(), flags);
-                (returned, raw.assume_init())
-            };
-            check(returned)?;
-            Ok(Self::from_raw(&raw))
-        })
+        fstatat(directory, path, 0).map(|raw| Self::from_raw(&raw))
+    }
+
+    /// The same, but None if `path` ends in a link; links before it are followed.
+    pub(super) fn of_name(directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Option<Self>> {
+        let raw = fstatat(directory, path, libc::AT_SYMLINK_NOFOLLOW)?;
+        Ok((!is_link(raw.st_mode)).then(|| Self::from_raw(&raw)))
     }
 
     fn from_raw(raw: &libc::stat) -> Self {
@@ -109,6 +103,26 @@ fn fstat(file: BorrowedFd<'_>) -> io::Result<libc::stat> {
     };
     check(returned)?;
     Ok(raw)
+}
+
+fn fstatat(directory: BorrowedFd<'_>, path: &[u8], flags: libc::c_int) -> io::Result<libc::stat> {
+    with_c_path(path, |path| {
+        let mut raw = MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: `path` is a NUL-terminated string that lives through the call; the pointer is to
+        // a live, writable stat of this frame. The struct is all integers, so zeroes are a valid
+        // value even if the call wrote nothing.
+        let (returned, raw) = unsafe {
+            let (directory, flags) = (directory.as_raw_fd(), flags | libc::AT_EMPTY_PATH);
+            let returned = libc::fstatat(directory, path.as_ptr(), raw.as_mut_ptr(), flags);
+            (returned, raw.assume_init())
+        };
+        check(returned)?;
+        Ok(raw)
+    })
+}
+
+fn is_link(mode: libc::mode_t) -> bool {
+    mode & libc::S_IFMT == libc::S_IFLNK
 }
 
 fn kind(mode: libc::mode_t) -> FileKind {

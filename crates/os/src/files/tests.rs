@@ -352,6 +352,12 @@ fn the_status_is_what_the_file_system_says() {
     assert_eq!(root.stat_at(b"absolute_outside").unwrap().len, 6, "to anywhere");
     assert_eq!(root.stat_at(b"").unwrap().kind, FileKind::Directory);
     assert_eq!(root.stat_at(b"../site/plain").unwrap_err().raw_os_error(), Some(libc::EXDEV));
+
+    assert_eq!(root.stat_unless_link(b"plain").unwrap(), Some(status));
+    assert_eq!(root.stat_unless_link(b"to_plain").unwrap(), None);
+    assert!(root.stat_unless_link(b"to_directory/nested").unwrap().is_some(), "only the last");
+    let up = root.stat_unless_link(b"../site/plain").unwrap_err();
+    assert_eq!(up.raw_os_error(), Some(libc::EXDEV));
 }
 
 #[test]

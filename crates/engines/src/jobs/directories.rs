@@ -1,0 +1,90 @@
+//! Directories that were looked at a moment ago: for several files in them, they are asked once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use site::resource::Identity;
+
+/// Directories that are remembered at most.
+const COUNT_MAX: usize = 1024;
+
+/// What was seen of the directories below one root, and when.
+#[derive(Default)]
+pub(super) struct Directories(Mutex<HashMap<Box<[u8]>, Seen>>);
+
+struct Seen {
+    identity: Identity,
+    at_us: u64,
+}
+
+impl Directories {
+    /// What a directory was less than a moment ago.
+    pub(super) fn get(&self, path: &[u8], now_us: u64, moment_us: u64) -> Option<Identity> {
+        let seen = self.lock();
+        let seen = seen.get(path).filter(|seen| seen.is_fresh(now_us, moment_us));
+        seen.map(|seen| seen.identity)
+    }
+
+    /// Notes what a directory is since `at_us`. The room that this takes is that for the
+    /// directories of one moment: what is older goes before there is more.
+    pub(super) fn note(&self, path: &[u8], identity: Identity, at_us: u64, moment_us: u64) {
+        let mut seen = self.lock();
+        let now = Seen { identity, at_us };
+        if let Some(before) = seen.get_mut(path) {
+            *before = now;
+            return;
+        }
+        if seen.len() == seen.capacity().min(COUNT_MAX) {
+            seen.retain(|_, seen| seen.is_fresh(at_us, moment_us));
+        }
+        if seen.len() < COUNT_MAX {
+            seen.insert(path.into(), now);
+        }
+    }
+
+    /// No panic happens under this lock.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn is_fresh(&self, now_us: u64, moment_us: u64) -> bool {
+        now_us.saturating_sub(self.at_us) < moment_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(inode: u64) -> Identity {
+        Identity { device: 1, inode, len: 0, modified_ns: 0, changed_ns: 0 }
+    }
+
+    #[test]
+    fn what_was_seen_holds_for_a_moment() {
+        let directories = Directories::default();
+        directories.note(b"a", identity(1), 100, 10);
+        assert_eq!(directories.get(b"a", 109, 10), Some(identity(1)));
+        assert_eq!(directories.get(b"a", 110, 10), None, "the moment is over");
+        assert_eq!(directories.get(b"a", 100, 0), None, "there is none");
+        assert_eq!(directories.get(b"", 100, 10), None);
+        directories.note(b"a", identity(2), 110, 10);
+        assert_eq!(directories.get(b"a", 119, 10), Some(identity(2)));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_was_seen_in_a_moment() {
+        let directories = Directories::default();
+        let note = |number: usize, at_us| {
+            directories.note(number.to_string().as_bytes(), identity(number as u64), at_us, 10);
+        };
+        (0..10 * COUNT_MAX).for_each(|number| note(number, number as u64));
+        assert!(directories.lock().capacity() <= 64, "{}", directories.lock().capacity());
+        (0..2 * COUNT_MAX).for_each(|number| note(number, 1_000_000));
+        assert_eq!(directories.lock().len(), COUNT_MAX);
+        note(2 * COUNT_MAX, 1_000_010);
+        assert_eq!(directories.lock().len(), 1, "all others are old");
+    }
+}
