@@ -12,9 +12,9 @@ fn told(log: &RequestLog) -> String {
             let joins = if request.joins() { "+" } else { "" };
             let method = template.method.strip_prefix("GET").unwrap_or(&template.method);
             let uri = String::from_utf8_lossy(&template.uri);
-            let firm = template.reply_bytes.map(|n| format!("={n}"));
-            let bytes = firm.or(template.seen_bytes.map(|n| format!("~{n}"))).unwrap_or_default();
-            format!(" {joins}{method}{uri}{bytes}:{}", seconds(request.pause_us()))
+            let firm = template.reply_bytes.map(|n| format!("={n}")).unwrap_or_default();
+            let seen = template.seen_bytes.map(|n| format!("~{n}")).unwrap_or_default();
+            format!(" {joins}{method}{uri}{firm}{seen}:{}", seconds(request.pause_us()))
         });
         format!("@{}{}", seconds(log.start_us(index).unwrap()), requests.collect::<String>())
     };

@@ -159,16 +159,17 @@ impl<'b> Reader<'b> {
         arguments: Arguments<'b>,
     ) -> Result<(), LogError> {
         self.settle()?;
-        let (announced, seen_bytes) = match self.length.take() {
-            Some((Length::Firm(bytes), _)) => (Some(bytes), None),
-            Some((Length::Seen(bytes), _)) => (None, Some(bytes)),
-            None => (None, None),
+        let (reply_bytes, seen_bytes) = match (arguments.reply_bytes, self.length.take()) {
+            // What the line itself says is meant, whatever was said before it.
+            (Some(bytes), _) | (None, Some((Length::Firm(bytes), _))) => (Some(bytes), None),
+            (None, Some((Length::Seen(bytes), _))) => (None, Some(bytes)),
+            (None, None) => (None, None),
         };
         let template = Template {
             method: arguments.method.unwrap_or("GET").into(),
             uri: uri.into(),
             body: arguments.body.into(),
-            reply_bytes: arguments.reply_bytes.or(announced),
+            reply_bytes,
             seen_bytes,
         };
         self.builder.push(template, joins, self.burst_pause_us);

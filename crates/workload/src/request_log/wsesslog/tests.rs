@@ -45,9 +45,9 @@ fn request(log: &RequestLog, request: crate::request_log::Request) -> String {
     } else {
         format!("<{}>", template.body.escape_ascii())
     };
-    let firm = template.reply_bytes.map(|n| format!("={n}"));
-    let bytes = firm.or(template.seen_bytes.map(|n| format!("~{n}"))).unwrap_or_default();
-    format!("{joins}{method}{uri}{body}{bytes}:{}", request.pause_us() / 1000)
+    let firm = template.reply_bytes.map(|n| format!("={n}")).unwrap_or_default();
+    let seen = template.seen_bytes.map(|n| format!("~{n}")).unwrap_or_default();
+    format!("{joins}{method}{uri}{body}{firm}{seen}:{}", request.pause_us() / 1000)
 }
 
 #[test]
