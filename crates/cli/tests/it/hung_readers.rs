@@ -132,7 +132,8 @@ fn for_each_engine(test: impl Fn(&str) + Sync) {
 #[test]
 fn a_log_that_nobody_reads_holds_up_no_response_and_no_end() {
     for_each_engine(|engine| {
-        let mut server = Unread::start(engine, "700");
+        // Long enough for processes that get hardly any CPU to end their connections.
+        let mut server = Unread::start(engine, "4000");
         server.answers(engine);
         server.signal("TERM");
         let line = server.line_with("stopped after");
