@@ -70,7 +70,8 @@ fn survives_a_crowd(descriptors: usize, clients: usize, engine: &str, setting: &
     let mut server = start(descriptors, &site, engine, setting);
     let answered = crowd(&server, clients);
     assert!(server.is_running(), "{engine}, {setting}");
-    assert_eq!(server.status("/"), 200, "{engine}, {setting}");
+    // It hears of their end in any order with the next one.
+    assert!(comes_true(|| server.status("/") == 200), "{engine}, {setting}");
     server.stop();
     answered
 }

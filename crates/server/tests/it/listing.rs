@@ -27,9 +27,14 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
     // A CPU is busy with each for a good while.
     at_a_time(2, &names, |name| {
         let engine = format!("engine.name={name}");
-        let cpus = "partitions.cpus=[\"0\"]";
-        let server =
-            start(&directory, &[&engine, "host.listing=true", "limits.listings_max=2", cpus]);
+        let set = [
+            &engine,
+            "host.listing=true",
+            "limits.listings_max=2",
+            "partitions.cpus=[\"0\"]",
+            "timeouts.write_ms=600000", // who reads nothing stays for as long as the test takes
+        ];
+        let server = start(&directory, &set);
         // Somebody who never reads on must not keep others from being served.
         let mut stalled = vec![begin(&server)];
         let page = get(&server, "/many/");
