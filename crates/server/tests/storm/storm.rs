@@ -75,6 +75,7 @@ fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
         "partitions.cpus=[\"0\"]".into(),
         format!("limits.connections_max={}", CLIENTS + 500),
         "socket.defer_accept_s=0".into(), // who says nothing is there, too
+        "timeouts.head_ms=600000".into(), // half a head may wait for this test to go on
     ];
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
