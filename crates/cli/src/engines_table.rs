@@ -33,7 +33,7 @@ fn engine_json(spec: &EngineSpec) -> Value {
         "family": spec.family,
         "paper": spec.paper,
         "about": spec.about,
-        "unavailable": engines::obstacle(spec),
+        "unavailable": (spec.obstacle)(),
         "sendfile": spec.sendfile.iter().map(|mode| sendfile_name(*mode)).collect::<Vec<_>>(),
         "knobs": spec.knobs.iter().map(knob_json).collect::<Vec<_>>(),
     })

@@ -24,6 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one thread and one event set for all connections of a partition",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

@@ -24,6 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share nothing, each an event loop with its own listener",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

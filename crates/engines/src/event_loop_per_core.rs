@@ -28,6 +28,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one pinned event loop per CPU, each with a listener of its own",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

@@ -26,6 +26,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

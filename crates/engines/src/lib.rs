@@ -82,6 +82,8 @@ pub struct EngineSpec {
     pub knobs: &'static [Knob],
     /// The ways to send files that it can afford, its usual one first.
     pub sendfile: &'static [SendfileMode],
+    /// Why it cannot run on this machine, in one line, if it cannot.
+    pub obstacle: fn() -> Option<String>,
     /// How many workers a partition gets and whose listeners they are.
     pub plan: fn(&KnobValues, cpus: usize) -> Plan,
     /// Starts it.
@@ -94,10 +96,9 @@ pub fn find(name: &str) -> Option<&'static EngineSpec> {
     ENGINES.iter().find(|spec| spec.name == name)
 }
 
-/// Why an engine cannot run on this machine, in one line, if it cannot.
-#[must_use]
-pub fn obstacle(spec: &EngineSpec) -> Option<String> {
-    (spec.name == rings::SPEC.name).then(rings::obstacle).flatten()
+/// The [`EngineSpec::obstacle`] of engines that any Linux can run.
+pub(crate) fn runs_everywhere() -> Option<String> {
+    None
 }
 
 /// How the bytes of files that are not in the cache's memory are sent.

@@ -15,7 +15,6 @@ use std::time::Duration;
 use engines::jobs::Runner;
 use engines::{
     ENGINES, Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
-    obstacle,
 };
 use session::Limits;
 
@@ -37,7 +36,7 @@ fn engines() -> Vec<&'static EngineSpec> {
         Err(_) => ENGINES.iter().collect(),
     };
     all.retain(|spec| {
-        let obstacle = obstacle(spec);
+        let obstacle = (spec.obstacle)();
         obstacle.iter().for_each(|why| testkit::leave_out(spec.name, why));
         obstacle.is_none()
     });

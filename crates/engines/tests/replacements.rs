@@ -186,7 +186,7 @@ fn is_closed(client: &mut BufReader<TcpStream>) -> bool {
 
 fn check(name: &str, set: &[(&str, u64)]) {
     let spec = find(name).unwrap();
-    if name == "rings" && engines::obstacle(spec).is_some() {
+    if (spec.obstacle)().is_some() {
         return check_refusal(spec);
     }
     check_replacement(spec, set);
@@ -195,7 +195,7 @@ fn check(name: &str, set: &[(&str, u64)]) {
 
 /// Where the kernel has no rings there is nothing to replace.
 fn check_refusal(spec: &EngineSpec) {
-    assert!(engines::obstacle(spec).unwrap().contains("io_uring"));
+    assert!((spec.obstacle)().unwrap().contains("io_uring"));
 }
 
 fn check_replacement(spec: &EngineSpec, set: &[(&str, u64)]) {

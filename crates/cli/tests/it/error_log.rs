@@ -14,7 +14,7 @@ use crate::where_it_runs::as_ordinary_user;
 
 /// Each engine that runs here, and one in several processes.
 pub(crate) fn for_each_engine(test: impl Fn(&[&str]) + Sync) {
-    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
     let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
     side_by_side(&[&names[..], &["several processes"]].concat(), |name| match *name {
         "several processes" => test(&["--engine", "event-loop", "--set", "engine.processes=3"]),

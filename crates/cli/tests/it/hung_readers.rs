@@ -124,7 +124,7 @@ fn skip_response(stream: &mut TcpStream) {
 }
 
 fn for_each_engine(test: impl Fn(&str) + Sync) {
-    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
     let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
     side_by_side(&names, |name| test(name));
 }

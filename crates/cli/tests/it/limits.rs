@@ -275,7 +275,7 @@ fn nobody_is_told_to_try_again_under_a_tiny_limit() {
         // Larger than what is kept in memory: an open file each, and variants to look for.
         site.file(&format!("{number}.txt"), "x".repeat(40_000));
     }
-    let can_run = |spec: &&engines::EngineSpec| engines::obstacle(spec).is_none();
+    let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
     let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
     at_a_time(3, &names, |engine| {
         let server = start(64, &site, engine, AS_MANY_AS_FIT);

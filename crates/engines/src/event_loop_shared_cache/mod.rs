@@ -48,6 +48,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes with an event loop each, one listener, and a cache in shared memory",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

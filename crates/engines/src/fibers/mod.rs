@@ -59,6 +59,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

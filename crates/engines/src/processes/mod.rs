@@ -46,6 +46,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

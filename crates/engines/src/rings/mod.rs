@@ -43,6 +43,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one io_uring per CPU: what is done is read from memory, not asked for",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe],
+    obstacle,
     plan,
     start,
 };
@@ -112,7 +113,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 }
 
 /// Why rings cannot run on this machine, if they cannot.
-pub(crate) fn obstacle() -> Option<String> {
+fn obstacle() -> Option<String> {
     let refused = os::ring::check(sizes(&KnobValues::defaults(&SPEC), 0)).err();
     refused.map(|why| why.to_string())
 }

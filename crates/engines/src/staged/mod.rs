@@ -62,6 +62,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

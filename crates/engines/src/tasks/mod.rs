@@ -49,6 +49,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

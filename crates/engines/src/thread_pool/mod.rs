@@ -35,6 +35,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
+    obstacle: crate::runs_everywhere,
     plan,
     start,
 };

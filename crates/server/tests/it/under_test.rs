@@ -32,11 +32,7 @@ pub(crate) fn load(arguments: &Arguments) -> Result<Config, String> {
 
 /// Whether this machine lets the engine run. One that is left out is named.
 fn can_run(spec: &EngineSpec) -> bool {
-    match os::ring::check(os::ring::Sizes::LEAST) {
-        Err(why) if spec.name == "rings" => {
-            testkit::leave_out("rings", &why.to_string());
-            false
-        }
-        _ => true,
-    }
+    let obstacle = (spec.obstacle)();
+    obstacle.iter().for_each(|why| testkit::leave_out(spec.name, why));
+    obstacle.is_none()
 }
