@@ -11,11 +11,11 @@
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop",
@@ -24,7 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one thread and one event set for all connections of a partition",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -10,12 +10,12 @@
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
 use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-copies",
@@ -24,7 +24,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share nothing, each an event loop with its own listener",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -15,11 +15,11 @@
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-per-core",
@@ -28,7 +28,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one pinned event loop per CPU, each with a listener of its own",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

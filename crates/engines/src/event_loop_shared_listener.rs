@@ -11,13 +11,13 @@
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::gate;
 use crate::parts::loops::Loops;
 use crate::parts::process_count::{self, PROCESSES};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-shared-listener",
@@ -26,7 +26,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -26,7 +26,7 @@ use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resol
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
 
-use crate::OpenFiles;
+use crate::open_files::OpenFiles;
 
 mod directories;
 mod hashes;

@@ -1,7 +1,5 @@
 //! Knobs: what can be set on an engine, with its range, its default and its meaning.
 
-use crate::EngineSpec;
-
 /// One thing that can be set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Knob {
@@ -62,10 +60,9 @@ impl Knob {
 pub struct KnobValues(Vec<(&'static Knob, u64)>);
 
 impl KnobValues {
-    /// The defaults of an engine.
-    #[must_use]
-    pub fn defaults(spec: &EngineSpec) -> Self {
-        Self(spec.knobs.iter().map(|knob| (knob, knob.default)).collect())
+    /// Each at its default.
+    pub(crate) fn defaults(knobs: &'static [Knob]) -> Self {
+        Self(knobs.iter().map(|knob| (knob, knob.default)).collect())
     }
 
     /// Sets a knob that takes numbers.

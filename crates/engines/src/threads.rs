@@ -15,8 +15,8 @@
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
 use crate::parts::{blocking, thread_each};
-use crate::{Engine, EngineSpec, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "threads",
@@ -25,7 +25,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a kernel thread for each connection, in calls that block",
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,
 };

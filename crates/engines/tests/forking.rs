@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use engines::{Engine, MakeWorker, PartitionStart, Start, WorkerStart, find};
 use os::accounting::{self, Process};
 use session::Limits;
 use testkit::wait_until;
@@ -50,7 +50,7 @@ fn start(knobs: &[(&str, u64)]) -> Running {
         roam: Arc::default(),
         listeners: vec![listener.into()],
     };
-    let mut values = KnobValues::defaults(spec);
+    let mut values = spec.default_knobs();
     for (name, value) in knobs {
         values.set(name, *value).unwrap();
     }

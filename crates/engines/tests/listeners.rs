@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{
-    ENGINES, Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
-};
+use engines::{ENGINES, Engine, EngineSpec, MakeWorker, PartitionStart, Start, WorkerStart, find};
 use session::Limits;
 
 testkit::one_by_one![
@@ -41,7 +39,7 @@ fn engines() -> Vec<&'static EngineSpec> {
         obstacle.is_none()
     });
     let forks = |spec: &EngineSpec| {
-        let plan = (spec.plan)(&KnobValues::defaults(spec), 1);
+        let plan = (spec.plan)(&spec.default_knobs(), 1);
         plan.processes.is_some_and(|processes| processes.single_threaded)
     };
     all.sort_by_key(|spec| !forks(spec));
@@ -68,7 +66,7 @@ impl Door {
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let make = idle::maker(site, Limits::default());
         let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
-        let knobs = KnobValues::defaults(spec);
+        let knobs = spec.default_knobs();
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|_| {
             let copy: OwnedFd = self.listener.try_clone().unwrap().into();
             WorkerStart { worker: more(), cpu: None, roam: Arc::default(), listeners: vec![copy] }

@@ -16,9 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{
-    Engine, EngineSpec, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, find,
-};
+use engines::{Engine, EngineSpec, MakeWorker, PartitionStart, Start, WorkerStart, find};
 use session::{AccessLog, Counters, Limits, Record, Worker};
 use testkit::wait_until;
 
@@ -80,7 +78,7 @@ impl Bench {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let mut listeners = vec![listener.into()];
-        let mut knobs = KnobValues::defaults(spec);
+        let mut knobs = spec.default_knobs();
         set.iter().for_each(|(name, value)| knobs.set(name, *value).unwrap());
         let workers = (0..(spec.plan)(&knobs, 1).workers).map(|index| {
             let listeners = std::mem::take(&mut listeners);

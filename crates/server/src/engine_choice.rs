@@ -26,7 +26,7 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
         let why = format!("unknown engine {name:?}{hint}: see `ropewalk engines`");
         config.unfit("engine.name", why)
     })?;
-    let mut knobs = KnobValues::defaults(spec);
+    let mut knobs = spec.default_knobs();
     for (knob, setting) in &settings.knobs {
         turn(spec, &mut knobs, knob, setting)
             .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;

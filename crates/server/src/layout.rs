@@ -244,7 +244,7 @@ mod tests {
         change(&mut settings);
         let spec = engines::find(engine).unwrap();
         let partitions: Vec<Partition> = vec![Partition { cpus: cpus.to_vec(), width: cpus.len() }];
-        Layout::new(&settings, spec, &KnobValues::defaults(spec), &partitions)
+        Layout::new(&settings, spec, &spec.default_knobs(), &partitions)
     }
 
     /// Each process as its CPUs, workers and sets: `0-1*2:0-1`.

@@ -121,7 +121,6 @@ pub(crate) fn as_configured(is_set: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use engines::KnobValues;
 
     use super::*;
     use crate::partitions::Partition;
@@ -135,7 +134,7 @@ mod tests {
         sendfile: SendfileChoice,
     ) -> Result<(SendfileMode, bool, Vec<String>), String> {
         let spec = engines::find(engine).unwrap();
-        let mut values = KnobValues::defaults(spec);
+        let mut values = spec.default_knobs();
         for (name, value) in knobs {
             match value.parse() {
                 Ok(number) => values.set(name, number).unwrap(),

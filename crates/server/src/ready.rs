@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn helper_processes_cost_descriptors() {
         let spec = engines::find("event-loop-helpers").unwrap();
-        let mut knobs = engines::KnobValues::defaults(spec);
+        let mut knobs = spec.default_knobs();
         knobs.set("helpers", 50).unwrap();
         let divided = divide(spec, &knobs, &|_| (), 1024);
         assert_eq!((divided.helpers, divided.cache, divided.connections), (0, 512, 432));
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn processes_that_share_a_table_cost_descriptors() {
         let spec = engines::find("event-loop-shared-cache").unwrap();
-        let mut knobs = engines::KnobValues::defaults(spec);
+        let mut knobs = spec.default_knobs();
         knobs.set("processes", 4).unwrap();
         let divided = divide(spec, &knobs, &|_| (), 1024);
         assert_eq!((divided.cache, divided.connections), (512, 416));
@@ -350,7 +350,7 @@ mod tests {
         let jobs = |limit: u64| (limit < 320).then_some((limit / 32) as usize);
         let divide = |change: &dyn Fn(&mut Settings), limit| {
             let spec = engines::find("event-loop-per-core").unwrap();
-            divide(spec, &engines::KnobValues::defaults(spec), change, limit)
+            divide(spec, &spec.default_knobs(), change, limit)
         };
         let check = |change: &dyn Fn(&mut Settings), limit, cache, connections| {
             let expected =

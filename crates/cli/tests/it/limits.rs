@@ -150,7 +150,7 @@ fn downloads_go_on_while_there_is_no_descriptor_left() {
     let site = site();
     let is_one_process = |name: &&str| {
         let spec = engines::find(name).unwrap();
-        (spec.plan)(&engines::KnobValues::defaults(spec), 2).processes.is_none()
+        (spec.plan)(&spec.default_knobs(), 2).processes.is_none()
     };
     let names: Vec<&str> = names().into_iter().filter(is_one_process).collect();
     // What each download has on its way is memory of the kernel.

@@ -21,7 +21,7 @@ use os::event::Wake;
 use session::{Done, Job, Known, Listings};
 
 use super::request::{Request, encode, receive};
-use crate::StartHelper;
+use crate::engine::StartHelper;
 use crate::jobs::Runner;
 use crate::parts::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
 use crate::parts::helpers::{carry_out, failed, fetch};

@@ -19,12 +19,12 @@ mod request;
 use std::io;
 use std::sync::Arc;
 
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::helpers::{Help, Helpers, RunJob};
 use crate::parts::loops::{Loop, Loops, Seat};
 use crate::parts::reactor::{self, Reactor};
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use helper_processes::HelperProcesses;
 
 pub use helper_processes::help_by_process;
@@ -36,7 +36,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "event loops on one listener; helpers fetch what is not in memory, so no loop waits",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

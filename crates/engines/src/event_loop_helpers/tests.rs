@@ -11,8 +11,9 @@ use session::{Counters, Job, Limits};
 use testkit::Temporary;
 
 use super::*;
+use crate::engine::{MakeWorker, PartitionStart};
+use crate::idle;
 use crate::jobs::Runner;
-use crate::{MakeWorker, PartitionStart, idle};
 
 /// A served directory: this crate's.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -58,7 +59,7 @@ impl Bench {
             listeners: vec![listener.into()],
         }];
         let more: MakeWorker = Arc::new(|| unreachable!("no loop fails here"));
-        let mut values = KnobValues::defaults(spec);
+        let mut values = spec.default_knobs();
         for (name, value) in knobs {
             let knob = spec.knobs.iter().find(|knob| knob.name == *name).unwrap();
             match knob.choices().get(*value as usize) {

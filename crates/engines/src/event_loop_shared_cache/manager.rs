@@ -15,7 +15,7 @@ use super::process::Order;
 use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
-use crate::{Engine, MakeWorker, Start, WorkerStart};
+use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
 
 /// A process that ends by itself within this is not going to do better the next time. Longer than
 /// it takes until a loop's failure is noticed.

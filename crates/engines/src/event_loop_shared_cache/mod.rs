@@ -33,12 +33,12 @@ mod worker_slot;
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::gate;
 use crate::parts::process_count;
 use crate::parts::reactor;
 use crate::parts::watch::{self, EVENTS};
-use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use manager::Manager;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -48,7 +48,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes with an event loop each, one listener, and a cache in shared memory",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

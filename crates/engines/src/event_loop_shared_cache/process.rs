@@ -9,9 +9,10 @@ use std::time::Duration;
 use file_cache::Cache;
 use site::resource::Entry;
 
+use crate::engine::{Engine, Start};
+use crate::open_files::Caretaker;
 use crate::parts::loops::Loops;
 use crate::parts::reactor::Reactor;
-use crate::{Caretaker, Engine, Start};
 
 /// What the manager tells a process, in a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use session::{Beyond, Stamp, Tick};
 use site::resource::FileRef;
 
 use super::open_file_table::OpenFileTable;
-use crate::OpenFiles;
+use crate::open_files::OpenFiles;
 
 /// Locks to collide on: a few for each process.
 const SHARDS_PER_PROCESS: usize = 4;

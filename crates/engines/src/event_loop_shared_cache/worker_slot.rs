@@ -13,9 +13,10 @@ use session::{Account, Worker};
 
 use super::process::{Order, Process, READY};
 use super::shared_memory::SharedMemory;
+use crate::engine::{MakeWorker, PartitionStart, SendfileMode, Start};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
-use crate::{Caretaker, MakeWorker, PartitionStart, SendfileMode, Start};
+use crate::open_files::Caretaker;
 
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -279,7 +280,7 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
     let beyond = memory.attach(start.seat, number, runner.file_idle_us(), of_loop)?;
     worker.reach_beyond(Box::new(beyond));
     let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
-    let worker = crate::WorkerStart { worker, cpu, roam, listeners };
+    let worker = crate::engine::WorkerStart { worker, cpu, roam, listeners };
     let start = Start {
         partitions: vec![PartitionStart {
             cpus: start.cpus,
@@ -291,7 +292,7 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         sendfile: common.sendfile,
         exclusive_wakeups: common.exclusive_wakeups,
         knobs: common.knobs.clone(),
-        start_helper: crate::no_helper_processes(),
+        start_helper: crate::engine::no_helper_processes(),
     };
     Process::start(start, second, orders, of_others)?.run()
 }

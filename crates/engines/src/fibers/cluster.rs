@@ -18,7 +18,7 @@ use super::ready::Ready;
 use super::routine::Routine;
 use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
-use crate::SendfileMode;
+use crate::engine::SendfileMode;
 use crate::parts::listeners::{LISTENER_KEYS, Listeners};
 use crate::parts::loops::{Seat, Shared};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};

@@ -44,10 +44,10 @@ use std::time::Duration;
 
 use session::Worker;
 
+use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loops, Seat};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
-use crate::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 
 use cluster::Cluster;
 use kernel_thread::KernelThread;
@@ -59,7 +59,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

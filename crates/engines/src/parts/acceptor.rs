@@ -18,8 +18,8 @@ use super::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use super::loops::{Loop, Seat};
 use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
+use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::knobs::{Knob, Values};
-use crate::{MakeWorker, PartitionStart, Start, WorkerStart};
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
     name: "accepts_per_wake",

@@ -15,7 +15,7 @@ use session::{Connection, Op, Phase, Tick, Worker};
 use super::clock::read_clock;
 use super::registry::{Arrival, Entry, Registry};
 use super::step::{Ready, Step, Turn, step};
-use crate::SendfileMode;
+use crate::engine::SendfileMode;
 
 /// Bytes received at once: a head of usual size several times over. It is touched for as long as
 /// the thread lives, so it is small.

@@ -17,7 +17,7 @@ pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
 
 /// Connections taken from a listener's queue before it is closed: all that wait, for the kernel
 /// lets one more in than the backlog says.
-pub(crate) const BACKLOG_MAX: usize = crate::BACKLOG_MAX as usize + 1;
+pub(crate) const BACKLOG_MAX: usize = crate::engine::BACKLOG_MAX as usize + 1;
 
 /// How long accepting rests after the kernel had no descriptor or no memory for a connection.
 pub(crate) const PAUSE_MS: u64 = 100;

@@ -16,9 +16,9 @@ use std::thread::{Builder, JoinHandle};
 use os::event::Wake;
 
 use super::berth::Berth;
+use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
-use crate::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 
 /// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
 /// what ails it is not going to pass.

@@ -28,9 +28,9 @@ use super::listeners::{
 use super::loops::{Loop, Seat, Shared};
 use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use super::watch::{self, Watch};
+use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
-use crate::{SendfileMode, WorkerStart};
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",

@@ -15,8 +15,8 @@ use super::clock::read_clock;
 use super::listeners::lacks_descriptor;
 use super::loops::{Seat, Shared};
 use super::precedence::Precedence;
+use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
-use crate::{MakeWorker, SendfileMode};
 
 /// The registry of one partition.
 pub(crate) struct Registry {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use session::{Connection, Op, Worker};
 
 use super::in_memory::{self, Sendable};
-use crate::SendfileMode;
+use crate::engine::SendfileMode;
 
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones. Threads
 /// that serve one connection each have less ([`super::blocking`]).

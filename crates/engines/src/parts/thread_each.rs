@@ -7,8 +7,8 @@ use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
 use super::loops::Loops;
+use crate::engine::{Engine, Plan, Start};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::{Engine, Plan, Start};
 
 const SPAWN: Knob = Knob {
     name: "spawn",

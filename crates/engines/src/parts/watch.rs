@@ -15,7 +15,7 @@ use session::{Connection, Op};
 
 use super::connections::Slot;
 use super::listeners::WatchListeners;
-use crate::Wakeups;
+use crate::engine::Wakeups;
 use crate::knobs::{Knob, KnobValues, Values};
 
 pub(crate) const EVENTS: Knob = Knob {

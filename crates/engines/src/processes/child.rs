@@ -12,7 +12,7 @@ use os::socket::Readiness;
 use session::Tick;
 
 use super::board::{Board, Order, Row, State, Wish};
-use crate::OpenFiles;
+use crate::open_files::OpenFiles;
 use crate::parts::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
 use crate::parts::registry::{Arrival, Entry, Registry};

@@ -13,7 +13,7 @@ use super::board::{Board, Order, State};
 use super::child::Child;
 use super::note::Note;
 use super::pool::{Materials, Pool};
-use crate::PartitionStart;
+use crate::engine::PartitionStart;
 use crate::jobs::Runner;
 use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, refuse};
 

@@ -34,8 +34,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use os::fork::{Child, Descriptors, Ended};
 
+use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use board::{Board, Order};
 use master::Limits;
 
@@ -46,7 +46,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -13,12 +13,12 @@ use session::{Account, Tick, Worker};
 use super::board::{Board, Row, State, Wish};
 use super::child::Child;
 use super::note::Note;
+use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::parts::berth::Berth;
 use crate::parts::listeners::Listeners;
 use crate::parts::loops::{Seat, Shared};
 use crate::parts::registry::Registry;
-use crate::{KnobValues, MakeWorker, SendfileMode};
 
 /// What has it that a process looks at the board.
 const CALL: Signal = Signal::User1;
@@ -206,8 +206,8 @@ impl Pool {
             berth: Berth::default(),
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
-            knobs: KnobValues::defaults(&super::SPEC),
-            start_helper: crate::no_helper_processes(),
+            knobs: super::SPEC.default_knobs(),
+            start_helper: crate::engine::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);

@@ -28,11 +28,11 @@ use std::io;
 
 use os::ring::Sizes;
 
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::listeners::BACKLOG_MAX;
 use crate::parts::loops::Loops;
 use crate::parts::reactor::FILE_CHUNK_KIB;
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
 
 use ring_loop::RingLoop;
 
@@ -114,7 +114,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 
 /// Why rings cannot run on this machine, if they cannot.
 fn obstacle() -> Option<String> {
-    let refused = os::ring::check(sizes(&KnobValues::defaults(&SPEC), 0)).err();
+    let refused = os::ring::check(sizes(&SPEC.default_knobs(), 0)).err();
     refused.map(|why| why.to_string())
 }
 
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_knobs() {
-        let mut knobs = KnobValues::defaults(&SPEC);
+        let mut knobs = SPEC.default_knobs();
         knobs.set("entries", 8).unwrap();
         knobs.set("buffers", 32_768).unwrap();
         let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096, direct: 0 };

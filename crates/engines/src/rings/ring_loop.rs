@@ -23,6 +23,7 @@ use session::{Connection, Op, Tick, Worker};
 use super::accepting::{Accepting, MARGIN};
 use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
+use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::parts::berth::Berth;
 use crate::parts::clock::read_clock;
@@ -32,7 +33,6 @@ use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustio
 use crate::parts::loops::{Loop, Seat, Shared};
 use crate::parts::reactor::FILE_CHUNK_KIB;
 use crate::parts::step::{COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
-use crate::{SendfileMode, WorkerStart};
 
 /// The key of the wake-up call: above those of all listeners.
 const WAKE_KEY: u64 = u64::MAX;

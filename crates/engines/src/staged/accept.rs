@@ -15,7 +15,7 @@ use session::{Connection, Tick, Worker};
 use super::client::{BoxedClient, Client};
 use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
-use crate::WorkerStart;
+use crate::engine::WorkerStart;
 use crate::parts::clock::read_clock;
 use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
 use crate::parts::loops::{Loop, Seat, Shared};

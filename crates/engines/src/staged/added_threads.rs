@@ -12,7 +12,7 @@ use session::Worker;
 use super::client::Stage;
 use super::pipeline::Pipeline;
 use super::stage_thread::StageThread;
-use crate::MakeWorker;
+use crate::engine::MakeWorker;
 use crate::parts::loops::{Seat, describe_panic};
 
 /// The threads of one partition, and what they leave.

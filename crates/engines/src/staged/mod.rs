@@ -50,10 +50,10 @@ use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loop, Loops, Seat};
 use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "staged",
@@ -62,7 +62,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -17,8 +17,9 @@ use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::governor::ControllerCounts;
 use super::queue::{Figures, Helpers, Inbox, Queue};
+use crate::engine::PartitionStart;
+use crate::knobs::KnobValues;
 use crate::parts::loops::Shared;
-use crate::{KnobValues, PartitionStart};
 
 /// The stages of one partition, as each of them sees the others. What they hand one another at each
 /// batch is apart from what they only look at.

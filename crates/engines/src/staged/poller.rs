@@ -11,7 +11,7 @@ use super::client::{BoxedClient, Stage};
 use super::pipeline::{Outgoing, Pipeline};
 use super::queue::Sleep;
 use super::wait_set::{Direction, WaitSet};
-use crate::WorkerStart;
+use crate::engine::WorkerStart;
 use crate::parts::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
 

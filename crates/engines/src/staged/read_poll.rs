@@ -14,7 +14,7 @@ use super::pipeline::Pipeline;
 use super::poller::{Poller, TOLD};
 use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
-use crate::WorkerStart;
+use crate::engine::WorkerStart;
 use crate::parts::loops::{Loop, Seat};
 
 /// The stage.

@@ -17,7 +17,7 @@ use session::{Op, Worker};
 use super::client::{BoxedClient, Client, Stage};
 use super::pipeline::{Outgoing, Pipeline, Pool};
 use super::queue::Taken;
-use crate::SendfileMode;
+use crate::engine::SendfileMode;
 use crate::jobs::Runner;
 use crate::parts::clock::read_clock;
 use crate::parts::listeners::lacks_descriptor;

@@ -36,10 +36,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::engine::{
+    Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
+};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use crate::parts::reactor;
-use crate::{Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -49,7 +51,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

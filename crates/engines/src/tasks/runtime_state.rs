@@ -14,7 +14,7 @@ use std::task::Waker;
 use session::Worker;
 
 use super::BLOCKING_THREADS;
-use crate::SendfileMode;
+use crate::engine::SendfileMode;
 use crate::parts::clock::read_clock;
 use crate::parts::loops::Seat;
 use crate::parts::reactor;

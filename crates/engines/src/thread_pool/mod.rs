@@ -20,12 +20,12 @@ mod parking;
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use crate::parts::blocking::{self, RECEIVE_BYTES};
 use crate::parts::crew::{CrewPlan, STACK_KIB, ThreadCrew};
 use crate::parts::loops::Loops;
-use crate::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use parking::{ParkingPlan, ParkingPool};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -35,7 +35,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan,
     start,
 };

@@ -16,8 +16,8 @@ mod input;
 
 use std::io;
 
+use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
 use crate::parts::thread_each;
-use crate::{Engine, EngineSpec, SendfileMode, Start};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "threads-direct",
@@ -26,7 +26,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a kernel thread for each connection, in straight-line code: read, parse, answer, write",
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking],
-    obstacle: crate::runs_everywhere,
+    obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,
 };

@@ -1,7 +1,5 @@
 //! What the rule chooses, and each of its lines.
 
-use engines::KnobValues;
-
 use super::*;
 use crate::config::ListenerMode;
 use crate::modes;
@@ -30,7 +28,7 @@ fn choose(facts: Facts, listeners: ListenerMode) -> (Choice, [String; 3]) {
     settings.socket.sendfile = wanted.map_or(SendfileChoice::Auto, SendfileChoice::Mode);
     let spec = engines::find(choice.engine).unwrap();
     let partitions = [Partition { cpus: (0..facts.width()).collect(), width: facts.width() }];
-    let layout = Layout::new(&settings, spec, &KnobValues::defaults(spec), &partitions);
+    let layout = Layout::new(&settings, spec, &spec.default_knobs(), &partitions);
     let sendfile = modes::sendfile(settings.socket.sendfile, spec, &layout).unwrap();
     let reasons = choice.reasons(&settings, &layout, sendfile, false);
     (choice, reasons)

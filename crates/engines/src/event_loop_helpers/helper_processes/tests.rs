@@ -11,9 +11,8 @@ use session::{JobId, Known};
 use site::resource::FileRef;
 
 use super::*;
-use crate::knobs::KnobValues;
+use crate::engine::{SendfileMode, no_helper_processes};
 use crate::parts::berth::Berth;
-use crate::{SendfileMode, no_helper_processes};
 
 /// The descriptor of the socket, in the environment of a helper process of these tests.
 const SOCKET: &str = "ENGINES_TEST_HELPER";
@@ -82,7 +81,7 @@ fn seat(start_helper: StartHelper) -> Seat {
         berth: Berth::default(),
         sendfile: SendfileMode::Probe,
         exclusive_wakeups: false,
-        knobs: KnobValues::defaults(&super::super::SPEC),
+        knobs: super::super::SPEC.default_knobs(),
         start_helper,
     }
 }

@@ -9,7 +9,8 @@ use testkit::wait_until;
 
 use super::super::reactor::Reactor;
 use super::*;
-use crate::{KnobValues, MakeWorker, PartitionStart, SendfileMode, idle};
+use crate::engine::{MakeWorker, PartitionStart, SendfileMode};
+use crate::idle;
 
 /// No machine has a CPU of that number that this process may use.
 const NO_CPU: usize = 1023;
@@ -73,7 +74,7 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
     let later = (Arc::clone(&seen[0].fault), Arc::downgrade(&seen[0].counters));
     let more: MakeWorker = Arc::new(move || make(&later.0, &later.1.upgrade().unwrap()));
     let partitions = vec![PartitionStart { cpus: Vec::new(), workers: starts, more }];
-    let knobs = KnobValues::defaults(&crate::ENGINES[0]);
+    let knobs = crate::ENGINES[0].default_knobs();
     let start = Start {
         partitions,
         runner,
@@ -81,7 +82,7 @@ fn start_of(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Seen>)
         sendfile: SendfileMode::NonBlocking,
         exclusive_wakeups: false,
         knobs,
-        start_helper: crate::no_helper_processes(),
+        start_helper: crate::engine::no_helper_processes(),
     };
     (start, seen)
 }

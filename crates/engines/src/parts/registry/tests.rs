@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use session::Limits;
 
 use super::*;
+use crate::idle;
 use crate::parts::berth::Berth;
-use crate::{KnobValues, idle};
 
 /// A registry of at most `connections_max` connections, beside nobody.
 pub(crate) fn registry(connections_max: usize) -> Registry {
@@ -23,8 +23,8 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
         berth: Berth::default(),
         sendfile: SendfileMode::Blocking,
         exclusive_wakeups: false,
-        knobs: KnobValues::defaults(&crate::ENGINES[0]),
-        start_helper: crate::no_helper_processes(),
+        knobs: crate::ENGINES[0].default_knobs(),
+        start_helper: crate::engine::no_helper_processes(),
     };
     Registry::new(&seat, Vec::new(), more, Arc::default(), connections_max)
 }

@@ -14,9 +14,10 @@ use session::{AccessLog, Counters, Limits, Record, Worker};
 use site::Site;
 use testkit::wait_until;
 
+use crate::engine::{Engine, MakeWorker, PartitionStart, Start, WorkerStart};
+use crate::idle;
 use crate::jobs::Runner;
 use crate::staged::SPEC;
-use crate::{Engine, KnobValues, MakeWorker, PartitionStart, Start, WorkerStart, idle};
 
 /// Threads of the five stages, each with one.
 const READ_POLL: usize = 1;
@@ -74,7 +75,7 @@ impl Bench {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let mut listeners = vec![listener.into()];
-        let mut knobs = KnobValues::defaults(&SPEC);
+        let mut knobs = SPEC.default_knobs();
         set.iter().for_each(|(name, value)| knobs.set(name, *value).unwrap());
         let workers = (0..(SPEC.plan)(&knobs, 1).workers).map(|index| {
             let fault = if index == faulty { Arc::clone(&faults) } else { Arc::default() };
@@ -91,7 +92,7 @@ impl Bench {
             sendfile: SPEC.sendfile[0],
             exclusive_wakeups: false,
             knobs,
-            start_helper: crate::no_helper_processes(),
+            start_helper: crate::engine::no_helper_processes(),
         });
         let engine = engine.unwrap();
         Self { engine, address, counters, faults, notices: RefCell::default(), directory }
