@@ -2,11 +2,11 @@
 //! USENIX 1999, §3.3; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: one thread waits for readiness of all sockets at once and never waits
-//! for any of them alone. The loop is `parts/reactor.rs`, which all engines of this family run;
-//! they differ in how many there are, in threads or processes, and in whose listeners and cache
-//! they use. What it leaves out: other CPUs, which `event-loop-per-core` has loops on, and help
-//! with the disk, which `event-loop-helpers` has. Work on the file system runs on the spot, so a
-//! file that is not in memory delays every connection; that is the architecture, and what the
+//! for any of them alone. The loop is `parts/loops/reactor.rs`, which all engines of this family
+//! run; they differ in how many there are, in threads or processes, and in whose listeners and
+//! cache they use. What it leaves out: other CPUs, which `event-loop-per-core` has loops on, and
+//! help with the disk, which `event-loop-helpers` has. Work on the file system runs on the spot, so
+//! a file that is not in memory delays every connection; that is the architecture, and what the
 //! others improve on.
 
 use std::io;
@@ -14,8 +14,8 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::loops::Loops;
-use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::{self, EVENTS};
+use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop",

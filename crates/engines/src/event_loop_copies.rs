@@ -2,8 +2,8 @@
 //! Genevès 2012, §II.B; Radhakrishnan 2019, §2.1.1).
 //!
 //! Its essential mechanism: processes that share nothing, not even a cache, each an event loop
-//! (`parts/reactor.rs`) with a listener of its own; the kernel deals connections out among them
-//! (`SO_REUSEPORT`), or as in the papers each has a port of its own (`ports`) and the clients
+//! (`parts/loops/reactor.rs`) with a listener of its own; the kernel deals connections out among
+//! them (`SO_REUSEPORT`), or as in the papers each has a port of its own (`ports`) and the clients
 //! choose. What it leaves out: balance, and economy. A copy with busier connections gets no help,
 //! and each keeps the same files in memory; `event-loop-per-core` has threads that share a cache
 //! instead.
@@ -13,9 +13,9 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
+use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::process_count::{self, PROCESSES};
-use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-copies",

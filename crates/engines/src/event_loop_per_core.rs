@@ -2,8 +2,8 @@
 //! architecture (Genevès 2012, §II.B) with threads in place of processes, so that the copies share
 //! a cache.
 //!
-//! Its essential mechanism: as many event loops (`parts/reactor.rs`) as CPUs, each pinned to one
-//! and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
+//! Its essential mechanism: as many event loops (`parts/loops/reactor.rs`) as CPUs, each pinned to
+//! one and with its own listener, among which the kernel spreads connections (`SO_REUSEPORT`); a
 //! connection never changes its loop. Loops share the second level of the cache and the number of
 //! connections that are open; when that is as many as may be, a loop in which nobody rests asks the
 //! others to close somebody who does.
@@ -18,8 +18,8 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
 use crate::parts::loops::Loops;
-use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::{self, EVENTS};
+use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-per-core",

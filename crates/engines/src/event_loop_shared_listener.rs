@@ -2,22 +2,22 @@
 //! al., EuroSys 2007; Radhakrishnan 2019, §2.1.1); nginx and its worker processes.
 //!
 //! Its essential mechanism: processes that share one listener and nothing else, each an event loop
-//! (`parts/reactor.rs`). Whoever is free accepts. With more processes than CPUs (`processes`; by
-//! default there is one for each) the kernel runs another while one waits for the disk. With epoll
-//! an arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that is nearly
-//! full stops accepting for a moment, and one that has accepted many goes to the end of the queue
-//! of those that wait (`parts/gate.rs`). What it leaves out: a common cache; shared-SYMPED adds it
-//! (`event-loop-shared-cache`).
+//! (`parts/loops/reactor.rs`). Whoever is free accepts. With more processes than CPUs (`processes`;
+//! by default there is one for each) the kernel runs another while one waits for the disk. With
+//! epoll an arrival wakes one of those that wait (`EPOLLEXCLUSIVE`). As in nginx a process that is
+//! nearly full stops accepting for a moment, and one that has accepted many goes to the end of the
+//! queue of those that wait (`parts/accept/gate.rs`). What it leaves out: a common cache;
+//! shared-SYMPED adds it (`event-loop-shared-cache`).
 
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
-use crate::parts::gate;
+use crate::parts::accept::gate;
 use crate::parts::loops::Loops;
+use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::process_count::{self, PROCESSES};
-use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "event-loop-shared-listener",

@@ -1,13 +1,13 @@
 //! `threads`: a kernel thread for each connection (Knot linked against NPTL instead of Capriccio:
 //! Genevès 2012, §II.A; Harji 2010).
 //!
-//! Its essential mechanism: one thread accepts (`parts/acceptor.rs`), and each connection has a
-//! thread that drives it, with calls that wait (`parts/blocking.rs`); the kernel's scheduler is the
-//! event loop. What is driven is the state machine of the other engines, `session::Connection`. An
-//! idle connection is a thread blocked in a receive; a file is sent, by default, by one call that
-//! lasts as long as the client takes, and a cold disk delays nobody else. Threads are started for
-//! connections or before them (`parts/crew.rs`). No more connections are accepted than can have a
-//! thread.
+//! Its essential mechanism: one thread accepts (`parts/kernel_threads/acceptor.rs`), and each
+//! connection has a thread that drives it, with calls that wait
+//! (`parts/kernel_threads/blocking.rs`); the kernel's scheduler is the event loop. What is driven
+//! is the state machine of the other engines, `session::Connection`. An idle connection is a thread
+//! blocked in a receive; a file is sent, by default, by one call that lasts as long as the client
+//! takes, and a cold disk delays nobody else. Threads are started for connections or before them
+//! (`parts/kernel_threads/crew.rs`). No more connections are accepted than can have a thread.
 //!
 //! What it leaves out: small idle connections. Each keeps a thread, with its stacks in user space
 //! and in the kernel; `thread-pool` parks them, and `fibers` have smaller stacks.
@@ -16,7 +16,7 @@
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
-use crate::parts::{blocking, thread_each};
+use crate::parts::kernel_threads::{blocking, thread_each};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "threads",

@@ -23,8 +23,8 @@ use session::{Done, Job, Known, Listings};
 use super::request::{Request, encode, receive};
 use crate::engine::StartHelper;
 use crate::jobs::Runner;
-use crate::parts::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
-use crate::parts::helpers::{carry_out, failed, fetch};
+use crate::parts::disk::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
+use crate::parts::disk::helpers::{carry_out, failed, fetch};
 use crate::parts::loops::{Seat, Shared};
 
 /// What a helper says when it can be asked, and when it has done what it was asked.

@@ -1,11 +1,11 @@
 //! `event-loop-helpers`: AMPED, the asymmetric multi-process event-driven server (Pai, Druschel,
 //! Zwaenepoel, "Flash", USENIX 1999, §3.4), and what nginx calls thread pools.
 //!
-//! Its essential mechanism: an event loop (`parts/reactor.rs`) that never waits for the disk.
-//! Before it sends a file it asks the kernel whether the bytes are in memory (`socket.sendfile`
-//! is `probe` unless set); if not, it has a helper fetch them, serves others, and sends when they
-//! are there (`parts/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
-//! Helpers are threads (`parts/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
+//! Its essential mechanism: an event loop (`parts/loops/reactor.rs`) that never waits for the disk.
+//! Before it sends a file it asks the kernel whether the bytes are in memory (`socket.sendfile` is
+//! `probe` unless set); if not, it has a helper fetch them, serves others, and sends when they are
+//! there (`parts/loops/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
+//! Helpers are threads (`parts/disk/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
 //!
 //! Like `event-loop-per-core` it has a loop on each CPU (`loops`; Flash had one). It differs in
 //! that no loop waits for the disk, and that all of them accept from one listener (AMPED as an
@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::helpers::{Help, Helpers, RunJob};
+use crate::parts::disk::helpers::{Help, Helpers, RunJob};
+use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::loops::{Loop, Loops, Seat};
-use crate::parts::reactor::{self, Reactor};
-use crate::parts::watch::{self, EVENTS};
 use helper_processes::HelperProcesses;
 
 pub use helper_processes::help_by_process;

@@ -10,7 +10,7 @@ use session::Job;
 use site::resource::FileRef;
 
 use crate::jobs::{HASHED_BYTES, lock_hashing};
-use crate::parts::helpers::Work;
+use crate::parts::disk::helpers::Work;
 
 /// A kind, two numbers, and as many bytes of a path as the second says, unless the kind is
 /// [`FETCH`]: then a descriptor comes with it.

@@ -1,6 +1,6 @@
 //! `event-loop-shared-cache`: shared-SYMPED, the µServer (Pariag et al., EuroSys 2007;
-//! Radhakrishnan 2019, §3.8): processes with an event loop each (`parts/reactor.rs`), one listener,
-//! and one cache, in memory that all of them share. Without that cache it is
+//! Radhakrishnan 2019, §3.8): processes with an event loop each (`parts/loops/reactor.rs`), one
+//! listener, and one cache, in memory that all of them share. Without that cache it is
 //! `event-loop-shared-listener`. `event-loop-per-core` shares a cache too, but among threads, each
 //! of which has a listener of its own.
 //!
@@ -35,10 +35,10 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::gate;
+use crate::parts::accept::gate;
+use crate::parts::loops::reactor;
+use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::process_count;
-use crate::parts::reactor;
-use crate::parts::watch::{self, EVENTS};
 use manager::Manager;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {

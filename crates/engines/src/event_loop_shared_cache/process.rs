@@ -12,7 +12,7 @@ use site::resource::Entry;
 use crate::engine::{Engine, Start};
 use crate::open_files::Caretaker;
 use crate::parts::loops::Loops;
-use crate::parts::reactor::Reactor;
+use crate::parts::loops::reactor::Reactor;
 
 /// What the manager tells a process, in a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use super::routine::Routine;
 use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
-use crate::parts::listeners::{LISTENER_KEYS, Listeners};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners};
+use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Seat, Shared};
-use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 
 /// The key of the engine's orders: the first kernel thread's wake-up call stands for all.
 pub(super) const ORDERS_KEY: u64 = u64::MAX;

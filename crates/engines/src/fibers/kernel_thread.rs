@@ -20,11 +20,11 @@ use super::routine::{Rest, Routine};
 use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
-use crate::parts::berth::Berth;
-use crate::parts::clock::read_clock;
-use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
+use crate::parts::loops::berth::Berth;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
 use crate::parts::loops::{Loop, Seat, describe_panic};
-use crate::parts::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
 
 /// How often logs are handed over while nothing happens.
 const HOUSEKEEPING_MS: u64 = 250;

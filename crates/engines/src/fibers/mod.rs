@@ -46,8 +46,8 @@ use session::Worker;
 
 use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Loops, Seat};
-use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 
 use cluster::Cluster;
 use kernel_thread::KernelThread;

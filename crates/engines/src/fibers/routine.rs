@@ -16,10 +16,10 @@ use super::kernel_thread::KernelThread;
 use super::state::News;
 use super::table::NEVER;
 use crate::jobs::Runner;
-use crate::parts::clock::read_clock;
-use crate::parts::helpers::answer_at_once;
-use crate::parts::listeners::lacks_descriptor;
-use crate::parts::step::{Ready, STEPS_PER_JOB, Step, after_sendfile, step};
+use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::disk::helpers::answer_at_once;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::{Ready, STEPS_PER_JOB, Step, after_sendfile, step};
 
 /// What one fiber runs.
 #[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]

@@ -9,7 +9,7 @@ use session::Tick;
 
 use super::state::News;
 use super::table::{FiberTable, NEVER, Slot};
-use crate::parts::wheel::Wheel;
+use crate::parts::loops::wheel::Wheel;
 
 pub(super) struct Timers {
     inner: Mutex<Inner>,

@@ -13,9 +13,9 @@ use session::Tick;
 
 use super::board::{Board, Order, Row, State, Wish};
 use crate::open_files::OpenFiles;
-use crate::parts::blocking::{Line, RECEIVE_BYTES};
-use crate::parts::listeners::{PAUSE_MS, is_exhaustion};
-use crate::parts::registry::{Arrival, Entry, Registry};
+use crate::parts::accept::listeners::{PAUSE_MS, is_exhaustion};
+use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
+use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
 
 /// The keys of what a process waits for, besides those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX;

@@ -15,7 +15,9 @@ use super::note::Note;
 use super::pool::{Materials, Pool};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
-use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, refuse};
+use crate::parts::accept::listeners::{
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, refuse,
+};
 
 /// How many processes there are.
 #[derive(Clone, Copy, Debug)]

@@ -15,10 +15,10 @@ use super::child::Child;
 use super::note::Note;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
-use crate::parts::berth::Berth;
-use crate::parts::listeners::Listeners;
+use crate::parts::accept::listeners::Listeners;
+use crate::parts::kernel_threads::registry::Registry;
+use crate::parts::loops::berth::Berth;
 use crate::parts::loops::{Seat, Shared};
-use crate::parts::registry::Registry;
 
 /// What has it that a process looks at the board.
 const CALL: Signal = Signal::User1;

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use os::ring::{Descriptor, Operation, Ring};
 use session::Tick;
 
-use crate::parts::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS};
 
 /// With fewer places free than this, connections are accepted one at a time, so that hardly
 /// any is accepted for which there is no place.

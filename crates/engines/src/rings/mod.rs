@@ -30,9 +30,9 @@ use os::ring::Sizes;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::listeners::BACKLOG_MAX;
+use crate::parts::accept::listeners::BACKLOG_MAX;
 use crate::parts::loops::Loops;
-use crate::parts::reactor::FILE_CHUNK_KIB;
+use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 
 use ring_loop::RingLoop;
 

@@ -25,14 +25,16 @@ use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
-use crate::parts::berth::Berth;
-use crate::parts::clock::read_clock;
-use crate::parts::connections::{Connections, Slot};
-use crate::parts::helpers::{Helpers, refuse};
-use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
+use crate::parts::disk::helpers::{Helpers, refuse};
+use crate::parts::loops::berth::Berth;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::connections::{Connections, Slot};
+use crate::parts::loops::reactor::FILE_CHUNK_KIB;
+use crate::parts::loops::step::{
+    COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step,
+};
 use crate::parts::loops::{Loop, Seat, Shared};
-use crate::parts::reactor::FILE_CHUNK_KIB;
-use crate::parts::step::{COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 
 /// The key of the wake-up call: above those of all listeners.
 const WAKE_KEY: u64 = u64::MAX;

@@ -16,8 +16,8 @@ use super::client::{BoxedClient, Client};
 use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::engine::WorkerStart;
-use crate::parts::clock::read_clock;
-use crate::parts::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
+use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// Keys of the wake-up calls of the engine and of the stages.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use session::{Connection, Op, Phase, Tick};
 
 use crate::parts::loops::Shared;
-use crate::parts::step::Ready;
+use crate::parts::loops::step::Ready;
 
 /// A connection on its way.
 pub(super) struct Client {

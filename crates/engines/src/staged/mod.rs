@@ -52,8 +52,8 @@ use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Loop, Loops, Seat};
-use crate::parts::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "staged",

@@ -12,7 +12,7 @@ use super::pipeline::{Outgoing, Pipeline};
 use super::queue::Sleep;
 use super::wait_set::{Direction, WaitSet};
 use crate::engine::WorkerStart;
-use crate::parts::clock::read_clock;
+use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
 
 /// How long a connection may wait in the inbox that only comes back to rest: its deadline is not

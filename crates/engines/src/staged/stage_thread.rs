@@ -19,10 +19,10 @@ use super::pipeline::{Outgoing, Pipeline, Pool};
 use super::queue::Taken;
 use crate::engine::SendfileMode;
 use crate::jobs::Runner;
-use crate::parts::clock::read_clock;
-use crate::parts::listeners::lacks_descriptor;
+use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use crate::parts::loops::{Loop, Seat, Shared};
-use crate::parts::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;

@@ -14,7 +14,7 @@ use os::event::Wake;
 use session::Tick;
 
 use super::client::{BoxedClient, Client};
-use crate::parts::connections::{Connections, Timed};
+use crate::parts::loops::connections::{Connections, Timed};
 
 /// Keys of wake-up calls: above those of all registrations.
 const WAKE_KEYS: u64 = (u32::MAX as u64) << 32;

@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
-use crate::parts::listeners::{Accepted, BACKLOG_MAX, Listeners};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, Listeners};
 
 /// How long to wait for room before looking again.
 const PAUSE: Duration = Duration::from_millis(100);

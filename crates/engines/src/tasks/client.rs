@@ -16,10 +16,10 @@ use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
 use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState};
-use crate::parts::clock::read_clock;
-use crate::parts::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
-use crate::parts::listeners::lacks_descriptor;
-use crate::parts::step::{Ready, STEPS_PER_TURN, Step, Turn, step};
+use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::disk::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::{Ready, STEPS_PER_TURN, Step, Turn, step};
 
 /// One connection.
 pub(super) struct Client {

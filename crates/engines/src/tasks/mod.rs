@@ -40,8 +40,8 @@ use crate::engine::{
     Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
-use crate::parts::reactor;
 use runtime_state::{ABORT, DRAIN, RuntimeState};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {

@@ -15,10 +15,10 @@ use session::Worker;
 
 use super::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
-use crate::parts::clock::read_clock;
 use crate::parts::loops::Seat;
-use crate::parts::reactor;
-use crate::parts::step::RECEIVE_BYTES;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::reactor;
+use crate::parts::loops::step::RECEIVE_BYTES;
 
 /// Make room: close, if you rest.
 pub(super) const LEAVE: u8 = 1;

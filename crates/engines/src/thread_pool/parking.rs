@@ -14,10 +14,10 @@ use os::epoll::{Epoll, Interest};
 use os::socket::Readiness;
 use session::Tick;
 
-use crate::parts::acceptor::Crew;
-use crate::parts::blocking::{Line, RECEIVE_BYTES};
-use crate::parts::registry::{Arrival, Registry};
-use crate::parts::wheel::Wheel;
+use crate::parts::kernel_threads::acceptor::Crew;
+use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
+use crate::parts::kernel_threads::registry::{Arrival, Registry};
+use crate::parts::loops::wheel::Wheel;
 
 /// What the threads of a pool are like, and its queue.
 #[derive(Clone, Copy, Debug)]

@@ -13,10 +13,10 @@ use session::{After, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
 use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 
 use super::input::Input;
-use crate::parts::blocking::{Waits, WorkerLease, remaining_ms};
-use crate::parts::clock::read_clock;
-use crate::parts::registry::{Arrival, Entry, Registry};
-use crate::parts::step::send;
+use crate::parts::kernel_threads::blocking::{Waits, WorkerLease, remaining_ms};
+use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::send;
 
 /// Serves a connection to its end.
 pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {

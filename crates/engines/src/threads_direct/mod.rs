@@ -17,7 +17,7 @@ mod input;
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
-use crate::parts::thread_each;
+use crate::parts::kernel_threads::thread_each;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "threads-direct",

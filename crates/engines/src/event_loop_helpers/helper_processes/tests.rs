@@ -12,7 +12,7 @@ use site::resource::FileRef;
 
 use super::*;
 use crate::engine::{SendfileMode, no_helper_processes};
-use crate::parts::berth::Berth;
+use crate::parts::loops::berth::Berth;
 
 /// The descriptor of the socket, in the environment of a helper process of these tests.
 const SOCKET: &str = "ENGINES_TEST_HELPER";

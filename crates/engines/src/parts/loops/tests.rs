@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use session::{AccessLog, Counters, Limits, Record};
 use testkit::wait_until;
 
-use super::super::reactor::Reactor;
+use super::reactor::Reactor;
 use super::*;
 use crate::engine::{MakeWorker, PartitionStart, SendfileMode};
 use crate::idle;

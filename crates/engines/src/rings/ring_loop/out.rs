@@ -4,9 +4,9 @@
 use session::{Done, JobId, Op};
 
 use super::RingLoop;
-use crate::parts::clock::read_clock;
-use crate::parts::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
-use crate::parts::listeners::lacks_descriptor;
+use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::disk::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
+use crate::parts::loops::clock::read_clock;
 
 impl RingLoop {
     /// A job: on the spot, or by a helper.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use os::epoll::EventBuffer;
 
 use super::*;
-use crate::parts::registry::tests::{admit, registry};
+use crate::parts::kernel_threads::registry::tests::{admit, registry};
 
 const GET: &[u8] = b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -14,9 +14,9 @@ use os::select::SelectSet;
 use session::{Connection, Op};
 
 use super::connections::Slot;
-use super::listeners::WatchListeners;
 use crate::engine::Wakeups;
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::listeners::WatchListeners;
 
 pub(crate) const EVENTS: Knob = Knob {
     name: "events",

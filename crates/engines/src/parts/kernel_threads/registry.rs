@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session::{Counters, Done, Job, Tick, Worker};
 
-use super::clock::read_clock;
-use super::listeners::lacks_descriptor;
-use super::loops::{Seat, Shared};
 use super::precedence::Precedence;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
+use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::{Seat, Shared};
 
 /// The registry of one partition.
 pub(crate) struct Registry {

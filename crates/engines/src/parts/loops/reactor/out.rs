@@ -11,8 +11,8 @@ use session::Op;
 use site::resource::FileRef;
 
 use super::Reactor;
-use crate::parts::helpers::{Outcome, Work, answer_at_once, refuse};
-use crate::parts::step::Turn;
+use crate::parts::disk::helpers::{Outcome, Work, answer_at_once, refuse};
+use crate::parts::loops::step::Turn;
 
 impl Reactor {
     /// Whether a job was answered that would have been handed out, had it had to wait for anything.

@@ -20,17 +20,17 @@ use session::{Connection, Done, JobId, Tick, Worker};
 use super::berth::Berth;
 use super::clock::read_clock;
 use super::connections::{Connections, Slot};
-use super::gate::{self, Gate};
-use super::helpers::Help;
-use super::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WatchListeners, lacks_descriptor, refuse,
-};
-use super::loops::{Loop, Seat, Shared};
 use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use super::watch::{self, Watch};
+use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
+use crate::parts::accept::gate::{self, Gate};
+use crate::parts::accept::listeners::{
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WatchListeners, lacks_descriptor, refuse,
+};
+use crate::parts::disk::helpers::Help;
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",

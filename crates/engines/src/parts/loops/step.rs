@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use session::{Connection, Op, Worker};
 
-use super::in_memory::{self, Sendable};
 use crate::engine::SendfileMode;
+use crate::parts::disk::in_memory::{self, Sendable};
 
 /// Bytes received at once: a head of usual size many times over, or several pipelined ones. Threads
-/// that serve one connection each have less ([`super::blocking`]).
+/// that serve one connection each have less ([`crate::parts::kernel_threads::blocking`]).
 pub(crate) const RECEIVE_BYTES: usize = 16 * 1024;
 
 /// Steps one connection may take before others get a turn: some hundred requests if it pipelines

@@ -12,10 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use os::socket::Readiness;
 use session::{Connection, Op, Phase, Tick, Worker};
 
-use super::clock::read_clock;
 use super::registry::{Arrival, Entry, Registry};
-use super::step::{Ready, Step, Turn, step};
 use crate::engine::SendfileMode;
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::step::{Ready, Step, Turn, step};
 
 /// Bytes received at once: a head of usual size several times over. It is touched for as long as
 /// the thread lives, so it is small.

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
 
-use super::clock::read_clock;
-use super::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
-use super::loops::{Loop, Seat};
 use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::knobs::{Knob, Values};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
+use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::{Loop, Seat};
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
     name: "accepts_per_wake",

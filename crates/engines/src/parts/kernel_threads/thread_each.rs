@@ -6,9 +6,9 @@ use std::io;
 use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
-use super::loops::Loops;
 use crate::engine::{Engine, Plan, Start};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::loops::Loops;
 
 const SPAWN: Knob = Knob {
     name: "spawn",

@@ -8,7 +8,7 @@ use session::Limits;
 
 use super::*;
 use crate::idle;
-use crate::parts::berth::Berth;
+use crate::parts::loops::berth::Berth;
 
 /// A registry of at most `connections_max` connections, beside nobody.
 pub(crate) fn registry(connections_max: usize) -> Registry {

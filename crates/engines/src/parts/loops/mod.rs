@@ -4,6 +4,14 @@
 //! A loop may be replaceable: if it fails, its thread makes another that goes on at the same
 //! listeners. Of those a copy is kept for it, so that nobody in their queues is reset.
 
+pub(crate) mod berth;
+pub(crate) mod clock;
+pub(crate) mod connections;
+pub(crate) mod reactor;
+pub(crate) mod step;
+pub(crate) mod watch;
+pub(crate) mod wheel;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
@@ -15,10 +23,10 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
-use super::berth::Berth;
 use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
+use berth::Berth;
 
 /// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
 /// what ails it is not going to pass.

@@ -1,0 +1,4 @@
+//! What waits for the disk, and who does so.
+
+pub(crate) mod helpers;
+pub(crate) mod in_memory;

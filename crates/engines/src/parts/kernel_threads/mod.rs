@@ -1,0 +1,8 @@
+//! One kernel thread accepts, and others have a connection each.
+
+pub(crate) mod acceptor;
+pub(crate) mod blocking;
+pub(crate) mod crew;
+pub(crate) mod precedence;
+pub(crate) mod registry;
+pub(crate) mod thread_each;
