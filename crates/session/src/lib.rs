@@ -45,4 +45,4 @@ pub use limits::{LINGER_BYTES_MAX, Limits, WRITE_PROGRESS_BYTES_MIN};
 pub use listings::{ListingPermit, Listings};
 pub use reply::Reply;
 pub use respond::Prepared;
-pub use worker::{Account, EntryCache, Spares, Tick, Worker, WorkerParts};
+pub use worker::{Account, EntryCache, HOUSEKEEPING_MS, Spares, Tick, Worker, WorkerParts};

@@ -111,7 +111,7 @@ const SPARE_MAX: usize = 64;
 const SWEEP_SLOTS: usize = 64;
 
 /// The log and the cache are looked after this often.
-const HOUSEKEEPING_US: u64 = 250_000;
+pub const HOUSEKEEPING_MS: u64 = 250;
 
 impl Worker {
     /// A worker whose clock stands at 1970: call [`Worker::set_time`] before anything else.
@@ -167,7 +167,7 @@ impl Worker {
         }
         self.now = now;
         self.unix_us = unix_us;
-        if now.since(self.log_flushed) >= HOUSEKEEPING_US {
+        if now.since(self.log_flushed) >= HOUSEKEEPING_MS * 1000 {
             self.log_flushed = now;
             self.keep_house();
         }
@@ -186,11 +186,11 @@ impl Worker {
         &self.limits
     }
 
-    /// Whether [`Worker::set_time`] has something to do even when no connection has: buffered log
+    /// When [`Worker::set_time`] has something to do even if no connection has: buffered log
     /// records. An engine that sleeps without bound asks first.
     #[must_use]
-    pub fn needs_time(&self) -> bool {
-        self.log.is_some()
+    pub fn next_look(&self) -> Option<Tick> {
+        self.is_logging().then(|| self.now.plus_ms(HOUSEKEEPING_MS))
     }
 
     /// Whether requests are recorded in a log: only there does it matter who the client is.

@@ -19,12 +19,9 @@ use super::routine::Routine;
 use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
-use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Seat, Shared};
-
-/// The key of the engine's orders: the first kernel thread's wake-up call stands for all.
-pub(super) const ORDERS_KEY: u64 = u64::MAX;
 
 /// The key of the cluster's own wake-up call.
 pub(super) const BELL_KEY: u64 = u64::MAX - 1;
@@ -129,7 +126,7 @@ impl Cluster {
     }
 
     fn watch(&self) -> io::Result<()> {
-        for (wake, key) in [(self.orders(), ORDERS_KEY), (&self.bell, BELL_KEY)] {
+        for (wake, key) in [(self.orders(), WAKE_KEY), (&self.bell, BELL_KEY)] {
             self.epoll.add(wake.as_fd(), Interest::READ, key)?;
         }
         self.listeners().watch(&self.epoll)

@@ -14,20 +14,17 @@ use os::epoll::Event;
 use os::fiber::{Fiber, Pause};
 use session::{Connection, Tick, Worker};
 
-use super::cluster::{BELL_KEY, Cluster, ORDERS_KEY, Poller};
+use super::cluster::{BELL_KEY, Cluster, Poller};
 use super::ready::Work;
 use super::routine::{Rest, Routine};
 use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS};
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
-use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
 use crate::parts::loops::{Loop, Seat, describe_panic};
-
-/// How often logs are handed over while nothing happens.
-const HOUSEKEEPING_MS: u64 = 250;
 
 pub(super) struct KernelThread {
     pub(super) cluster: Arc<Cluster>,
@@ -308,11 +305,11 @@ impl KernelThread {
             if cluster.table.tell(event.key, news) {
                 found.push(event.key as u32);
             }
-        } else if event.key == ORDERS_KEY {
+        } else if event.key == WAKE_KEY {
             cluster.orders().clear();
             // Others may have evicted what this one has not asked for in a while.
             self.worker.keep_house();
-            if cluster.is_room_wanted() && cluster.is_full() {
+            if cluster.is_room_wanted() {
                 self.evict();
             }
             cluster.ready.call_all();
@@ -430,9 +427,7 @@ impl KernelThread {
     /// How long the poll may sleep.
     fn timeout_ms(&self, cluster: &Cluster) -> Option<u32> {
         let now = self.worker.now();
-        let housekeeping = self.worker.needs_time().then(|| now.plus_ms(HOUSEKEEPING_MS));
-        let looks = [cluster.listeners().next_look(), housekeeping];
-        let until = cluster.timers.sleep(looks.into_iter().flatten().min())?;
-        Some(u32::try_from(until.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+        let looks = [cluster.listeners().next_look(), self.worker.next_look()];
+        timeout_ms(now, [cluster.timers.sleep(looks.into_iter().flatten().min())])
     }
 }

@@ -9,13 +9,14 @@ use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use os::poll::PollSet;
 use os::signals::SignalDescriptor;
 use os::socket::Readiness;
-use session::Tick;
+use session::{HOUSEKEEPING_MS, Tick};
 
 use super::board::{Board, Order, Row, State, Wish};
 use crate::open_files::OpenFiles;
 use crate::parts::accept::listeners::{PAUSE_MS, is_exhaustion};
 use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
+use crate::parts::loops::clock::timeout_ms;
 
 /// The keys of what a process waits for, besides those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX;
@@ -23,10 +24,6 @@ const SOCKET_KEY: u64 = u64::MAX - 1;
 
 /// Listeners looked after at once; more come with the next wait.
 const EVENTS_MAX: usize = 16;
-
-/// How long after its last work a process looks after its cache and its log, if it still waits
-/// then: it may be killed while it does.
-const HOUSEKEEPING_MS: u64 = 250;
 
 /// How often a process that has files open looks whether they are still asked for.
 const LOOK_MS: u64 = 1000;
@@ -293,10 +290,8 @@ impl Wait {
 
     fn next(&mut self, deadline: Option<Tick>) -> io::Result<Woken> {
         loop {
-            let until = deadline.into_iter().chain(self.housekeeping_due).min();
-            let ms = until.map(|until| until.since(Tick(os::clock::now())).div_ceil(1000));
-            let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
-            self.set.wait(&mut self.events, 2, ms)?;
+            let timeout = timeout_ms(Tick(os::clock::now()), [deadline, self.housekeeping_due]);
+            self.set.wait(&mut self.events, 2, timeout)?;
             let is_there = |key| self.events.iter().any(|event| event.key == key);
             self.is_told = is_there(SIGNAL_KEY);
             // The connection comes first: what is done for the master depends on what it asks.

@@ -16,8 +16,9 @@ use super::pool::{Materials, Pool};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
 use crate::parts::accept::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, refuse,
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse,
 };
+use crate::parts::loops::clock::timeout_ms;
 
 /// How many processes there are.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +42,7 @@ const SHRINK_MS: u64 = 100;
 /// How long processes may take to end after they were told to close everything.
 const ABORT_PATIENCE_MS: u64 = 1000;
 
-// The keys of what a master waits for, besides those of listeners.
-const WAKE_KEY: u64 = u64::MAX;
+/// The key of signals: above those of listeners.
 const SIGNAL_KEY: u64 = u64::MAX - 1;
 
 /// The master of one partition.
@@ -353,9 +353,7 @@ impl Master {
         let is_short = is_pooled && waiting < self.limits.spare_min && !self.is_full();
         let shrink_at = (is_pooled && waiting > self.limits.spare_max).then_some(self.shrink_at);
         let fork_at = if is_short { Some(self.now) } else { self.fork_at };
-        let next = [self.paused_until, fork_at, shrink_at, self.kill_at];
-        let next: Tick = next.into_iter().flatten().min()?;
-        let ms = next.since(Tick(os::clock::now())).div_ceil(1000);
-        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+        let now = Tick(os::clock::now());
+        timeout_ms(now, [self.paused_until, fork_at, shrink_at, self.kill_at])
     }
 }

@@ -25,7 +25,9 @@ use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, is_exhaustion};
+use crate::parts::accept::listeners::{
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY, is_exhaustion,
+};
 use crate::parts::disk::helpers::{Helpers, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
@@ -35,9 +37,6 @@ use crate::parts::loops::step::{
     COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step,
 };
 use crate::parts::loops::{Loop, Seat, Shared};
-
-/// The key of the wake-up call: above those of all listeners.
-const WAKE_KEY: u64 = u64::MAX;
 
 /// The key of the helpers' wake-up call.
 const HELPERS_KEY: u64 = u64::MAX - 1;
@@ -176,7 +175,7 @@ impl RingLoop {
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
                 // Others may have evicted what this one has not asked for in a while.
                 self.worker.keep_house();
-                if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+                if self.shared.is_room_wanted(self.index) {
                     self.evict();
                 }
             }
@@ -520,8 +519,8 @@ impl RingLoop {
         if !self.yielded.is_empty() || (is_stopping && self.shared.drain.load(Ordering::Acquire)) {
             return Some(0);
         }
-        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
-        let looks = [self.connections.next_look(), self.accepting.next_look(), housekeeping];
+        let connections = self.connections.next_look();
+        let looks = [connections, self.accepting.next_look(), self.worker.next_look()];
         let next = looks.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
     }

@@ -16,12 +16,11 @@ use super::client::{BoxedClient, Client};
 use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::engine::WorkerStart;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
-use crate::parts::loops::clock::read_clock;
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat, Shared};
 
-/// Keys of the wake-up calls of the engine and of the stages.
-const TOLD_KEY: u64 = u64::MAX;
+/// The key of the wake-up calls of the stages.
 const ANSWER_KEY: u64 = u64::MAX - 1;
 
 /// The stage.
@@ -72,7 +71,7 @@ impl Accept {
     ) -> io::Result<Loop> {
         let epoll = Epoll::new()?;
         let edge = Interest::READ.with(Interest::EDGE);
-        epoll.add(seat.shared.wakes[seat.index].as_fd(), edge, TOLD_KEY)?;
+        epoll.add(seat.shared.wakes[seat.index].as_fd(), edge, WAKE_KEY)?;
         epoll.add(pipeline.room.wake.as_fd(), edge, ANSWER_KEY)?;
         let listeners = Listeners::new(start.listeners, seat.exclusive_wakeups);
         listeners.watch(&epoll)?;
@@ -101,7 +100,7 @@ impl Accept {
             read_clock(&mut self.worker);
             for event in events.iter() {
                 match event.key {
-                    TOLD_KEY => self.listen(),
+                    WAKE_KEY => self.listen(),
                     ANSWER_KEY => {}
                     key => self.accept((key - LISTENER_KEYS) as usize),
                 }
@@ -120,7 +119,7 @@ impl Accept {
     /// Somebody called: other loops, or who gives orders, which are looked at anyway.
     fn listen(&mut self) {
         self.worker.keep_house();
-        if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+        if self.shared.is_room_wanted(self.index) {
             self.pipeline.ask_for_another();
         }
     }
@@ -242,7 +241,6 @@ impl Accept {
         if self.asked.is_some() {
             return None; // the answer comes with a call
         }
-        let ms = self.listeners.next_look()?.since(self.worker.now()).div_ceil(1000);
-        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+        timeout_ms(self.worker.now(), [self.listeners.next_look()])
     }
 }

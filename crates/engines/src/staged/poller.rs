@@ -12,7 +12,7 @@ use super::pipeline::{Outgoing, Pipeline};
 use super::queue::Sleep;
 use super::wait_set::{Direction, WaitSet};
 use crate::engine::WorkerStart;
-use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Seat, Shared};
 
 /// How long a connection may wait in the inbox that only comes back to rest: its deadline is not
@@ -84,12 +84,9 @@ impl Poller {
     /// How long to wait for events.
     fn timeout_ms(&self, next_look: Option<Tick>, sleep: Sleep) -> Option<u32> {
         let now = self.worker.now();
-        let housekeeping = self.worker.needs_time().then(|| now.plus_ms(250));
         let misses_some = sleep == Sleep::ForUrgent && self.wait_set.has_some_away();
         let late = misses_some.then(|| now.plus_ms(REST_LATE_MS));
-        let looks = [self.wait_set.next_look(), housekeeping, late, next_look];
-        let next = looks.into_iter().flatten().min()?;
-        Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+        timeout_ms(now, [self.wait_set.next_look(), self.worker.next_look(), late, next_look])
     }
 
     /// Those who have arrived, in a list that [`Poller::give_back`] wants back when it is empty.

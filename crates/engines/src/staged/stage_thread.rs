@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use session::{Op, Worker};
+use session::{HOUSEKEEPING_MS, Op, Worker};
 
 use super::client::{BoxedClient, Client, Stage};
 use super::pipeline::{Outgoing, Pipeline, Pool};
@@ -26,9 +26,6 @@ use crate::parts::loops::{Loop, Seat, Shared};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
-
-/// How often a log is looked after.
-const HOUSEKEEPING_MS: u64 = 250;
 
 /// The thread.
 pub(super) struct StageThread {
@@ -87,7 +84,7 @@ impl StageThread {
         let pipeline = Arc::clone(&self.pipeline);
         pipeline.enter(&self.shared)?;
         // The log wants to be looked after even when there is nothing to do.
-        let housekeeping_ms = self.worker.needs_time().then_some(HOUSEKEEPING_MS);
+        let housekeeping_ms = self.worker.is_logging().then_some(HOUSEKEEPING_MS);
         let patience = [idle_ms, housekeeping_ms].into_iter().flatten().min();
         let patience = patience.map(Duration::from_millis);
         let mut batch = Vec::new();

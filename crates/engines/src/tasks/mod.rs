@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use session::Worker;
+use session::{HOUSEKEEPING_MS, Worker};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
@@ -221,8 +221,9 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
         if state.is_over() {
             return Ok(());
         }
-        match state.needs_time() {
-            true => drop(tokio::time::timeout(Duration::from_millis(250), ring(&bell)).await),
+        let housekeeping = Duration::from_millis(HOUSEKEEPING_MS);
+        match state.is_logging() {
+            true => drop(tokio::time::timeout(housekeeping, ring(&bell)).await),
             false => ring(&bell).await?,
         }
         bell.get_ref().as_wake().clear();

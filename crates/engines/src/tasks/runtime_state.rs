@@ -155,11 +155,11 @@ impl RuntimeState {
     }
 
     /// Whether [`RuntimeState::keep`] is to be called now and then.
-    pub(super) fn needs_time(&self) -> bool {
-        let needs_time = |thread: &Mutex<ThreadContext>| {
-            thread.lock().unwrap_or_else(PoisonError::into_inner).worker.needs_time()
+    pub(super) fn is_logging(&self) -> bool {
+        let is_logging = |thread: &Mutex<ThreadContext>| {
+            thread.lock().unwrap_or_else(PoisonError::into_inner).worker.is_logging()
         };
-        self.threads.iter().any(needs_time)
+        self.threads.iter().any(is_logging)
     }
 
     /// Counts a connection, whose task will [`RuntimeState::enter`].
@@ -243,7 +243,7 @@ impl RuntimeState {
 
     /// Asks somebody who rests to leave, if another runtime wants room.
     pub(super) fn make_room_for_others(&self) {
-        if self.seat.shared.is_room_wanted(self.seat.index) && self.is_full() {
+        if self.seat.shared.is_room_wanted(self.seat.index) {
             self.evict();
         }
     }

@@ -15,6 +15,9 @@ use session::{Done, Tick};
 /// Keys of listeners: above those of all connections.
 pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
 
+/// The key of the wake-up call of who accepts: above those of all listeners.
+pub(crate) const WAKE_KEY: u64 = u64::MAX;
+
 /// Connections taken from a listener's queue before it is closed: all that wait, for the kernel
 /// lets one more in than the backlog says.
 pub(crate) const BACKLOG_MAX: usize = crate::engine::BACKLOG_MAX as usize + 1;

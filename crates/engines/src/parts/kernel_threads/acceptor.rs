@@ -17,8 +17,8 @@ use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::knobs::{Knob, Values};
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners};
-use crate::parts::loops::clock::read_clock;
+use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat};
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
@@ -89,9 +89,6 @@ pub(crate) struct Acceptor<C> {
     is_draining: bool,
 }
 
-/// The key of the wake-up call: above those of all listeners.
-const WAKE_KEY: u64 = u64::MAX;
-
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
 
@@ -154,7 +151,7 @@ impl<C: Crew + 'static> Acceptor<C> {
                 }
             }
             self.listeners.resume(&self.epoll, self.worker.now())?;
-            if self.worker.needs_time() {
+            if self.worker.is_logging() {
                 self.registry.keep_house();
             }
             self.crew.look_after(self.worker.now());
@@ -185,7 +182,7 @@ impl<C: Crew + 'static> Acceptor<C> {
         }
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.keep_house();
-        if self.registry.shared.is_room_wanted(self.wake_index) && self.registry.is_full() {
+        if self.registry.shared.was_asked_for_room(self.wake_index) && self.registry.is_full() {
             self.registry.evict();
         }
         // Somebody may have left.
@@ -269,11 +266,8 @@ impl<C: Crew + 'static> Acceptor<C> {
 
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
-        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
         let crew = self.crew.next_look(self.worker.now());
-        let looks = [self.listeners.next_look(), housekeeping, crew];
-        let next: Tick = looks.into_iter().flatten().min()?;
-        let ms = next.since(self.worker.now()).div_ceil(1000);
-        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+        let looks = [self.listeners.next_look(), self.worker.next_look(), crew];
+        timeout_ms(self.worker.now(), looks)
     }
 }

@@ -2,6 +2,13 @@
 
 use session::{Tick, Worker};
 
+/// How long to wait for the earliest of these moments, in milliseconds; none is for ever.
+#[inline]
+pub(crate) fn timeout_ms<const N: usize>(now: Tick, looks: [Option<Tick>; N]) -> Option<u32> {
+    let next = looks.into_iter().flatten().min()?;
+    Some(u32::try_from(next.since(now).div_ceil(1000)).unwrap_or(u32::MAX))
+}
+
 /// Sets a worker's clock.
 #[inline]
 pub(crate) fn read_clock(worker: &mut Worker) {

@@ -273,8 +273,13 @@ impl Shared {
         }
     }
 
-    /// Whether a loop was asked for that: it is told so once. Meanwhile there may be room again.
+    /// Whether a loop was asked for that, which it is told once, and there is still no room.
     pub(crate) fn is_room_wanted(&self, index: usize) -> bool {
+        self.was_asked_for_room(index) && self.is_full()
+    }
+
+    /// Whether a loop was asked for that, which it is told once.
+    pub(crate) fn was_asked_for_room(&self, index: usize) -> bool {
         self.room_wanted[index].swap(false, Ordering::AcqRel)
     }
 

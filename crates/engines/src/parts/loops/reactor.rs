@@ -18,7 +18,7 @@ use os::epoll::{Event, Interest};
 use session::{Connection, Done, JobId, Tick, Worker};
 
 use super::berth::Berth;
-use super::clock::read_clock;
+use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot};
 use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
 use super::watch::{self, Watch};
@@ -28,7 +28,8 @@ use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WatchListeners, lacks_descriptor, refuse,
+    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, lacks_descriptor,
+    refuse,
 };
 use crate::parts::disk::helpers::Help;
 
@@ -53,8 +54,7 @@ pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
     default: 256,
 };
 
-/// The keys of the wake-up call and of the helpers: above those of all listeners.
-const WAKE_KEY: u64 = u64::MAX;
+/// The key of the helpers: above those of all listeners.
 const HELPERS_KEY: u64 = u64::MAX - 1;
 
 /// One event loop.
@@ -192,7 +192,7 @@ impl Reactor {
             self.shared.wakes[self.index].clear();
             // Others may have evicted what this one has not asked for in a while.
             self.worker.keep_house();
-            if self.shared.is_room_wanted(self.index) && self.shared.is_full() {
+            if self.shared.is_room_wanted(self.index) {
                 self.evict();
             }
             Ok(())
@@ -462,10 +462,8 @@ impl Reactor {
         if !self.yielded.is_empty() {
             return Some(0);
         }
-        let housekeeping = self.worker.needs_time().then(|| self.worker.now().plus_ms(250));
-        let looks = [self.connections.next_look(), self.listeners.next_look(), housekeeping];
-        let next = looks.into_iter().flatten().min()?;
-        let ms = next.since(self.worker.now()).div_ceil(1000);
-        Some(u32::try_from(ms).unwrap_or(u32::MAX))
+        let connections = self.connections.next_look();
+        let looks = [connections, self.listeners.next_look(), self.worker.next_look()];
+        timeout_ms(self.worker.now(), looks)
     }
 }
