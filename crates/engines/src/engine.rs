@@ -10,6 +10,7 @@ use session::Worker;
 
 use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
+use crate::orders::Order;
 
 /// The longest queue that a listener may have. Engines take everybody in it before they close it.
 pub const BACKLOG_MAX: u16 = u16::MAX;
@@ -183,15 +184,8 @@ pub struct WorkerStart {
 
 /// An engine that runs.
 pub trait Engine: Send {
-    /// Stops accepting. Connections that wait in a listener's queue are accepted first: closing
-    /// the listener would reset them.
-    fn stop_accepting(&mut self);
-
-    /// Has every connection finish the response under way and then close.
-    fn drain(&mut self);
-
-    /// Closes every connection now.
-    fn abort(&mut self);
+    /// Tells it what to do. It does not wait until that is done.
+    fn tell(&mut self, order: Order);
 
     /// Has workers that sleep let go of what has left the cache meanwhile. A worker that is busy
     /// does so by itself.

@@ -27,6 +27,7 @@ mod idle;
 pub mod jobs;
 mod knobs;
 mod open_files;
+mod orders;
 mod parts;
 mod processes;
 mod rings;
@@ -43,6 +44,7 @@ pub use engine::{
 pub use event_loop_helpers::help_by_process;
 pub use knobs::{Knob, KnobValues, Values};
 pub use open_files::{Caretaker, OpenFiles};
+pub use orders::{Order, Orders};
 
 /// The engines, the default first.
 pub static ENGINES: &[EngineSpec] = &[

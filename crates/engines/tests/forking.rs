@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use engines::{Engine, MakeWorker, Order, PartitionStart, Start, WorkerStart, find};
 use os::accounting::{self, Process};
 use session::Limits;
 use testkit::wait_until;
@@ -74,8 +74,8 @@ impl Running {
     }
 
     fn stop(mut self) {
-        self.engine.stop_accepting();
-        self.engine.drain();
+        self.engine.tell(Order::StopAccepting);
+        self.engine.tell(Order::Drain);
         wait_until(|| self.engine.is_finished());
         assert_eq!(self.engine.failure(), None);
         self.engine.join().unwrap();
@@ -178,7 +178,7 @@ fn told_to_abort_they_break_off() {
         let pid = serving()[0];
         // One that does not hear it is killed.
         os::signals::send("STOP", &[pid]);
-        running.engine.abort();
+        running.engine.tell(Order::Abort);
         wait_until(|| running.engine.is_finished());
         assert_eq!(os::uninterrupted(|| client.read(&mut [0])).unwrap_or(0), 0);
         assert_eq!((running.engine.failure(), running.engine.take_notices().len()), (None, 0));
@@ -231,8 +231,8 @@ fn told_to_stop_they_finish() {
     let mut running = start(&[("preforked", 1), ("spare_min", 1)]);
     let (mut idle, mut silent) = (running.connect(), running.connect());
     assert!(is_answered(&mut idle));
-    running.engine.stop_accepting();
-    running.engine.drain();
+    running.engine.tell(Order::StopAccepting);
+    running.engine.tell(Order::Drain);
     assert_eq!(os::uninterrupted(|| idle.read(&mut [0])).unwrap(), 0);
     assert_eq!(os::uninterrupted(|| silent.read(&mut [0])).unwrap_or(0), 0);
     wait_until(|| running.engine.is_finished());

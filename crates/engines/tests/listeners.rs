@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{ENGINES, Engine, EngineSpec, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use engines::{
+    ENGINES, Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart, find,
+};
 use session::Limits;
 
 testkit::one_by_one![
@@ -125,8 +127,8 @@ fn wait_for_silence(door: &Door, name: &str) -> TcpStream {
 
 /// Waits for an engine to end, as whoever runs it does.
 fn end(mut engine: Box<dyn Engine>, name: &str) {
-    engine.stop_accepting();
-    engine.drain();
+    engine.tell(Order::StopAccepting);
+    engine.tell(Order::Drain);
     for _ in 0..4000 {
         assert_eq!(engine.failure(), None, "{name}");
         if engine.is_finished() {
@@ -143,7 +145,7 @@ fn who_is_connected_is_served_on_and_who_waits_by_the_next() {
         let mut first = door.start(spec);
         let mut clients: Vec<TcpStream> = (0..3).map(|_| door.connect()).collect();
         assert!(clients.iter_mut().all(is_answered), "{name}");
-        first.stop_accepting();
+        first.tell(Order::StopAccepting);
         assert_eq!(first.failure(), None, "{name}");
         let mut late = wait_for_silence(&door, name);
         for round in 0..5 {
@@ -182,7 +184,7 @@ fn one_takes_over_from_another_while_clients_come() {
             clients.push(client);
             match number {
                 15 => second = Some(door.start(spec)),
-                30 => first.stop_accepting(),
+                30 => first.tell(Order::StopAccepting),
                 _ => assert_eq!(first.failure(), None, "{name}"),
             }
         }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, EngineSpec, MakeWorker, PartitionStart, Start, WorkerStart, find};
+use engines::{Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart, find};
 use session::{AccessLog, Counters, Limits, Record, Worker};
 use testkit::wait_until;
 
@@ -154,8 +154,8 @@ impl Bench {
 
     /// Lets responses finish, and returns what the engine says of its life.
     fn stop(mut self) -> std::io::Result<()> {
-        self.engine.stop_accepting();
-        self.engine.drain();
+        self.engine.tell(Order::StopAccepting);
+        self.engine.tell(Order::Drain);
         wait_until(|| self.engine.is_finished());
         std::fs::remove_dir_all(&self.directory).unwrap();
         self.engine.join()

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::Engine;
+use engines::{Engine, Order};
 use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
@@ -231,12 +231,12 @@ impl Server {
     /// The same, with the patience of whoever asks.
     pub(crate) fn stop(mut self, patience: &mut Patience<'_>) -> Result<Summary, String> {
         let engine = self.staff.engine();
-        engine.stop_accepting();
-        engine.drain();
+        engine.tell(Order::StopAccepting);
+        engine.tell(Order::Drain);
         let mut aborted = false;
         while !engine.is_finished() {
             if patience.is_over() {
-                engine.abort();
+                engine.tell(Order::Abort);
                 aborted = true;
                 break;
             }

@@ -14,6 +14,7 @@ use super::*;
 use crate::engine::{MakeWorker, PartitionStart};
 use crate::idle;
 use crate::jobs::Runner;
+use crate::orders::Order;
 
 /// A served directory: this crate's.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -101,8 +102,8 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.gate = None; // who still waits there goes on
         let Some(mut engine) = self.engine.take() else { return };
-        engine.stop_accepting();
-        engine.abort();
+        engine.tell(Order::StopAccepting);
+        engine.tell(Order::Abort);
         if !std::thread::panicking() {
             engine.join().unwrap();
         }

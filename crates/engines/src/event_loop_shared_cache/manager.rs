@@ -11,11 +11,11 @@ use site::resource::Entry;
 use os::descriptors::{Sweeper, Table};
 use session::Counters;
 
-use super::process::Order;
 use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
 use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
+use crate::orders::Order;
 
 /// A process that ends by itself within this is not going to do better the next time. Longer than
 /// it takes until a loop's failure is noticed.
@@ -130,20 +130,14 @@ impl Manager {
 }
 
 impl Engine for Manager {
-    fn stop_accepting(&mut self) {
+    fn tell(&mut self, order: Order) {
         let inner = self.inner.get_mut();
-        inner.is_ending = true;
-        inner.tell(Order::StopAccepting);
-        // The processes have copies of their own, and take from the queue first.
-        inner.slots.iter_mut().for_each(WorkerSlot::close);
-    }
-
-    fn drain(&mut self) {
-        self.inner.get_mut().tell(Order::Drain);
-    }
-
-    fn abort(&mut self) {
-        self.inner.get_mut().tell(Order::Abort);
+        inner.tell(order);
+        if order == Order::StopAccepting {
+            inner.is_ending = true;
+            // The processes have copies of their own, and take from the queue first.
+            inner.slots.iter_mut().for_each(WorkerSlot::close);
+        }
     }
 
     /// Each process does so by itself.

@@ -11,16 +11,9 @@ use site::resource::Entry;
 
 use crate::engine::{Engine, Start};
 use crate::open_files::Caretaker;
+use crate::orders::Order;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::Reactor;
-
-/// What the manager tells a process, in a byte each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    StopAccepting,
-    Drain,
-    Abort,
-}
 
 /// What a process says when it serves. What it says after that is why it ends.
 pub(super) const READY: u8 = b'\n';
@@ -39,21 +32,6 @@ pub(super) struct Process {
     open_files: Option<Caretaker>,
     evictions_told: u64,
     is_ending: bool,
-}
-
-impl Order {
-    pub(super) fn byte(self) -> u8 {
-        match self {
-            Self::StopAccepting => b's',
-            Self::Drain => b'd',
-            Self::Abort => b'a',
-        }
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::StopAccepting, Self::Drain, Self::Abort];
-        all.into_iter().find(|order| order.byte() == byte)
-    }
 }
 
 impl Process {
@@ -95,17 +73,8 @@ impl Process {
     }
 
     fn obey(&mut self, order: Order) {
-        match order {
-            Order::StopAccepting => self.loops.stop_accepting(),
-            Order::Drain => {
-                self.loops.drain();
-                self.is_ending = true;
-            }
-            Order::Abort => {
-                self.loops.abort();
-                self.is_ending = true;
-            }
-        }
+        self.loops.tell(order);
+        self.is_ending |= order != Order::StopAccepting;
     }
 
     /// Has closed what nobody asks for, and wakes the loop if something has left the cache

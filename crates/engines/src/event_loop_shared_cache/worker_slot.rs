@@ -11,12 +11,13 @@ use os::descriptors::{self, Table};
 use os::fork::{Child, Descriptors, Ended, fork};
 use session::{Account, Worker};
 
-use super::process::{Order, Process, READY};
+use super::process::{Process, READY};
 use super::shared_memory::SharedMemory;
 use crate::engine::{MakeWorker, PartitionStart, SendfileMode, Start};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::open_files::Caretaker;
+use crate::orders::Order;
 
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);

@@ -19,6 +19,7 @@ use super::routine::Routine;
 use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Seat, Shared};
@@ -288,7 +289,7 @@ impl Cluster {
     }
 
     fn is_ending(&self) -> bool {
-        self.is_draining.load(Ordering::SeqCst) || self.shared.abort.load(Ordering::SeqCst)
+        self.is_draining.load(Ordering::SeqCst) || self.shared.orders.is_given(Order::Abort)
     }
 
     pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {

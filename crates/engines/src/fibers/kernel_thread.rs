@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, Builder};
 
 use os::epoll::Event;
@@ -20,6 +20,7 @@ use super::routine::{Rest, Routine};
 use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
@@ -326,8 +327,7 @@ impl KernelThread {
 
     /// Does what the engine was told to do.
     fn obey(&mut self, cluster: &Cluster, poller: &mut Poller) {
-        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        if poller.is_accepting && told(&cluster.shared.stop_accepting) {
+        if poller.is_accepting && cluster.shared.orders.is_given(Order::StopAccepting) {
             let count = cluster.listeners().count();
             for listener in 0..count {
                 // Who waits in the queue would be reset by the close. It holds so many at most;
@@ -337,10 +337,12 @@ impl KernelThread {
             cluster.listeners_mut().close(&cluster.epoll);
             poller.is_accepting = false;
         }
-        if told(&cluster.shared.drain) && !cluster.is_draining.swap(true, Ordering::SeqCst) {
+        if cluster.shared.orders.is_given(Order::Drain)
+            && !cluster.is_draining.swap(true, Ordering::SeqCst)
+        {
             cluster.table.tell_all(News::DRAIN, &mut poller.found);
         }
-        if !poller.is_aborting && told(&cluster.shared.abort) {
+        if !poller.is_aborting && cluster.shared.orders.is_given(Order::Abort) {
             poller.is_aborting = true;
             cluster.table.tell_all(News::ABORT, &mut poller.found);
         }
@@ -421,7 +423,7 @@ impl KernelThread {
     }
 
     pub(super) fn is_aborting(&self) -> bool {
-        self.cluster.shared.abort.load(Ordering::Acquire)
+        self.cluster.shared.orders.is_given(Order::Abort)
     }
 
     /// How long the poll may sleep.

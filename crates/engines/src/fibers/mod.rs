@@ -38,7 +38,6 @@ mod timers;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -46,6 +45,7 @@ use session::Worker;
 
 use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::orders::Order;
 use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Loops, Seat};
 
@@ -214,7 +214,7 @@ impl Place {
             if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
                 return Ok(cluster);
             }
-            if state.is_given_up || seat.shared.stop_accepting.load(Ordering::Acquire) {
+            if state.is_given_up || seat.shared.orders.is_given(Order::StopAccepting) {
                 return Err(io::Error::other("nor is the first of its cluster"));
             }
             let waited = self.changed.wait_timeout(state, LOOK);

@@ -12,14 +12,7 @@ use os::event::Wake;
 use session::Tick;
 
 use super::note::Note;
-
-/// What a master is told; it tells its processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    StopAccepting = 1,
-    Drain = 2,
-    Abort = 4,
-}
+use crate::orders::Order;
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +76,14 @@ impl Board {
         Ok(Self { cells, wake: Arc::new(Wake::new()?) })
     }
 
+    /// Tells the master what to do; it tells its processes.
     pub(super) fn order(&self, order: Order) {
-        self.cells[ORDERS].fetch_or(order as u64, Ordering::AcqRel);
+        self.cells[ORDERS].fetch_or(order.bit(), Ordering::AcqRel);
         self.wake.notify();
     }
 
     pub(super) fn is_ordered(&self, order: Order) -> bool {
-        self.cells[ORDERS].load(Ordering::Acquire) & order as u64 != 0
+        self.cells[ORDERS].load(Ordering::Acquire) & order.bit() != 0
     }
 
     /// Tells the master that a process may be free for another connection.

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use os::poll::PollSet;
@@ -11,8 +10,9 @@ use os::signals::SignalDescriptor;
 use os::socket::Readiness;
 use session::{HOUSEKEEPING_MS, Tick};
 
-use super::board::{Board, Order, Row, State, Wish};
+use super::board::{Board, Row, State, Wish};
 use crate::open_files::OpenFiles;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{PAUSE_MS, is_exhaustion};
 use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Entry, Registry};
@@ -190,7 +190,7 @@ impl Child {
                     if self.board.is_ordered(Order::Drain) {
                         // Its master has called, too, but the connection comes first: what it has
                         // asked is answered with the word that it is the last.
-                        self.registry.shared.drain.store(true, Ordering::Release);
+                        self.registry.shared.orders.give(Order::Drain);
                     }
                     match line.drive(&self.registry, entry, &mut buffer) {
                         Some(wanted) => wait.begin(entry, wanted)?,
@@ -214,11 +214,11 @@ impl Child {
             self.listeners.clear();
         }
         if self.board.is_ordered(Order::Drain) {
-            self.registry.shared.drain.store(true, Ordering::Release);
+            self.registry.shared.orders.give(Order::Drain);
             self.registry.wake_resting();
         }
         if self.board.is_ordered(Order::Abort) {
-            self.registry.shared.abort.store(true, Ordering::Release);
+            self.registry.shared.orders.give(Order::Abort);
         }
         if self.row.wished() == Wish::CloseIfResting {
             let has_asked = os::socket::wait_ready(entry.socket(), Readiness::Readable, 0);

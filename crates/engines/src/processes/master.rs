@@ -9,12 +9,13 @@ use std::sync::Arc;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Counters, Tick};
 
-use super::board::{Board, Order, State};
+use super::board::{Board, State};
 use super::child::Child;
 use super::note::Note;
 use super::pool::{Materials, Pool};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{
     Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse,
 };

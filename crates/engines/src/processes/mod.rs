@@ -36,7 +36,8 @@ use os::fork::{Child, Descriptors, Ended};
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues, Values};
-use board::{Board, Order};
+use crate::orders::Order;
+use board::Board;
 use master::Limits;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -138,12 +139,6 @@ struct Running {
     notes_seen: Cell<u64>,
 }
 
-impl Masters {
-    fn order(&self, order: Order) {
-        self.masters.iter().for_each(|master| master.board.order(order));
-    }
-}
-
 impl Running {
     fn process(&self) -> MutexGuard<'_, Child> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,18 +165,9 @@ impl Running {
 }
 
 impl Engine for Masters {
-    fn stop_accepting(&mut self) {
-        self.order(Order::StopAccepting);
-    }
-
-    fn drain(&mut self) {
-        self.is_ending = true;
-        self.order(Order::Drain);
-    }
-
-    fn abort(&mut self) {
-        self.is_ending = true;
-        self.order(Order::Abort);
+    fn tell(&mut self, order: Order) {
+        self.is_ending |= order != Order::StopAccepting;
+        self.masters.iter().for_each(|master| master.board.order(order));
     }
 
     /// Each process has a cache of its own, and looks after it before it sleeps.

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use os::errors::Cause;
 use os::ring::{Descriptor, Event, Received, Ring};
@@ -25,6 +25,7 @@ use super::socket::RingSocket;
 use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{
     Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY, is_exhaustion,
 };
@@ -466,15 +467,14 @@ impl RingLoop {
 
     /// Does what the engine was told to do.
     fn obey(&mut self) -> io::Result<()> {
-        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        if told(&self.shared.stop_accepting) {
+        if self.shared.orders.is_given(Order::StopAccepting) {
             self.is_accepting = false;
         }
         if !self.is_accepting && !self.is_closed && self.accepting.disarm(&mut self.ring) {
             self.empty_queues()?;
             self.accepting.close();
             self.is_closed = true;
-        } else if self.is_closed && !self.is_draining && told(&self.shared.drain) {
+        } else if self.is_closed && !self.is_draining && self.shared.orders.is_given(Order::Drain) {
             // A turn later: what those who were in the queues have sent has been received.
             self.is_draining = true;
             for key in self.connections.keys() {
@@ -484,7 +484,7 @@ impl RingLoop {
                 }
             }
         }
-        if told(&self.shared.abort) {
+        if self.shared.orders.is_given(Order::Abort) {
             self.connections.keys().into_iter().for_each(|key| self.close(key));
         }
         Ok(())
@@ -508,7 +508,7 @@ impl RingLoop {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.shared.abort.load(Ordering::Acquire);
+        let is_ending = self.is_draining || self.shared.orders.is_given(Order::Abort);
         self.is_closed && is_ending && self.connections.len() == 0
     }
 
@@ -516,7 +516,7 @@ impl RingLoop {
     #[inline]
     fn timeout_us(&self) -> Option<u64> {
         let is_stopping = self.is_closed && !self.is_draining;
-        if !self.yielded.is_empty() || (is_stopping && self.shared.drain.load(Ordering::Acquire)) {
+        if !self.yielded.is_empty() || (is_stopping && self.shared.orders.is_given(Order::Drain)) {
             return Some(0);
         }
         let connections = self.connections.next_look();

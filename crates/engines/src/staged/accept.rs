@@ -16,6 +16,7 @@ use super::client::{BoxedClient, Client};
 use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::engine::WorkerStart;
+use crate::orders::Order;
 use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat, Shared};
@@ -214,10 +215,10 @@ impl Accept {
 
     /// Does what the engine was told to do. Returns whether that is all.
     fn obey(&mut self) -> bool {
-        if self.shared.abort.load(Ordering::Acquire) {
+        if self.shared.orders.is_given(Order::Abort) {
             return true;
         }
-        if self.closing.is_none() && self.shared.stop_accepting.load(Ordering::Acquire) {
+        if self.closing.is_none() && self.shared.orders.is_given(Order::StopAccepting) {
             self.closing = Some(0);
         }
         // Who waits in a queue would be reset by its close. It holds so many at most; more have

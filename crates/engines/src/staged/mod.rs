@@ -52,6 +52,7 @@ use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::orders::Order;
 use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Loop, Loops, Seat};
 
@@ -253,16 +254,8 @@ struct Staged {
 }
 
 impl Engine for Staged {
-    fn stop_accepting(&mut self) {
-        self.loops.stop_accepting();
-    }
-
-    fn drain(&mut self) {
-        self.loops.drain();
-    }
-
-    fn abort(&mut self) {
-        self.loops.abort();
+    fn tell(&mut self, order: Order) {
+        self.loops.tell(order);
     }
 
     fn keep_house(&self) {

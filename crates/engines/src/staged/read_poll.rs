@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use session::{Op, Tick};
 
@@ -15,6 +14,7 @@ use super::poller::{Poller, TOLD};
 use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
 use crate::engine::WorkerStart;
+use crate::orders::Order;
 use crate::parts::loops::{Loop, Seat};
 
 /// The stage.
@@ -161,7 +161,7 @@ impl ReadPoll {
 
     /// Does what the engine was told to do.
     fn obey(&mut self) {
-        if !self.is_draining && self.poller.shared.drain.load(Ordering::Acquire) {
+        if !self.is_draining && self.poller.shared.orders.is_given(Order::Drain) {
             self.is_draining = true;
             for mut client in self.poller.wait_set.take_all() {
                 client.drain();
@@ -172,7 +172,7 @@ impl ReadPoll {
             self.count_lost();
         }
         let is_to_abort =
-            self.poller.shared.abort.load(Ordering::Acquire) || self.poller.pipeline.is_broken();
+            self.poller.shared.orders.is_given(Order::Abort) || self.poller.pipeline.is_broken();
         if !self.is_aborting && is_to_abort {
             self.is_aborting = true;
             // Who waits for a client in a system call goes on.

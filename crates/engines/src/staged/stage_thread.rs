@@ -19,6 +19,7 @@ use super::pipeline::{Outgoing, Pipeline, Pool};
 use super::queue::Taken;
 use crate::engine::SendfileMode;
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::parts::accept::listeners::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
@@ -111,7 +112,7 @@ impl StageThread {
 
     fn work(&mut self, batch: &mut Vec<BoxedClient>) {
         self.pipeline.share_spares(&mut self.worker, self.spares);
-        let is_draining = self.shared.drain.load(Ordering::Acquire);
+        let is_draining = self.shared.orders.is_given(Order::Drain);
         for mut client in batch.drain(..) {
             if is_draining {
                 client.drain();
@@ -157,7 +158,7 @@ impl StageThread {
         client.is_answered |= stage == Stage::Write;
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         let mut steps = STEPS_PER_TURN;
-        while steps > 0 && !self.shared.abort.load(Ordering::Relaxed) {
+        while steps > 0 && !self.shared.orders.is_given(Order::Abort) {
             let next = client.next_stage();
             if next != stage {
                 return next;

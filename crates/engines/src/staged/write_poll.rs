@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::client::{BoxedClient, Stage};
 use super::pipeline::Pipeline;
@@ -11,6 +10,7 @@ use super::poller::Poller;
 use super::queue::Sleep;
 use super::wait_set::{Direction, Parked, Told};
 use crate::engine::WorkerStart;
+use crate::orders::Order;
 use crate::parts::loops::{Loop, Seat};
 
 /// The stage.
@@ -90,7 +90,7 @@ impl WritePoll {
         if self.poller.has_new_failures() {
             self.poller.wait_set.clear_lost();
         }
-        if self.poller.shared.abort.load(Ordering::Acquire) || self.poller.pipeline.is_broken() {
+        if self.poller.shared.orders.is_given(Order::Abort) || self.poller.pipeline.is_broken() {
             for client in self.poller.wait_set.take_all() {
                 self.poller.outgoing.add(client, Stage::ReadPoll);
             }

@@ -27,7 +27,6 @@ mod runtime_state;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +39,7 @@ use crate::engine::{
     Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::orders::Order;
 use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
@@ -206,11 +206,11 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
     let flags = Arc::clone(&bell.get_ref().shared);
     let mut told = 0;
     loop {
-        if flags.stop_accepting.load(Ordering::Acquire) {
+        if flags.orders.is_given(Order::StopAccepting) {
             state.call_acceptors();
         }
-        let drain = if flags.drain.load(Ordering::Acquire) { DRAIN } else { 0 };
-        let abort = if flags.abort.load(Ordering::Acquire) { ABORT } else { 0 };
+        let drain = if flags.orders.is_given(Order::Drain) { DRAIN } else { 0 };
+        let abort = if flags.orders.is_given(Order::Abort) { ABORT } else { 0 };
         if told != drain | abort {
             told = drain | abort;
             state.tell_all(told);

@@ -15,6 +15,7 @@ use session::Worker;
 
 use super::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
+use crate::orders::Order;
 use crate::parts::loops::Seat;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::reactor;
@@ -249,7 +250,7 @@ impl RuntimeState {
     }
 
     pub(super) fn is_accepting(&self) -> bool {
-        !self.seat.shared.stop_accepting.load(Ordering::Acquire)
+        !self.seat.shared.orders.is_given(Order::StopAccepting)
     }
 
     /// Has acceptors look again at what they wait for.
@@ -290,8 +291,7 @@ impl RuntimeState {
     }
 
     fn is_ending(&self) -> bool {
-        let shared = &self.seat.shared;
-        shared.drain.load(Ordering::Acquire) || shared.abort.load(Ordering::Acquire)
+        self.seat.shared.orders.is_ending()
     }
 
     /// Wakes who looks after the runtime.

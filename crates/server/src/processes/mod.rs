@@ -22,29 +22,6 @@ pub(crate) use uplink::MESSAGE_BYTES_MAX;
 pub(crate) use uplink::Uplink;
 pub use worker::run_worker;
 
-/// What a supervisor tells a worker process: a byte each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    StopAccepting,
-    Drain,
-    Abort,
-}
-
-impl Order {
-    fn byte(self) -> u8 {
-        match self {
-            Self::StopAccepting => b's',
-            Self::Drain => b'd',
-            Self::Abort => b'a',
-        }
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::StopAccepting, Self::Drain, Self::Abort];
-        all.into_iter().find(|order| order.byte() == byte)
-    }
-}
-
 /// What a worker process says when it serves.
 const READY: u8 = b'r';
 

@@ -7,7 +7,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::{FAILED, Order, READY};
+use engines::Order;
+
+use super::{FAILED, READY};
 use crate::config::WorkerProgram;
 
 /// What worker processes are started with.

@@ -8,18 +8,17 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engines::Engine;
+use engines::{Engine, Order, Orders};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
+use super::Ledger;
 use super::place::{Crew, Process};
 use super::uplink::{self, Downlink, Message};
-use super::{Ledger, Order};
 use crate::line_writer::{Queue, count_lines};
 use crate::report;
 use crate::start_error::StartError;
@@ -52,9 +51,7 @@ fn not_serving(number: usize, why: String) -> StartError {
 
 /// What the supervisor's thread is told, and what it tells.
 struct Told {
-    stop_accepting: AtomicBool,
-    drain: AtomicBool,
-    abort: AtomicBool,
+    orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
     /// The processes of all places that have one.
@@ -105,16 +102,9 @@ impl Supervisor {
 }
 
 impl Engine for Supervisor {
-    fn stop_accepting(&mut self) {
-        self.told.set(&self.told.stop_accepting);
-    }
-
-    fn drain(&mut self) {
-        self.told.set(&self.told.drain);
-    }
-
-    fn abort(&mut self) {
-        self.told.set(&self.told.abort);
+    fn tell(&mut self, order: Order) {
+        self.told.orders.give(order);
+        self.told.wake.notify();
     }
 
     /// Each worker process does so by itself.
@@ -137,26 +127,15 @@ impl Engine for Supervisor {
 impl Told {
     fn new() -> io::Result<Self> {
         Ok(Self {
-            stop_accepting: AtomicBool::new(false),
-            drain: AtomicBool::new(false),
-            abort: AtomicBool::new(false),
+            orders: Orders::default(),
             wake: Wake::new()?,
             failure: OnceLock::new(),
             pids: Mutex::default(),
         })
     }
 
-    fn set(&self, flag: &AtomicBool) {
-        flag.store(true, Ordering::Release);
-        self.wake.notify();
-    }
-
     fn lock_pids(&self) -> MutexGuard<'_, Vec<u32>> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is(flag: &AtomicBool) -> bool {
-        flag.load(Ordering::Acquire)
     }
 }
 
@@ -306,17 +285,17 @@ impl Keeper {
 
     /// Passes on what was told.
     fn obey(&mut self) {
-        if !self.is_stopping && Told::is(&self.told.stop_accepting) {
+        if !self.is_stopping && self.told.orders.is_given(Order::StopAccepting) {
             self.is_stopping = true;
             // The last to close a listener resets who waits at it: the processes take them first.
             self.places.iter_mut().for_each(|place| place.listeners.clear());
             self.tell_all(Order::StopAccepting);
         }
-        if !self.is_draining && Told::is(&self.told.drain) {
+        if !self.is_draining && self.told.orders.is_given(Order::Drain) {
             self.is_draining = true;
             self.tell_all(Order::Drain);
         }
-        if self.abort_until.is_none() && Told::is(&self.told.abort) {
+        if self.abort_until.is_none() && self.told.orders.is_given(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_PATIENCE_US);
             self.tell_all(Order::Abort);
         }

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use engines::Order;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-use super::{FAILED, Ledger, Order, READY, Uplink};
+use super::{FAILED, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
@@ -183,17 +184,8 @@ impl Attendant {
     }
 
     fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::StopAccepting => self.local.engine.stop_accepting(),
-            Order::Drain => {
-                self.local.engine.drain();
-                self.is_ending = true;
-            }
-            Order::Abort => {
-                self.local.engine.abort();
-                self.is_ending = true;
-            }
-        }
+        self.local.engine.tell(order);
+        self.is_ending |= order != Order::StopAccepting;
     }
 
     /// Ends by itself, because nobody is there who could say so, or because a thread has failed:
@@ -202,15 +194,15 @@ impl Attendant {
         let _ = self.epoll.remove(self.control.as_fd()); // a closed socket is reported for ever
         if self.abort_at.is_none() {
             self.abort_at = Some(os::clock::now() + self.drain_us);
-            self.local.engine.stop_accepting();
-            self.local.engine.drain();
+            self.local.engine.tell(Order::StopAccepting);
+            self.local.engine.tell(Order::Drain);
             self.is_ending = true;
         }
     }
 
     fn look_after(&mut self) {
         if self.abort_at.is_some_and(|at| at <= os::clock::now()) {
-            self.local.engine.abort();
+            self.local.engine.tell(Order::Abort);
         }
         self.report_notices();
         if !self.is_ending && self.local.engine.failure().is_some() {

@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::epoll::{Epoll, Event, EventBuffer, Interest};
 use session::{Tick, Worker};
@@ -17,6 +16,7 @@ use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::knobs::{Knob, Values};
+use crate::orders::Order;
 use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat};
@@ -239,8 +239,7 @@ impl<C: Crew + 'static> Acceptor<C> {
     /// Does what the engine was told to do.
     fn obey(&mut self) -> io::Result<()> {
         let shared = Arc::clone(&self.registry.shared);
-        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        if self.is_accepting && told(&shared.stop_accepting) {
+        if self.is_accepting && shared.orders.is_given(Order::StopAccepting) {
             self.is_accepting = false;
             for listener in 0..self.listeners.count() {
                 // Who waits in the queue would be reset by the close. It holds so many at most;
@@ -249,19 +248,18 @@ impl<C: Crew + 'static> Acceptor<C> {
             }
             self.listeners.close(&self.epoll);
         }
-        if !self.is_draining && told(&shared.drain) {
+        if !self.is_draining && shared.orders.is_given(Order::Drain) {
             self.is_draining = true;
             self.registry.wake_resting();
         }
-        if told(&shared.abort) {
+        if shared.orders.is_given(Order::Abort) {
             self.registry.cut_off();
         }
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.registry.is_aborting();
-        !self.is_accepting && is_ending && self.crew.is_idle()
+        !self.is_accepting && self.registry.shared.orders.is_ending() && self.crew.is_idle()
     }
 
     /// How long to wait for events.

@@ -14,6 +14,7 @@ use session::{Counters, Done, Job, Tick, Worker};
 use super::precedence::Precedence;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::parts::accept::listeners::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
@@ -112,13 +113,13 @@ impl Registry {
     /// Whether connections are to end after the response under way.
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
-        self.shared.drain.load(Ordering::Acquire)
+        self.shared.orders.is_given(Order::Drain)
     }
 
     /// Whether connections are to end now.
     #[inline]
     pub(crate) fn is_aborting(&self) -> bool {
-        self.shared.abort.load(Ordering::Acquire)
+        self.shared.orders.is_given(Order::Abort)
     }
 
     /// Counts a connection that was accepted by whoever serves it.

@@ -26,6 +26,7 @@ use os::event::Wake;
 use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
+use crate::orders::{Order, Orders};
 use berth::Berth;
 
 /// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
@@ -44,9 +45,7 @@ pub(crate) struct Shared {
     /// Connections open in all loops.
     pub(crate) open: AtomicUsize,
     pub(crate) connections_max: usize,
-    pub(crate) stop_accepting: AtomicBool,
-    pub(crate) drain: AtomicBool,
-    pub(crate) abort: AtomicBool,
+    pub(crate) orders: Orders,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
     /// For each loop, whether another has asked it to close somebody who rests.
@@ -184,8 +183,8 @@ impl Loops {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
                     // Those that run already must not go on without anybody to stop them.
-                    loops.stop_accepting();
-                    loops.abort();
+                    loops.tell(Order::StopAccepting);
+                    loops.tell(Order::Abort);
                     let _ = Box::new(loops).join(); // what was missing first is the reason
                     return Err(why);
                 }
@@ -194,30 +193,19 @@ impl Loops {
         Ok(loops)
     }
 
-    fn tell(&self, flag: &AtomicBool) {
-        flag.store(true, Ordering::Release);
-        self.wake();
-    }
-
     fn wake(&self) {
         self.shared.wakes.iter().for_each(Wake::notify);
     }
 }
 
 impl Engine for Loops {
-    fn stop_accepting(&mut self) {
-        self.shared.stop_accepting.store(true, Ordering::Release);
-        // The loops empty the queues and close the listeners: then nothing may hold them open.
-        self.shared.listeners().iter_mut().for_each(Vec::clear);
+    fn tell(&mut self, order: Order) {
+        self.shared.orders.give(order);
+        if order == Order::StopAccepting {
+            // The loops empty the queues and close the listeners: then nothing may hold them open.
+            self.shared.listeners().iter_mut().for_each(Vec::clear);
+        }
         self.wake();
-    }
-
-    fn drain(&mut self) {
-        self.tell(&self.shared.drain);
-    }
-
-    fn abort(&mut self) {
-        self.tell(&self.shared.abort);
     }
 
     /// A loop that is woken lets go of what it need not hold.
@@ -251,9 +239,7 @@ impl Shared {
         Ok(Self {
             open: AtomicUsize::new(0),
             connections_max,
-            stop_accepting: AtomicBool::new(false),
-            drain: AtomicBool::new(false),
-            abort: AtomicBool::new(false),
+            orders: Orders::default(),
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
             room_wanted: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             failure: OnceLock::new(),
@@ -345,7 +331,7 @@ impl Post {
         let listeners = {
             let copies_kept = shared.listeners();
             // Under the lock: these copies must not outlive those that are let go of.
-            if shared.stop_accepting.load(Ordering::Acquire) {
+            if shared.orders.is_given(Order::StopAccepting) {
                 return Ok(None);
             }
             copies(&copies_kept[self.seat.index])?

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use os::epoll::{Event, Interest};
 use session::{Connection, Done, JobId, Tick, Worker};
@@ -26,6 +26,7 @@ use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
+use crate::orders::Order;
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
     Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, lacks_descriptor,
@@ -424,8 +425,7 @@ impl Reactor {
 
     /// Does what the engine was told to do.
     fn obey(&mut self) -> io::Result<()> {
-        let told = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        if self.is_accepting && told(&self.shared.stop_accepting) {
+        if self.is_accepting && self.shared.orders.is_given(Order::StopAccepting) {
             self.is_accepting = false;
             for listener in 0..self.listeners.count() {
                 // Who waits in the queue would be reset by the close. It holds so many at most;
@@ -434,7 +434,7 @@ impl Reactor {
             }
             self.listeners.close(&self.watch);
         }
-        if !self.is_draining && told(&self.shared.drain) {
+        if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
             self.is_draining = true;
             for key in self.connections.keys() {
                 if let Some(slot) = self.connections.get(key) {
@@ -445,15 +445,14 @@ impl Reactor {
                 }
             }
         }
-        if told(&self.shared.abort) {
+        if self.shared.orders.is_given(Order::Abort) {
             self.connections.keys().into_iter().for_each(|key| self.close(key));
         }
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.shared.abort.load(Ordering::Acquire);
-        !self.is_accepting && is_ending && self.connections.len() == 0
+        !self.is_accepting && self.shared.orders.is_ending() && self.connections.len() == 0
     }
 
     /// How long to wait for events.

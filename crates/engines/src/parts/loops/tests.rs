@@ -11,6 +11,7 @@ use super::reactor::Reactor;
 use super::*;
 use crate::engine::{MakeWorker, PartitionStart, SendfileMode};
 use crate::idle;
+use crate::orders::Order;
 
 /// No machine has a CPU of that number that this process may use.
 const NO_CPU: usize = 1023;
@@ -102,8 +103,8 @@ fn check_failure(cpu: Option<usize>, expected: &str) {
     for other in [&seen[0], &seen[2]] {
         TcpStream::connect(other.address).unwrap();
     }
-    loops.stop_accepting();
-    loops.drain();
+    loops.tell(Order::StopAccepting);
+    loops.tell(Order::Drain);
     assert_eq!(loops.join().unwrap_err().to_string(), failure);
     assert!(seen.iter().all(Seen::is_gone));
 }
@@ -149,8 +150,8 @@ fn a_loop_that_fails_is_replaced_at_its_listener() {
     assert_eq!(seen[0].counters.connections_open.get(), 0);
     assert_eq!(loops.shared.open.load(Ordering::Relaxed), 1);
     let another = connect(&seen[0]);
-    loops.stop_accepting();
-    loops.drain();
+    loops.tell(Order::StopAccepting);
+    loops.tell(Order::Drain);
     assert!(is_closed(&another) && is_closed(&kept));
     loops.join().unwrap();
     assert!(seen.iter().all(Seen::is_gone));
@@ -172,8 +173,8 @@ fn who_comes_while_a_loop_is_replaced_waits_for_the_next() {
     seen[0].fail(&loops);
     wait_until(|| !loops.take_notices().is_empty());
     wait_until(|| seen[0].counters.connections_open.get() == 1);
-    loops.stop_accepting();
-    loops.drain();
+    loops.tell(Order::StopAccepting);
+    loops.tell(Order::Drain);
     assert!(is_closed(late.get().unwrap()));
     loops.join().unwrap();
 }
@@ -187,8 +188,8 @@ fn a_loop_that_fails_again_and_again_is_given_up() {
     assert_eq!(loops.take_notices().len(), REPLACEMENTS_MAX);
     assert!(TcpStream::connect(seen[0].address).is_err(), "its listener is open");
     TcpStream::connect(seen[1].address).unwrap();
-    loops.stop_accepting();
-    loops.drain();
+    loops.tell(Order::StopAccepting);
+    loops.tell(Order::Drain);
     loops.join().unwrap_err();
     assert!(seen.iter().all(Seen::is_gone));
 }
@@ -213,8 +214,8 @@ fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_of([None; 2]);
     let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
     loops.keep_house();
-    loops.stop_accepting();
-    loops.drain();
+    loops.tell(Order::StopAccepting);
+    loops.tell(Order::Drain);
     wait_until(|| loops.is_finished());
     assert_eq!(loops.failure(), None);
     loops.join().unwrap();

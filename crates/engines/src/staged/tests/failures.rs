@@ -17,6 +17,7 @@ use testkit::wait_until;
 use crate::engine::{Engine, MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::idle;
 use crate::jobs::Runner;
+use crate::orders::Order;
 use crate::staged::SPEC;
 
 /// Threads of the five stages, each with one.
@@ -141,8 +142,8 @@ impl Bench {
 
     /// Lets responses finish, and returns what the engine says of its life.
     fn stop(mut self) -> std::io::Result<()> {
-        self.engine.stop_accepting();
-        self.engine.drain();
+        self.engine.tell(Order::StopAccepting);
+        self.engine.tell(Order::Drain);
         wait_until(|| self.engine.is_finished());
         std::fs::remove_dir_all(&self.directory).unwrap();
         self.engine.join()
