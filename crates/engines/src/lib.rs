@@ -21,6 +21,7 @@ mod event_loop_helpers;
 mod event_loop_per_core;
 mod event_loop_shared_cache;
 mod event_loop_shared_listener;
+mod failures;
 mod fibers;
 #[cfg(test)]
 mod idle;
@@ -42,6 +43,7 @@ pub use engine::{
     Start, StartHelper, Wakeups, WorkerStart, no_helper_processes,
 };
 pub use event_loop_helpers::help_by_process;
+pub use failures::Failures;
 pub use knobs::{Knob, KnobValues, Values};
 pub use open_files::{Caretaker, OpenFiles};
 pub use orders::{Order, Orders};

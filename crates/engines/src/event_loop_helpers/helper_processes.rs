@@ -22,6 +22,7 @@ use session::{Done, Job, Known, Listings};
 
 use super::request::{Request, encode, receive};
 use crate::engine::StartHelper;
+use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::parts::disk::helpers::{FETCH_BYTES, Help, Outcome, Returned, RunJob, Work};
 use crate::parts::disk::helpers::{carry_out, failed, fetch};
@@ -39,9 +40,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long one may take to end when its socket has closed, before it is killed. The loop waits.
 const END_PATIENCE_US: u64 = 100_000;
 
-/// After so many deaths within so long a time helpers are not replaced at once, but after a while.
-const DEATHS_MAX: usize = 5;
-const DEATHS_WITHIN_US: u64 = 10_000_000;
+/// After too many deaths helpers are not replaced at once, but after so long.
 const RECOVERY_US: u64 = 1_000_000;
 
 /// What has killed so many helpers is not given to another.
@@ -69,7 +68,7 @@ pub(super) struct HelperProcesses {
     out_max: usize,
     out: usize,
     /// When helpers died, or could not be started, lately.
-    deaths: VecDeque<u64>,
+    deaths: Failures,
 }
 
 /// A piece of work.
@@ -113,7 +112,7 @@ impl HelperProcesses {
             returned: Vec::new(),
             out_max: count.max(1) + waiting_max,
             out: 0,
-            deaths: VecDeque::new(),
+            deaths: Failures::default(),
         };
         helpers.epoll.add(helpers.wake.as_fd(), Interest::READ, WAKE_KEY)?;
         for place in 0..helpers.places.len() {
@@ -244,10 +243,7 @@ impl HelperProcesses {
 
     /// Notes and tells that a helper is gone, or was not to be had.
     fn note(&mut self, place: usize, what: &str) {
-        self.deaths.push_back(os::clock::now());
-        if self.deaths.len() > DEATHS_MAX {
-            self.deaths.pop_front();
-        }
+        self.deaths.note(os::clock::now());
         let index = self.index;
         self.shared.tell(format!("helper process {place} of loop {index} {what}"));
     }
@@ -255,10 +251,8 @@ impl HelperProcesses {
     /// Whether a helper that died is replaced now.
     fn may_start(&self) -> bool {
         let now = os::clock::now();
-        let is_recent = |then: &u64| now.saturating_sub(*then) < DEATHS_WITHIN_US;
-        let are_many = self.deaths.iter().filter(|then| is_recent(then)).count() >= DEATHS_MAX;
-        let last = self.deaths.back().copied().unwrap_or_default();
-        !are_many || now.saturating_sub(last) >= RECOVERY_US
+        let recovered_at = self.deaths.last_us().map(|last| last + RECOVERY_US);
+        !self.deaths.are_too_many(now) || recovered_at.is_none_or(|at| at <= now)
     }
 }
 

@@ -4,7 +4,6 @@
 //! It holds the listeners of all processes open, so that connections that wait at one whose process
 //! has died are served by the next. It gives up when the process of one place dies again and again.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -12,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engines::{Engine, Order, Orders};
+use engines::{Engine, Failures, Order, Orders};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
@@ -25,10 +24,6 @@ use crate::start_error::StartError;
 
 /// How long a worker process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-
-/// A place whose process dies so often within so long a time is given up.
-const DEATHS_MAX: usize = 5;
-const DEATHS_WITHIN_US: u64 = 10_000_000;
 
 /// How long processes may take to end after they were told to close all connections.
 const ABORT_PATIENCE_US: u64 = 5_000_000;
@@ -146,23 +141,13 @@ struct Place {
     downlink: Downlink,
     uplink: OwnedFd,
     process: Option<Process>,
-    /// When processes died here, in microseconds.
-    deaths: VecDeque<u64>,
+    deaths: Failures,
 }
 
 impl Place {
     fn new(listeners: Vec<OwnedFd>) -> io::Result<Self> {
         let (downlink, uplink) = uplink::pair()?;
-        Ok(Self { listeners, downlink, uplink, process: None, deaths: VecDeque::new() })
-    }
-
-    /// Whether a process has died here too often lately. Notes that one just did.
-    fn is_hopeless(&mut self, now: u64) -> bool {
-        self.deaths.push_back(now);
-        while self.deaths.front().is_some_and(|death| now - death > DEATHS_WITHIN_US) {
-            self.deaths.pop_front();
-        }
-        self.deaths.len() >= DEATHS_MAX
+        Ok(Self { listeners, downlink, uplink, process: None, deaths: Failures::default() })
     }
 }
 
@@ -326,11 +311,14 @@ impl Keeper {
             return self.note_end(&name, &process, status);
         }
         let reason = format!("{name}: {}", process.reason(status));
-        if self.places[index].is_hopeless(os::clock::now()) {
+        let (deaths, now) = (&mut self.places[index].deaths, os::clock::now());
+        deaths.note(now);
+        if deaths.are_too_many(now) {
             report(&reason);
-            let times = DEATHS_MAX;
-            return self
-                .fail(format!("{reason}; {times} times within 10 s: not replaced any more"));
+            let (times, seconds) = (Failures::MAX, Failures::WITHIN_S);
+            return self.fail(format!(
+                "{reason}; {times} times within {seconds} s: not replaced any more"
+            ));
         }
         report(&format!("{reason}; another takes its place"));
         if let Err(why) = self.start_one(index) {

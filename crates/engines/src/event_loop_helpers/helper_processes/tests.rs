@@ -220,7 +220,7 @@ fn where_there_are_no_helpers_the_work_is_done_all_the_same() {
     helpers.hand_out(1, resolve("/Cargo.toml")).unwrap();
     assert_eq!(helpers.take_one(), (1, "/Cargo.toml".into()));
     let told = helpers.shared.take_notices();
-    assert!(told.len() > 1 && told.len() <= DEATHS_MAX, "{told:?}");
+    assert!(told.len() > 1 && told.len() <= Failures::MAX, "{told:?}");
     assert_eq!(told[1], "helper process 0 of loop 0 cannot be started: not now");
 }
 

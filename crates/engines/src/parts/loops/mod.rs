@@ -13,7 +13,6 @@ pub(crate) mod watch;
 pub(crate) mod wheel;
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,15 +23,11 @@ use std::thread::{Builder, JoinHandle};
 use os::event::Wake;
 
 use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
+use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::orders::{Order, Orders};
 use berth::Berth;
-
-/// A loop that fails more often than this within [`FAILURES_WINDOW_US`] is not replaced any more:
-/// what ails it is not going to pass.
-const REPLACEMENTS_MAX: usize = 4;
-const FAILURES_WINDOW_US: u64 = 10_000_000;
 
 /// Loops that run, each in a thread.
 pub(crate) struct Loops {
@@ -291,7 +286,7 @@ impl Shared {
 impl Post {
     /// A thread's whole life: a loop, and another if that fails.
     fn keep(self, mut run: Loop) {
-        let mut failures = VecDeque::new();
+        let mut failures = Failures::default();
         while let Err(why) = self.run(run) {
             match self.replace(&mut failures) {
                 Ok(Some(another)) => {
@@ -319,12 +314,11 @@ impl Post {
     }
 
     /// Another loop at the same listeners, unless too many have failed or all are about to end.
-    fn replace(&self, failures: &mut VecDeque<u64>) -> io::Result<Option<Loop>> {
+    fn replace(&self, failures: &mut Failures) -> io::Result<Option<Loop>> {
         let Some(Replace { make, more, .. }) = &self.replace else { return Ok(None) };
         let now = os::clock::now();
-        failures.retain(|&then| now.saturating_sub(then) < FAILURES_WINDOW_US);
-        failures.push_back(now);
-        if failures.len() > REPLACEMENTS_MAX {
+        failures.note(now);
+        if failures.are_too_many(now) {
             return Ok(None);
         }
         let shared = &self.seat.shared;

@@ -185,7 +185,7 @@ fn a_loop_that_fails_again_and_again_is_given_up() {
     let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
     wait_until(|| loops.failure().is_some());
     assert!(loops.failure().unwrap().starts_with("test-0: cannot stay on CPU 1023: "));
-    assert_eq!(loops.take_notices().len(), REPLACEMENTS_MAX);
+    assert_eq!(loops.take_notices().len(), Failures::MAX - 1);
     assert!(TcpStream::connect(seen[0].address).is_err(), "its listener is open");
     TcpStream::connect(seen[1].address).unwrap();
     loops.tell(Order::StopAccepting);

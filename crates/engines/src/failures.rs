@@ -1,0 +1,59 @@
+//! Failures of one place: what fails again and again is not going to do better.
+
+use std::collections::VecDeque;
+
+/// When something failed in one place lately.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// In microseconds of the process's clock, the latest last.
+    times_us: VecDeque<u64>,
+}
+
+impl Failures {
+    /// So many within [`Self::WITHIN_S`] are too many.
+    pub const MAX: usize = 5;
+    /// In seconds.
+    pub const WITHIN_S: u64 = 10;
+
+    /// Notes a failure that happens now.
+    pub fn note(&mut self, now_us: u64) {
+        self.times_us.push_back(now_us);
+        if self.times_us.len() > Self::MAX {
+            self.times_us.pop_front();
+        }
+    }
+
+    /// Whether there have been too many: another does not take the place.
+    #[must_use]
+    pub fn are_too_many(&self, now_us: u64) -> bool {
+        let is_recent = |then: &&u64| now_us.saturating_sub(**then) < Self::WITHIN_S * 1_000_000;
+        self.times_us.iter().filter(is_recent).count() >= Self::MAX
+    }
+
+    /// When the last was.
+    #[must_use]
+    pub fn last_us(&self) -> Option<u64> {
+        self.times_us.back().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_within_ten_seconds_are_too_many() {
+        let mut failures = Failures::default();
+        assert!(!failures.are_too_many(0));
+        for second in [0, 1, 8, 9] {
+            failures.note(second * 1_000_000);
+            assert!(!failures.are_too_many(second * 1_000_000), "{second}");
+        }
+        failures.note(9_999_999);
+        assert!(failures.are_too_many(9_999_999));
+        assert!(!failures.are_too_many(10_000_000), "the first was ten seconds ago");
+        failures.note(10_000_000);
+        assert!(failures.are_too_many(10_000_000));
+        assert_eq!(failures.last_us(), Some(10_000_000));
+    }
+}
