@@ -21,7 +21,8 @@ use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
 use crate::orders::Order;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY};
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
@@ -329,11 +330,7 @@ impl KernelThread {
     fn obey(&mut self, cluster: &Cluster, poller: &mut Poller) {
         if poller.is_accepting && cluster.shared.orders.is_given(Order::StopAccepting) {
             let count = cluster.listeners().count();
-            for listener in 0..count {
-                // Who waits in the queue would be reset by the close. It holds so many at most;
-                // more have come since.
-                self.accept(listener, BACKLOG_MAX);
-            }
+            self.accept_with(|entrance| LastRows::default().take(entrance, count));
             cluster.listeners_mut().close(&cluster.epoll);
             poller.is_accepting = false;
         }
@@ -350,44 +347,14 @@ impl KernelThread {
 
     /// Accepts up to `count` connections from one listener.
     pub(super) fn accept(&mut self, listener: usize, count: usize) {
-        let cluster = Arc::clone(&self.cluster);
-        cluster.begin_accepting();
-        self.accept_some(&cluster, listener, count);
-        cluster.end_accepting();
+        self.accept_with(|entrance| accept_row(entrance, listener, count));
     }
 
-    fn accept_some(&mut self, cluster: &Cluster, listener: usize, count: usize) {
-        for attempt in 0..count {
-            if cluster.is_full() {
-                // An event says that one waits. Whether more do, the next event will say: nobody is
-                // closed to make room for nobody.
-                // Nor does one wait any more if another thread has taken it meanwhile.
-                if attempt > 0 || !cluster.listeners().has_arrival(listener) {
-                    return;
-                }
-                if !self.evict() || cluster.is_full() {
-                    cluster.ask_for_room();
-                    return self.pause(cluster);
-                }
-            }
-            let accepted = cluster.listeners().accept(listener);
-            match accepted {
-                Ok(Accepted::Connection(socket, peer)) => {
-                    // Without a stack nobody can serve it: who rests makes room for the next.
-                    if !self.welcome(cluster, socket, peer) && !self.evict() {
-                        return self.pause(cluster);
-                    }
-                }
-                Ok(Accepted::Nothing) => return,
-                Ok(Accepted::Gone) | Err(_) => {}
-                // Who rests makes room for who comes; only when nobody rests is one turned away.
-                Ok(Accepted::Exhausted) if self.evict() => {}
-                Ok(Accepted::Exhausted) => {
-                    cluster.listeners_mut().turn_one_away(listener);
-                    return self.pause(cluster);
-                }
-            }
-        }
+    fn accept_with<T>(&mut self, accept: impl FnOnce(&mut Entrance<'_>) -> T) {
+        let cluster = Arc::clone(&self.cluster);
+        cluster.begin_accepting();
+        accept(&mut Entrance { thread: self, cluster: &cluster });
+        cluster.end_accepting();
     }
 
     /// Has a fiber serve a connection. Returns whether there was one to be had; if not, the client
@@ -431,5 +398,48 @@ impl KernelThread {
         let now = self.worker.now();
         let looks = [cluster.listeners().next_look(), self.worker.next_look()];
         timeout_ms(now, [cluster.timers.sleep(looks.into_iter().flatten().min())])
+    }
+}
+
+/// A thread that accepts for its cluster.
+struct Entrance<'a> {
+    thread: &'a mut KernelThread,
+    cluster: &'a Cluster,
+}
+
+impl Admission for Entrance<'_> {
+    fn is_full(&self) -> bool {
+        self.cluster.is_full()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.cluster.listeners().has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.cluster.listeners().accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        // Without a stack nobody can serve it: an idle one makes room for the next.
+        let can_go_on = self.thread.welcome(self.cluster, socket, peer) || self.thread.evict();
+        if !can_go_on {
+            self.thread.pause(self.cluster);
+        }
+        can_go_on
+    }
+
+    fn make_room(&mut self, _: Shortage) -> Room {
+        Room::if_closed(self.thread.evict())
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.cluster.ask_for_room(),
+            Shortage::Descriptors { listener } => {
+                self.cluster.listeners_mut().turn_one_away(listener);
+            }
+        }
+        self.thread.pause(self.cluster);
     }
 }

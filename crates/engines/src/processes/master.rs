@@ -16,8 +16,9 @@ use super::pool::{Materials, Pool};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
 use crate::orders::Order;
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse,
+    Accepted, LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse,
 };
 use crate::parts::loops::clock::timeout_ms;
 
@@ -74,8 +75,8 @@ pub(super) struct Master {
 enum Accepting {
     /// Whoever comes.
     All,
-    /// Who waits in the queues, so many at most, each by a process forked for it.
-    Last(usize),
+    /// What waits in the queues, each by a process forked for it.
+    Last(LastRows),
     Nobody,
 }
 
@@ -152,11 +153,11 @@ impl Master {
             self.look_around()?;
             for event in events.iter() {
                 if !matches!(event.key, WAKE_KEY | SIGNAL_KEY) {
-                    self.arrived((event.key - LISTENER_KEYS) as usize)?;
+                    self.arrived((event.key - LISTENER_KEYS) as usize);
                 }
             }
             self.obey()?;
-            self.take_last()?;
+            self.take_last();
             self.keep_spare();
             if self.accepting == Accepting::Nobody && self.is_draining && self.pool.alive() == 0 {
                 return Ok(());
@@ -190,11 +191,6 @@ impl Master {
             && (self.limits.preforked == 0 || is_mine())
     }
 
-    /// Whether there can be no more processes, now.
-    fn is_full(&self) -> bool {
-        self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
-    }
-
     fn watch_if_needed(&mut self) -> io::Result<()> {
         let wanted = self.is_needed();
         if std::mem::replace(&mut self.is_watching, wanted) != wanted {
@@ -207,43 +203,16 @@ impl Master {
     }
 
     /// Somebody waits at a listener that the master watches.
-    fn arrived(&mut self, listener: usize) -> io::Result<()> {
+    fn arrived(&mut self, listener: usize) {
         if !self.is_needed() {
-            return Ok(()); // meanwhile somebody else can take it
+            return; // meanwhile somebody else can take it
         }
-        match self.is_full() {
-            true => self.make_room(),
-            false => self.accept(listener)?,
-        }
-        Ok(())
-    }
-
-    /// All processes serve and somebody waits: who has rested longest makes room. What comes next
-    /// waits for that, or a moment.
-    fn make_room(&mut self) {
-        let at = self.pool.free_resting(self.now);
-        self.pause();
-        self.paused_until = self.paused_until.min(at.or(self.paused_until));
+        accept_row(self, listener, 1);
     }
 
     fn pause(&mut self) {
         self.counters.accept_pauses.add(1);
         self.paused_until = Some(self.now.plus_ms(PAUSE_MS));
-    }
-
-    fn accept(&mut self, listener: usize) -> io::Result<()> {
-        match self.listeners.accept(listener)? {
-            Accepted::Connection(socket, peer) => {
-                self.counters.connections_accepted.add(1);
-                self.fork_for(socket, peer);
-            }
-            Accepted::Nothing | Accepted::Gone => {}
-            Accepted::Exhausted => {
-                self.listeners.turn_one_away(listener);
-                self.pause();
-            }
-        }
-        Ok(())
     }
 
     fn fork_for(&mut self, socket: OwnedFd, peer: SocketAddr) {
@@ -296,7 +265,7 @@ impl Master {
     /// Does what the engine was told to do, and has the processes do so.
     fn obey(&mut self) -> io::Result<()> {
         if self.accepting == Accepting::All && self.board.is_ordered(Order::StopAccepting) {
-            self.accepting = Accepting::Last(BACKLOG_MAX);
+            self.accepting = Accepting::Last(LastRows::default());
             self.watch_if_needed()?; // no more
             self.pool.call_all();
         }
@@ -317,28 +286,17 @@ impl Master {
         Ok(())
     }
 
-    /// Who waits in the queue would be reset by the close. It holds so many at most; more have come
-    /// since.
-    fn take_last(&mut self) -> io::Result<()> {
-        for listener in 0..self.listeners.count() {
-            while let Accepting::Last(left @ 1..) = self.accepting
-                && self.listeners.is_waited_at(listener)
-            {
-                if self.paused_until.is_some() {
-                    return Ok(());
-                }
-                if self.is_full() {
-                    self.make_room();
-                    return Ok(());
-                }
-                self.accepting = Accepting::Last(left - 1);
-                self.accept(listener)?;
-            }
+    /// Takes those that wait in the queues, and closes the listeners then.
+    fn take_last(&mut self) {
+        let Accepting::Last(mut last) = self.accepting else { return };
+        if self.paused_until.is_some() {
+            return;
         }
-        if matches!(self.accepting, Accepting::Last(_)) {
+        let is_over = last.take(self, self.listeners.count());
+        self.accepting = Accepting::Last(last);
+        if is_over {
             self.close();
         }
-        Ok(())
     }
 
     fn close(&mut self) {
@@ -356,5 +314,45 @@ impl Master {
         let fork_at = if is_short { Some(self.now) } else { self.fork_at };
         let now = Tick(os::clock::now());
         timeout_ms(now, [self.paused_until, fork_at, shrink_at, self.kill_at])
+    }
+}
+
+impl Admission for Master {
+    /// Whether there can be no more processes, now.
+    fn is_full(&self) -> bool {
+        self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.listeners.has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        self.counters.connections_accepted.add(1);
+        self.fork_for(socket, peer);
+        true
+    }
+
+    /// All processes serve: the one that has rested longest is told to make room. What comes next
+    /// waits for that, or a moment: another may end meanwhile.
+    fn make_room(&mut self, shortage: Shortage) -> Room {
+        if shortage != Shortage::Places {
+            return Room::None; // the connections' descriptors are in other processes
+        }
+        let at = self.pool.free_resting(self.now);
+        self.pause();
+        self.paused_until = self.paused_until.min(at.or(self.paused_until));
+        Room::Begun
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        if let Shortage::Descriptors { listener } = shortage {
+            self.listeners.turn_one_away(listener);
+        }
+        self.pause();
     }
 }

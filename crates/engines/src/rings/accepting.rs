@@ -128,8 +128,13 @@ impl Accepting {
         self.listeners.count()
     }
 
+    /// Whether a connection waits at a listener.
+    pub(super) fn has_arrival(&self, index: usize) -> bool {
+        self.listeners.has_arrival(index)
+    }
+
     /// Accepts one connection now, if one waits.
-    pub(super) fn accept(&mut self, index: usize) -> io::Result<Accepted> {
+    pub(super) fn accept(&mut self, index: usize) -> Accepted {
         self.listeners.accept(index)
     }
 

@@ -10,7 +10,7 @@ mod out;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,9 +26,8 @@ use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::orders::Order;
-use crate::parts::accept::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, WAKE_KEY, is_exhaustion,
-};
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY, is_exhaustion};
 use crate::parts::disk::helpers::{Helpers, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
@@ -370,12 +369,10 @@ impl RingLoop {
 
     fn accepted(&mut self, index: usize, result: io::Result<Descriptor>) {
         match result {
-            Ok(socket) => self.admit(socket),
+            Ok(socket) => self.place(socket),
             Err(error) if is_exhaustion(&error) => {
-                // Who rests makes room for who comes; only when nobody rests is one turned away.
-                if !self.accepting.is_awaiting_descriptor() && !self.evict() {
-                    self.accepting.turn_one_away(index);
-                    self.pause();
+                if !self.accepting.is_awaiting_descriptor() {
+                    find_room(self, Shortage::Descriptors { listener: index });
                 }
             }
             Err(_) => {} // the client has gone again, or the accept was cancelled
@@ -383,13 +380,11 @@ impl RingLoop {
     }
 
     /// Finds a place for a connection, or has it wait for one.
-    fn admit(&mut self, socket: Descriptor) {
-        if self.shared.is_full() && (!self.evict() || self.shared.is_full()) {
-            self.shared.ask_for_room(self.index);
-            self.accepting.waiting.push_back(socket);
-            return self.pause();
+    fn place(&mut self, socket: Descriptor) {
+        match !self.is_full() || find_room(self, Shortage::Places) == Room::Made {
+            true => self.welcome(socket),
+            false => self.accepting.waiting.push_back(socket),
         }
-        self.welcome(socket);
     }
 
     fn welcome(&mut self, socket: Descriptor) {
@@ -440,7 +435,7 @@ impl RingLoop {
             while self.accepting.next_look().is_none()
                 && let Some(socket) = self.accepting.waiting.pop_front()
             {
-                self.admit(socket);
+                self.place(socket);
             }
         }
         let open = self.shared.open.load(Ordering::Relaxed);
@@ -471,7 +466,7 @@ impl RingLoop {
             self.is_accepting = false;
         }
         if !self.is_accepting && !self.is_closed && self.accepting.disarm(&mut self.ring) {
-            self.empty_queues()?;
+            self.empty_queues();
             self.accepting.close();
             self.is_closed = true;
         } else if self.is_closed && !self.is_draining && self.shared.orders.is_given(Order::Drain) {
@@ -490,21 +485,12 @@ impl RingLoop {
         Ok(())
     }
 
-    /// Accepts who waits in a listener's queue and would be reset by its close. It holds so many
-    /// at most; more have come since.
-    fn empty_queues(&mut self) -> io::Result<()> {
-        let mut waiting = std::mem::take(&mut self.accepting.waiting);
-        for index in 0..self.accepting.count() {
-            for _ in 0..BACKLOG_MAX {
-                match self.accepting.accept(index)? {
-                    Accepted::Connection(socket, _) => waiting.push_back(socket.into()),
-                    Accepted::Gone => {}
-                    Accepted::Nothing | Accepted::Exhausted => break,
-                }
-            }
-        }
-        waiting.into_iter().for_each(|socket| self.admit(socket));
-        Ok(())
+    /// Takes those that wait, accepted already or in a listener's queue.
+    fn empty_queues(&mut self) {
+        let waiting = std::mem::take(&mut self.accepting.waiting);
+        waiting.into_iter().for_each(|socket| self.place(socket));
+        let listeners = self.accepting.count();
+        LastRows::default().take(self, listeners);
     }
 
     fn is_over(&self) -> bool {
@@ -523,6 +509,37 @@ impl RingLoop {
         let looks = [connections, self.accepting.next_look(), self.worker.next_look()];
         let next = looks.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
+    }
+}
+
+impl Admission for RingLoop {
+    fn is_full(&self) -> bool {
+        self.shared.is_full()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.accepting.has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.accepting.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, _: SocketAddr) -> bool {
+        self.welcome(socket.into());
+        true
+    }
+
+    fn make_room(&mut self, _: Shortage) -> Room {
+        Room::if_closed(self.evict())
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.shared.ask_for_room(self.index),
+            Shortage::Descriptors { listener } => self.accepting.turn_one_away(listener),
+        }
+        self.pause();
     }
 }
 

@@ -5,7 +5,8 @@
 //! read-poll stage, where those that rest are, and waits for the answer.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,8 @@ use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::engine::WorkerStart;
 use crate::orders::Order;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat, Shared};
 
@@ -38,29 +40,9 @@ pub(super) struct Accept {
     /// What the admission controller lets it have.
     bucket: TokenBucket,
     /// What it waits to hear from the read-poll stage.
-    asked: Option<Asked>,
-    /// Which listener still has connections to be accepted before it is closed.
-    closing: Option<usize>,
-}
-
-/// Why there was no room.
-#[derive(Clone, Copy)]
-enum Asked {
-    /// As many connections as there may be.
-    Full,
-    /// No descriptors for one that waits at this listener.
-    Exhausted(usize),
-}
-
-/// How a row of attempts to accept ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Row {
-    /// Nobody waits.
-    Empty,
-    /// Others have their turn.
-    Enough,
-    /// Somebody waits for room.
-    NoRoom,
+    asked: Option<Shortage>,
+    /// What is still to be accepted before the listeners are closed.
+    closing: Option<LastRows>,
 }
 
 impl Accept {
@@ -128,41 +110,65 @@ impl Accept {
     fn accept(&mut self, listener: usize) {
         // One event of several: the answer to what was asked for the first may come.
         if self.asked.is_none() {
-            self.accept_row(listener, self.accepts_per_wake);
+            accept_row(self, listener, self.accepts_per_wake);
         }
     }
 
-    /// Accepts up to `count` connections from one listener.
-    fn accept_row(&mut self, listener: usize, count: usize) -> Row {
-        for attempt in 0..count {
-            if self.shared.is_full() {
-                // An event says that one waits. Whether more do, the next event will say: nobody
-                // is closed to make room for nobody.
-                if attempt > 0 {
-                    return Row::Enough;
-                }
-                self.ask(Asked::Full);
-                return Row::NoRoom;
+    /// Asks for room. Meanwhile the kernel's queue holds who comes.
+    fn ask(&mut self, shortage: Shortage) {
+        self.asked = Some(shortage);
+        self.listeners.pause(&self.epoll, self.worker.now());
+        // Those just accepted may be among the ones that rest.
+        self.pipeline.give_to_read_poll(&mut self.accepted);
+        self.pipeline.ask_for_room();
+    }
+
+    /// Goes on when there is room, or when there was none for long enough.
+    fn hear(&mut self) -> io::Result<()> {
+        let now = self.worker.now();
+        if let Some(asked) = self.asked {
+            let Some(is_granted) = self.pipeline.room.answer() else { return Ok(()) };
+            self.asked = None;
+            if is_granted {
+                // Its end, whenever it was to be.
+                return self.listeners.resume(&self.epoll, Tick(u64::MAX));
             }
-            if !self.may_accept() {
-                return Row::Enough;
-            }
-            match self.listeners.accept(listener) {
-                Ok(Accepted::Connection(socket, peer)) => {
-                    self.bucket.spend();
-                    self.worker.counters.connections_accepted.add(1);
-                    let connection = Connection::new(&self.worker, peer);
-                    self.accepted.push(Box::new(Client::new(connection, socket, &self.shared)));
-                }
-                Ok(Accepted::Gone) => {}
-                Ok(Accepted::Exhausted) => {
-                    self.ask(Asked::Exhausted(listener));
-                    return Row::NoRoom;
-                }
-                Ok(Accepted::Nothing) | Err(_) => return Row::Empty,
-            }
+            // Before the end nobody waits for room: it would come again and again.
+            self.closing.iter_mut().for_each(LastRows::give_up);
+            self.give_up(asked);
         }
-        Row::Enough
+        self.listeners.resume(&self.epoll, now)
+    }
+
+    /// Does what the engine was told to do. Returns whether that is all.
+    fn obey(&mut self) -> bool {
+        if self.shared.orders.is_given(Order::Abort) {
+            return true;
+        }
+        if self.closing.is_none() && self.shared.orders.is_given(Order::StopAccepting) {
+            self.closing = Some(LastRows::default());
+        }
+        let Some(mut last) = self.closing.filter(|_| self.asked.is_none()) else { return false };
+        let is_over = last.take(self, self.listeners.count());
+        self.closing = Some(last);
+        is_over
+    }
+
+    fn timeout_ms(&self) -> Option<u32> {
+        if self.asked.is_some() {
+            return None; // the answer comes with a call
+        }
+        timeout_ms(self.worker.now(), [self.listeners.next_look()])
+    }
+}
+
+impl Admission for Accept {
+    fn is_full(&self) -> bool {
+        self.shared.is_full()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.listeners.has_arrival(listener)
     }
 
     /// Whether the admission controller lets one more in. If not, who comes waits in the kernel's
@@ -182,66 +188,30 @@ impl Accept {
         }
     }
 
-    /// Asks for room. Meanwhile the kernel's queue holds who comes.
-    fn ask(&mut self, what: Asked) {
-        self.asked = Some(what);
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        self.bucket.spend();
+        self.worker.counters.connections_accepted.add(1);
+        let connection = Connection::new(&self.worker, peer);
+        self.accepted.push(Box::new(Client::new(connection, socket, &self.shared)));
+        true
+    }
+
+    /// The idle connections are in another stage, which is asked.
+    fn make_room(&mut self, shortage: Shortage) -> Room {
+        self.ask(shortage);
+        Room::Begun
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.shared.ask_for_room(self.index),
+            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
+        }
+        self.worker.counters.accept_pauses.add(1);
         self.listeners.pause(&self.epoll, self.worker.now());
-        // Those just accepted may be among the ones that rest.
-        self.pipeline.give_to_read_poll(&mut self.accepted);
-        self.pipeline.ask_for_room();
-    }
-
-    /// Goes on when there is room, or when there was none for long enough.
-    fn hear(&mut self) -> io::Result<()> {
-        let now = self.worker.now();
-        if let Some(asked) = self.asked {
-            let Some(is_granted) = self.pipeline.room.answer() else { return Ok(()) };
-            self.asked = None;
-            if is_granted {
-                // Its end, whenever it was to be.
-                return self.listeners.resume(&self.epoll, Tick(u64::MAX));
-            }
-            self.worker.counters.accept_pauses.add(1);
-            // Before the end nobody waits for room: it would come again and again.
-            self.closing = self.closing.map(|_| self.listeners.count());
-            match asked {
-                Asked::Full => self.shared.ask_for_room(self.index),
-                Asked::Exhausted(listener) => self.listeners.turn_one_away(listener),
-            }
-            self.listeners.pause(&self.epoll, now);
-        }
-        self.listeners.resume(&self.epoll, now)
-    }
-
-    /// Does what the engine was told to do. Returns whether that is all.
-    fn obey(&mut self) -> bool {
-        if self.shared.orders.is_given(Order::Abort) {
-            return true;
-        }
-        if self.closing.is_none() && self.shared.orders.is_given(Order::StopAccepting) {
-            self.closing = Some(0);
-        }
-        // Who waits in a queue would be reset by its close. It holds so many at most; more have
-        // come since.
-        while let Some(listener) = self.closing
-            && self.asked.is_none()
-        {
-            if listener == self.listeners.count() {
-                return true;
-            }
-            match self.accept_row(listener, BACKLOG_MAX) {
-                Row::Enough if self.shared.is_full() => {}
-                Row::Empty | Row::Enough => self.closing = Some(listener + 1),
-                Row::NoRoom => return false,
-            }
-        }
-        false
-    }
-
-    fn timeout_ms(&self) -> Option<u32> {
-        if self.asked.is_some() {
-            return None; // the answer comes with a call
-        }
-        timeout_ms(self.worker.now(), [self.listeners.next_look()])
     }
 }

@@ -2,36 +2,25 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use os::socket::{Readiness, wait_ready};
 use session::Connection;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, Listeners};
+use crate::parts::accept::admission::{Admission, LastRows, Room, Row, Shortage, accept_row};
+use crate::parts::accept::listeners::{Accepted, Listeners};
 
 /// How long to wait for room before looking again.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What an attempt to accept some connections came to.
-enum Outcome {
-    /// Nobody waits.
-    Empty,
-    /// Somebody may wait still.
-    More,
-    /// There is no room for who waits, until somebody leaves.
-    Full,
-    /// Nor is there anybody who could be asked to.
-    Busy,
-}
 
 /// Accepts until the engine is told to stop.
 pub(super) async fn run(state: Arc<RuntimeState>, listener: OwnedFd) {
@@ -55,6 +44,7 @@ impl Drop for Acceptor {
 
 /// A listener, watched by the runtime, which tells of an arrival only once.
 struct Queue {
+    state: Arc<RuntimeState>,
     arrivals: AsyncFd<OwnedFd>,
     listeners: Listeners,
 }
@@ -62,31 +52,23 @@ struct Queue {
 impl Acceptor {
     async fn accept(&self, listener: OwnedFd) -> io::Result<()> {
         let state = &*self.state;
-        let mut queue = Queue::new(listener)?;
+        let mut queue = Queue::new(&self.state, listener)?;
         poll_fn(|context| {
             state.enter_acceptor(context.waker());
             Poll::Ready(())
         })
         .await;
         while state.is_accepting() {
-            match self.accept_some(&mut queue, state.accepts_per_wake)? {
-                Outcome::Empty => self.arrival(&queue).await?,
-                Outcome::More => tokio::task::yield_now().await,
-                Outcome::Full => nap().await,
-                Outcome::Busy => {
-                    state.this_thread().worker.counters.accept_pauses.add(1);
-                    nap().await;
-                }
+            match accept_row(&mut queue, 0, state.accepts_per_wake) {
+                Row::Empty => self.arrival(&queue).await?,
+                Row::Enough => tokio::task::yield_now().await,
+                Row::Waits | Row::NoRoom => nap().await,
             }
             state.is_room_wanted.store(false, Ordering::Release);
         }
-        // Who waits in the queue would be reset by the close. It holds so many at most; more have
-        // come since.
-        for _ in 0..BACKLOG_MAX {
-            match self.accept_some(&mut queue, BACKLOG_MAX)? {
-                Outcome::Full => nap().await,
-                Outcome::Empty | Outcome::More | Outcome::Busy => break,
-            }
+        let mut last = LastRows::default();
+        while !last.take(&mut queue, 1) {
+            nap().await;
         }
         Ok(())
     }
@@ -103,64 +85,53 @@ impl Acceptor {
         })
         .await
     }
-
-    fn accept_some(&self, queue: &mut Queue, count: usize) -> io::Result<Outcome> {
-        let state = &self.state;
-        for _ in 0..count {
-            if state.is_full() {
-                // Nobody is asked to leave to make room for nobody.
-                if queue.is_empty()? {
-                    return Ok(Outcome::Empty);
-                }
-                let outcome = self.make_room();
-                if matches!(outcome, Outcome::Busy) {
-                    state.ask_for_room();
-                }
-                return Ok(outcome);
-            }
-            match queue.listeners.accept(0)? {
-                Accepted::Connection(socket, peer) => {
-                    let connection = {
-                        let thread = state.this_thread();
-                        thread.worker.counters.connections_accepted.add(1);
-                        thread.worker.counters.connections_open.add(1);
-                        Connection::new(&thread.worker, peer)
-                    };
-                    state.admit();
-                    let client = Client::new(Arc::clone(state), connection, socket);
-                    tokio::spawn(client::serve(client));
-                }
-                Accepted::Nothing => return Ok(Outcome::Empty),
-                Accepted::Gone => {}
-                Accepted::Exhausted => {
-                    let outcome = self.make_room();
-                    if matches!(outcome, Outcome::Busy) {
-                        queue.listeners.turn_one_away(0);
-                    }
-                    return Ok(outcome);
-                }
-            }
-        }
-        Ok(Outcome::More)
-    }
-
-    /// Who rests makes room for who comes.
-    fn make_room(&self) -> Outcome {
-        self.state.is_room_wanted.store(true, Ordering::Release);
-        if self.state.evict() { Outcome::Full } else { Outcome::Busy }
-    }
 }
 
 impl Queue {
-    fn new(listener: OwnedFd) -> io::Result<Self> {
+    fn new(state: &Arc<RuntimeState>, listener: OwnedFd) -> io::Result<Self> {
         let arrivals = super::watch(listener.try_clone()?, Interest::READABLE)?;
-        Ok(Self { arrivals, listeners: Listeners::new(vec![listener], false) })
+        let listeners = Listeners::new(vec![listener], false);
+        Ok(Self { state: Arc::clone(state), arrivals, listeners })
+    }
+}
+
+impl Admission for Queue {
+    fn is_full(&self) -> bool {
+        self.state.is_full()
     }
 
-    /// Whether nobody waits. The socket itself is asked: another epoll set may hear of an arrival a
-    /// moment after the runtime's did, and to sleep on its word would be to sleep for ever.
-    fn is_empty(&self) -> io::Result<bool> {
-        Ok(!wait_ready(self.arrivals.get_ref().as_fd(), Readiness::Readable, 0)?)
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.listeners.has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        let connection = {
+            let thread = self.state.this_thread();
+            thread.worker.counters.connections_accepted.add(1);
+            thread.worker.counters.connections_open.add(1);
+            Connection::new(&thread.worker, peer)
+        };
+        self.state.admit();
+        tokio::spawn(client::serve(Client::new(Arc::clone(&self.state), connection, socket)));
+        true
+    }
+
+    /// A task that is told to leave does so in its turn.
+    fn make_room(&mut self, _: Shortage) -> Room {
+        self.state.is_room_wanted.store(true, Ordering::Release);
+        if self.state.evict() { Room::Begun } else { Room::None }
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.state.ask_for_room(),
+            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
+        }
+        self.state.this_thread().worker.counters.accept_pauses.add(1);
     }
 }
 

@@ -91,12 +91,13 @@ impl Listeners {
         self.sockets.len()
     }
 
-    /// Whether somebody waits at one of them, as far as can be known.
+    /// Whether a connection waits at one of them. The socket itself is asked: what is known of an
+    /// arrival at one event set another may hear a moment later.
     pub(crate) fn has_arrival(&self, index: usize) -> bool {
-        let asked = self.sockets.get(index).map(|socket| {
+        let is_ready = |socket: &OwnedFd| {
             os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(true)
-        });
-        asked.unwrap_or(false)
+        };
+        self.sockets.get(index).is_some_and(is_ready)
     }
 
     /// All listeners, under descriptors of their own.
@@ -122,23 +123,15 @@ impl Listeners {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Whether somebody waits to be accepted.
-    pub(crate) fn is_waited_at(&self, index: usize) -> bool {
-        let is_ready = |socket: &OwnedFd| {
-            os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(false)
-        };
-        self.sockets.get(index).is_some_and(is_ready)
-    }
-
     /// Accepts one connection.
-    pub(crate) fn accept(&self, index: usize) -> io::Result<Accepted> {
-        let Some(socket) = self.sockets.get(index) else { return Ok(Accepted::Nothing) };
+    pub(crate) fn accept(&self, index: usize) -> Accepted {
+        let Some(socket) = self.sockets.get(index) else { return Accepted::Nothing };
         match os::socket::accept(socket.as_fd()) {
-            Ok((socket, peer)) => Ok(Accepted::Connection(socket, peer)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Accepted::Nothing),
-            Err(error) if is_exhaustion(&error) => Ok(Accepted::Exhausted),
+            Ok((socket, peer)) => Accepted::Connection(socket, peer),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nothing,
+            Err(error) if is_exhaustion(&error) => Accepted::Exhausted,
             // Errors of the connection, not of the listener: accept(2) lists them.
-            Err(_) => Ok(Accepted::Gone),
+            Err(_) => Accepted::Gone,
         }
     }
 

@@ -1,4 +1,5 @@
-//! How connections come: listeners, and who is to accept.
+//! How connections come in: listeners, the rule of admission, and courtesy among those that accept.
 
+pub(crate) mod admission;
 pub(crate) mod gate;
 pub(crate) mod listeners;

@@ -5,7 +5,8 @@
 //! ended when another acceptor, with another crew, takes its place.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::knobs::{Knob, Values};
 use crate::orders::Order;
-use crate::parts::accept::listeners::{Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat};
 
@@ -178,7 +180,9 @@ impl<C: Crew + 'static> Acceptor<C> {
             return Ok(());
         }
         if event.key != WAKE_KEY {
-            return self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake);
+            let listener = (event.key - LISTENER_KEYS) as usize;
+            accept_row(self, listener, self.accepts_per_wake);
+            return Ok(());
         }
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.keep_house();
@@ -187,46 +191,6 @@ impl<C: Crew + 'static> Acceptor<C> {
         }
         // Somebody may have left.
         self.listeners.resume_now(&self.epoll)
-    }
-
-    /// Accepts up to `count` connections from one listener.
-    fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
-        for attempt in 0..count {
-            if self.registry.is_full() {
-                // An event says that one waits. Whether more do, the next event will say: nobody is
-                // closed to make room for nobody.
-                if attempt > 0 {
-                    return Ok(());
-                }
-                if !self.registry.evict() || self.registry.is_full() {
-                    self.registry.shared.ask_for_room(self.wake_index);
-                    self.pause();
-                    return Ok(());
-                }
-            }
-            match self.listeners.accept(listener)? {
-                Accepted::Connection(socket, peer) => {
-                    self.worker.counters.connections_accepted.add(1);
-                    let arrival = self.registry.admit(socket, peer);
-                    if !self.crew.dispatch(arrival) {
-                        self.pause();
-                        return Ok(());
-                    }
-                }
-                Accepted::Nothing => return Ok(()),
-                Accepted::Gone => {}
-                Accepted::Exhausted => {
-                    // Who rests makes room for who comes, when its thread has closed its socket.
-                    // Only when nobody rests is one turned away.
-                    if !self.registry.evict() {
-                        self.listeners.turn_one_away(listener);
-                    }
-                    self.pause();
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Accepts nothing until a connection ends, or for a moment.
@@ -241,11 +205,8 @@ impl<C: Crew + 'static> Acceptor<C> {
         let shared = Arc::clone(&self.registry.shared);
         if self.is_accepting && shared.orders.is_given(Order::StopAccepting) {
             self.is_accepting = false;
-            for listener in 0..self.listeners.count() {
-                // Who waits in the queue would be reset by the close. It holds so many at most;
-                // more have come since.
-                self.accept(listener, BACKLOG_MAX)?;
-            }
+            let listeners = self.listeners.count();
+            LastRows::default().take(self, listeners);
             self.listeners.close(&self.epoll);
         }
         if !self.is_draining && shared.orders.is_given(Order::Drain) {
@@ -267,5 +228,49 @@ impl<C: Crew + 'static> Acceptor<C> {
         let crew = self.crew.next_look(self.worker.now());
         let looks = [self.listeners.next_look(), self.worker.next_look(), crew];
         timeout_ms(self.worker.now(), looks)
+    }
+}
+
+impl<C: Crew + 'static> Admission for Acceptor<C> {
+    fn is_full(&self) -> bool {
+        self.registry.is_full()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.listeners.has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        self.worker.counters.connections_accepted.add(1);
+        let arrival = self.registry.admit(socket, peer);
+        let is_dispatched = self.crew.dispatch(arrival);
+        if !is_dispatched {
+            self.pause();
+        }
+        is_dispatched
+    }
+
+    /// A connection that is told to close is counted off at once; its thread closes the descriptor.
+    fn make_room(&mut self, shortage: Shortage) -> Room {
+        match (self.registry.evict(), shortage) {
+            (false, _) => Room::None,
+            (true, Shortage::Places) => Room::Made,
+            (true, Shortage::Descriptors { .. }) => {
+                self.pause();
+                Room::Begun
+            }
+        }
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.registry.shared.ask_for_room(self.wake_index),
+            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
+        }
+        self.pause();
     }
 }

@@ -27,10 +27,10 @@ use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
 use crate::orders::Order;
+use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
-    Accepted, BACKLOG_MAX, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, lacks_descriptor,
-    refuse,
+    Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, lacks_descriptor, refuse,
 };
 use crate::parts::disk::helpers::Help;
 
@@ -202,7 +202,7 @@ impl Reactor {
             Ok(())
         } else {
             let before = self.worker.counters.connections_accepted.get();
-            self.accept((event.key - LISTENER_KEYS) as usize, self.accepts_per_wake)?;
+            accept_row(self, (event.key - LISTENER_KEYS) as usize, self.accepts_per_wake);
             self.let_others_accept(before)
         }
     }
@@ -314,43 +314,6 @@ impl Reactor {
         }
     }
 
-    /// Accepts up to `count` connections from one listener.
-    fn accept(&mut self, listener: usize, count: usize) -> io::Result<()> {
-        for attempt in 0..count {
-            if self.shared.is_full() {
-                // An event says that one waits. Whether more do, the next event will say: nobody is
-                // closed to make room for nobody.
-                if attempt > 0 {
-                    return Ok(());
-                }
-                if !self.evict() || self.shared.is_full() {
-                    self.shared.ask_for_room(self.index);
-                    self.pause();
-                    return Ok(());
-                }
-            }
-            match self.listeners.accept(listener)? {
-                Accepted::Connection(socket, peer) => match self.make_watchable(socket) {
-                    Some(socket) => self.welcome(socket, peer),
-                    None => {
-                        self.pause();
-                        return Ok(());
-                    }
-                },
-                Accepted::Nothing => return Ok(()),
-                Accepted::Gone => {}
-                // Who rests makes room for who comes; only when nobody rests is one turned away.
-                Accepted::Exhausted if self.evict() => {}
-                Accepted::Exhausted => {
-                    self.listeners.turn_one_away(listener);
-                    self.pause();
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// What courtesy asks for after an accept, where others share the listeners.
     fn let_others_accept(&mut self, accepted_before: u64) -> io::Result<()> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
@@ -427,11 +390,8 @@ impl Reactor {
     fn obey(&mut self) -> io::Result<()> {
         if self.is_accepting && self.shared.orders.is_given(Order::StopAccepting) {
             self.is_accepting = false;
-            for listener in 0..self.listeners.count() {
-                // Who waits in the queue would be reset by the close. It holds so many at most;
-                // more have come since.
-                self.accept(listener, BACKLOG_MAX)?;
-            }
+            let listeners = self.listeners.count();
+            LastRows::default().take(self, listeners);
             self.listeners.close(&self.watch);
         }
         if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
@@ -464,5 +424,41 @@ impl Reactor {
         let connections = self.connections.next_look();
         let looks = [connections, self.listeners.next_look(), self.worker.next_look()];
         timeout_ms(self.worker.now(), looks)
+    }
+}
+
+impl Admission for Reactor {
+    fn is_full(&self) -> bool {
+        self.shared.is_full()
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.listeners.has_arrival(listener)
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners.accept(listener)
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
+        let watchable = self.make_watchable(socket);
+        let is_taken = watchable.is_some();
+        match watchable {
+            Some(socket) => self.welcome(socket, peer),
+            None => self.pause(),
+        }
+        is_taken
+    }
+
+    fn make_room(&mut self, _: Shortage) -> Room {
+        Room::if_closed(self.evict())
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.shared.ask_for_room(self.index),
+            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
+        }
+        self.pause();
     }
 }

@@ -1,0 +1,168 @@
+//! The rule of admission, one for all engines: when a connection is taken from a listener's queue,
+//! and what happens when there is no room for it.
+//!
+//! An idle connection is closed to make room for one that waits, and for no other reason. Where
+//! none is idle, one that there is no place for waits in the queue while others are asked for a
+//! place, and one that there is no descriptor for is turned away: it would wait for ever.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use super::listeners::{Accepted, BACKLOG_MAX};
+
+/// What is missing for the next connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// As many connections are open as may be.
+    Places,
+    /// There is no descriptor or no memory for the first in the queue of this listener.
+    Descriptors {
+        /// Which it is.
+        listener: usize,
+    },
+}
+
+/// What an attempt to make room came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// An idle connection has been closed.
+    Made,
+    /// One was told to close. Accepting rests until it has, or for a moment.
+    Begun,
+    /// None is idle.
+    None,
+}
+
+impl Room {
+    /// Of an engine that closes at once what is idle, if anything is.
+    pub(crate) fn if_closed(is_closed: bool) -> Self {
+        if is_closed { Self::Made } else { Self::None }
+    }
+}
+
+/// How a row of attempts to accept ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Row {
+    /// The queue is empty.
+    Empty,
+    /// It is the turn of others; more may wait.
+    Enough,
+    /// A connection waits for room that is being made.
+    Waits,
+    /// A connection waits, and no room can be made.
+    NoRoom,
+}
+
+/// An engine's side of the rule. All of it is asked for connections, nothing for requests.
+pub(crate) trait Admission {
+    /// Whether as many connections are open as may be.
+    fn is_full(&self) -> bool;
+
+    /// Whether a connection waits at a listener. An event that says so may be stale: others accept
+    /// there, too.
+    fn has_arrival(&self, listener: usize) -> bool;
+
+    /// Whether the engine has a reason of its own to leave the next one in the queue.
+    fn may_accept(&mut self) -> bool {
+        true
+    }
+
+    /// Takes a connection from a queue.
+    fn accept(&mut self, listener: usize) -> Accepted;
+
+    /// Has a connection served. False if the next one has to wait: accepting rests already.
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool;
+
+    /// Closes the connection that has been idle for longest, if there is one.
+    fn make_room(&mut self, shortage: Shortage) -> Room;
+
+    /// None is idle: asks others for a place, or turns one client away, and lets accepting rest for
+    /// a moment.
+    fn give_up(&mut self, shortage: Shortage);
+}
+
+/// Accepts up to `count` connections from one listener.
+#[inline]
+pub(crate) fn accept_row<A: Admission>(engine: &mut A, listener: usize, count: usize) -> Row {
+    for attempt in 0..count {
+        if engine.is_full() {
+            // An event says that one waits. Whether more do, the next event says.
+            if attempt > 0 {
+                return Row::Enough;
+            }
+            if !engine.has_arrival(listener) {
+                return Row::Empty;
+            }
+            match find_room(engine, Shortage::Places) {
+                Room::Made => {}
+                Room::Begun => return Row::Waits,
+                Room::None => return Row::NoRoom,
+            }
+        }
+        if !engine.may_accept() {
+            return Row::Enough;
+        }
+        match engine.accept(listener) {
+            Accepted::Connection(socket, peer) => {
+                if !engine.admit(socket, peer) {
+                    return Row::NoRoom;
+                }
+            }
+            Accepted::Nothing => return Row::Empty,
+            Accepted::Gone => {}
+            Accepted::Exhausted => match find_room(engine, Shortage::Descriptors { listener }) {
+                Room::Made => {}
+                Room::Begun => return Row::Waits,
+                Room::None => return Row::NoRoom,
+            },
+        }
+    }
+    Row::Enough
+}
+
+/// Makes room for a connection that waits, or gives up.
+pub(crate) fn find_room<A: Admission>(engine: &mut A, shortage: Shortage) -> Room {
+    match engine.make_room(shortage) {
+        // Others may have taken the place.
+        Room::Made if shortage != Shortage::Places || !engine.is_full() => Room::Made,
+        Room::Begun => Room::Begun,
+        Room::Made | Room::None => {
+            engine.give_up(shortage);
+            Room::None
+        }
+    }
+}
+
+/// Empties the queues of listeners that are about to be closed, which would reset those that wait
+/// there. A queue holds [`BACKLOG_MAX`]; those that have come since are not waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastRows {
+    /// The first whose queue may not be empty.
+    listener: usize,
+}
+
+impl LastRows {
+    /// Accepts what waits at `listeners` listeners. False if it has to go on when there is room.
+    pub(crate) fn take<A: Admission>(&mut self, engine: &mut A, listeners: usize) -> bool {
+        while self.listener < listeners {
+            for _ in 0..BACKLOG_MAX {
+                match accept_row(engine, self.listener, BACKLOG_MAX) {
+                    Row::Enough if engine.is_full() => {} // room is made for one at a time
+                    Row::Empty | Row::Enough => break,
+                    Row::Waits => return false,
+                    Row::NoRoom => return true, // nor will there be any for the others
+                }
+            }
+            self.listener += 1;
+        }
+        true
+    }
+
+    /// Leaves those that still wait: no room can be made.
+    pub(crate) fn give_up(&mut self) {
+        self.listener = usize::MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The rule, tried with an engine that consists of numbers.
+
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+
+use super::*;
+
+/// An engine in numbers.
+struct House {
+    places: usize,
+    open: usize,
+    /// Of these how many are idle.
+    idle: usize,
+    /// Those that wait, at each listener.
+    queues: Vec<usize>,
+    /// Whether the n-th attempt to accept finds no descriptor.
+    exhausted: VecDeque<bool>,
+    /// What comes of closing an idle one.
+    made: Room,
+    may_accept: bool,
+    is_crowded: bool,
+    closed: usize,
+    given_up: Vec<Shortage>,
+}
+
+impl House {
+    fn new(places: usize, open: usize, idle: usize, queues: &[usize]) -> Self {
+        Self {
+            places,
+            open,
+            idle,
+            queues: queues.to_vec(),
+            exhausted: VecDeque::new(),
+            made: Room::Made,
+            may_accept: true,
+            is_crowded: false,
+            closed: 0,
+            given_up: Vec::new(),
+        }
+    }
+
+    fn row(&mut self, count: usize) -> Row {
+        accept_row(self, 0, count)
+    }
+
+    #[track_caller]
+    fn check(&self, open: usize, closed: usize, queue: usize) {
+        assert_eq!((self.open, self.closed, self.queues[0]), (open, closed, queue));
+    }
+}
+
+impl Admission for House {
+    fn is_full(&self) -> bool {
+        self.open >= self.places
+    }
+
+    fn has_arrival(&self, listener: usize) -> bool {
+        self.queues[listener] > 0
+    }
+
+    fn may_accept(&mut self) -> bool {
+        self.may_accept
+    }
+
+    fn accept(&mut self, listener: usize) -> Accepted {
+        if self.queues[listener] == 0 {
+            return Accepted::Nothing;
+        }
+        if self.exhausted.pop_front() == Some(true) {
+            return Accepted::Exhausted;
+        }
+        self.queues[listener] -= 1;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let peer = socket.local_addr().unwrap();
+        Accepted::Connection(socket.into(), peer)
+    }
+
+    fn admit(&mut self, _: OwnedFd, _: SocketAddr) -> bool {
+        self.open += 1;
+        !self.is_crowded
+    }
+
+    fn make_room(&mut self, _: Shortage) -> Room {
+        if self.idle == 0 {
+            return Room::None;
+        }
+        self.idle -= 1;
+        self.closed += 1;
+        if self.made == Room::Made {
+            self.open -= 1;
+        }
+        self.made
+    }
+
+    fn give_up(&mut self, shortage: Shortage) {
+        self.given_up.push(shortage);
+    }
+}
+
+#[test]
+fn as_many_are_taken_as_wait_or_as_may_be_taken_in_a_row() {
+    let mut house = House::new(10, 0, 0, &[3]);
+    assert_eq!(house.row(64), Row::Empty);
+    house.check(3, 0, 0);
+    let mut house = House::new(10, 0, 0, &[3]);
+    assert_eq!(house.row(2), Row::Enough);
+    house.check(2, 0, 1);
+    let mut house = House { may_accept: false, ..House::new(10, 0, 0, &[3]) };
+    assert_eq!(house.row(64), Row::Enough);
+    house.check(0, 0, 3);
+    let mut house = House { is_crowded: true, ..House::new(10, 0, 0, &[3]) };
+    assert_eq!(house.row(64), Row::NoRoom, "it says itself when to go on");
+    house.check(1, 0, 2);
+}
+
+#[test]
+fn an_idle_one_makes_room_for_one_that_waits_and_not_for_none() {
+    let mut house = House::new(2, 2, 2, &[3]);
+    assert_eq!(house.row(64), Row::Enough, "whether more wait, the next event says");
+    house.check(2, 1, 2);
+    let mut house = House::new(2, 2, 2, &[0]);
+    assert_eq!(house.row(64), Row::Empty, "an event was stale");
+    house.check(2, 0, 0);
+    let mut house = House::new(3, 2, 2, &[3]);
+    assert_eq!(house.row(64), Row::Enough);
+    house.check(3, 0, 2);
+    assert_eq!(house.given_up, []);
+}
+
+#[test]
+fn where_none_is_idle_the_next_one_waits_for_a_place() {
+    let mut house = House::new(2, 2, 0, &[3]);
+    assert_eq!(house.row(64), Row::NoRoom);
+    house.check(2, 0, 3);
+    assert_eq!(house.given_up, [Shortage::Places]);
+    // With several loops others may be faster.
+    let mut house = House::new(2, 3, 1, &[3]);
+    assert_eq!(house.row(64), Row::NoRoom);
+    house.check(2, 1, 3);
+    assert_eq!(house.given_up, [Shortage::Places]);
+}
+
+#[test]
+fn room_that_is_being_made_is_waited_for() {
+    let mut house = House { made: Room::Begun, ..House::new(2, 2, 1, &[3]) };
+    assert_eq!(house.row(64), Row::Waits);
+    house.check(2, 1, 3);
+    assert_eq!(house.given_up, []);
+}
+
+#[test]
+fn for_want_of_a_descriptor_an_idle_one_is_closed_or_a_client_turned_away() {
+    let exhausted = || VecDeque::from([false, true]);
+    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 1, &[3]) };
+    assert_eq!(house.row(64), Row::Empty);
+    house.check(6, 1, 0);
+    let mut house = House { exhausted: exhausted(), ..House::new(10, 4, 0, &[3]) };
+    assert_eq!(house.row(64), Row::NoRoom);
+    house.check(5, 0, 2);
+    assert_eq!(house.given_up, [Shortage::Descriptors { listener: 0 }]);
+    let begun = House { made: Room::Begun, ..House::new(10, 4, 1, &[3]) };
+    let mut house = House { exhausted: exhausted(), ..begun };
+    assert_eq!(house.row(64), Row::Waits);
+    house.check(5, 1, 2);
+}
+
+#[test]
+fn before_the_end_all_that_wait_are_taken_while_room_can_be_made() {
+    let mut house = House::new(1, 1, 1, &[3, 0, 2]);
+    house.idle = 5; // those that were taken are idle at once
+    assert!(LastRows::default().take(&mut house, 3));
+    assert_eq!((house.closed, &house.queues[..]), (5, &[0, 0, 0][..]));
+    let mut house = House::new(4, 2, 0, &[1, 3]);
+    assert!(LastRows::default().take(&mut house, 2), "for the last there is no room");
+    assert_eq!(house.queues, [0, 2]);
+    assert_eq!(house.given_up, [Shortage::Places]);
+}
+
+#[test]
+fn before_the_end_room_that_is_being_made_is_waited_for() {
+    let mut house = House { made: Room::Begun, ..House::new(1, 1, 9, &[1, 2]) };
+    let mut last = LastRows::default();
+    for left in [3, 2, 1] {
+        assert!(!last.take(&mut house, 2));
+        assert_eq!(house.queues.iter().sum::<usize>(), left);
+        house.open -= 1; // it has closed
+    }
+    assert!(last.take(&mut house, 2));
+    assert_eq!(house.queues, [0, 0]);
+    let mut house = House { made: Room::Begun, ..House::new(1, 1, 1, &[1, 2]) };
+    let mut last = LastRows::default();
+    assert!(!last.take(&mut house, 2));
+    last.give_up();
+    assert!(last.take(&mut house, 2), "nobody closes");
+    assert_eq!(house.queues, [1, 2]);
+}
