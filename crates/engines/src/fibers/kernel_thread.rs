@@ -25,7 +25,7 @@ use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accep
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
-use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_TURN, Turn};
+use crate::parts::loops::step::RECEIVE_BYTES;
 use crate::parts::loops::{Loop, Seat, describe_panic};
 
 pub(super) struct KernelThread {
@@ -33,9 +33,6 @@ pub(super) struct KernelThread {
     pub(super) worker: Worker,
     pub(super) runner: Arc<Runner>,
     pub(super) buffer: Box<[u8]>,
-    /// What the fiber that runs may do in its turn.
-    pub(super) turn: Turn,
-    pub(super) steps_left: u32,
     /// What the fiber that runs was not told of yet.
     pub(super) news: News,
     /// Which of the engine's threads it is.
@@ -80,12 +77,10 @@ impl KernelThread {
     /// A kernel thread's loop, to be run in it.
     pub(super) fn make(worker: Worker, cluster: Arc<Cluster>, seat: Seat) -> Loop {
         let thread = Self {
-            turn: Turn::new(0, cluster.settings.sendfile),
             cluster,
             worker,
             runner: seat.runner,
             buffer: vec![0; RECEIVE_BYTES].into(),
-            steps_left: 0,
             news: News::NONE,
             index: seat.index,
             berth: seat.berth,
@@ -184,17 +179,13 @@ impl KernelThread {
         batch.clear();
     }
 
-    /// Runs a fiber that this thread owns until it rests, moves or ends. The turn of a fiber that
-    /// has this one closed to make room goes on afterwards.
+    /// Runs a fiber that this thread owns until it rests, moves or ends: also from within another
+    /// one that has it closed to make room, and goes on with its own news afterwards.
     fn run_fiber(&mut self, cluster: &Cluster, index: u32) {
         let Some(slot) = cluster.table.get(index) else { return };
-        let file_bytes = cluster.settings.file_chunk_bytes;
-        let outer = (self.turn, self.steps_left, self.news);
-        self.turn = Turn::new(file_bytes, cluster.settings.sendfile);
-        self.steps_left = STEPS_PER_TURN;
-        self.news = slot.state.take_news();
+        let outer = mem::replace(&mut self.news, slot.state.take_news());
         self.run_occupant(cluster, slot, index);
-        (self.turn, self.steps_left, self.news) = outer;
+        self.news = outer;
     }
 
     #[inline]

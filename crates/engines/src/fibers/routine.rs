@@ -19,7 +19,8 @@ use crate::jobs::Runner;
 use crate::parts::accept::listeners::lacks_descriptor;
 use crate::parts::disk::helpers::answer_at_once;
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::step::{Ready, STEPS_PER_JOB, Step, after_sendfile, step};
+use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
+use crate::parts::loops::step::{Ready, STEPS_PER_JOB, Step, Turn, after_sendfile, step};
 
 /// What one fiber runs.
 #[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
@@ -142,37 +143,13 @@ impl ConnectionFiber {
                 return self.leave(thread);
             }
         }
-        loop {
-            if let Some(next) = self.step(thread) {
-                return next;
-            }
-        }
-    }
-
-    /// Takes one step. Returns what follows it, if that is not another one.
-    #[inline]
-    fn step(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
-        let taken = match std::mem::replace(&mut self.errand, Errand::None) {
-            Errand::None => step(
-                self.socket.as_fd(),
-                &mut self.connection,
-                &mut thread.worker,
-                &mut thread.buffer,
-                &mut self.ready,
-                &mut thread.turn,
-            ),
-            back => self.unload(back, thread),
-        };
-        match taken {
-            Step::More => {
-                thread.steps_left = thread.steps_left.saturating_sub(1);
-                (thread.steps_left == 0).then(|| self.give_way())
-            }
-            Step::Yield => Some(self.give_way()),
-            Step::Wait | Step::JobOut => Some(self.rest(thread)),
-            Step::Job => self.job(thread),
-            Step::Cold => self.fetch(thread),
-            Step::Closed => Some(self.leave(thread)),
+        let settings = &thread.cluster.settings;
+        let mut turn = Turn::new(settings.file_chunk_bytes, settings.sendfile);
+        match drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn) {
+            Pause::Wait => self.rest(thread),
+            Pause::Yield => self.give_way(),
+            Pause::Away => Next::Block,
+            Pause::Closed => self.leave(thread),
         }
     }
 
@@ -228,55 +205,27 @@ impl ConnectionFiber {
         Next::Rest(Rest::Yield { deadline: self.deadline() })
     }
 
-    /// Has a job run: in the blocking cluster, or on the spot while the kernel thread waits.
-    fn job(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
-        let is_blocking = thread.cluster.blocking.is_some();
-        if is_blocking && answer_at_once(&mut self.connection, &mut thread.worker, &thread.runner) {
-            thread.steps_left = thread.steps_left.saturating_sub(STEPS_PER_JOB);
-            return None;
-        }
-        let (id, job) = self.connection.take_job();
-        if is_blocking {
-            thread.worker.counters.jobs_handed_out.add(1);
-            self.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
-            return Some(Next::Block);
-        }
-        self.errand = Errand::Done(id, thread.runner.run(job));
-        read_clock(&mut thread.worker);
-        None
-    }
-
-    /// Has bytes sent that are not in memory, where that delays nobody.
-    fn fetch(&mut self, thread: &mut KernelThread) -> Option<Next<Rest>> {
-        let Op::File { file, offset, len } = self.connection.next() else { return None };
-        if thread.cluster.blocking.is_none() {
-            thread.turn.is_fetched = true; // nobody else can wait for it
-            return None;
-        }
-        // A chunk is bounded far below the size of memory.
-        let len = len.min(thread.turn.file_bytes) as usize;
-        thread.worker.counters.cold_sends.add(1);
-        self.errand = Errand::File { file: FileRef::clone(file), offset, len };
-        Some(Next::Block)
-    }
-
     /// Takes in what came of an errand.
-    fn unload(&mut self, errand: Errand, thread: &mut KernelThread) -> Step {
+    fn unload(&mut self, errand: Errand, thread: &mut KernelThread, turn: &mut Turn) -> Step {
         match errand {
             Errand::Done(id, done) => {
-                if lacks_descriptor(&done) {
-                    thread.evict();
-                }
-                self.connection.done(&mut thread.worker, id, done);
-                thread.steps_left = thread.steps_left.saturating_sub(STEPS_PER_JOB);
+                self.answer(id, done, thread);
+                turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB).max(1);
                 Step::More
             }
             Errand::Sent(outcome) => {
-                let file_bytes = &mut thread.turn.file_bytes;
+                let file_bytes = &mut turn.file_bytes;
                 after_sendfile(&mut self.connection, &mut thread.worker, outcome, file_bytes)
             }
             Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
         }
+    }
+
+    fn answer(&mut self, id: JobId, done: Done, thread: &mut KernelThread) {
+        if lacks_descriptor(&done) {
+            thread.evict();
+        }
+        self.connection.done(&mut thread.worker, id, done);
     }
 
     fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
@@ -306,5 +255,63 @@ impl Errand {
     /// Whether it was to send, and the socket was full.
     fn found_no_room(&self) -> bool {
         matches!(self, Self::Sent(Err(why)) if why.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// A fiber in its turn.
+struct Serving<'a> {
+    fiber: &'a mut ConnectionFiber,
+    thread: &'a mut KernelThread,
+}
+
+impl Driven for Serving<'_> {
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
+        match std::mem::replace(&mut fiber.errand, Errand::None) {
+            Errand::None => step(
+                fiber.socket.as_fd(),
+                &mut fiber.connection,
+                &mut thread.worker,
+                &mut thread.buffer,
+                &mut fiber.ready,
+                turn,
+            ),
+            back => fiber.unload(back, thread, turn),
+        }
+    }
+
+    /// In the blocking cluster, or on the spot while the kernel thread waits.
+    fn job(&mut self) -> bool {
+        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
+        let is_blocking = thread.cluster.blocking.is_some();
+        if is_blocking && answer_at_once(&mut fiber.connection, &mut thread.worker, &thread.runner)
+        {
+            return true;
+        }
+        let (id, job) = fiber.connection.take_job();
+        if is_blocking {
+            thread.worker.counters.jobs_handed_out.add(1);
+            fiber.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
+            return false;
+        }
+        let done = thread.runner.run(job);
+        read_clock(&mut thread.worker);
+        fiber.answer(id, done, thread);
+        true
+    }
+
+    /// In the blocking cluster, which sends them as well.
+    fn fetch(&mut self, turn: &Turn) -> bool {
+        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
+        let Op::File { file, offset, len } = fiber.connection.next() else { return false };
+        if thread.cluster.blocking.is_none() {
+            return false;
+        }
+        // A chunk is bounded far below the size of memory.
+        let len = len.min(turn.file_bytes) as usize;
+        thread.worker.counters.cold_sends.add(1);
+        fiber.errand = Errand::File { file: FileRef::clone(file), offset, len };
+        true
     }
 }

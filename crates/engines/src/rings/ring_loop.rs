@@ -32,10 +32,9 @@ use crate::parts::disk::helpers::{Helpers, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot};
+use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
-use crate::parts::loops::step::{
-    COALESCED_BYTES_MAX, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step,
-};
+use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// The key of the helpers' wake-up call.
@@ -249,87 +248,20 @@ impl RingLoop {
     /// Goes on with one connection until it waits for something, yields or closes.
     #[inline]
     fn drive(&mut self, key: u64) {
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key)));
-        if driven.is_err() {
-            // A bug met by one connection ends that connection. The panic has been printed.
-            self.close(key);
-        }
-    }
-
-    #[inline]
-    fn drive_unguarded(&mut self, key: u64) {
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
-        let mut steps = STEPS_PER_TURN;
-        while steps > 0 {
-            let Some(slot) = self.connections.get(key) else { return };
-            let socket = &mut slot.socket;
-            match slot.connection.next() {
-                Op::Recv if socket.is_at_end => {
-                    slot.connection.ingest(&mut self.worker, &[]);
-                    continue;
-                }
-                Op::Recv => {
-                    socket.receive(&mut self.ring, key, self.is_multishot);
-                    return self.connections.schedule(key);
-                }
-                Op::Send { .. } | Op::File { .. } if socket.is_sending() => {
-                    return self.connections.schedule(key);
-                }
-                // What more follows after is sent by calls: a file, or the next of many parts.
-                Op::Send { head, body, more: false }
-                    if head.len() + body.len() <= COALESCED_BYTES_MAX =>
-                {
-                    let parts = [head, body];
-                    socket.sending = Some(self.ring.send(key, &socket.descriptor, parts, false));
-                    return self.connections.schedule(key);
-                }
-                _ => {}
-            }
-            turn.is_fetched |= std::mem::take(&mut socket.is_fetched);
-            match self.step(key, &mut turn) {
-                Step::More => steps -= 1,
-                Step::Yield => break,
-                Step::Wait => return self.wait_for_room(key),
-                Step::Job => {
-                    self.run_job(key);
-                    steps = steps.saturating_sub(STEPS_PER_JOB);
-                }
-                Step::Cold => {
-                    if self.is_fetching(key) {
-                        return;
-                    }
-                    turn.is_fetched = true;
-                }
-                Step::JobOut => return,
-                Step::Closed => return self.close(key),
-            }
-            if self.is_wanting(key) {
-                return self.connections.schedule(key);
-            }
+        match drive(&mut Drive { ring_loop: self, key }, &mut turn) {
+            Pause::Wait => self.wait_for_room(key),
+            Pause::Yield => self.queue(key),
+            Pause::Away => self.schedule(key),
+            Pause::Closed => self.close(key),
         }
-        self.queue(key);
-    }
-
-    /// One step, which calls the kernel at most once, on an ordinary descriptor.
-    #[inline]
-    fn step(&mut self, key: u64, turn: &mut Turn) -> Step {
-        let Some(slot) = self.connections.get(key) else { return Step::Closed };
-        // These are no calls, and a direct descriptor needs no other for them.
-        match slot.connection.next() {
-            Op::Job => return Step::Job,
-            Op::Wait => return Step::JobOut,
-            Op::Close { reset: false } => return Step::Closed,
-            _ => {}
-        }
-        // Without an ordinary descriptor nothing more can be sent: the connection is cut off.
-        let Ok(socket) = self.ring.ordinary(&slot.socket.descriptor) else { return Step::Closed };
-        let (connection, ready) = (&mut slot.connection, &mut slot.ready);
-        step(socket, connection, &mut self.worker, &mut self.buffer, ready, turn)
     }
 
     #[inline]
-    fn is_wanting(&mut self, key: u64) -> bool {
-        self.connections.get(key).is_some_and(|slot| slot.socket.is_wanting)
+    fn schedule(&mut self, key: u64) {
+        if self.connections.get(key).is_some() {
+            self.connections.schedule(key);
+        }
     }
 
     /// The socket is full: the ring tells when it is not any more.
@@ -509,6 +441,59 @@ impl RingLoop {
         let looks = [connections, self.accepting.next_look(), self.worker.next_look()];
         let next = looks.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
+    }
+}
+
+/// One connection of a ring.
+struct Drive<'r> {
+    ring_loop: &'r mut RingLoop,
+    key: u64,
+}
+
+impl Driven for Drive<'_> {
+    /// What the ring does is begun; what it does not is one step, which calls the kernel at most
+    /// once, on an ordinary descriptor.
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        let RingLoop { connections, ring, worker, buffer, is_multishot, .. } = &mut *self.ring_loop;
+        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        let (socket, connection) = (&mut slot.socket, &mut slot.connection);
+        match connection.next() {
+            Op::Recv if socket.is_at_end => {
+                connection.ingest(worker, &[]);
+                return Step::More;
+            }
+            Op::Recv => {
+                socket.receive(ring, self.key, *is_multishot);
+                return Step::Away;
+            }
+            Op::Send { .. } | Op::File { .. } if socket.is_sending() => return Step::Away,
+            // What more follows after is sent by calls: a file, or the next of many parts.
+            Op::Send { head, body, more: false }
+                if head.len() + body.len() <= COALESCED_BYTES_MAX =>
+            {
+                let sending = ring.send(self.key, &socket.descriptor, [head, body], false);
+                socket.sending = Some(sending);
+                return Step::Away;
+            }
+            // These are no calls, and a direct descriptor needs no other for them.
+            Op::Job => return Step::Job,
+            Op::Wait => return Step::Away,
+            Op::Close { reset: false } => return Step::Closed,
+            _ => {}
+        }
+        turn.is_fetched |= std::mem::take(&mut socket.is_fetched);
+        // Without an ordinary descriptor nothing more can be sent: the connection is cut off.
+        let Ok(ordinary) = ring.ordinary(&socket.descriptor) else { return Step::Closed };
+        step(ordinary, connection, worker, buffer, &mut slot.ready, turn)
+    }
+
+    fn job(&mut self) -> bool {
+        self.ring_loop.run_job(self.key)
+    }
+
+    fn fetch(&mut self, _: &Turn) -> bool {
+        self.ring_loop.fetch(self.key)
     }
 }
 

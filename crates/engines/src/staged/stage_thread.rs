@@ -7,7 +7,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +21,8 @@ use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::parts::accept::listeners::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
+use crate::parts::loops::drive::{Driven, Pause, drive};
+use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
@@ -127,12 +127,17 @@ impl StageThread {
     /// is to go then.
     #[inline]
     fn drive(&mut self, client: &mut Client) -> Stage {
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(client)));
-        let next = driven.unwrap_or_else(|_| {
-            // A bug met by one connection ends that connection. The panic has been printed.
-            client.is_over = true;
-            Stage::ReadPoll
-        });
+        let stage = client.next_stage();
+        client.is_answered |= stage == Stage::Write;
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+        let pause = drive(&mut Visit { thread: self, client, stage }, &mut turn);
+        client.is_over |= pause == Pause::Closed;
+        let next = match pause {
+            Pause::Wait if stage == Stage::Write => Stage::WritePoll,
+            Pause::Wait | Pause::Closed => Stage::ReadPoll,
+            Pause::Away if self.shared.orders.is_given(Order::Abort) => Stage::ReadPoll,
+            Pause::Away | Pause::Yield => client.next_stage(),
+        };
         let next = self.expire(client, next);
         if client.is_blocking && next != Stage::Write {
             self.set_blocking(client, false);
@@ -150,38 +155,6 @@ impl StageThread {
             true => client.next_stage(),
             false => next,
         }
-    }
-
-    #[inline]
-    fn drive_unguarded(&mut self, client: &mut Client) -> Stage {
-        let stage = client.next_stage();
-        client.is_answered |= stage == Stage::Write;
-        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
-        let mut steps = STEPS_PER_TURN;
-        while steps > 0 && !self.shared.orders.is_given(Order::Abort) {
-            let next = client.next_stage();
-            if next != stage {
-                return next;
-            }
-            match self.step(client, &mut turn) {
-                Step::More => steps -= 1,
-                Step::Yield => return stage,
-                Step::Wait if stage == Stage::Write => return Stage::WritePoll,
-                // No job is ever out: they are run on the spot.
-                Step::Wait | Step::JobOut => return Stage::ReadPoll,
-                Step::Job => {
-                    self.run_job(client);
-                    steps = steps.saturating_sub(STEPS_PER_JOB);
-                }
-                // Nobody asked. The write stage may wait for the disk.
-                Step::Cold => turn.is_fetched = true,
-                Step::Closed => {
-                    client.is_over = true;
-                    return Stage::ReadPoll;
-                }
-            }
-        }
-        if steps > 0 { Stage::ReadPoll } else { client.next_stage() }
     }
 
     #[inline]
@@ -242,5 +215,30 @@ impl StageThread {
         }
         read_clock(&mut self.worker);
         client.connection.done(&mut self.worker, id, done);
+    }
+}
+
+/// A connection that is with a thread of one stage.
+struct Visit<'a> {
+    thread: &'a mut StageThread,
+    client: &'a mut Client,
+    stage: Stage,
+}
+
+impl Driven for Visit<'_> {
+    /// What belongs to another stage is left to that.
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        let is_aborting = self.thread.shared.orders.is_given(Order::Abort);
+        if is_aborting || self.client.next_stage() != self.stage {
+            return Step::Away;
+        }
+        self.thread.step(self.client, turn)
+    }
+
+    /// On the spot: the stage may wait for the disk, and so it may when it sends.
+    fn job(&mut self) -> bool {
+        self.thread.run_job(self.client);
+        true
     }
 }

@@ -15,11 +15,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
-use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState};
+use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState, ThreadContext};
+use crate::jobs::Runner;
 use crate::parts::accept::listeners::lacks_descriptor;
 use crate::parts::disk::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::step::{Ready, STEPS_PER_TURN, Step, Turn, step};
+use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
+use crate::parts::loops::step::{Ready, Step, Turn, step};
 
 /// One connection.
 pub(super) struct Client {
@@ -37,18 +39,6 @@ pub(super) struct Client {
 enum Socket {
     Fresh(OwnedFd),
     Watched(AsyncFd<OwnedFd>),
-}
-
-/// Why a turn has ended.
-enum Pause {
-    /// Nothing to do until the socket is ready.
-    Wait,
-    /// It is others' turn.
-    Yield,
-    /// This may block.
-    Blocking(Work),
-    /// It is over.
-    Closed,
 }
 
 /// What a wait has ended with.
@@ -72,15 +62,15 @@ pub(super) async fn serve(mut client: Client) {
     let mut alarm = Alarm { sleep, set_for: Tick(u64::MAX) };
     let mut is_fetched = false;
     loop {
-        let pause = client.turn(std::mem::take(&mut is_fetched));
-        let outcome = match pause {
-            Pause::Closed => return,
-            Pause::Yield => {
+        let (pause, work) = client.turn(std::mem::take(&mut is_fetched));
+        let outcome = match (pause, work) {
+            (Pause::Closed | Pause::Away, None) => return,
+            (Pause::Yield, None) => {
                 yield_now().await;
                 Ok(())
             }
-            Pause::Wait => client.wait(&mut alarm).await.map(|woken| client.wake(&woken)),
-            Pause::Blocking(work) => client.block(work).await.map(|outcome| match outcome {
+            (Pause::Wait, None) => client.wait(&mut alarm).await.map(|woken| client.wake(&woken)),
+            (_, Some(work)) => client.block(work).await.map(|outcome| match outcome {
                 Outcome::Fetched => is_fetched = true,
                 Outcome::Done(id, done) => {
                     let mut thread = client.state.this_thread();
@@ -111,43 +101,26 @@ impl Client {
         .await;
     }
 
-    /// Takes steps until the connection waits, yields or closes.
-    fn turn(&mut self, is_fetched: bool) -> Pause {
-        let Some(socket) = &self.socket else { return Pause::Closed };
+    /// Takes steps until the connection pauses. What may block is to be done then.
+    fn turn(&mut self, is_fetched: bool) -> (Pause, Option<Work>) {
+        let Some(socket) = &self.socket else { return (Pause::Closed, None) };
         let mut turn = Turn::new(self.state.file_chunk_bytes, self.state.sendfile);
         turn.is_fetched = is_fetched;
         let mut thread = self.state.this_thread();
-        let thread = &mut *thread;
-        for _ in 0..STEPS_PER_TURN {
-            let (connection, worker) = (&mut self.connection, &mut thread.worker);
-            let socket = socket.as_fd();
-            let ready = &mut self.ready;
-            match step(socket, connection, worker, &mut thread.buffer, ready, &mut turn) {
-                Step::More => {}
-                Step::Yield => return Pause::Yield,
-                Step::Wait => {
-                    if connection.phase() == Phase::Idle {
-                        self.control.rests_since.store(worker.now().0, Ordering::Relaxed);
-                    }
-                    return Pause::Wait;
-                }
-                Step::Job if answer_at_once(connection, worker, &self.state.seat.runner) => {}
-                Step::Job => {
-                    let (id, job) = connection.take_job();
-                    return Pause::Blocking(Work::Job(id, job));
-                }
-                Step::Cold => return self.fetch(turn.file_bytes),
-                // The task awaits its job: none is out while it takes a turn.
-                Step::JobOut | Step::Closed => return Pause::Closed,
-            }
+        let mut driven = Turning {
+            socket: socket.as_fd(),
+            connection: &mut self.connection,
+            ready: &mut self.ready,
+            thread: &mut thread,
+            runner: &self.state.seat.runner,
+            work: None,
+        };
+        let pause = drive_unguarded(&mut driven, &mut turn);
+        let work = driven.work;
+        if pause == Pause::Wait && self.connection.phase() == Phase::Idle {
+            self.control.rests_since.store(thread.worker.now().0, Ordering::Relaxed);
         }
-        Pause::Yield
-    }
-
-    /// What is to be fetched before the file's next bytes are sent.
-    fn fetch(&self, len_max: u64) -> Pause {
-        let Op::File { file, offset, len } = self.connection.next() else { return Pause::Yield };
-        Pause::Blocking(Work::Fetch { file: file.clone(), offset, len: len.min(len_max) })
+        (pause, work)
     }
 
     /// Does what may block, where that delays nobody if there are threads for it.
@@ -314,6 +287,41 @@ impl Alarm<'_> {
         let left = Duration::from_micros(deadline.since(Tick(os::clock::now())));
         self.sleep.set(sleep(left));
         self.set_for = deadline;
+        true
+    }
+}
+
+/// A connection in its turn.
+struct Turning<'a> {
+    socket: BorrowedFd<'a>,
+    connection: &'a mut Connection,
+    ready: &'a mut Ready,
+    thread: &'a mut ThreadContext,
+    runner: &'a Runner,
+    /// What may block, and ends the turn.
+    work: Option<Work>,
+}
+
+impl Driven for Turning<'_> {
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        let ThreadContext { worker, buffer } = &mut *self.thread;
+        step(self.socket, self.connection, worker, buffer, self.ready, turn)
+    }
+
+    fn job(&mut self) -> bool {
+        let is_answered = answer_at_once(self.connection, &mut self.thread.worker, self.runner);
+        if !is_answered {
+            let (id, job) = self.connection.take_job();
+            self.work = Some(Work::Job(id, job));
+        }
+        is_answered
+    }
+
+    fn fetch(&mut self, turn: &Turn) -> bool {
+        let Op::File { file, offset, len } = self.connection.next() else { return false };
+        let len = len.min(turn.file_bytes);
+        self.work = Some(Work::Fetch { file: file.clone(), offset, len });
         true
     }
 }

@@ -15,6 +15,7 @@ use session::{Connection, Op, Phase, Tick, Worker};
 use super::registry::{Arrival, Entry, Registry};
 use crate::engine::SendfileMode;
 use crate::parts::loops::clock::read_clock;
+use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
 
 /// Bytes received at once: a head of usual size several times over. It is touched for as long as
@@ -34,14 +35,6 @@ pub(crate) struct Line {
     is_told_to_drain: bool,
     /// Whether somebody else waits for its socket.
     parks: bool,
-}
-
-/// What follows a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
-    On,
-    Parks(Readiness),
-    Ends,
 }
 
 impl Line {
@@ -75,11 +68,13 @@ impl Line {
         buffer: &mut [u8],
     ) -> Option<Readiness> {
         let mut lease = WorkerLease::new(registry);
-        let mut drive = Drive { is_called: self.parks, line: self, registry, entry };
+        let is_called = self.parks;
+        let mut drive = Drive { line: self, registry, entry, lease: &mut lease, buffer, is_called };
         // A bug met by one connection ends that connection. The panic has been printed.
-        let driven = catch_unwind(AssertUnwindSafe(|| drive.run(&mut lease, buffer)));
-        if let Ok(Goes::Parks(readiness)) = driven {
-            return Some(readiness);
+        let pause = catch_unwind(AssertUnwindSafe(|| drive.run())).unwrap_or(Pause::Closed);
+        if pause == Pause::Wait {
+            let receives = matches!(self.connection.next(), Op::Recv);
+            return Some(if receives { Readiness::Readable } else { Readiness::Writable });
         }
         self.connection.close(lease.worker());
         None
@@ -143,46 +138,43 @@ impl Drop for WorkerLease<'_> {
 }
 
 /// A line that is being driven.
-struct Drive<'a> {
+struct Drive<'a, 'r> {
     line: &'a mut Line,
-    registry: &'a Registry,
+    registry: &'r Registry,
     entry: &'a Entry,
+    lease: &'a mut WorkerLease<'r>,
+    buffer: &'a mut [u8],
     /// Whether its socket is ready, or its deadline has passed.
     is_called: bool,
 }
 
-impl Drive<'_> {
-    fn run(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
+impl Drive<'_, '_> {
+    fn run(&mut self) -> Pause {
         if self.is_called {
             if !self.entry.resume() {
-                return Goes::Ends;
+                return Pause::Closed;
             }
-            self.line.expire_if_due(lease.worker());
+            self.line.expire_if_due(self.lease.worker());
         }
         if self.line.waits.begin(self.entry).is_err() {
-            return Goes::Ends;
+            return Pause::Closed;
         }
-        while !self.registry.is_aborting() {
-            let goes = match self.line.connection.next() {
-                Op::Recv => self.receive(lease, buffer),
-                Op::Job => self.run_job(lease),
-                _ => self.step(lease, buffer),
-            };
-            if goes != Goes::On {
-                return goes;
+        loop {
+            let pause = drive_unguarded(self, &mut Turn::endless());
+            if pause != Pause::Yield {
+                return pause;
             }
         }
-        Goes::Ends
     }
 
     /// Waits for bytes. While the connection rests it may be closed from outside.
     #[inline]
-    fn receive(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
-        let now = lease.worker().now();
+    fn receive(&mut self) -> Step {
+        let now = self.lease.worker().now();
         let is_called = std::mem::take(&mut self.is_called);
         let is_idle = self.line.connection.phase() == Phase::Idle;
         if !is_called {
-            lease.let_go();
+            self.lease.let_go();
             if !self.line.parks {
                 self.registry.precedence.give_way(now);
             }
@@ -190,13 +182,13 @@ impl Drive<'_> {
                 self.registry.rest(self.entry, now);
             }
             if self.line.parks {
-                return Goes::Parks(Readiness::Readable);
+                return Step::Wait;
             }
         }
         let remaining_ms = self.line.remaining_ms(now);
-        let received = self.line.waits.receive(self.entry, remaining_ms, buffer);
+        let received = self.line.waits.receive(self.entry, remaining_ms, self.buffer);
         let is_taken = is_idle && !self.entry.resume();
-        let worker = lease.worker();
+        let worker = self.lease.worker();
         match received {
             Ok(n) => {
                 // Closed from outside just when it asked, or received while all are to end: a last
@@ -205,57 +197,45 @@ impl Drive<'_> {
                     self.line.is_told_to_drain = true;
                     self.line.connection.drain_after_next();
                 }
-                self.line.connection.ingest(worker, &buffer[..n]);
+                self.line.connection.ingest(worker, &self.buffer[..n]);
                 self.line.expire_if_was_due(worker, now);
             }
-            Err(_) if is_taken => return Goes::Ends,
+            Err(_) if is_taken => return Step::Closed,
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.line.expire_if_due(worker),
-            Err(_) => return Goes::Ends,
+            Err(_) => return Step::Closed,
         }
         self.heed_drain();
-        Goes::On
+        Step::More
     }
 
     /// Sends, shuts down or closes.
     #[inline]
-    fn step(&mut self, lease: &mut WorkerLease<'_>, buffer: &mut [u8]) -> Goes {
+    fn send(&mut self, turn: &mut Turn) -> Step {
         self.is_called = false;
-        let worker = lease.worker();
+        let worker = self.lease.worker();
         let remaining_ms = self.line.remaining_ms(worker.now());
         let is_writing = self.line.connection.phase() == Phase::Writing;
         if is_writing && self.line.waits.before_send(self.entry, remaining_ms).is_err() {
-            return Goes::Ends;
+            return Step::Closed;
         }
-        // Nobody else waits for this thread: a file may be sent in one call.
-        let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
         let (socket, connection) = (self.entry.socket(), &mut self.line.connection);
-        match step(socket, connection, worker, buffer, &mut Ready::default(), &mut turn) {
-            Step::Closed => return Goes::Ends,
+        match step(socket, connection, worker, self.buffer, &mut Ready::default(), turn) {
+            Step::Closed => return Step::Closed,
             Step::Wait if matches!(self.line.waits, Waits::Elsewhere) => {
-                return Goes::Parks(Readiness::Writable);
+                return Step::Wait;
             }
             Step::Wait => {
-                lease.let_go();
+                self.lease.let_go();
                 if self.line.waits.for_room(self.entry, remaining_ms).is_err() {
-                    return Goes::Ends;
+                    return Step::Closed;
                 }
-                self.line.expire_if_due(lease.worker());
+                self.line.expire_if_due(self.lease.worker());
             }
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
         }
         self.heed_drain();
-        Goes::On
-    }
-
-    fn run_job(&mut self, lease: &mut WorkerLease<'_>) -> Goes {
-        let (id, job) = self.line.connection.take_job();
-        let done = self.registry.run(job);
-        self.heed_drain(); // before the answer is prepared, which is to say that it is the last
-        let worker = lease.worker();
-        read_clock(worker);
-        self.line.connection.done(worker, id, done);
-        Goes::On
+        Step::More
     }
 
     /// A connection that rests is not told: it reads what has arrived first.
@@ -267,6 +247,30 @@ impl Drive<'_> {
             line.is_told_to_drain = true;
             line.connection.drain();
         }
+    }
+}
+
+impl Driven for Drive<'_, '_> {
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        if self.registry.is_aborting() {
+            return Step::Closed;
+        }
+        match self.line.connection.next() {
+            Op::Recv => self.receive(),
+            Op::Job => Step::Job,
+            _ => self.send(turn),
+        }
+    }
+
+    fn job(&mut self) -> bool {
+        let (id, job) = self.line.connection.take_job();
+        let done = self.registry.run(job);
+        self.heed_drain(); // before the answer is prepared, which is to say that it is the last
+        let worker = self.lease.worker();
+        read_clock(worker);
+        self.line.connection.done(worker, id, done);
+        true
     }
 }
 

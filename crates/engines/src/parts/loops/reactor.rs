@@ -20,7 +20,8 @@ use session::{Connection, Done, JobId, Tick, Worker};
 use super::berth::Berth;
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot};
-use super::step::{RECEIVE_BYTES, STEPS_PER_JOB, STEPS_PER_TURN, Step, Turn, step};
+use super::drive::{Driven, Pause, drive};
+use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
 use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
@@ -214,47 +215,12 @@ impl Reactor {
     }
 
     #[inline]
-    fn drive_with(&mut self, key: u64, turn: Turn) {
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive_unguarded(key, turn)));
-        if driven.is_err() {
-            // A bug met by one connection ends that connection. The panic has been printed.
-            self.close(key);
-        }
-    }
-
-    #[inline]
-    fn drive_unguarded(&mut self, key: u64, mut turn: Turn) {
-        let mut steps = STEPS_PER_TURN;
-        loop {
-            let Some(slot) = self.connections.get(key) else { return };
-            let taken = step(
-                slot.socket.as_fd(),
-                &mut slot.connection,
-                &mut self.worker,
-                &mut self.buffer,
-                &mut slot.ready,
-                &mut turn,
-            );
-            match taken {
-                Step::More => steps = steps.saturating_sub(1),
-                Step::Yield => return self.queue(key),
-                Step::Wait => return self.wait(key),
-                Step::Job if self.is_answered_at_once(key) => {
-                    steps = steps.saturating_sub(STEPS_PER_JOB);
-                }
-                Step::Job | Step::Cold if self.helpers.is_some() => return self.hand_out(key),
-                Step::Job => {
-                    self.run_job(key);
-                    steps = steps.saturating_sub(STEPS_PER_JOB);
-                }
-                // Nobody here fetches: sending waits for the disk, and everybody with it.
-                Step::Cold => turn.is_fetched = true,
-                Step::JobOut => return, // it goes on when the job is back
-                Step::Closed => return self.close(key),
-            }
-            if steps == 0 {
-                return self.queue(key);
-            }
+    fn drive_with(&mut self, key: u64, mut turn: Turn) {
+        match drive(&mut Drive { reactor: self, key }, &mut turn) {
+            Pause::Wait => self.wait(key),
+            Pause::Yield => self.queue(key),
+            Pause::Away => {}
+            Pause::Closed => self.close(key),
         }
     }
 
@@ -424,6 +390,42 @@ impl Reactor {
         let connections = self.connections.next_look();
         let looks = [connections, self.listeners.next_look(), self.worker.next_look()];
         timeout_ms(self.worker.now(), looks)
+    }
+}
+
+/// One connection of a loop.
+struct Drive<'r> {
+    reactor: &'r mut Reactor,
+    key: u64,
+}
+
+impl Driven for Drive<'_> {
+    #[inline]
+    fn step(&mut self, turn: &mut Turn) -> Step {
+        let Reactor { connections, worker, buffer, .. } = &mut *self.reactor;
+        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        let Slot { socket, connection, ready, .. } = slot;
+        step(socket.as_fd(), connection, worker, buffer, ready, turn)
+    }
+
+    fn job(&mut self) -> bool {
+        if self.reactor.helpers.is_none() {
+            self.reactor.run_job(self.key);
+            return true;
+        }
+        let is_answered = self.reactor.is_answered_at_once(self.key);
+        if !is_answered {
+            self.reactor.hand_out(self.key);
+        }
+        is_answered
+    }
+
+    fn fetch(&mut self, _: &Turn) -> bool {
+        let has_helpers = self.reactor.helpers.is_some();
+        if has_helpers {
+            self.reactor.hand_out(self.key);
+        }
+        has_helpers
     }
 }
 

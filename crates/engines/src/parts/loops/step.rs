@@ -54,8 +54,8 @@ pub(crate) enum Step {
     Wait,
     /// A job wants to be taken.
     Job,
-    /// A job is out.
-    JobOut,
+    /// Something is under way elsewhere.
+    Away,
     /// Close the socket.
     Closed,
 }
@@ -69,12 +69,20 @@ pub(crate) struct Turn {
     pub(crate) is_probing: bool,
     /// Whether the next bytes were just fetched: they are sent without another question.
     pub(crate) is_fetched: bool,
+    /// How many steps may still be taken.
+    pub(crate) steps: u32,
 }
 
 impl Turn {
     /// A turn with `file_bytes` of files.
     pub(crate) fn new(file_bytes: u64, sendfile: SendfileMode) -> Self {
-        Self { file_bytes, is_probing: sendfile == SendfileMode::Probe, is_fetched: false }
+        let is_probing = sendfile == SendfileMode::Probe;
+        Self { file_bytes, is_probing, is_fetched: false, steps: STEPS_PER_TURN }
+    }
+
+    /// One without end, for a thread that serves a single connection.
+    pub(crate) fn endless() -> Self {
+        Self { steps: u32::MAX, ..Self::new(u64::MAX, SendfileMode::NonBlocking) }
     }
 }
 
@@ -117,7 +125,7 @@ pub(crate) fn step(
             after_sendfile(connection, w, outcome, &mut turn.file_bytes)
         }
         Op::Job => Step::Job,
-        Op::Wait => Step::JobOut,
+        Op::Wait => Step::Away,
         Op::Shutdown => {
             let _ = os::socket::shutdown_write(socket); // fails only if the peer has gone
             connection.sent(w, 0);

@@ -9,17 +9,20 @@ use crate::parts::disk::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
 use crate::parts::loops::clock::read_clock;
 
 impl RingLoop {
-    /// A job: on the spot, or by a helper.
-    pub(super) fn run_job(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
+    /// A job: on the spot, or by a helper. Returns whether it is done.
+    pub(super) fn run_job(&mut self, key: u64) -> bool {
+        let Some(slot) = self.connections.get(key) else { return false };
         match &mut self.helpers {
             None => {
                 let (id, job) = slot.connection.take_job();
                 let done = self.runner.run(job);
                 read_clock(&mut self.worker);
                 self.job_done(key, id, done);
+                return true;
             }
-            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {}
+            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {
+                return true;
+            }
             Some(helpers) if helpers.has_room() => {
                 let (id, job) = slot.connection.take_job();
                 let work = Work::Job(id, job);
@@ -29,6 +32,7 @@ impl RingLoop {
             }
             Some(_) => self.want(key),
         }
+        false
     }
 
     fn job_done(&mut self, key: u64, id: JobId, done: Done) {
@@ -41,12 +45,11 @@ impl RingLoop {
     }
 
     /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
-    pub(super) fn is_fetching(&mut self, key: u64) -> bool {
+    pub(super) fn fetch(&mut self, key: u64) -> bool {
         let Some(helpers) = &mut self.helpers else { return false };
         let Some(slot) = self.connections.get(key) else { return false };
         if !helpers.has_room() {
             self.want(key);
-            self.connections.schedule(key);
             return true;
         }
         let Op::File { file, offset, len } = slot.connection.next() else { return false };
@@ -54,7 +57,6 @@ impl RingLoop {
         let work = Work::Fetch { file: file.clone(), offset, len };
         work.count(&self.worker.counters);
         slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
-        self.connections.schedule(key);
         true
     }
 

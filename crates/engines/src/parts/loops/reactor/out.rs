@@ -17,10 +17,9 @@ use crate::parts::loops::step::Turn;
 impl Reactor {
     /// Whether a job was answered that would have been handed out, had it had to wait for anything.
     pub(super) fn is_answered_at_once(&mut self, key: u64) -> bool {
-        self.helpers.is_some()
-            && self.connections.get(key).is_some_and(|slot| {
-                answer_at_once(&mut slot.connection, &mut self.worker, &self.runner)
-            })
+        self.connections.get(key).is_some_and(|slot| {
+            answer_at_once(&mut slot.connection, &mut self.worker, &self.runner)
+        })
     }
 
     /// Gives what a connection wants to the helpers. If they have no room it waits in a line, which

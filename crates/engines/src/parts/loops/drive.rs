@@ -1,0 +1,141 @@
+//! Takes steps with one connection until it pauses: the loop around [`super::step`], once for all
+//! engines.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::step::{STEPS_PER_JOB, Step, Turn};
+
+/// Why a connection pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Its socket has nothing to receive, or no room.
+    Wait,
+    /// Its turn is over; it can go on at once.
+    Yield,
+    /// Something is under way for it elsewhere: a job, a fetch, an operation of a ring, the work of
+    /// another stage.
+    Away,
+    /// It is over.
+    Closed,
+}
+
+/// A connection in the hands of the engine that drives it.
+pub(crate) trait Driven {
+    /// Takes one step.
+    fn step(&mut self, turn: &mut Turn) -> Step;
+
+    /// Has the job run that the connection wants. True if that is done: it goes on.
+    fn job(&mut self) -> bool;
+
+    /// Has the next bytes of the file fetched where that delays nobody. False where nobody does so:
+    /// they are sent all the same, and everybody waits for the disk.
+    fn fetch(&mut self, _turn: &Turn) -> bool {
+        false
+    }
+}
+
+/// Drives a connection until it pauses. A bug met by one connection ends that connection: the panic
+/// has been printed.
+#[inline]
+pub(crate) fn drive<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pause {
+    catch_unwind(AssertUnwindSafe(|| drive_unguarded(driven, turn))).unwrap_or(Pause::Closed)
+}
+
+/// The same for an engine whose guard against panics is further out.
+#[inline]
+pub(crate) fn drive_unguarded<D: Driven>(driven: &mut D, turn: &mut Turn) -> Pause {
+    while turn.steps > 0 {
+        match driven.step(turn) {
+            Step::More => turn.steps -= 1,
+            Step::Job if driven.job() => turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB),
+            Step::Cold if !driven.fetch(turn) => turn.is_fetched = true,
+            Step::Job | Step::Cold | Step::Away => return Pause::Away,
+            Step::Yield => return Pause::Yield,
+            Step::Wait => return Pause::Wait,
+            Step::Closed => return Pause::Closed,
+        }
+    }
+    Pause::Yield
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::step::STEPS_PER_TURN;
+    use super::*;
+    use crate::engine::SendfileMode;
+
+    /// A connection whose steps are known.
+    struct Script<'s> {
+        steps: &'s [Step],
+        taken: usize,
+        is_done_at_once: bool,
+        has_helpers: bool,
+        /// For each step whether what it sends had been fetched.
+        fetched: Vec<bool>,
+    }
+
+    impl Driven for Script<'_> {
+        fn step(&mut self, turn: &mut Turn) -> Step {
+            let step = self.steps.get(self.taken).copied().unwrap_or(Step::More);
+            self.taken += 1;
+            self.fetched.push(std::mem::take(&mut turn.is_fetched));
+            assert!(self.taken < 1000, "it has no end");
+            step
+        }
+
+        fn job(&mut self) -> bool {
+            self.is_done_at_once
+        }
+
+        fn fetch(&mut self, _: &Turn) -> bool {
+            self.has_helpers
+        }
+    }
+
+    #[track_caller]
+    fn check(steps: &[Step], with: (bool, bool), pause: Pause, taken: usize) -> Vec<bool> {
+        let (is_done_at_once, has_helpers) = with;
+        let fetched = Vec::new();
+        let mut script = Script { steps, taken: 0, is_done_at_once, has_helpers, fetched };
+        let mut turn = Turn::new(1 << 20, SendfileMode::Probe);
+        assert_eq!(drive(&mut script, &mut turn), pause);
+        assert_eq!(script.taken, taken);
+        script.fetched
+    }
+
+    #[test]
+    fn a_turn_ends_with_what_the_connection_waits_for_or_when_it_was_long_enough() {
+        let more = [Step::More; 2];
+        for (last, pause) in [
+            (Step::Wait, Pause::Wait),
+            (Step::Yield, Pause::Yield),
+            (Step::Away, Pause::Away),
+            (Step::Closed, Pause::Closed),
+        ] {
+            check(&[&more[..], &[last]].concat(), (true, false), pause, 3);
+        }
+        check(&[], (true, false), Pause::Yield, STEPS_PER_TURN as usize);
+    }
+
+    #[test]
+    fn a_job_counts_for_many_steps_and_one_that_is_out_ends_the_turn() {
+        let jobs = [Step::Job; 9];
+        let taken = (STEPS_PER_TURN / STEPS_PER_JOB) as usize;
+        check(&jobs, (true, false), Pause::Yield, taken);
+        check(&jobs, (false, false), Pause::Away, 1);
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_fetched_or_sent_all_the_same() {
+        let cold = [Step::Cold, Step::More, Step::Wait];
+        let fetched = check(&cold, (true, false), Pause::Wait, 3);
+        assert_eq!(fetched, [false, true, false]);
+        check(&cold, (true, true), Pause::Away, 1);
+    }
+
+    #[test]
+    fn a_panic_ends_its_connection() {
+        let endless = [Step::Cold; 2000];
+        check(&endless, (true, false), Pause::Closed, 1000);
+    }
+}
