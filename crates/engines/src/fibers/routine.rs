@@ -16,9 +16,7 @@ use super::kernel_thread::KernelThread;
 use super::state::News;
 use super::table::NEVER;
 use crate::jobs::Runner;
-use crate::parts::accept::listeners::lacks_descriptor;
-use crate::parts::disk::helpers::answer_at_once;
-use crate::parts::loops::clock::read_clock;
+use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
 use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, STEPS_PER_JOB, Step, Turn, after_sendfile, step};
 
@@ -209,7 +207,9 @@ impl ConnectionFiber {
     fn unload(&mut self, errand: Errand, thread: &mut KernelThread, turn: &mut Turn) -> Step {
         match errand {
             Errand::Done(id, done) => {
-                self.answer(id, done, thread);
+                if answer(&mut self.connection, &mut thread.worker, id, done) {
+                    thread.evict();
+                }
                 turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB).max(1);
                 Step::More
             }
@@ -219,13 +219,6 @@ impl ConnectionFiber {
             }
             Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
         }
-    }
-
-    fn answer(&mut self, id: JobId, done: Done, thread: &mut KernelThread) {
-        if lacks_descriptor(&done) {
-            thread.evict();
-        }
-        self.connection.done(&mut thread.worker, id, done);
     }
 
     fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
@@ -289,15 +282,15 @@ impl Driven for Serving<'_> {
         {
             return true;
         }
-        let (id, job) = fiber.connection.take_job();
         if is_blocking {
+            let (id, job) = fiber.connection.take_job();
             thread.worker.counters.jobs_handed_out.add(1);
             fiber.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
             return false;
         }
-        let done = thread.runner.run(job);
-        read_clock(&mut thread.worker);
-        fiber.answer(id, done, thread);
+        if run_on_the_spot(&mut fiber.connection, &mut thread.worker, &thread.runner) {
+            thread.evict();
+        }
         true
     }
 

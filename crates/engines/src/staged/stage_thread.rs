@@ -19,7 +19,7 @@ use super::queue::Taken;
 use crate::engine::SendfileMode;
 use crate::jobs::Runner;
 use crate::orders::Order;
-use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::disk::helpers::run_on_the_spot;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Driven, Pause, drive};
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
@@ -206,16 +206,6 @@ impl StageThread {
         client.is_blocking = is_blocking && changed.is_ok();
         client.is_slow |= changed.is_err();
     }
-
-    fn run_job(&mut self, client: &mut Client) {
-        let (id, job) = client.connection.take_job();
-        let done = self.runner.run(job);
-        if lacks_descriptor(&done) {
-            self.pipeline.ask_for_another();
-        }
-        read_clock(&mut self.worker);
-        client.connection.done(&mut self.worker, id, done);
-    }
 }
 
 /// A connection that is with a thread of one stage.
@@ -238,7 +228,10 @@ impl Driven for Visit<'_> {
 
     /// On the spot: the stage may wait for the disk, and so it may when it sends.
     fn job(&mut self) -> bool {
-        self.thread.run_job(self.client);
+        let StageThread { worker, runner, pipeline, .. } = &mut *self.thread;
+        if run_on_the_spot(&mut self.client.connection, worker, runner) {
+            pipeline.ask_for_another();
+        }
         true
     }
 }

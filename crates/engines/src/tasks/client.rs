@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use session::{Connection, Op, Phase, Tick};
+use session::{Connection, Phase, Tick};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{spawn_blocking, yield_now};
@@ -17,8 +17,9 @@ use tokio::time::{Sleep, sleep};
 
 use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState, ThreadContext};
 use crate::jobs::Runner;
-use crate::parts::accept::listeners::lacks_descriptor;
-use crate::parts::disk::helpers::{FETCH_BYTES, Outcome, Work, answer_at_once, carry_out};
+use crate::parts::disk::helpers::{
+    FETCH_BYTES, Outcome, Work, answer_at_once, carry_out, lacks_descriptor, next_work,
+};
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
 use crate::parts::loops::step::{Ready, Step, Turn, step};
@@ -312,16 +313,13 @@ impl Driven for Turning<'_> {
     fn job(&mut self) -> bool {
         let is_answered = answer_at_once(self.connection, &mut self.thread.worker, self.runner);
         if !is_answered {
-            let (id, job) = self.connection.take_job();
-            self.work = Some(Work::Job(id, job));
+            self.work = Some(next_work(self.connection, 0));
         }
         is_answered
     }
 
     fn fetch(&mut self, turn: &Turn) -> bool {
-        let Op::File { file, offset, len } = self.connection.next() else { return false };
-        let len = len.min(turn.file_bytes);
-        self.work = Some(Work::Fetch { file: file.clone(), offset, len });
+        self.work = Some(next_work(self.connection, turn.file_bytes));
         true
     }
 }

@@ -10,7 +10,7 @@ use os::epoll::{Epoll, Interest};
 use os::errors::Cause;
 use os::event::Wake;
 use os::socket::Readiness;
-use session::{Done, Tick};
+use session::Tick;
 
 /// Keys of listeners: above those of all connections.
 pub(crate) const LISTENER_KEYS: u64 = (u32::MAX as u64) << 32;
@@ -206,15 +206,6 @@ pub(crate) fn refuse(socket: BorrowedFd<'_>) {
     const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
                           Content-Length: 0\r\nConnection: close\r\n\r\n";
     let _ = os::send::send(socket, BUSY, false);
-}
-
-/// Whether a job found no descriptor or no memory. Its request is told to try again; whoever asks
-/// closes a connection that rests, so that the next ones find one.
-pub(crate) fn lacks_descriptor(done: &Done) -> bool {
-    match done {
-        Done::Resolved(Err(error)) | Done::Listed(Err(error)) => is_exhaustion(error),
-        _ => false,
-    }
 }
 
 /// Whether the process or the system is out of descriptors or memory.

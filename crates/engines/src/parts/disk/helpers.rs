@@ -13,10 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
-use session::{Connection, Counters, Done, Job, JobId, Worker};
+use session::{Connection, Counters, Done, Job, JobId, Op, Worker};
 use site::resource::FileRef;
 
 use crate::jobs::Runner;
+use crate::parts::accept::listeners::is_exhaustion;
+use crate::parts::loops::clock::read_clock;
 
 /// Bytes of a file that are fetched with one call.
 pub(crate) const FETCH_BYTES: usize = 128 * 1024;
@@ -40,6 +42,51 @@ impl Work {
             Self::Job(..) => counters.jobs_handed_out.add(1),
             Self::Fetch { .. } => counters.cold_sends.add(1),
         }
+    }
+}
+
+/// What a connection wants done that may block: its job, or that bytes of its file be fetched, at
+/// most so many.
+pub(crate) fn next_work(connection: &mut Connection, fetched_bytes_max: u64) -> Work {
+    if let Op::File { file, offset, len } = connection.next() {
+        let len = len.min(fetched_bytes_max);
+        return Work::Fetch { file: FileRef::clone(file), offset, len };
+    }
+    let (id, job) = connection.take_job();
+    Work::Job(id, job)
+}
+
+/// Has the job run that a connection wants, while everybody in this thread waits. Returns whether
+/// it lacked a descriptor: whoever can closes a connection that rests, so that the next finds one.
+pub(crate) fn run_on_the_spot(
+    connection: &mut Connection,
+    worker: &mut Worker,
+    runner: &Runner,
+) -> bool {
+    let (id, job) = connection.take_job();
+    let done = runner.run(job);
+    read_clock(worker);
+    answer(connection, worker, id, done)
+}
+
+/// Gives a connection the answer to its job. Returns as [`run_on_the_spot`] does.
+pub(crate) fn answer(
+    connection: &mut Connection,
+    worker: &mut Worker,
+    id: JobId,
+    done: Done,
+) -> bool {
+    let lacks_descriptor = lacks_descriptor(&done);
+    connection.done(worker, id, done);
+    lacks_descriptor
+}
+
+/// Whether a job found no descriptor or no memory. Its request is told to try again; whoever asks
+/// closes a connection that rests, so that the next ones find one.
+pub(crate) fn lacks_descriptor(done: &Done) -> bool {
+    match done {
+        Done::Resolved(Err(error)) | Done::Listed(Err(error)) => is_exhaustion(error),
+        _ => false,
     }
 }
 

@@ -15,7 +15,7 @@ use super::precedence::Precedence;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::orders::Order;
-use crate::parts::accept::listeners::lacks_descriptor;
+use crate::parts::disk::helpers::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::{Seat, Shared};
 

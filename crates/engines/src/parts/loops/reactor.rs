@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use os::epoll::{Event, Interest};
-use session::{Connection, Done, JobId, Tick, Worker};
+use session::{Connection, Tick, Worker};
 
 use super::berth::Berth;
 use super::clock::{read_clock, timeout_ms};
@@ -31,9 +31,9 @@ use crate::orders::Order;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
-    Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, lacks_descriptor, refuse,
+    Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse,
 };
-use crate::parts::disk::helpers::Help;
+use crate::parts::disk::helpers::{Help, run_on_the_spot};
 
 pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
     name: "events_per_wait",
@@ -227,18 +227,8 @@ impl Reactor {
     /// SPED's way with a job: on the spot, while everybody waits.
     fn run_job(&mut self, key: u64) {
         let Some(slot) = self.connections.get(key) else { return };
-        let (id, job) = slot.connection.take_job();
-        let done = self.runner.run(job);
-        read_clock(&mut self.worker);
-        self.answer(key, id, done);
-    }
-
-    fn answer(&mut self, key: u64, id: JobId, done: Done) {
-        if lacks_descriptor(&done) {
+        if run_on_the_spot(&mut slot.connection, &mut self.worker, &self.runner) {
             self.evict();
-        }
-        if let Some(slot) = self.connections.get(key) {
-            slot.connection.done(&mut self.worker, id, done);
         }
     }
 

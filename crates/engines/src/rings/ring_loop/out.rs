@@ -1,12 +1,10 @@
 //! What a ring does with work that may block: without helpers on the spot. Otherwise it hands the
 //! work out, goes on with others, and goes on with the connection when the work is back.
 
-use session::{Done, JobId, Op};
-
 use super::RingLoop;
-use crate::parts::accept::listeners::lacks_descriptor;
-use crate::parts::disk::helpers::{Help, Helpers, Outcome, Work, answer_at_once};
-use crate::parts::loops::clock::read_clock;
+use crate::parts::disk::helpers::{
+    Help, Helpers, Outcome, answer, answer_at_once, next_work, run_on_the_spot,
+};
 
 impl RingLoop {
     /// A job: on the spot, or by a helper. Returns whether it is done.
@@ -14,18 +12,16 @@ impl RingLoop {
         let Some(slot) = self.connections.get(key) else { return false };
         match &mut self.helpers {
             None => {
-                let (id, job) = slot.connection.take_job();
-                let done = self.runner.run(job);
-                read_clock(&mut self.worker);
-                self.job_done(key, id, done);
+                if run_on_the_spot(&mut slot.connection, &mut self.worker, &self.runner) {
+                    self.evict();
+                }
                 return true;
             }
             Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {
                 return true;
             }
             Some(helpers) if helpers.has_room() => {
-                let (id, job) = slot.connection.take_job();
-                let work = Work::Job(id, job);
+                let work = next_work(&mut slot.connection, self.file_chunk_bytes);
                 work.count(&self.worker.counters);
                 let handed = helpers.hand_out(key, work);
                 debug_assert!(handed.is_ok(), "there was room");
@@ -33,15 +29,6 @@ impl RingLoop {
             Some(_) => self.want(key),
         }
         false
-    }
-
-    fn job_done(&mut self, key: u64, id: JobId, done: Done) {
-        if lacks_descriptor(&done) {
-            self.evict();
-        }
-        if let Some(slot) = self.connections.get(key) {
-            slot.connection.done(&mut self.worker, id, done);
-        }
     }
 
     /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
@@ -52,9 +39,7 @@ impl RingLoop {
             self.want(key);
             return true;
         }
-        let Op::File { file, offset, len } = slot.connection.next() else { return false };
-        let len = len.min(self.file_chunk_bytes);
-        let work = Work::Fetch { file: file.clone(), offset, len };
+        let work = next_work(&mut slot.connection, self.file_chunk_bytes);
         work.count(&self.worker.counters);
         slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
         true
@@ -74,13 +59,16 @@ impl RingLoop {
         }
         let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
         for back in returned {
+            let Some(slot) = self.connections.get(back.key) else { continue };
             match back.outcome {
-                Outcome::Done(id, done) => self.job_done(back.key, id, done),
-                Outcome::Fetched => {
-                    if let Some(slot) = self.connections.get(back.key) {
-                        slot.socket.is_fetching = false;
-                        slot.socket.is_fetched = true;
+                Outcome::Done(id, done) => {
+                    if answer(&mut slot.connection, &mut self.worker, id, done) {
+                        self.evict();
                     }
+                }
+                Outcome::Fetched => {
+                    slot.socket.is_fetching = false;
+                    slot.socket.is_fetched = true;
                 }
             }
             self.drive(back.key);

@@ -7,11 +7,8 @@
 
 use std::os::fd::AsFd;
 
-use session::Op;
-use site::resource::FileRef;
-
 use super::Reactor;
-use crate::parts::disk::helpers::{Outcome, Work, answer_at_once, refuse};
+use crate::parts::disk::helpers::{Outcome, answer, answer_at_once, next_work, refuse};
 use crate::parts::loops::step::Turn;
 
 impl Reactor {
@@ -35,16 +32,7 @@ impl Reactor {
             }
             return self.connections.schedule(key);
         }
-        let work = match slot.connection.next() {
-            Op::File { file, offset, len } => {
-                let len = len.min(self.file_chunk_bytes);
-                Work::Fetch { file: FileRef::clone(file), offset, len }
-            }
-            _ => {
-                let (id, job) = slot.connection.take_job();
-                Work::Job(id, job)
-            }
-        };
+        let work = next_work(&mut slot.connection, self.file_chunk_bytes);
         work.count(&self.worker.counters);
         slot.is_out = helpers.hand_out(key, work).is_ok(); // it is: there was room
         self.connections.schedule(key);
@@ -60,7 +48,11 @@ impl Reactor {
             slot.is_out = false;
             let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
             match returned.outcome {
-                Outcome::Done(id, done) => self.answer(key, id, done),
+                Outcome::Done(id, done) => {
+                    if answer(&mut slot.connection, &mut self.worker, id, done) {
+                        self.evict();
+                    }
+                }
                 Outcome::Fetched => turn.is_fetched = true,
             }
             self.drive_with(key, turn);
