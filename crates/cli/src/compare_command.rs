@@ -11,8 +11,8 @@ use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions};
+use crate::outcome::{Failure, UNDECIDED, print};
 use crate::progress_line::ProgressLine;
-use crate::{Failure, UNDECIDED, print};
 
 pub(crate) const COMPARE_HELP: &str = "\
 A server is typed NAME[/SETTING][,KNOB=VALUE...] as `ropewalk peers` lists them, ropewalk:ENGINE for

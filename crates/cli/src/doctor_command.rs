@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lab::doctor::{self, Finding, Section, Tally, Verdict};
 
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 /// Who says so, of what the server asks.
 const SOURCE: &str = "Ropewalk itself: tried, not read";

@@ -9,7 +9,7 @@ use fileset::{Options, Progress, Stage, Summary, Survey, size};
 use workload::fileset::{FileSet, PRESETS, Preset};
 
 use crate::fileset_arguments::{Choice, FilesetArguments};
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 /// As many faults as are named one by one.
 const FAULTS_SHOWN: usize = 10;

@@ -12,7 +12,7 @@ use lab::workload::{Tools, WorkloadSpec};
 use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
 use load::units::{parse_duration, parse_share};
 
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]

@@ -18,7 +18,7 @@ use load::run::{Watch, run};
 use load::schedule::Schedule;
 
 use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 /// Runs what was typed; the status says what came of it.
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {

@@ -26,7 +26,8 @@ use crate::log_arguments::{
     DASH, DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments,
     PrimeArguments,
 };
-use crate::{Failure, print, whole_file};
+use crate::outcome::{Failure, print};
+use crate::whole_file;
 
 /// How far a generated log may be from its distribution if nobody says how long it is.
 const WITHIN: f64 = 0.1;

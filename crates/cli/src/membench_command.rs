@@ -4,7 +4,7 @@ use clap::Args;
 use lab::membench::{Facts, Options, Plan};
 use load::units::Duration;
 
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
 Each core goes through an area of its own, larger than the caches, which it touched first. Where a

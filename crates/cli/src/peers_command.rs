@@ -7,7 +7,7 @@ use clap::Args;
 use lab::{Found, Installed, Knob, Peer, Setting, Skipped, Surroundings};
 use serde_json::{Value, json};
 
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 pub(crate) const PEERS_HELP: &str = "\
 With names, their settings and knobs are listed too, each knob with the values that a tuner tries.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use lab::report::Report;
 
-use crate::{Failure, print, whole_file};
+use crate::outcome::{Failure, print};
+use crate::whole_file;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
 The page needs no network and no other file. See docs/report.md.

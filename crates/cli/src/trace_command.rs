@@ -15,7 +15,8 @@ use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, W
 
 use crate::compressed::decompressor;
 use crate::log_arguments::DASH;
-use crate::{Failure, print, whole_file};
+use crate::outcome::{Failure, print};
+use crate::whole_file;
 
 use record::{RECORD_HELP, RecordArguments};
 

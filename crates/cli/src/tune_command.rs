@@ -15,8 +15,8 @@ use load::interrupt::Interrupt;
 use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records};
+use crate::outcome::{Failure, UNDECIDED, UNFINISHED, print};
 use crate::progress_line::ProgressLine;
-use crate::{Failure, UNDECIDED, UNFINISHED, print};
 
 pub(crate) const TUNE_HELP: &str = "\
 What is best is what bears the highest rate under the conditions: the share of what is offered that

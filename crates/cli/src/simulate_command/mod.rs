@@ -22,7 +22,8 @@ use clap::Args;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use memory_trace::Reader;
 
-use crate::{Failure, print, whole_file};
+use crate::outcome::{Failure, print};
+use crate::whole_file;
 use html::Told;
 use lists::{CacheSize, Lists, Numbers};
 use measured::Runs;

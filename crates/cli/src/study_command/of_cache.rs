@@ -7,9 +7,10 @@ use lab::cache_study::{Definition, Study, estimate_s};
 use lab::study::{Tally, minutes};
 use load::interrupt::Interrupt;
 
-use super::{StudyArguments, Terminal, conclude};
+use super::arguments::StudyArguments;
+use super::end::{Terminal, conclude};
 use crate::lab_options::open_records;
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
     let typed = arguments.mat.then_some("--mat").or_else(|| arguments.lab.first_typed());

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use load::units::Duration;
 use tracer::{Options, Recipe, Recorder};
 
-use crate::{Failure, print};
+use crate::outcome::{Failure, print};
 
 pub(super) const RECORD_HELP: &str = "\
 Every instruction fetch, load and store of the command and of all processes it starts, with system

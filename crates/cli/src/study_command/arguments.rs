@@ -1,0 +1,63 @@
+//! What is typed after `ropewalk study`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use load::units::parse_duration;
+
+use crate::lab_options::LabOptions;
+use crate::outcome::Failure;
+
+pub(crate) const STUDY_HELP: &str = "\
+An experiment is a TOML file: servers, workloads, domains (CPUs, memory, network), how much is
+offered, how often; or what is varied of the cache by itself (docs/study.md). Its records go into a
+folder, a line for each run as soon as it is made; whatever ends the study, --resume goes on with
+it. `ropewalk report FOLDER` shows them.
+
+Exit status: 0 all that can be was measured, 1 nothing could be, 2 wrong usage, 4 the budget is
+spent or the study was interrupted, and it can be resumed.
+
+Examples:
+  ropewalk study experiments/radhakrishnan-2019-fig-3-18-zipf-4gb.toml
+  ropewalk study my.toml --size paper --budget 4h -o results
+  ropewalk study my.toml -o results --resume";
+
+#[derive(Args)]
+pub(crate) struct StudyArguments {
+    /// The experiment
+    #[arg(value_name = "FILE")]
+    pub(super) experiment: PathBuf,
+    /// One of the file's sizes, such as paper
+    #[arg(long, value_name = "NAME")]
+    pub(super) size: Option<String>,
+    /// How long it may take; time goes to the points whose intervals are widest
+    #[arg(long, value_name = "TIME")]
+    budget: Option<String>,
+    /// Search the most that each server bears, in place of the rates of the file
+    #[arg(long)]
+    pub(super) mat: bool,
+    /// Where the records go [default: the experiment's name, in the current folder]
+    #[arg(long, short = 'o', value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Go on with a study that was interrupted
+    #[arg(long)]
+    pub(super) resume: bool,
+    /// Only say what would be done, and how long it takes
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) lab: LabOptions,
+}
+
+impl StudyArguments {
+    pub(super) fn budget_s(&self) -> Result<Option<f64>, Failure> {
+        let Some(budget) = &self.budget else { return Ok(None) };
+        let budget_us = parse_duration(budget)
+            .map_err(|why| Failure::Usage(format!("--budget {budget}: {why}")))?;
+        Ok(Some(budget_us as f64 / 1e6))
+    }
+
+    pub(super) fn folder(&self, name: &str) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| PathBuf::from(name))
+    }
+}
