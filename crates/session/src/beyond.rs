@@ -6,7 +6,7 @@
 
 use site::resource::{Entry, FileRef};
 
-use crate::worker::Tick;
+use crate::tick::Tick;
 
 /// The level beyond, as one worker sees it. Nothing here may block for longer than it takes to copy
 /// an entry.

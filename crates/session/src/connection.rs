@@ -6,50 +6,15 @@
 use std::net::SocketAddr;
 
 use http1::{Head, Parsed};
-use site::resource::FileRef;
 
 use crate::after::After;
 use crate::exchange::{Exchange, Then};
 use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
-use crate::respond::{Prepared, Response};
-use crate::worker::{Tick, Worker};
-
-/// What a driver does next for a connection.
-#[derive(Debug)]
-pub enum Op<'s> {
-    /// Receive bytes and give them to [`Connection::ingest`].
-    Recv,
-    /// Send `head` and then `body`, in one system call. `more` says that more follows at once.
-    Send {
-        /// The connection's own bytes.
-        head: &'s [u8],
-        /// A cache entry's bytes.
-        body: &'s [u8],
-        /// Whether to wait for what follows before a packet is filled.
-        more: bool,
-    },
-    /// Send `len` bytes of `file` from `offset`; as much at a time as the driver likes.
-    File {
-        /// The open file.
-        file: &'s FileRef,
-        /// Where its bytes begin.
-        offset: u64,
-        /// How many.
-        len: u64,
-    },
-    /// Take the job and run it.
-    Job,
-    /// A job is out: nothing to do until it is done.
-    Wait,
-    /// Shut the write side down, then call `sent(0)`.
-    Shutdown,
-    /// Close the socket; with a reset where the client must not believe in an orderly end.
-    Close {
-        /// Whether to drop what is still in the socket's send buffer.
-        reset: bool,
-    },
-}
+use crate::op::Op;
+use crate::response::{Prepared, Response};
+use crate::tick::Tick;
+use crate::worker::Worker;
 
 /// Where a connection is, for drivers that evict or park connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +252,7 @@ impl Connection {
         self.state = State::Closed { reset: false };
         if let Some(exchange) = self.exchange.take() {
             if exchange.draft.status != 0 {
-                exchange.record(w, self.peer);
+                w.record(&exchange, self.peer);
             }
             w.give_exchange(exchange);
         }
@@ -454,7 +419,7 @@ impl Connection {
     #[inline]
     fn finish(&mut self, w: &mut Worker) {
         let Some(mut exchange) = self.exchange.take() else { return };
-        exchange.record(w, self.peer);
+        w.record(&exchange, self.peer);
         let skipper = exchange.skipper.take();
         let is_simple = skipper.is_none() && exchange.unread().is_empty();
         if self.after != After::KeepAlive {

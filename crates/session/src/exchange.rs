@@ -1,18 +1,15 @@
 //! An exchange: the buffers and the progress of the request and response under way. A connection
 //! has one only while it has bytes to remember, so that an idle connection is small.
 
-use std::net::SocketAddr;
-
 use file_cache::Hit;
-use http1::{BodySkipper, Parsed};
+use http1::BodySkipper;
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 
-use crate::access_log::Record;
-use crate::connection::Op;
 use crate::failure::Failure;
 use crate::job::{Job, ListCursor};
-use crate::worker::{Tick, Worker};
+use crate::op::Op;
+use crate::tick::Tick;
 
 /// Buffers larger than this are not kept for reuse.
 const KEPT_BYTES_MAX: usize = 4096;
@@ -200,35 +197,12 @@ impl Exchange {
         body_is_sent && self.out_at == self.out.len()
     }
 
-    /// Counts the response, and records it if there is a log.
+    /// Makes bytes `at..end` of a variant the body, unless the request was HEAD.
     #[inline]
-    pub(crate) fn record(&self, w: &mut Worker, peer: SocketAddr) {
-        let draft = self.draft;
-        w.counters.requests.add(1);
-        w.counters.body_bytes.add(draft.body_bytes);
-        let class = usize::from(draft.status / 100).clamp(1, 5);
-        w.counters.responses[class - 1].add(1);
-        let (unix_us, duration_us) = (w.unix_us(), w.now().since(draft.started));
-        let limits = w.limits.head;
-        let Some(log) = &mut w.log else { return };
-        let head = match http1::parse_head(&self.head, 0, &limits) {
-            Ok(Parsed::Complete(head)) => Some(head),
-            _ => None,
-        };
-        let head = head.as_ref();
-        log.record(&Record {
-            peer,
-            unix_us,
-            method: head.map_or(&[], |h| h.method_bytes),
-            target: head.map_or(&[], |h| h.target_bytes),
-            version: if draft.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
-            host: head.and_then(|h| h.host),
-            status: draft.status,
-            body_bytes: draft.body_bytes,
-            referer: head.and_then(|h| h.field(http1::FieldName::Referer)),
-            user_agent: head.and_then(|h| h.field(http1::FieldName::UserAgent)),
-            duration_us,
-        });
+    pub(crate) fn send_range(&mut self, entry: &Hit<Entry>, variant: usize, at: u64, end: u64) {
+        if !self.draft.is_head && at < end {
+            self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use site::range::RangeSet;
 use site::resource::{Entry, Variant};
 
 use crate::exchange::{BodySource, Exchange, Parts, Then, variant_of};
-use crate::respond::start_head;
+use crate::response::start_head;
 use crate::worker::Worker;
 
 /// The head of a 206 with one range (RFC 9110 §15.3.7.1).

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use http1::Head;
 
 use crate::after::After;
-use crate::connection::Op;
 use crate::exchange::Exchange;
 use crate::job::{Done, Job};
-use crate::respond::{Prepared, Response};
+use crate::op::Op;
+use crate::response::{Prepared, Response};
 use crate::worker::Worker;
 
 /// The response to one request. Whatever happens to it, [`Reply::finish`] is called last.
@@ -86,7 +86,7 @@ impl Reply {
     #[inline]
     pub fn finish(self, w: &mut Worker, peer: SocketAddr) -> After {
         if self.exchange.draft.status != 0 {
-            self.exchange.record(w, peer);
+            w.record(&self.exchange, peer);
         }
         w.give_exchange(self.exchange);
         self.after

@@ -6,61 +6,21 @@
 use std::sync::Arc;
 
 use file_cache::Hit;
-use http1::{Expectation, FieldName, Head, HeadWriter, Method, Parsed, Target, Version};
+use http1::{Expectation, FieldName, Head, Method, Parsed, Target, Version};
 use site::accept;
 use site::answer::{Answer, answer};
-use site::fields::{Content, FieldList};
+use site::fields::FieldList;
 use site::listing::CONTENT_SECURITY_POLICY;
 use site::path;
 use site::resource::{Entry, FileResource, Redirect, Resource};
 
 use crate::after::After;
-use crate::exchange::{BodySource, Draft, Exchange, Listing, Purpose, Then};
-use crate::failure::{Failed, Failure};
-use crate::job::{Done, Job, Known, ListFormat};
+use crate::exchange::{Draft, Listing, Purpose, Then};
+use crate::failure::{ALLOW, Failure};
+use crate::job::{Done, Job, ListFormat};
 use crate::partial::{next_part, partial_head, start_parts};
-use crate::worker::{Lookup, Worker};
-
-/// The methods of a static site (RFC 9110 §9).
-pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
-
-/// A request as it was received and as it was understood.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) head: &'a Head<'a>,
-    pub(crate) host: usize,
-}
-
-/// What says where the content of a response ends.
-#[derive(Clone, Copy)]
-pub(crate) enum Framing {
-    /// Its length in bytes.
-    Length(u64),
-    /// Chunks.
-    Chunked,
-    /// Nothing: there is none, or the close does.
-    Unsaid,
-}
-
-/// What a call has prepared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Prepared {
-    /// Bytes that are ready to be sent.
-    Bytes,
-    /// A job that must run first.
-    Job,
-    /// Nothing more, though more was promised: the only honest end is a broken connection.
-    Nothing,
-}
-
-/// The response under way, while it is being prepared.
-pub(crate) struct Response<'c> {
-    pub(crate) exchange: &'c mut Exchange,
-    /// What becomes of the connection after it.
-    pub(crate) after: &'c mut After,
-}
+use crate::response::{Asked, Failed, Framing, Prepared, Response};
+use crate::worker::Worker;
 
 impl Response<'_> {
     /// Answers a well-formed head.
@@ -172,26 +132,15 @@ impl Response<'_> {
         purpose: Purpose,
     ) -> Prepared {
         let now = w.now();
-        let known = match w.cache.get(asked.host, path, now) {
-            Lookup::Fresh(hit) => {
+        let known = match w.cache.get(asked.host, path, now).fresh() {
+            Ok(hit) => {
                 w.counters.cache_hits.add(1);
                 return self.found(w, asked, purpose, &hit);
             }
-            Lookup::Due(slot) => Known::Entry(slot),
-            Lookup::Encoded(bytes) => Known::Encoded(bytes),
-            Lookup::Absent => Known::Nothing,
+            Err(known) => known,
         };
         self.exchange.purpose = purpose;
         self.ask(w, asked.bytes, Job::Resolve { host: asked.host, path: path.into(), known })
-    }
-
-    /// Has a job find out what a path stands for. The head is kept until it has run.
-    pub(crate) fn ask(&mut self, w: &Worker, head: &[u8], job: Job) -> Prepared {
-        w.counters.cache_misses.add(1);
-        self.exchange.head.clear();
-        self.exchange.head.extend_from_slice(head);
-        self.exchange.job = Some(job);
-        Prepared::Job
     }
 
     fn resolved(&mut self, w: &mut Worker, asked: Asked<'_>, done: Done) -> Prepared {
@@ -199,19 +148,6 @@ impl Response<'_> {
         match self.learn(w, asked.host, done) {
             Some(hit) => self.found(w, asked, purpose, &hit),
             None => self.unavailable(w, asked),
-        }
-    }
-
-    /// Keeps what a job has found out; none if it failed for a reason that passes.
-    pub(crate) fn learn(&self, w: &mut Worker, host: usize, done: Done) -> Option<Hit<Entry>> {
-        let now = w.now();
-        match done {
-            Done::Current(slot) => {
-                w.cache.validate(&slot, now);
-                Some(Hit::new(slot))
-            }
-            Done::Resolved(Ok((path, entry))) => Some(w.cache.insert(host, &path, entry, now)),
-            Done::Resolved(Err(_)) | Done::Listed(_) | Done::Unfinished(_) => None,
         }
     }
 
@@ -373,63 +309,9 @@ impl Response<'_> {
         }
         Prepared::Bytes
     }
-
-    /// Writes a head that is not a file's: with the fields that rules add to these.
-    pub(crate) fn put_head<'f>(
-        &mut self,
-        w: &'f Worker,
-        failed: Failed<'_>,
-        status: u16,
-        mut fields: FieldList<'f>,
-        framing: Framing,
-    ) {
-        let host = failed.host.map(|host| w.site.host(host));
-        if let Some(host) = host.filter(|host| host.has_header_rules()) {
-            let mut scratch = Vec::new();
-            let path = failed.path(&mut scratch);
-            fields.apply(host.header_rules(path), status, Content::Other);
-        }
-        let connection = self.connection_line();
-        self.exchange.draft.status = status;
-        let mut head = start_head(w, &mut self.exchange.out, status);
-        fields.write(head.rest());
-        match framing {
-            Framing::Length(len) => head.field_number("Content-Length", len),
-            Framing::Chunked => head.field("Transfer-Encoding", b"chunked"),
-            Framing::Unsaid => {}
-        }
-        head.lines(connection);
-        head.finish();
-    }
-
-    /// The `Connection` line of the response, or nothing where the version's default holds.
-    #[inline]
-    pub(crate) fn connection_line(&self) -> &'static [u8] {
-        match (*self.after, self.exchange.draft.is_http10) {
-            (After::KeepAlive, false) => b"",
-            (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
-            (After::Close | After::Linger, _) => b"Connection: close\r\n",
-        }
-    }
 }
 
 type ListOutcome = std::io::Result<(Vec<u8>, Option<Box<crate::job::ListCursor>>)>;
-
-impl Exchange {
-    /// Makes bytes `at..end` of a variant the body, unless the request was HEAD.
-    #[inline]
-    pub(crate) fn send_range(&mut self, entry: &Hit<Entry>, variant: usize, at: u64, end: u64) {
-        if !self.draft.is_head && at < end {
-            self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
-        }
-    }
-}
-
-pub(crate) fn start_head<'v>(w: &Worker, out: &'v mut Vec<u8>, status: u16) -> HeadWriter<'v> {
-    let mut head = HeadWriter::new(out, status);
-    head.field("Date", w.date());
-    head
-}
 
 fn put_chunk(out: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
     if !bytes.is_empty() {

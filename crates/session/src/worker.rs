@@ -1,36 +1,21 @@
 //! A worker: what one thread (or process, or fiber scheduler) has for all its connections.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use file_cache::{Cache, FirstLevel, Hit, Slot};
-use http1::format_date;
+use file_cache::Cache;
+use http1::{Parsed, format_date};
 use site::Site;
-use site::resource::{DATE_LEN, Entry, FileRef, Undecodable};
+use site::resource::{DATE_LEN, Entry};
 
-use crate::access_log::AccessLog;
-use crate::beyond::{Beyond, Stamp};
+use crate::access_log::{AccessLog, Record};
+use crate::beyond::Beyond;
 use crate::counters::Counters;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::listings::Listings;
-
-/// A moment in microseconds of a monotonic clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tick(pub u64);
-
-impl Tick {
-    /// This moment plus `ms` milliseconds.
-    #[must_use]
-    pub fn plus_ms(self, ms: u64) -> Self {
-        Self(self.0.saturating_add(ms.saturating_mul(1000)))
-    }
-
-    /// Microseconds since `earlier`; 0 if that is later.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
-    }
-}
+use crate::lookup::EntryCache;
+use crate::tick::Tick;
 
 /// What a worker is made of.
 pub struct WorkerParts {
@@ -106,10 +91,6 @@ const SPARES_MAX: usize = 512;
 /// Exchanges kept for reuse; more are in use only while that many responses are blocked.
 const SPARE_MAX: usize = 64;
 
-/// Slots of the first level that are looked at for each entry that is new: evicted entries in it
-/// are then a few percent of it at most, and it takes a microsecond.
-const SWEEP_SLOTS: usize = 64;
-
 /// The log and the cache are looked after this often.
 pub const HOUSEKEEPING_MS: u64 = 250;
 
@@ -122,14 +103,7 @@ impl Worker {
             limits: parts.limits,
             number: parts.listings.enter(),
             listings: parts.listings,
-            cache: EntryCache {
-                first: FirstLevel::new(parts.first_level_slots_max),
-                second: parts.cache,
-                beyond: None,
-                encoded: Vec::new(),
-                key: Vec::with_capacity(256),
-                revalidate_us: parts.revalidate_us,
-            },
+            cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
             log: parts.log,
             counters: parts.counters,
             path_scratch: Vec::with_capacity(256),
@@ -191,6 +165,37 @@ impl Worker {
     #[must_use]
     pub fn next_look(&self) -> Option<Tick> {
         self.is_logging().then(|| self.now.plus_ms(HOUSEKEEPING_MS))
+    }
+
+    /// Counts a response, and records it if there is a log.
+    #[inline]
+    pub(crate) fn record(&mut self, exchange: &Exchange, peer: SocketAddr) {
+        let draft = exchange.draft;
+        self.counters.requests.add(1);
+        self.counters.body_bytes.add(draft.body_bytes);
+        let class = usize::from(draft.status / 100).clamp(1, 5);
+        self.counters.responses[class - 1].add(1);
+        let (unix_us, duration_us) = (self.unix_us(), self.now().since(draft.started));
+        let limits = self.limits.head;
+        let Some(log) = &mut self.log else { return };
+        let head = match http1::parse_head(&exchange.head, 0, &limits) {
+            Ok(Parsed::Complete(head)) => Some(head),
+            _ => None,
+        };
+        let head = head.as_ref();
+        log.record(&Record {
+            peer,
+            unix_us,
+            method: head.map_or(&[], |h| h.method_bytes),
+            target: head.map_or(&[], |h| h.target_bytes),
+            version: if draft.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            host: head.and_then(|h| h.host),
+            status: draft.status,
+            body_bytes: draft.body_bytes,
+            referer: head.and_then(|h| h.field(http1::FieldName::Referer)),
+            user_agent: head.and_then(|h| h.field(http1::FieldName::UserAgent)),
+            duration_us,
+        });
     }
 
     /// Whether requests are recorded in a log: only there does it matter who the client is.
@@ -278,151 +283,4 @@ impl Drop for Worker {
             log.flush();
         }
     }
-}
-
-/// The levels of the cache as one worker sees them.
-pub struct EntryCache {
-    first: FirstLevel<Entry>,
-    second: Arc<Cache<Entry>>,
-    /// Asked when the second level has nothing, or nothing that is fresh.
-    beyond: Option<Box<dyn Beyond>>,
-    /// An entry on its way to or from beyond.
-    encoded: Vec<u8>,
-    /// The key of the lookup at hand: host index, then canonical path.
-    key: Vec<u8>,
-    revalidate_us: u64,
-}
-
-/// What a lookup found.
-pub(crate) enum Lookup {
-    /// An entry that is fresh enough to be sent.
-    Fresh(Hit<Entry>),
-    /// An entry that must be looked at again first.
-    Due(Arc<Slot<Entry>>),
-    /// An entry of another process: its files are to be opened here first.
-    Encoded(Box<[u8]>),
-    /// Nothing.
-    Absent,
-}
-
-impl EntryCache {
-    /// Looks `path` up, first in the worker's own level.
-    #[inline]
-    pub(crate) fn get(&mut self, host: usize, path: &[u8], now: Tick) -> Lookup {
-        self.set_key(host, path);
-        let hash = self.second.hash(&self.key);
-        let found = match self.first.get(hash, &self.key) {
-            Some(hit) => judge(Hit::clone(hit), self.revalidate_us, now),
-            None => match self.second.get(hash, &self.key) {
-                Some(slot) => judge(self.first.insert(slot), self.revalidate_us, now),
-                None => Lookup::Absent,
-            },
-        };
-        match found {
-            Lookup::Due(slot) if self.beyond.is_some() => self.renew(slot, now),
-            Lookup::Absent if self.beyond.is_some() => self.fetch(hash, now),
-            found => found,
-        }
-    }
-
-    /// Keeps what a job found, and returns it to be sent even if the cache has no room.
-    pub(crate) fn insert(
-        &mut self,
-        host: usize,
-        path: &[u8],
-        entry: Entry,
-        now: Tick,
-    ) -> Hit<Entry> {
-        self.set_key(host, path);
-        let hash = self.second.hash(&self.key);
-        if let Some(beyond) = &mut self.beyond {
-            let stamp = Stamp::new(&entry, now.0);
-            let is_known = beyond.stamp(hash).is_some_and(|known| known.version == stamp.version);
-            let keeps_files = beyond.keeps_files();
-            let files: Vec<FileRef> = entry.files().filter(|_| keeps_files).cloned().collect();
-            if is_known && files.is_empty() {
-                beyond.validate(hash, stamp); // it came from there, and is open here now
-            } else {
-                self.encoded.clear();
-                entry.encode(&mut self.encoded);
-                beyond.insert(hash, &self.key, &self.encoded, files, stamp);
-                self.encoded.shrink_to(ENCODED_BYTES_KEPT);
-            }
-        }
-        self.keep(hash, entry, now)
-    }
-
-    /// Notes that an entry was found to be true, for all who have it.
-    pub(crate) fn validate(&mut self, slot: &Slot<Entry>, now: Tick) {
-        slot.set_validated(now.0);
-        if let Some(beyond) = &mut self.beyond {
-            beyond.validate(slot.hash(), Stamp::new(slot.value(), now.0));
-        }
-    }
-
-    /// Puts an entry into the levels of this process, under the key at hand.
-    fn keep(&mut self, hash: u64, entry: Entry, validated: Tick) -> Hit<Entry> {
-        let (bytes, descriptors) = entry.cost();
-        let bytes = bytes + self.key.len() + size_of::<Slot<Entry>>();
-        let cost = file_cache::Cost { bytes, descriptors };
-        let slot = self.second.insert(hash, &self.key, entry, cost, validated.0);
-        // What had to leave for it would otherwise be kept until the next housekeeping.
-        self.first.sweep(self.second.evictions(), SWEEP_SLOTS);
-        if slot.is_evicted() { Hit::new(slot) } else { self.first.insert(slot) }
-    }
-
-    /// An entry that is due: somebody else may have looked at its files meanwhile, or found a newer
-    /// one.
-    #[cold]
-    fn renew(&mut self, slot: Arc<Slot<Entry>>, now: Tick) -> Lookup {
-        let Some(beyond) = &mut self.beyond else { return Lookup::Due(slot) };
-        let Some(stamp) = beyond.stamp(slot.hash()) else { return Lookup::Due(slot) };
-        if stamp != Stamp::new(slot.value(), stamp.validated) {
-            return self.fetch(slot.hash(), now);
-        }
-        if slot.validated() < stamp.validated {
-            slot.set_validated(stamp.validated);
-        }
-        judge(Hit::new(slot), self.revalidate_us, now)
-    }
-
-    /// What another process has put beyond, under the key at hand.
-    #[cold]
-    fn fetch(&mut self, hash: u64, now: Tick) -> Lookup {
-        let Some(beyond) = &mut self.beyond else { return Lookup::Absent };
-        self.encoded.clear();
-        let mut files = Vec::new();
-        let Some(stamp) = beyond.find(hash, &self.key, &mut self.encoded, &mut files) else {
-            return Lookup::Absent;
-        };
-        let mut files = files.into_iter();
-        let lookup = match Entry::decode(&self.encoded, &mut |_, _| files.next()) {
-            Ok(entry) => {
-                let hit = self.keep(hash, entry, Tick(stamp.validated));
-                judge(hit, self.revalidate_us, now)
-            }
-            Err(Undecodable::NoFile) => Lookup::Encoded(self.encoded.as_slice().into()),
-            Err(Undecodable::Malformed) => Lookup::Absent,
-        };
-        self.encoded.shrink_to(ENCODED_BYTES_KEPT);
-        lookup
-    }
-
-    fn set_key(&mut self, host: usize, path: &[u8]) {
-        self.key.clear();
-        // Hosts are bounded far below 2^32 by the size of a configuration.
-        self.key.extend_from_slice(&(host as u32).to_le_bytes());
-        self.key.extend_from_slice(path);
-    }
-}
-
-/// A larger buffer for encoded entries is not kept.
-const ENCODED_BYTES_KEPT: usize = 64 * 1024;
-
-#[inline]
-fn judge(hit: Hit<Entry>, revalidate_us: u64, now: Tick) -> Lookup {
-    if now.since(Tick(hit.validated())) < revalidate_us {
-        return Lookup::Fresh(hit);
-    }
-    Lookup::Due(Arc::clone(&hit))
 }

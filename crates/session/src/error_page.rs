@@ -1,0 +1,165 @@
+//! What a request that fails is answered with: the host's own page for that status, or one of ours.
+//!
+//! A page is looked up as any path is, and its job may have to run first; what is told besides the
+//! page is kept meanwhile. A page that cannot be had is no second failure: then ours is sent.
+
+use std::sync::Arc;
+
+use file_cache::Hit;
+use http1::FieldName;
+use site::negotiate;
+use site::resource::{Entry, FileResource, Resource};
+
+use crate::after::After;
+use crate::exchange::{Draft, Purpose};
+use crate::failure::Failure;
+use crate::job::{Done, Job};
+use crate::lookup::Lookup;
+use crate::response::{Asked, Failed, Framing, Prepared, Response};
+use crate::worker::Worker;
+
+impl Response<'_> {
+    /// Answers bytes that are no request, or a request that will never be complete, and closes.
+    /// What it would have asked for is not known: the host that has what no host claims answers.
+    pub(crate) fn refuse(
+        &mut self,
+        w: &mut Worker,
+        status: u16,
+        reason: &'static str,
+        is_head: bool,
+    ) -> Prepared {
+        let host = w.site.find(None);
+        self.exchange.reset();
+        self.exchange.draft =
+            Draft { started: w.now(), host: host.unwrap_or_default(), is_head, ..Draft::default() };
+        *self.after = After::Linger;
+        let failed = Failed { bytes: &[], head: None, host };
+        self.fail(w, failed, Failure { reason, ..Failure::of(status) })
+    }
+
+    /// Answers with an error that its status says all about.
+    pub(crate) fn error(&mut self, w: &mut Worker, asked: Asked<'_>, status: u16) -> Prepared {
+        self.fail(w, asked.into(), Failure::of(status))
+    }
+
+    /// Answers with an error, dressed by the host's own page if it has one.
+    pub(crate) fn fail(
+        &mut self,
+        w: &mut Worker,
+        failed: Failed<'_>,
+        failure: Failure,
+    ) -> Prepared {
+        let site = Arc::clone(&w.site);
+        let page =
+            failed.host.and_then(|host| Some((host, site.host(host).error_page(failure.status)?)));
+        let Some((host, page)) = page else { return self.plain_error(w, failed, failure) };
+        let now = w.now();
+        let known = match w.cache.get(host, page, now).fresh() {
+            Ok(hit) => {
+                w.counters.cache_hits.add(1);
+                return self.page_found(w, failed, failure, &hit);
+            }
+            Err(known) => known,
+        };
+        self.exchange.purpose = Purpose::ErrorPage(failure);
+        self.ask(w, failed.bytes, Job::Resolve { host, path: page.into(), known })
+    }
+
+    /// A job has failed for a reason that passes: no other one is begun for the page of that, which
+    /// would fail as well. One that is in the cache may be as old as it is.
+    pub(crate) fn unavailable(&mut self, w: &mut Worker, asked: Asked<'_>) -> Prepared {
+        let failure = Failure::of(503);
+        let (site, now) = (Arc::clone(&w.site), w.now());
+        let page = site.host(asked.host).error_page(failure.status);
+        match page.map(|page| w.cache.get(asked.host, page, now)) {
+            Some(Lookup::Fresh(hit)) => self.page_found(w, asked.into(), failure, &hit),
+            Some(Lookup::Due(slot)) => self.page_found(w, asked.into(), failure, &Hit::new(slot)),
+            _ => self.plain_error(w, asked.into(), failure),
+        }
+    }
+
+    /// The job for the page of an error has run.
+    pub(crate) fn page_resolved(
+        &mut self,
+        w: &mut Worker,
+        failed: Failed<'_>,
+        failure: Failure,
+        done: Done,
+    ) -> Prepared {
+        let host = failed.host.expect("only a host has pages");
+        match self.learn(w, host, done) {
+            Some(hit) => self.page_found(w, failed, failure, &hit),
+            None => self.plain_error(w, failed, failure),
+        }
+    }
+
+    fn page_found(
+        &mut self,
+        w: &Worker,
+        failed: Failed<'_>,
+        failure: Failure,
+        hit: &Hit<Entry>,
+    ) -> Prepared {
+        match &hit.value().resource {
+            Resource::File(file) => self.error_page(w, failed, failure, hit, file),
+            _ => self.plain_error(w, failed, failure),
+        }
+    }
+
+    fn error_page(
+        &mut self,
+        w: &Worker,
+        failed: Failed<'_>,
+        failure: Failure,
+        hit: &Hit<Entry>,
+        file: &FileResource,
+    ) -> Prepared {
+        // What cannot be read has not said what it accepts: it gets the page as it is.
+        let coding = match failed.head {
+            Some(head) => {
+                negotiate::choose(head.values(FieldName::AcceptEncoding), file.available())
+            }
+            None => negotiate::choose(std::iter::empty(), file.available()),
+        };
+        let Some(index) = coding.and_then(|coding| file.position(coding)) else {
+            return self.plain_error(w, failed, failure);
+        };
+        let variant = file.variant(index);
+        let mut fields = failure.fields();
+        fields.add("Content-Type", variant.content_type.as_bytes());
+        if variant.coding != negotiate::Coding::Identity {
+            fields.add("Content-Encoding", variant.coding.token().as_bytes());
+        }
+        if file.varies() && fields.value("Vary").is_none() {
+            fields.add("Vary", &b"Accept-Encoding"[..]);
+        }
+        fields.add("X-Content-Type-Options", &b"nosniff"[..]);
+        self.put_head(w, failed, failure.status, fields, Framing::Length(variant.len));
+        self.exchange.send_range(hit, index, 0, variant.len);
+        Prepared::Bytes
+    }
+
+    /// An error with a page of our own.
+    pub(crate) fn plain_error(
+        &mut self,
+        w: &Worker,
+        failed: Failed<'_>,
+        failure: Failure,
+    ) -> Prepared {
+        let Failure { status, reason, .. } = failure;
+        let phrase = http1::reason_phrase(status);
+        let body = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n<p>{reason}</p>\n"
+        );
+        let mut fields = failure.fields();
+        fields.add("Content-Type", &b"text/html; charset=utf-8"[..]);
+        self.put_head(w, failed, status, fields, Framing::Length(body.len() as u64));
+        let exchange = &mut *self.exchange;
+        if !exchange.draft.is_head {
+            exchange.out.extend_from_slice(body.as_bytes());
+            exchange.draft.body_bytes = body.len() as u64;
+        }
+        Prepared::Bytes
+    }
+}
