@@ -21,6 +21,7 @@ use crate::orders::Order;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
+use crate::parts::loops::reactor::ACCEPTS_PER_WAKE;
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// The key of the wake-up calls of the stages.
@@ -65,7 +66,7 @@ impl Accept {
             shared: Arc::clone(&seat.shared),
             index: seat.index,
             pipeline: Arc::clone(pipeline),
-            accepts_per_wake: seat.knobs.get_usize(super::ACCEPTS_PER_WAKE.name),
+            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             accepted: Vec::new(),
             bucket: TokenBucket::new(Tick(os::clock::now())),
             asked: None,

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::Tick;
 
-use super::added_threads::AddedThreads;
+use super::controller_counts::On;
 use super::controllers::{
     AdmissionController, BatchController, RATE_MAX, SAMPLES_MAX, ThreadController,
 };
 use super::pipeline::Pipeline;
-use crate::knobs::KnobValues;
+use super::stage_thread::StageThread;
 use crate::parts::loops::Seat;
 
 /// The controllers that are switched on.
@@ -56,20 +56,20 @@ impl Governor {
         let stages = pipeline.working_stages().len();
         let threads = threads.then(|| Periodic {
             rule: ThreadController {
-                queue_len_min: knobs.get_usize(super::THREAD_QUEUE_LEN.name),
-                threads_max: knobs.get_usize(super::THREADS_MAX.name),
+                queue_len_min: knobs.get_usize(super::knobs::THREAD_QUEUE_LEN.name),
+                threads_max: knobs.get_usize(super::knobs::THREADS_MAX.name),
             },
-            every_ms: every_ms(super::THREAD_PERIOD_MS.name),
+            every_ms: every_ms(super::knobs::THREAD_PERIOD_MS.name),
             last: now,
         });
         let batches = batches.then(|| Periodic {
-            rule: vec![BatchController::new(knobs.get_usize(super::BATCH.name)); stages],
-            every_ms: every_ms(super::BATCH_PERIOD_MS.name),
+            rule: vec![BatchController::new(knobs.get_usize(super::knobs::BATCH.name)); stages],
+            every_ms: every_ms(super::knobs::BATCH_PERIOD_MS.name),
             last: now,
         });
         let admission = admission.then(|| Periodic {
-            rule: AdmissionController::new(knobs.get(super::RESPONSE_TARGET_MS.name)),
-            every_ms: every_ms(super::ADMISSION_PERIOD_MS.name),
+            rule: AdmissionController::new(knobs.get(super::knobs::RESPONSE_TARGET_MS.name)),
+            every_ms: every_ms(super::knobs::ADMISSION_PERIOD_MS.name),
             last: now,
         });
         if admission.is_some() {
@@ -118,7 +118,7 @@ impl Governor {
             let pool = self.pipeline.pool(stage);
             if periodic.rule.wants_another(pool.queue.figures().len, pool.threads()) {
                 let counts = &self.pipeline.controller_counts;
-                match AddedThreads::add(&self.pipeline, &self.seat, stage) {
+                match StageThread::add(&self.pipeline, &self.seat, stage) {
                     Ok(()) => count(&counts.threads_added),
                     Err(_) => count(&counts.threads_refused), // until the next time
                 }
@@ -162,61 +162,6 @@ impl Governor {
         } else if before.is_some_and(|before| rate > before) {
             count(&counts.rate_raised);
         }
-    }
-}
-
-/// Which controllers the knobs switch on.
-struct On {
-    threads: bool,
-    batches: bool,
-    admission: bool,
-}
-
-impl On {
-    fn of(knobs: &KnobValues) -> Self {
-        Self {
-            threads: knobs.get(super::THREAD_CONTROLLER.name) == 1,
-            batches: knobs.get(super::BATCH_CONTROLLER.name) == 1,
-            admission: knobs.get(super::RESPONSE_TARGET_MS.name) > 0,
-        }
-    }
-}
-
-/// What the controllers have done, for whoever watches.
-#[derive(Default)]
-pub(super) struct ControllerCounts {
-    threads_added: AtomicU64,
-    threads_refused: AtomicU64,
-    batches_changed: AtomicU64,
-    rate_raised: AtomicU64,
-    rate_lowered: AtomicU64,
-    percentile_us: AtomicU64,
-    /// How often somebody had to wait at a listener for want of a token.
-    pub(super) rests: AtomicU64,
-}
-
-impl ControllerCounts {
-    /// A line for each controller that is on. What batches are now is in the lines of the queues.
-    pub(super) fn lines(&self, pipeline: &Pipeline, knobs: &KnobValues) -> Vec<String> {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let On { threads, batches, admission } = On::of(knobs);
-        let threads = threads.then(|| {
-            let (added, refused) = (of(&self.threads_added), of(&self.threads_refused));
-            let ended = pipeline.added_threads.ended();
-            format!("thread controller: {added} added, {ended} ended, {refused} not to be had")
-        });
-        let batches =
-            batches.then(|| format!("batching controller: {} changes", of(&self.batches_changed)));
-        let admission = admission.then(|| {
-            let rate = pipeline.rate().unwrap_or(RATE_MAX);
-            let (raised, lowered) = (of(&self.rate_raised), of(&self.rate_lowered));
-            let (rests, percentile_ms) = (of(&self.rests), of(&self.percentile_us) as f64 / 1e3);
-            format!(
-                "admission controller: {rate:.1} connections a second ({raised} raised, {lowered} \
-                 lowered), {rests} rests; 9 of 10 responses within {percentile_ms:.1} ms"
-            )
-        });
-        [threads, batches, admission].into_iter().flatten().collect()
     }
 }
 

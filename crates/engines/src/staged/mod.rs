@@ -30,13 +30,16 @@ mod accept;
 mod added_threads;
 mod cache_padded;
 mod client;
+mod controller_counts;
 mod controllers;
 mod governor;
+mod knobs;
 mod pipeline;
 mod poller;
 mod queue;
 mod read_poll;
 mod stage_thread;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod wait_set;
@@ -46,14 +49,14 @@ use std::io;
 use std::sync::Arc;
 
 use self::accept::Accept;
+use self::knobs::{KNOBS, READ_THREADS, SINGLE_THREADS, WRITE_THREADS};
 use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::KnobValues;
 use crate::orders::Order;
-use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Loop, Loops, Seat};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -68,156 +71,9 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const READ_THREADS: Knob = Knob {
-    name: "read_threads",
-    about: "threads of the read stage, which opens files; 0 means one for each CPU",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
-
-const WRITE_THREADS: Knob = Knob {
-    name: "write_threads",
-    about: "threads of the write stage, which wait for the disk; 0 means one for each CPU",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
-
-const POOLS: Knob = Knob {
-    name: "pools",
-    about: "2: reading and writing have threads of their own; 1: all those threads do both",
-    values: Values::Numbers { min: 1, max: 2 },
-    default: 2,
-};
-
-const BATCH: Knob = Knob {
-    name: "batch",
-    about: "connections that a thread takes from its queue at once",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 64,
-};
-
-const PART_MIN: Knob = Knob {
-    name: "part_min",
-    about: "a batch of fewer is not divided among threads of its stage that have nothing to do",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 8,
-};
-
-const COHORTS: Knob = Knob {
-    name: "cohorts",
-    about: "1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 1,
-};
-
-const SEND_WAIT_MS: Knob = Knob {
-    name: "send_wait_ms",
-    about: "how long a blocking send waits for a client before write-poll does",
-    values: Values::Numbers { min: 1, max: 10_000 },
-    default: 50,
-};
-
-const THREAD_CONTROLLER: Knob = Knob {
-    name: "thread_controller",
-    about: "1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
-
-const THREAD_PERIOD_MS: Knob = Knob {
-    name: "thread_period_ms",
-    about: "how often the thread controller looks at the queues",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 8000,
-};
-
-const THREAD_QUEUE_LEN: Knob = Knob {
-    name: "thread_queue_len",
-    about: "the queue length at which a stage gets one more thread",
-    values: Values::Numbers { min: 1, max: 1 << 20 },
-    default: 1000,
-};
-
-const THREADS_MAX: Knob = Knob {
-    name: "threads_max",
-    about: "threads of a stage that the thread controller does not go beyond",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 20,
-};
-
-const THREAD_IDLE_MS: Knob = Knob {
-    name: "thread_idle_ms",
-    about: "a thread that the thread controller added ends after so long without work",
-    values: Values::Numbers { min: 1, max: 3_600_000 },
-    default: 1000,
-};
-
-const BATCH_CONTROLLER: Knob = Knob {
-    name: "batch_controller",
-    about: "1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
-
-const BATCH_PERIOD_MS: Knob = Knob {
-    name: "batch_period_ms",
-    about: "how often the batching controller looks at throughput",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 5000,
-};
-
-const RESPONSE_TARGET_MS: Knob = Knob {
-    name: "response_target_ms",
-    about: "SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off",
-    values: Values::Numbers { min: 0, max: 3_600_000 },
-    default: 0,
-};
-
-const ADMISSION_PERIOD_MS: Knob = Knob {
-    name: "admission_period_ms",
-    about: "how long the admission controller waits for 100 response times before it acts on fewer",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 1000,
-};
-
-const KNOBS: &[Knob] = &[
-    READ_THREADS,
-    WRITE_THREADS,
-    POOLS,
-    BATCH,
-    PART_MIN,
-    COHORTS,
-    SEND_WAIT_MS,
-    THREAD_CONTROLLER,
-    THREAD_PERIOD_MS,
-    THREAD_QUEUE_LEN,
-    THREADS_MAX,
-    THREAD_IDLE_MS,
-    BATCH_CONTROLLER,
-    BATCH_PERIOD_MS,
-    RESPONSE_TARGET_MS,
-    ADMISSION_PERIOD_MS,
-    EVENTS_PER_WAIT,
-    ACCEPTS_PER_WAKE,
-    FILE_CHUNK_KIB,
-];
-
-/// The stages that have one thread each: accept, read-poll and write-poll.
-const SINGLE_THREADS: usize = 3;
-
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let [read, write] = [READ_THREADS, WRITE_THREADS].map(|knob| knobs.workers(knob.name, cpus));
     Plan { workers: SINGLE_THREADS + read + write, listeners_per_worker: false, ..Plan::ONE }
-}
-
-/// Threads of the read stage and of the write stage, of so many workers that were planned.
-fn working_threads(knobs: &KnobValues, workers: usize) -> (usize, usize) {
-    let both = workers - SINGLE_THREADS;
-    match [READ_THREADS, WRITE_THREADS].map(|knob| knobs.get_usize(knob.name)) {
-        [0, 0] => (both / 2, both / 2),
-        [0, write] => (both - write, write),
-        [read, _] => (read, both - read),
-    }
 }
 
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
@@ -302,9 +158,4 @@ fn make(
             Ok(StageThread::new(start.worker, seat, pipeline, stage).into_loop())
         }
     }
-}
-
-/// What the queues are made of; for their model `tests/model.rs` has loom's in their place.
-mod sync {
-    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 }

@@ -15,7 +15,7 @@ use session::{Spares, Worker};
 use super::added_threads::AddedThreads;
 use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
-use super::governor::ControllerCounts;
+use super::controller_counts::ControllerCounts;
 use super::queue::{Figures, Helpers, Inbox, Queue};
 use crate::engine::PartitionStart;
 use crate::knobs::KnobValues;
@@ -104,16 +104,16 @@ pub(super) struct Outgoing {
 impl Pipeline {
     /// Empty stages on the CPUs of a partition.
     pub(super) fn new(partition: &PartitionStart, knobs: &KnobValues) -> io::Result<Self> {
-        let (readers, writers) = super::working_threads(knobs, partition.workers.len());
-        let part_min = knobs.get_usize(super::PART_MIN.name);
+        let (readers, writers) = super::knobs::working_threads(knobs, partition.workers.len());
+        let part_min = knobs.get_usize(super::knobs::PART_MIN.name);
         let helpers = Helpers { max: width(partition) - 1, part_min };
         let pool = |name, fixed| {
-            let batch = AtomicUsize::new(knobs.get_usize(super::BATCH.name));
+            let batch = AtomicUsize::new(knobs.get_usize(super::knobs::BATCH.name));
             let (fixed, added) = (AtomicUsize::new(fixed), AtomicUsize::new(0));
             let queue = CachePadded(Queue::new(helpers));
             Arc::new(Pool { name, queue, batch, fixed, added })
         };
-        let (read, write) = if knobs.get(super::POOLS.name) == 1 {
+        let (read, write) = if knobs.get(super::knobs::POOLS.name) == 1 {
             let both = pool("read and write", readers + writers);
             (Arc::clone(&both), both)
         } else {
@@ -146,10 +146,10 @@ impl Pipeline {
     }
 
     /// What the thread of a stage does first, and what it tells if that is refused: see
-    /// [`super::COHORTS`].
+    /// [`super::knobs::COHORTS`].
     pub(super) fn enter(&self, shared: &Shared) -> io::Result<()> {
         self.stay_on_cpus()?;
-        let has_cohorts = self.knobs.get(super::COHORTS.name) == 1;
+        let has_cohorts = self.knobs.get(super::knobs::COHORTS.name) == 1;
         let Err(why) = has_cohorts.then(os::scheduling::wake_without_interrupting).transpose()
         else {
             return Ok(());
@@ -186,7 +186,7 @@ impl Pipeline {
 
     /// The stage of a thread that works, by its number among those of the partition.
     pub(super) fn stage_of(&self, index: usize) -> Stage {
-        if index < super::SINGLE_THREADS + self.readers { Stage::Read } else { Stage::Write }
+        if index < super::knobs::SINGLE_THREADS + self.readers { Stage::Read } else { Stage::Write }
     }
 
     /// The threads of a stage that works.
@@ -211,7 +211,8 @@ impl Pipeline {
             show("write-poll", self.write_poll.inbox.figures()),
         ];
         lines.extend(self.working_stages().iter().map(|&stage| self.pool(stage).show()));
-        lines.extend(self.controller_counts.lines(self, &self.knobs));
+        let ended = self.added_threads.ended();
+        lines.extend(self.controller_counts.lines(&self.knobs, self.rate(), ended));
         lines
     }
 

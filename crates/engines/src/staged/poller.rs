@@ -13,6 +13,7 @@ use super::queue::Sleep;
 use super::wait_set::{Direction, WaitSet};
 use crate::engine::WorkerStart;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
+use crate::parts::loops::reactor::EVENTS_PER_WAIT;
 use crate::parts::loops::{Seat, Shared};
 
 /// How long a connection may wait in the inbox that only comes back to rest: its deadline is not
@@ -50,7 +51,7 @@ impl Poller {
         let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(stage)];
         Ok(Self {
             wait_set: WaitSet::new(direction, &wakes, Tick(os::clock::now()))?,
-            events: EventBuffer::with_capacity(seat.knobs.get_usize(super::EVENTS_PER_WAIT.name)),
+            events: EventBuffer::with_capacity(seat.knobs.get_usize(EVENTS_PER_WAIT.name)),
             worker: start.worker,
             shared: Arc::clone(&seat.shared),
             pipeline: Arc::clone(pipeline),

@@ -3,12 +3,15 @@
 //!
 //! The read stage receives, parses and runs jobs, so it may wait for the disk when a file is
 //! opened. The write stage sends, so it may wait for the disk when a file is not in memory; with
-//! blocking sockets it waits for the client too, but not longer than [`super::SEND_WAIT_MS`].
+//! blocking sockets it waits for the client too, but not longer than
+//! [`super::knobs::SEND_WAIT_MS`].
 
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::Builder;
 use std::time::Duration;
 
 use session::{HOUSEKEEPING_MS, Op, Worker};
@@ -22,8 +25,9 @@ use crate::orders::Order;
 use crate::parts::disk::helpers::run_on_the_spot;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::drive::{Driven, Pause, drive};
+use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{RECEIVE_BYTES, Step, Turn, step};
-use crate::parts::loops::{Loop, Seat, Shared};
+use crate::parts::loops::{Loop, Seat, Shared, describe_panic};
 
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
@@ -60,8 +64,8 @@ impl StageThread {
             outgoing: Outgoing::default(),
             spares: if does_read { SPARES } else { 0 },
             sendfile: seat.sendfile,
-            file_chunk_bytes: knobs.get(super::FILE_CHUNK_KIB.name) * 1024,
-            send_wait_ms: knobs.get(super::SEND_WAIT_MS.name),
+            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            send_wait_ms: knobs.get(super::knobs::SEND_WAIT_MS.name),
         }
     }
 
@@ -70,12 +74,53 @@ impl StageThread {
         Box::new(move || self.run())
     }
 
+    /// Starts one more thread for a stage, which ends by itself when there has been nothing to do
+    /// for a while.
+    pub(super) fn add(pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> io::Result<()> {
+        let pool = Arc::clone(pipeline.pool(stage));
+        let (task_pipeline, seat) = (Arc::clone(pipeline), seat.clone());
+        let task_pool = Arc::clone(&pool);
+        pool.added.fetch_add(1, Ordering::Relaxed);
+        let task = move || {
+            let outcome = Self::run_added(&task_pipeline, &seat, stage);
+            task_pool.added.fetch_sub(1, Ordering::Relaxed);
+            if let Err(why) = outcome {
+                task_pipeline.lose();
+                let name = task_pool.name;
+                seat.shared.tell(format!("a thread that was added to {name} failed: {why}"));
+            }
+        };
+        match Builder::new().name("staged-added".into()).spawn(task) {
+            Ok(thread) => pipeline.added_threads.keep(thread),
+            Err(why) => {
+                pool.added.fetch_sub(1, Ordering::Relaxed);
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole life of a thread that was added.
+    fn run_added(pipeline: &Arc<Pipeline>, seat: &Seat, stage: Stage) -> Result<(), String> {
+        let idle_ms = seat.knobs.get(super::knobs::THREAD_IDLE_MS.name);
+        let worker = || pipeline.added_threads.worker();
+        let run = || Self::new(worker(), seat, pipeline, stage).run_for_a_while(idle_ms);
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(worker)) => {
+                pipeline.added_threads.leave(worker);
+                Ok(())
+            }
+            Ok(Err(why)) => Err(why.to_string()),
+            Err(panic) => Err(describe_panic(&*panic)),
+        }
+    }
+
     fn run(mut self) -> io::Result<()> {
         self.work_until(None)
     }
 
     /// Works until there has been nothing to do for so long. Returns the worker, for the next one.
-    pub(super) fn run_for_a_while(mut self, idle_ms: u64) -> io::Result<Worker> {
+    fn run_for_a_while(mut self, idle_ms: u64) -> io::Result<Worker> {
         self.work_until(Some(idle_ms))?;
         Ok(self.worker)
     }
