@@ -90,10 +90,10 @@ impl Cluster {
         let knobs = &seat.knobs;
         let acceptors = sockets.len() * settings.acceptors_per_listener;
         let fibers_max = settings.connections_max + acceptors;
-        let stack_bytes = knobs.get_usize(super::STACK_KIB.name) * 1024;
+        let stack_bytes = knobs.get_usize(super::knobs::STACK_KIB.name) * 1024;
         let listeners = Listeners::new(sockets, seat.exclusive_wakeups);
-        let blocking_threads = knobs.get_usize(super::BLOCKING_THREADS.name);
-        let yields = knobs.get(super::POLLER_YIELDS.name);
+        let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
+        let yields = knobs.get(super::knobs::POLLER_YIELDS.name);
         let mut cluster = Self {
             epoll: Epoll::new()?,
             ready: Ready::new(settings.threads, yields),
@@ -121,7 +121,7 @@ impl Cluster {
             settings,
         };
         cluster.watch()?;
-        cluster.stacks.prepare(knobs.get_usize(super::PRESPAWNED.name).min(fibers_max))?;
+        cluster.stacks.prepare(knobs.get_usize(super::knobs::PRESPAWNED.name).min(fibers_max))?;
         cluster.spawn_acceptors()?;
         Ok(cluster)
     }
@@ -320,17 +320,17 @@ impl Settings {
     fn new(seat: &Seat) -> Self {
         let knobs = &seat.knobs;
         let connections_max = seat.shared.connections_max;
-        let has_blocking = knobs.get(super::BLOCKING_THREADS.name) > 0;
+        let has_blocking = knobs.get(super::knobs::BLOCKING_THREADS.name) > 0;
         Self {
-            threads: knobs.get_usize(super::THREADS_PER_CLUSTER.name),
+            threads: knobs.get_usize(super::knobs::THREADS_PER_CLUSTER.name),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
             sendfile: if has_blocking { seat.sendfile } else { SendfileMode::NonBlocking },
-            parks_idle: knobs.get(super::PARK_IDLE.name) == 1,
-            acceptors_per_listener: knobs.get_usize(super::ACCEPTORS.name),
-            connections_max: match knobs.get(super::SPAWN_ON_DEMAND.name) {
+            parks_idle: knobs.get(super::knobs::PARK_IDLE.name) == 1,
+            acceptors_per_listener: knobs.get_usize(super::knobs::ACCEPTORS.name),
+            connections_max: match knobs.get(super::knobs::SPAWN_ON_DEMAND.name) {
                 1 => connections_max,
-                _ => connections_max.min(knobs.get_usize(super::PRESPAWNED.name).max(1)),
+                _ => connections_max.min(knobs.get_usize(super::knobs::PRESPAWNED.name).max(1)),
             },
         }
     }

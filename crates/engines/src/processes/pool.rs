@@ -15,6 +15,7 @@ use super::child::Child;
 use super::note::Note;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
+use crate::knobs::KnobValues;
 use crate::parts::accept::listeners::Listeners;
 use crate::parts::kernel_threads::registry::Registry;
 use crate::parts::loops::berth::Berth;
@@ -206,7 +207,7 @@ impl Pool {
             berth: Berth::default(),
             sendfile: SendfileMode::NonBlocking,
             exclusive_wakeups: true,
-            knobs: super::SPEC.default_knobs(),
+            knobs: KnobValues::defaults(&[]), // the master has asked for them
             start_helper: crate::engine::no_helper_processes(),
         };
         let counters = Arc::clone(&worker.counters);

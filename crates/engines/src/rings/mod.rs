@@ -21,19 +21,17 @@
 //! descriptor of the process, once, when the first of them comes.
 
 mod accepting;
+mod knobs;
 mod ring_loop;
 mod socket;
 
 use std::io;
 
-use os::ring::Sizes;
-
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
-use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::accept::listeners::BACKLOG_MAX;
+use crate::knobs::KnobValues;
 use crate::parts::loops::Loops;
-use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 
+use self::knobs::{HELPERS, KNOBS, WORKERS, sizes};
 use ring_loop::RingLoop;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -47,58 +45,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     plan,
     start,
 };
-
-const WORKERS: Knob = Knob {
-    name: "workers",
-    about: "rings in a partition; 0 means one for each of its CPUs",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
-
-const ENTRIES: Knob = Knob {
-    name: "entries",
-    about: "operations handed to the kernel with one call",
-    values: Values::Numbers { min: 1, max: 32_768 },
-    default: 1024,
-};
-
-const BUFFERS: Knob = Knob {
-    name: "buffers",
-    about: "buffers to receive into, for all connections of a ring together",
-    values: Values::Numbers { min: 1, max: 32_768 },
-    default: 512,
-};
-
-const BUFFER_BYTES: Knob = Knob {
-    name: "buffer_bytes",
-    about: "the size of each of these buffers",
-    values: Values::Numbers { min: 64, max: 1 << 20 },
-    default: 4096,
-};
-
-const MULTISHOT: Knob = Knob {
-    name: "multishot",
-    about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 1,
-};
-
-const DIRECT: Knob = Knob {
-    name: "direct",
-    about: "1: connections are in the ring's own table, and get a descriptor for what needs one",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
-
-const HELPERS: Knob = Knob {
-    name: "helpers",
-    about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
-
-const KNOBS: &[Knob] =
-    &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, DIRECT, HELPERS, FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
@@ -124,18 +70,6 @@ fn refusal(why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), text)
 }
 
-/// The sizes that the knobs ask for, each within what the kernel takes. Who is accepted while all
-/// places are taken has to wait in the table as well: a whole queue may be accepted at once.
-fn sizes(knobs: &KnobValues, connections_max: usize) -> Sizes {
-    let places = u32::try_from(connections_max + BACKLOG_MAX).unwrap_or(u32::MAX);
-    Sizes {
-        entries: knobs.get(ENTRIES.name) as u32,
-        buffers: knobs.get(BUFFERS.name) as u16,
-        buffer_bytes: knobs.get(BUFFER_BYTES.name) as u32,
-        direct: if knobs.get(DIRECT.name) == 1 { places } else { 0 },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,17 +81,5 @@ mod tests {
         assert!(text.starts_with("io_uring is not permitted; "), "{text}");
         assert!(text.ends_with("--engine event-loop-per-core"), "{text}");
         assert!(!text.contains('\n'));
-    }
-
-    #[test]
-    fn sizes_are_those_of_the_knobs() {
-        let mut knobs = SPEC.default_knobs();
-        knobs.set("entries", 8).unwrap();
-        knobs.set("buffers", 32_768).unwrap();
-        let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096, direct: 0 };
-        assert_eq!(sizes(&knobs, 100), expected);
-        knobs.set("direct", 1).unwrap();
-        let direct = 100 + BACKLOG_MAX as u32;
-        assert_eq!(sizes(&knobs, 100), Sizes { direct, ..expected });
     }
 }

@@ -21,8 +21,8 @@ use os::ring::{Descriptor, Event, Received, Ring};
 use session::{Connection, Op, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
+use super::knobs::{HELPERS, MULTISHOT, sizes};
 use super::socket::RingSocket;
-use super::{HELPERS, MULTISHOT, SPEC, sizes};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::orders::Order;
@@ -83,7 +83,7 @@ impl RingLoop {
         let helpers = match knobs.get_usize(HELPERS.name) {
             0 => None,
             count => {
-                let (name, runner) = (format!("{}-{index}-helper", SPEC.name), Arc::clone(&runner));
+                let (name, runner) = (format!("rings-{index}-helper"), Arc::clone(&runner));
                 let run_job = Arc::new(move |job| runner.run(job));
                 Some(Helpers::start(&name, count, count * QUEUE_PER_HELPER, run_job)?)
             }

@@ -89,7 +89,7 @@ impl Acceptor {
 
 impl Queue {
     fn new(state: &Arc<RuntimeState>, listener: OwnedFd) -> io::Result<Self> {
-        let arrivals = super::watch(listener.try_clone()?, Interest::READABLE)?;
+        let arrivals = super::watch::watch(listener.try_clone()?, Interest::READABLE)?;
         let listeners = Listeners::new(vec![listener], false);
         Ok(Self { state: Arc::clone(state), arrivals, listeners })
     }

@@ -247,7 +247,7 @@ fn watch(place: &mut Option<Socket>) -> io::Result<&AsyncFd<OwnedFd>> {
         && let Some(Socket::Fresh(socket)) = place.take()
     {
         let interest = Interest::READABLE.add(Interest::WRITABLE);
-        *place = Some(Socket::Watched(super::watch(socket, interest)?));
+        *place = Some(Socket::Watched(super::watch::watch(socket, interest)?));
     }
     match place {
         Some(Socket::Watched(socket)) => Ok(socket),

@@ -22,7 +22,9 @@
 
 mod acceptor;
 mod client;
+mod knobs;
 mod runtime_state;
+mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -35,14 +37,16 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 
+use self::knobs::{BLOCKING_THREADS, KNOBS, POLLS_PER_WAIT, STEALING, WORKERS};
 use crate::engine::{
     Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::KnobValues;
 use crate::orders::Order;
 use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
 use runtime_state::{ABORT, DRAIN, RuntimeState};
+use watch::watch;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
     name: "tasks",
@@ -55,44 +59,6 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     plan,
     start,
 };
-
-const WORKERS: Knob = Knob {
-    name: "workers",
-    about: "threads that run tasks in a partition; 0 means one for each of its CPUs",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
-
-const STEALING: Knob = Knob {
-    name: "stealing",
-    about: "1: the threads of a partition share a listener and take tasks from each other",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
-
-const BLOCKING_THREADS: Knob = Knob {
-    name: "blocking_threads",
-    about: "threads of a runtime for what may block; 0 means that tasks do it on the spot",
-    values: Values::Numbers { min: 0, max: 512 },
-    default: 8,
-};
-
-const POLLS_PER_WAIT: Knob = Knob {
-    name: "polls_per_wait",
-    about: "tasks resumed in a row before the kernel is asked for events again",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 61,
-};
-
-const KNOBS: &[Knob] = &[
-    WORKERS,
-    STEALING,
-    BLOCKING_THREADS,
-    POLLS_PER_WAIT,
-    reactor::EVENTS_PER_WAIT,
-    reactor::ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
@@ -230,15 +196,6 @@ async fn oversee(state: &RuntimeState, bell: Bell) -> io::Result<()> {
         state.keep();
         state.make_room_for_others();
     }
-}
-
-/// Puts a descriptor into the epoll set of the runtime.
-#[expect(
-    deprecated,
-    reason = "the new form is unsafe because a descriptor might be closed early; these own theirs"
-)]
-fn watch<T: AsRawFd + AsFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    AsyncFd::with_interest(descriptor, interest)
 }
 
 /// Waits for the wake-up call.

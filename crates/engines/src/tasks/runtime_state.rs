@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use session::Worker;
 
-use super::BLOCKING_THREADS;
+use super::knobs::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
 use crate::orders::Order;
 use crate::parts::loops::Seat;

@@ -1,0 +1,88 @@
+//! What can be set, and the sizes that this makes.
+
+use os::ring::Sizes;
+
+use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::listeners::BACKLOG_MAX;
+use crate::parts::loops::reactor::FILE_CHUNK_KIB;
+
+pub(super) const WORKERS: Knob = Knob {
+    name: "workers",
+    about: "rings in a partition; 0 means one for each of its CPUs",
+    values: Values::Numbers { min: 0, max: 1024 },
+    default: 0,
+};
+
+pub(super) const ENTRIES: Knob = Knob {
+    name: "entries",
+    about: "operations handed to the kernel with one call",
+    values: Values::Numbers { min: 1, max: 32_768 },
+    default: 1024,
+};
+
+pub(super) const BUFFERS: Knob = Knob {
+    name: "buffers",
+    about: "buffers to receive into, for all connections of a ring together",
+    values: Values::Numbers { min: 1, max: 32_768 },
+    default: 512,
+};
+
+pub(super) const BUFFER_BYTES: Knob = Knob {
+    name: "buffer_bytes",
+    about: "the size of each of these buffers",
+    values: Values::Numbers { min: 64, max: 1 << 20 },
+    default: 4096,
+};
+
+pub(super) const MULTISHOT: Knob = Knob {
+    name: "multishot",
+    about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
+    values: Values::Numbers { min: 0, max: 1 },
+    default: 1,
+};
+
+pub(super) const DIRECT: Knob = Knob {
+    name: "direct",
+    about: "1: connections are in the ring's own table, and get a descriptor for what needs one",
+    values: Values::Numbers { min: 0, max: 1 },
+    default: 0,
+};
+
+pub(super) const HELPERS: Knob = Knob {
+    name: "helpers",
+    about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
+    values: Values::Numbers { min: 0, max: 1024 },
+    default: 0,
+};
+
+pub(super) const KNOBS: &[Knob] =
+    &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, DIRECT, HELPERS, FILE_CHUNK_KIB];
+
+/// The sizes that the knobs ask for, each within what the kernel takes. Who is accepted while all
+/// places are taken has to wait in the table as well: a whole queue may be accepted at once.
+pub(super) fn sizes(knobs: &KnobValues, connections_max: usize) -> Sizes {
+    let places = u32::try_from(connections_max + BACKLOG_MAX).unwrap_or(u32::MAX);
+    Sizes {
+        entries: knobs.get(ENTRIES.name) as u32,
+        buffers: knobs.get(BUFFERS.name) as u16,
+        buffer_bytes: knobs.get(BUFFER_BYTES.name) as u32,
+        direct: if knobs.get(DIRECT.name) == 1 { places } else { 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_knobs() {
+        let mut knobs = KnobValues::defaults(KNOBS);
+        knobs.set("entries", 8).unwrap();
+        knobs.set("buffers", 32_768).unwrap();
+        let expected = Sizes { entries: 8, buffers: 32_768, buffer_bytes: 4096, direct: 0 };
+        assert_eq!(sizes(&knobs, 100), expected);
+        knobs.set("direct", 1).unwrap();
+        let direct = 100 + BACKLOG_MAX as u32;
+        assert_eq!(sizes(&knobs, 100), Sizes { direct, ..expected });
+    }
+}
