@@ -1,9 +1,9 @@
 //! An experiment with the cache as its file says it. The format is documented in `docs/study.md`.
 
-use cache_study::Design;
 use load::units::parse_duration;
 use serde::Deserialize;
 
+use super::design::Design;
 use super::run::reckoned_one_s;
 use crate::error::Error;
 use crate::study::budget;

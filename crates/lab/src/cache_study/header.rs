@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cache_study::clock_ns;
-
 use super::definition::Definition;
+use super::measure::clock_ns;
 use super::run::estimate_s;
 use crate::record::{Described, Header, Kind};
 

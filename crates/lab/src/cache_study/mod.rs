@@ -1,12 +1,25 @@
-//! Studies of the cache of file metadata by itself (Radhakrishnan 2019, Appendix A): no server and
-//! no load, but the same order, records, budgets and reports as any study.
+//! What a cache of file metadata costs by itself: lists, locks, copies and references, levels, and
+//! policies, after Radhakrishnan, "Comparative study of concurrent programming models" (2019),
+//! Appendix A, and beyond it. There is no server and no load, but the same order, records, budgets
+//! and reports as in any study.
 //!
-//! What is measured is the business of the crate `cache-study`, which nothing else uses.
+//! A [`Design`] says what is varied; its [`Cell`]s are measured one by one with `Inputs`, which
+//! holds the keys and the Zipf requests. The server's own cache (`file_cache`) is compared with the
+//! alternatives that the appendix names, each as short as it can be written (`stores.rs`). Every
+//! answer is checked: a store that answers a wrong value is an error, not a number.
 
+mod cell;
 mod definition;
+mod design;
+mod drive;
 mod header;
+mod measure;
+mod requests;
 mod run;
+mod stores;
 
-pub use ::cache_study::{Cell, Design, Numbers, Pair, Part, Store, clock_ns};
+pub use cell::{Cell, Part, Store};
 pub use definition::Definition;
+pub use design::Design;
+pub use measure::{Numbers, Pair, clock_ns};
 pub use run::{Study, estimate_s};

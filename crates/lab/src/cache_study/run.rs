@@ -1,10 +1,12 @@
 //! A study of the cache from its first cell to its last. What has been measured is on disk before
 //! the next is.
 
-use cache_study::{Cell, Design, Inputs, Numbers};
 use os::clock;
 
+use super::cell::Cell;
 use super::definition::Definition;
+use super::design::Design;
+use super::measure::{Inputs, Numbers};
 use crate::record::{CacheRun, Figures, Folder, Point, Run};
 use crate::study::{End, Schedule, minutes};
 use crate::watch::Watch;
@@ -64,7 +66,7 @@ impl<'a, W: Watch> Study<'a, W> {
                 return Ok(end);
             }
             let cell = self.cells[next.point].clone();
-            let numbers = inputs.measure(&cell).map_err(|why| why.to_string())?;
+            let numbers = inputs.measure(&cell)?;
             self.schedule.learn(&run_of(&cell, &numbers));
             self.made += 1;
             self.tell(&cell, &numbers);

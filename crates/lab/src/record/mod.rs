@@ -102,9 +102,9 @@ pub struct CacheRun {
     /// Its repetition, from 0: measurements of one block are pairs.
     pub block: u32,
     /// What was measured.
-    pub cell: cache_study::Cell,
+    pub cell: crate::cache_study::Cell,
     /// What it was measured to be.
-    pub numbers: cache_study::Numbers,
+    pub numbers: crate::cache_study::Numbers,
 }
 
 /// A server that takes part.

@@ -6,7 +6,7 @@ use std::thread;
 use hdrhistogram::Histogram;
 use os::clock;
 
-use crate::requests::Key;
+use super::requests::Key;
 
 /// One thread's access to a store.
 pub(crate) trait Worker {

@@ -2,7 +2,6 @@
 //! looks whether the answers are right.
 
 use std::collections::{LinkedList, VecDeque};
-use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -10,11 +9,11 @@ use file_cache::{Budget, Cache, FirstLevel, PolicyKind};
 use os::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Cell, Part, Store};
-use crate::design::Design;
-use crate::drive::{Outcome, Times, Worker, run};
-use crate::requests::{Key, keys, most_popular, requests};
-use crate::stores::{
+use super::cell::{Cell, Part, Store};
+use super::design::Design;
+use super::drive::{Outcome, Times, Worker, run};
+use super::requests::{Key, keys, most_popular, requests};
+use super::stores::{
     Buckets, ByCopy, ByOwnReference, ByReference, LockFree, Metadata, OneMutex, OneRwLock,
     SeparateLru, StandardLru, TwoLevels,
 };
@@ -61,7 +60,7 @@ impl Pair {
 }
 
 /// Keys, and the requests of those who ask by the same law.
-pub struct Inputs {
+pub(super) struct Inputs {
     keys: Vec<Key>,
     /// How many requests a measurement makes.
     count: usize,
@@ -72,7 +71,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// For the cells of this design, which [`Design::check`] has found right.
-    pub fn new(design: &Design, seed: u64) -> Self {
+    pub(super) fn new(design: &Design, seed: u64) -> Self {
         let keys = keys(design.keys as usize);
         Self { keys, count: design.requests as usize, seed, drawn: Vec::new() }
     }
@@ -81,7 +80,7 @@ impl Inputs {
     ///
     /// # Errors
     /// When a store answered a wrong value.
-    pub fn measure(&mut self, cell: &Cell) -> Result<Numbers, WrongAnswer> {
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Numbers, String> {
         let numbers = match cell.part {
             Part::Lists => self.list(cell),
             Part::Locks => self.lock(cell),
@@ -97,7 +96,7 @@ impl Inputs {
             }
             Part::Crawler => self.beside_crawler(cell),
         };
-        numbers.map_err(|Wrong| WrongAnswer { cell: cell.clone() })
+        numbers.map_err(|Wrong| format!("{cell}: it answered a value that belongs to another key"))
     }
 
     fn list(&mut self, cell: &Cell) -> Result<Numbers, Wrong> {
@@ -240,21 +239,6 @@ impl Inputs {
 }
 
 /// A store answered a value that belongs to another key.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WrongAnswer {
-    /// What was being measured.
-    pub cell: Cell,
-}
-
-impl fmt::Display for WrongAnswer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: it answered a value that belongs to another key", self.cell)
-    }
-}
-
-impl std::error::Error for WrongAnswer {}
-
-/// The same, where the cell is known.
 #[derive(Debug, PartialEq, Eq)]
 struct Wrong;
 
@@ -343,7 +327,7 @@ mod tests {
 
     /// Three threads leave a request over.
     fn design() -> Design {
-        let design = crate::design::tests::design();
+        let design = crate::cache_study::design::tests::design();
         Design { requests: 4000, alphas: vec![0.5, 1.2], threads: vec![1, 3], ..design }
     }
 

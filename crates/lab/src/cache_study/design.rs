@@ -1,10 +1,8 @@
 //! What is varied, and the cells that come of it.
 
-use std::fmt;
-
 use serde::Deserialize;
 
-use crate::cell::{Cell, Part, Store};
+use super::cell::{Cell, Part, Store};
 
 /// The metadata of a file, "a few tens of bytes" (Appendix A.1).
 const METADATA_BYTES: u32 = 32;
@@ -36,24 +34,12 @@ pub struct Design {
     pub threads: Vec<u32>,
 }
 
-/// A number that a design cannot have: its key, and what can be given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DesignError(String);
-
-impl fmt::Display for DesignError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for DesignError {}
-
 impl Design {
     /// Whether it can be measured.
     ///
     /// # Errors
-    /// The first number that it cannot have.
-    pub fn check(&self) -> Result<(), DesignError> {
+    /// The first number that it cannot have: its key, and what can be given.
+    pub fn check(&self) -> Result<(), String> {
         let alphas = || self.alphas.iter().chain([&self.alpha]);
         let percents = || self.cached_percents.iter().chain([&self.cached]);
         let threads_max = self.threads.iter().copied().max().unwrap_or(0);
@@ -74,10 +60,7 @@ impl Design {
             (!self.alphas.is_empty(), "alphas: at least one".into()),
             (!self.cached_percents.is_empty(), "cached_percents: at least one".into()),
         ];
-        checks
-            .into_iter()
-            .find(|(holds, _)| !holds)
-            .map_or(Ok(()), |(_, wrong)| Err(DesignError(wrong)))
+        checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, wrong)| Err(wrong))
     }
 
     /// Every measurement, part by part.
@@ -181,7 +164,7 @@ pub(crate) mod tests {
         ];
         assert_eq!(design().check(), Ok(()));
         for (design, expected) in wrong {
-            let why = design.check().expect_err(expected).to_string();
+            let why = design.check().expect_err(expected);
             assert!(why.starts_with(expected), "{why}");
         }
     }
