@@ -29,8 +29,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const KNOBS: &[Knob] =
-    &[EVENTS, reactor::EVENTS_PER_WAIT, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, _: usize) -> Plan {
     Plan { wakeups: watch::wakeups(knobs), ..Plan::ONE }

@@ -36,14 +36,8 @@ const PORTS: Knob = Knob {
     default: 0,
 };
 
-const KNOBS: &[Knob] = &[
-    PROCESSES,
-    PORTS,
-    EVENTS,
-    reactor::EVENTS_PER_WAIT,
-    reactor::ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
+const KNOBS: &[Knob] =
+    &[PROCESSES, PORTS, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let count = process_count::of(knobs, cpus);

@@ -40,13 +40,7 @@ const WORKERS: Knob = Knob {
     default: 0,
 };
 
-const KNOBS: &[Knob] = &[
-    WORKERS,
-    EVENTS,
-    reactor::EVENTS_PER_WAIT,
-    reactor::ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
+const KNOBS: &[Knob] = &[WORKERS, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);

@@ -36,7 +36,6 @@ const KNOBS: &[Knob] = &[
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
     EVENTS,
-    reactor::EVENTS_PER_WAIT,
     reactor::ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
 ];

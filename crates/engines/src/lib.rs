@@ -23,6 +23,7 @@ mod event_loop_shared_cache;
 mod event_loop_shared_listener;
 mod failures;
 mod fibers;
+mod former_knobs;
 #[cfg(test)]
 mod idle;
 pub mod jobs;
@@ -44,6 +45,7 @@ pub use engine::{
 };
 pub use event_loop_helpers::help_by_process;
 pub use failures::Failures;
+pub use former_knobs::{FORMER_KNOBS, FormerKnob, Now};
 pub use knobs::{Knob, KnobValues, Values};
 pub use open_files::{Caretaker, OpenFiles};
 pub use orders::{Order, Orders};

@@ -1,6 +1,6 @@
 //! Which engine serves, with its knobs set. What `auto` stands for is in `auto.rs`.
 
-use engines::{ENGINES, EngineSpec, KnobValues};
+use engines::{ENGINES, EngineSpec, FormerKnob, KnobValues, Now};
 
 use crate::config::{AUTO, Config, ConfigError, KnobSetting, did_you_mean};
 
@@ -11,6 +11,8 @@ pub(crate) struct EngineChoice {
     pub(crate) spec: &'static EngineSpec,
     /// Its knobs.
     pub(crate) knobs: KnobValues,
+    /// What became of knobs of earlier versions, a line each.
+    pub(crate) notices: Vec<String>,
 }
 
 /// Chooses and sets the knobs.
@@ -26,12 +28,30 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
         let why = format!("unknown engine {name:?}{hint}: see `ropewalk engines`");
         config.unfit("engine.name", why)
     })?;
-    let mut knobs = spec.default_knobs();
+    let (mut knobs, mut notices) = (spec.default_knobs(), Vec::new());
     for (knob, setting) in &settings.knobs {
+        let former = FormerKnob::find(spec.name, knob);
+        notices.extend(former.map(notice));
+        let knob = match former.map(|former| &former.now) {
+            None => knob,
+            Some(Now::Called(name)) => *name,
+            Some(Now::Gone(_)) => continue,
+        };
         turn(spec, &mut knobs, knob, setting)
             .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;
     }
-    Ok(EngineChoice { spec, knobs })
+    Ok(EngineChoice { spec, knobs, notices })
+}
+
+/// What became of a knob.
+fn notice(former: &FormerKnob) -> String {
+    let name = former.name;
+    match former.now {
+        Now::Called(now) => {
+            format!("engine.knobs.{name} is called {now} now; the old name is read until 0.2")
+        }
+        Now::Gone(why) => format!("engine.knobs.{name} has no effect any more: {why}"),
+    }
 }
 
 /// Sets one knob. A name that is nearly right is told the right one.

@@ -83,7 +83,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     layout.sets.iter().try_for_each(|set| listeners::addresses(config, *set).map(drop))?;
     let sendfile = modes::sendfile(settings.socket.sendfile, engine.spec, &layout)
         .map_err(|why| config.unfit("socket.sendfile", why))?;
-    let without_effect = modes::without_effect(settings, engine.spec, &layout);
+    let mut without_effect = modes::without_effect(settings, engine.spec, &layout);
+    without_effect.extend(engine.notices.iter().cloned());
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     Ok(Ready {
         site: Arc::new(site(settings)?),

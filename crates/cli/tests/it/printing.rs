@@ -58,6 +58,25 @@ fn check_prints_a_configuration() {
 }
 
 #[test]
+fn knobs_of_earlier_versions_are_read_with_a_line() {
+    let check = |set: &[&str], expected: &str| {
+        let arguments = [&["check", "examples/site", "--engine", "event-loop-helpers"], set];
+        let (status, _, error) = run(&arguments.concat());
+        assert_eq!((status, error.as_str()), (0, expected), "{set:?}");
+    };
+    check(
+        &["--set", "engine.knobs.loops=2"],
+        "ropewalk: engine.knobs.loops is called workers now; the old name is read until 0.2\n",
+    );
+    check(
+        &["--set", "engine.knobs.events_per_wait=64"],
+        "ropewalk: engine.knobs.events_per_wait has no effect any more: events are taken 256 at a \
+         time\n",
+    );
+    check(&["--set", "engine.knobs.workers=2"], "");
+}
+
+#[test]
 fn engines_are_listed_with_their_knobs() {
     let (status, out, _) = run(&["engines"]);
     assert_eq!(status, 0);

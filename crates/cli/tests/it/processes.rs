@@ -327,7 +327,7 @@ fn one_of_a_pool_that_is_killed_is_reported_and_replaced() {
 
 fn server_with_helpers(directory: &Temporary) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");
-    let knobs = ["kind=processes", "helpers=2", "loops=1"];
+    let knobs = ["kind=processes", "helpers=2", "workers=1"];
     let knobs = knobs.map(|knob| format!("engine.knobs.{knob}"));
     let mut arguments = vec!["--engine", "event-loop-helpers"];
     knobs.iter().for_each(|knob| arguments.extend(["--set", knob]));

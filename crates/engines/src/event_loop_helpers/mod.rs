@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::disk::helpers::{Help, Helpers, RunJob};
+use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, RunJob};
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::loops::{Loop, Loops, Seat};
@@ -41,8 +41,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const LOOPS: Knob = Knob {
-    name: "loops",
+const WORKERS: Knob = Knob {
+    name: "workers",
     about: "event loops on the listener of a partition; 0 means one for each of its CPUs",
     values: Values::Numbers { min: 0, max: 1024 },
     default: 0,
@@ -65,26 +65,11 @@ const KIND: Knob = Knob {
 /// The value of [`KIND`] that stands for processes.
 const PROCESSES: u64 = 1;
 
-const WAITING_MAX: Knob = Knob {
-    name: "waiting_max",
-    about: "work that may wait for a loop's helpers; with more, connections wait in line",
-    values: Values::Numbers { min: 0, max: 65_536 },
-    default: 512,
-};
-
-const KNOBS: &[Knob] = &[
-    LOOPS,
-    HELPERS,
-    KIND,
-    WAITING_MAX,
-    EVENTS,
-    reactor::EVENTS_PER_WAIT,
-    reactor::ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
+const KNOBS: &[Knob] =
+    &[WORKERS, HELPERS, KIND, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let workers = knobs.workers(LOOPS.name, cpus);
+    let workers = knobs.workers(WORKERS.name, cpus);
     let helpers_per_worker = match knobs.get(KIND.name) {
         PROCESSES => knobs.get_usize(HELPERS.name),
         _ => 0,
@@ -98,8 +83,8 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
 }
 
 fn make(start: WorkerStart, seat: Seat) -> io::Result<Loop> {
-    let (count, waiting_max) =
-        (seat.knobs.get_usize(HELPERS.name), seat.knobs.get_usize(WAITING_MAX.name));
+    let count = seat.knobs.get_usize(HELPERS.name);
+    let waiting_max = count * QUEUE_PER_HELPER;
     let runner = Arc::clone(&seat.runner);
     let run_job: RunJob = Arc::new(move |job| runner.run(job));
     let helpers: Box<dyn Help> = match seat.knobs.get(KIND.name) {

@@ -93,10 +93,9 @@ impl Cluster {
         let stack_bytes = knobs.get_usize(super::knobs::STACK_KIB.name) * 1024;
         let listeners = Listeners::new(sockets, seat.exclusive_wakeups);
         let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
-        let yields = knobs.get(super::knobs::POLLER_YIELDS.name);
         let mut cluster = Self {
             epoll: Epoll::new()?,
-            ready: Ready::new(settings.threads, yields),
+            ready: Ready::new(settings.threads),
             table: FiberTable::new(fibers_max),
             timers: Timers::new(Tick(os::clock::now())),
             blocking: (blocking_threads > 0).then(|| Blocking::new(blocking_threads)),
@@ -113,7 +112,7 @@ impl Cluster {
             stacks: reserve(fibers_max, stack_bytes)?,
             bell: Wake::new()?,
             poller: Mutex::new(Poller {
-                events: EventBuffer::with_capacity(knobs.get_usize(EVENTS_PER_WAIT.name)),
+                events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
                 found: Vec::new(),
                 is_accepting: true,
                 is_aborting: false,

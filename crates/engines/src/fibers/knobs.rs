@@ -1,7 +1,7 @@
 //! What can be set.
 
 use crate::knobs::{Knob, Values};
-use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, FILE_CHUNK_KIB};
 
 pub(super) const CLUSTERS: Knob = Knob {
     name: "clusters",
@@ -52,13 +52,6 @@ pub(super) const ACCEPTORS: Knob = Knob {
     default: 1,
 };
 
-pub(super) const POLLER_YIELDS: Knob = Knob {
-    name: "poller_yields",
-    about: "how often the poller lets all that is ready run before it polls again",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 1,
-};
-
 pub(super) const BLOCKING_THREADS: Knob = Knob {
     name: "blocking_threads",
     about: "kernel threads beside a cluster to which a fiber moves where it may block; 0: none",
@@ -74,9 +67,7 @@ pub(super) const KNOBS: &[Knob] = &[
     STACK_KIB,
     PARK_IDLE,
     ACCEPTORS,
-    POLLER_YIELDS,
     BLOCKING_THREADS,
-    EVENTS_PER_WAIT,
     ACCEPTS_PER_WAKE,
     FILE_CHUNK_KIB,
 ];

@@ -35,13 +35,10 @@ pub(super) struct Ready {
     called: Condvar,
     /// Whether several kernel threads take from the queue.
     is_shared: bool,
-    /// How often the poller goes to the end of the queue before it polls again.
-    yields: u64,
 }
 
 struct Queue {
     entries: VecDeque<u32>,
-    yields_left: u64,
     /// The poll under way may sleep, and nobody has woken it.
     is_asleep: bool,
     /// Kernel threads that wait for work.
@@ -52,16 +49,15 @@ struct Queue {
 }
 
 impl Ready {
-    pub(super) fn new(threads: usize, yields: u64) -> Self {
+    pub(super) fn new(threads: usize) -> Self {
         let queue = Queue {
             entries: VecDeque::from([POLLER]),
-            yields_left: 0,
             is_asleep: false,
             waiting: 0,
             calls: 0,
             is_over: false,
         };
-        Self { queue: Mutex::new(queue), called: Condvar::new(), is_shared: threads > 1, yields }
+        Self { queue: Mutex::new(queue), called: Condvar::new(), is_shared: threads > 1 }
     }
 
     /// The next work of a kernel thread; waits if there is none. `batch` is empty and is filled;
@@ -78,13 +74,8 @@ impl Ready {
             match queue.entries.front() {
                 Some(&POLLER) => {
                     queue.entries.pop_front();
-                    if queue.entries.is_empty() || queue.yields_left == 0 {
-                        queue.yields_left = self.yields.saturating_sub(1);
-                        queue.is_asleep = queue.entries.is_empty();
-                        return Work::Poll { may_sleep: queue.is_asleep };
-                    }
-                    queue.yields_left -= 1;
-                    queue.entries.push_back(POLLER);
+                    queue.is_asleep = queue.entries.is_empty();
+                    return Work::Poll { may_sleep: queue.is_asleep };
                 }
                 Some(_) => {
                     queue.take(self.is_shared, batch);

@@ -28,13 +28,13 @@ const FIBER: u32 = 7;
 
 impl Model {
     /// The fiber rests.
-    fn new(threads: usize, yields: u64) -> (Arc<Self>, u32) {
+    fn new(threads: usize) -> (Arc<Self>, u32) {
         let state = FiberState::vacant();
         let generation = state.occupy();
         assert!(state.rest(true));
         let model = Self {
             state,
-            ready: Ready::new(threads, yields),
+            ready: Ready::new(threads),
             arrived: AtomicUsize::new(0),
             served: AtomicUsize::new(0),
             is_running: AtomicBool::new(false),
@@ -89,9 +89,9 @@ impl Model {
 
 #[test]
 fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_news() {
-    for (threads, yields) in [(1, 1), (2, 1), (3, 2)] {
+    for threads in [1, 2, 3] {
         let model = move || {
-            let (model, generation) = Model::new(threads, yields);
+            let (model, generation) = Model::new(threads);
             let work = |_| {
                 let model = Arc::clone(&model);
                 thread::spawn(move || model.work(4, generation))
@@ -107,7 +107,7 @@ fn a_fiber_is_run_by_one_thread_at_a_time_and_misses_no_news() {
 #[test]
 fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
     let model = || {
-        let ready = Arc::new(Ready::new(2, 1));
+        let ready = Arc::new(Ready::new(2));
         let bell = Arc::new(AtomicUsize::new(0));
         let ran = Arc::new(AtomicUsize::new(0));
         let work = |_| {
@@ -151,7 +151,7 @@ fn a_fiber_from_elsewhere_is_run_though_the_poller_sleeps() {
 #[test]
 fn a_fiber_that_waits_for_the_disk_has_no_other_wait_for_it() {
     let model = || {
-        let ready = Arc::new(Ready::new(2, 1));
+        let ready = Arc::new(Ready::new(2));
         let (disk, stall) = shuttle::sync::mpsc::channel();
         let stall = Arc::new(shuttle::sync::Mutex::new(stall));
         let work = |_| {
@@ -214,7 +214,7 @@ fn who_is_evicted_is_idle_and_is_evicted_once() {
 #[test]
 fn a_fiber_moves_to_the_blocking_cluster_and_back() {
     let model = || {
-        let (model, generation) = Model::new(1, 1);
+        let (model, generation) = Model::new(1);
         // It is owned by whoever has it: here the blocking thread, to which it was pushed.
         assert!(model.state.tell(generation, News::WRITABLE));
         model.state.take_news();

@@ -28,7 +28,7 @@ use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY, is_exhaustion};
-use crate::parts::disk::helpers::{Helpers, refuse};
+use crate::parts::disk::helpers::{Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot};
@@ -39,9 +39,6 @@ use crate::parts::loops::{Loop, Seat, Shared};
 
 /// The key of the helpers' wake-up call.
 const HELPERS_KEY: u64 = u64::MAX - 1;
-
-/// Work that may wait for a helper, for each helper.
-const QUEUE_PER_HELPER: usize = 64;
 
 /// The loop of one ring.
 pub(super) struct RingLoop {

@@ -1,7 +1,7 @@
 //! What can be set, and how many threads that makes.
 
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, FILE_CHUNK_KIB};
 
 pub(super) const READ_THREADS: Knob = Knob {
     name: "read_threads",
@@ -43,13 +43,6 @@ pub(super) const COHORTS: Knob = Knob {
     about: "1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts",
     values: Values::Numbers { min: 0, max: 1 },
     default: 1,
-};
-
-pub(super) const SEND_WAIT_MS: Knob = Knob {
-    name: "send_wait_ms",
-    about: "how long a blocking send waits for a client before write-poll does",
-    values: Values::Numbers { min: 1, max: 10_000 },
-    default: 50,
 };
 
 pub(super) const THREAD_CONTROLLER: Knob = Knob {
@@ -122,7 +115,6 @@ pub(super) const KNOBS: &[Knob] = &[
     BATCH,
     PART_MIN,
     COHORTS,
-    SEND_WAIT_MS,
     THREAD_CONTROLLER,
     THREAD_PERIOD_MS,
     THREAD_QUEUE_LEN,
@@ -132,7 +124,6 @@ pub(super) const KNOBS: &[Knob] = &[
     BATCH_PERIOD_MS,
     RESPONSE_TARGET_MS,
     ADMISSION_PERIOD_MS,
-    EVENTS_PER_WAIT,
     ACCEPTS_PER_WAKE,
     FILE_CHUNK_KIB,
 ];

@@ -51,7 +51,7 @@ impl Poller {
         let wakes = [&seat.shared.wakes[seat.index], pipeline.wake(stage)];
         Ok(Self {
             wait_set: WaitSet::new(direction, &wakes, Tick(os::clock::now()))?,
-            events: EventBuffer::with_capacity(seat.knobs.get_usize(EVENTS_PER_WAIT.name)),
+            events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
             worker: start.worker,
             shared: Arc::clone(&seat.shared),
             pipeline: Arc::clone(pipeline),

@@ -4,7 +4,7 @@
 //! The read stage receives, parses and runs jobs, so it may wait for the disk when a file is
 //! opened. The write stage sends, so it may wait for the disk when a file is not in memory; with
 //! blocking sockets it waits for the client too, but not longer than
-//! [`super::knobs::SEND_WAIT_MS`].
+//! [`SEND_WAIT_MS`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -32,6 +32,9 @@ use crate::parts::loops::{Loop, Seat, Shared, describe_panic};
 /// Spare buffers that a thread keeps which reads: as many as one batch needs by default.
 const SPARES: usize = 64;
 
+/// How long a blocking send waits for a client before write-poll does.
+const SEND_WAIT_MS: u64 = 50;
+
 /// The thread.
 pub(super) struct StageThread {
     worker: Worker,
@@ -46,7 +49,6 @@ pub(super) struct StageThread {
     spares: usize,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
-    send_wait_ms: u64,
 }
 
 impl StageThread {
@@ -65,7 +67,6 @@ impl StageThread {
             spares: if does_read { SPARES } else { 0 },
             sendfile: seat.sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
-            send_wait_ms: knobs.get(super::knobs::SEND_WAIT_MS.name),
         }
     }
 
@@ -231,7 +232,7 @@ impl StageThread {
         let began = os::clock::now();
         let taken = self.step_once(client, turn);
         let waited_ms = os::clock::now().saturating_sub(began) / 1000;
-        if waited_ms >= self.send_wait_ms {
+        if waited_ms >= SEND_WAIT_MS {
             read_clock(&mut self.worker);
             client.is_slow = true;
             self.set_blocking(client, false);
@@ -244,7 +245,7 @@ impl StageThread {
     fn set_blocking(&self, client: &mut Client, is_blocking: bool) {
         let socket = client.socket.as_fd();
         let limited = match is_blocking {
-            true => os::socket::set_send_timeout(socket, self.send_wait_ms),
+            true => os::socket::set_send_timeout(socket, SEND_WAIT_MS),
             false => Ok(()),
         };
         let changed = limited.and_then(|()| os::socket::set_blocking(socket, is_blocking));

@@ -24,19 +24,5 @@ pub(super) const BLOCKING_THREADS: Knob = Knob {
     default: 8,
 };
 
-pub(super) const POLLS_PER_WAIT: Knob = Knob {
-    name: "polls_per_wait",
-    about: "tasks resumed in a row before the kernel is asked for events again",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 61,
-};
-
-pub(super) const KNOBS: &[Knob] = &[
-    WORKERS,
-    STEALING,
-    BLOCKING_THREADS,
-    POLLS_PER_WAIT,
-    reactor::EVENTS_PER_WAIT,
-    reactor::ACCEPTS_PER_WAKE,
-    reactor::FILE_CHUNK_KIB,
-];
+pub(super) const KNOBS: &[Knob] =
+    &[WORKERS, STEALING, BLOCKING_THREADS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];

@@ -37,7 +37,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 
-use self::knobs::{BLOCKING_THREADS, KNOBS, POLLS_PER_WAIT, STEALING, WORKERS};
+use self::knobs::{BLOCKING_THREADS, KNOBS, STEALING, WORKERS};
 use crate::engine::{
     Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
@@ -136,13 +136,10 @@ fn serve_stealing(cpus: &[usize], crew: Crew, seat: Seat) -> io::Result<()> {
 }
 
 fn build(mut builder: Builder, seat: &Seat) -> io::Result<Runtime> {
-    let events = seat.knobs.get_usize(reactor::EVENTS_PER_WAIT.name);
-    let polls = u32::try_from(seat.knobs.get(POLLS_PER_WAIT.name)).unwrap_or(u32::MAX);
     builder
         .enable_io()
         .enable_time()
-        .max_io_events_per_tick(events)
-        .event_interval(polls)
+        .max_io_events_per_tick(reactor::EVENTS_PER_WAIT)
         .max_blocking_threads(seat.knobs.get_usize(BLOCKING_THREADS.name).max(1))
         .thread_name(format!("{}-{}", SPEC.name, seat.index))
         .on_thread_unpark(runtime_state::forget_time)

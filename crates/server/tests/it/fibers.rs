@@ -13,7 +13,7 @@ use crate::overload::{
 /// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
 /// needed; kernel threads that may block; and all that together.
 const VARIANTS: &[&[&str]] = &[
-    &["threads_per_cluster=2", "acceptors=2", "poller_yields=2"],
+    &["threads_per_cluster=2", "acceptors=2"],
     &["spawn_on_demand=0", "prespawned=32"],
     &["park_idle=1", "stack_kib=64"],
     &["blocking_threads=2"],

@@ -37,7 +37,7 @@ fn killed_helpers_cost_nobody_a_request() {
         "engine.name=event-loop-helpers",
         "engine.knobs.kind=processes",
         "engine.knobs.helpers=2",
-        "engine.knobs.loops=1",
+        "engine.knobs.workers=1",
         "engine.processes=1",
         "cache.revalidate_ms=0",
     ];

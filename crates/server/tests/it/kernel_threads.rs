@@ -30,7 +30,7 @@ const ROOMY: &[(&str, &[&str])] = &[
 
 /// Fewer of them than clients: who rests between two requests may be closed for another.
 const NARROW: &[(&str, &[&str])] = &[
-    ("threads", &["threads_max=4"]),
+    ("threads", &["spawn=0"]),
     ("thread-pool", &["park_idle=0", "threads=2", "yield_ms=1"]),
     ("processes", &["processes_max=3", "connections_per_process=5"]),
 ];
@@ -83,8 +83,10 @@ fn a_thread_with_a_resting_connection_yields_to_who_waits() {
 
 #[test]
 fn as_many_are_served_at_once_as_there_are_threads_or_processes() {
-    for (engine, knob) in [("threads", "threads_max=2"), ("processes", "processes_max=2")] {
-        with_knobs(engine, &[knob], &[], |server| {
+    let two: [(&str, &[&str], &[&str]); 2] =
+        [("threads", &[], &["limits.connections_max=2"]), ("processes", &["processes_max=2"], &[])];
+    for (engine, knobs, set) in two {
+        with_knobs(engine, knobs, set, |server| {
             let mut busy: Vec<TcpStream> = (0..2).map(|_| connect(server)).collect();
             for stream in &mut busy {
                 stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();

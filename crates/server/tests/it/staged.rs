@@ -19,7 +19,7 @@ use crate::serving::{connect, get, load, take_head};
 const VARIANTS: &[&[&str]] = &[
     &["engine.knobs.read_threads=3", "engine.knobs.write_threads=3", "engine.knobs.part_min=1"],
     &["engine.knobs.pools=1", "engine.knobs.batch=1"],
-    &["socket.sendfile=blocking", "engine.knobs.write_threads=2", "engine.knobs.send_wait_ms=5"],
+    &["socket.sendfile=blocking", "engine.knobs.write_threads=2"],
     &["socket.sendfile=blocking", "engine.knobs.pools=1", "engine.knobs.read_threads=2"],
 ];
 

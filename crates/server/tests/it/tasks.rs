@@ -12,7 +12,7 @@ use crate::overload::{misbehave, who_rests_longest_makes_room};
 const VARIANTS: &[&[&str]] = &[
     &["stealing=1", "workers=2"],
     &["blocking_threads=0"],
-    &["stealing=1", "workers=3", "blocking_threads=0", "polls_per_wait=1"],
+    &["stealing=1", "workers=3", "blocking_threads=0"],
 ];
 
 /// Runs `test` with these knobs and settings.

@@ -23,6 +23,9 @@ use crate::parts::loops::clock::read_clock;
 /// Bytes of a file that are fetched with one call.
 pub(crate) const FETCH_BYTES: usize = 128 * 1024;
 
+/// Work that may wait for helpers, for each of them.
+pub(crate) const QUEUE_PER_HELPER: usize = 64;
+
 /// How jobs are run: [`crate::jobs::Runner::run`], or what a test puts in its place.
 pub(crate) type RunJob = Arc<dyn Fn(Job) -> Done + Send + Sync>;
 

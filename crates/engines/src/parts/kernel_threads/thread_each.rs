@@ -17,14 +17,7 @@ const SPAWN: Knob = Knob {
     default: 32,
 };
 
-const THREADS_MAX: Knob = Knob {
-    name: "threads_max",
-    about: "connections served at once, each by a thread; 0 means as many as may be open",
-    values: Values::Numbers { min: 0, max: 1_000_000 },
-    default: 0,
-};
-
-pub(crate) const KNOBS: &[Knob] = &[SPAWN, THREADS_MAX, STACK_KIB, ACCEPTS_PER_WAKE];
+pub(crate) const KNOBS: &[Knob] = &[SPAWN, STACK_KIB, ACCEPTS_PER_WAKE];
 
 /// The one worker is the acceptor; threads share others.
 pub(crate) fn plan(_: &KnobValues, _: usize) -> Plan {
@@ -37,14 +30,10 @@ pub(crate) fn start(
     mut start: Start,
     serve: Serve,
 ) -> io::Result<Box<dyn Engine>> {
-    let threads_max = match start.knobs.get_usize(THREADS_MAX.name) {
-        0 => usize::MAX,
-        most => most,
-    };
     let parts = PartitionParts::of_each(&mut start);
     let loops = Loops::start_replaceable(name, start, move |worker, seat| {
         let parts = parts[seat.index].clone(); // each partition has one worker
-        Acceptor::make(worker, &seat, parts, threads_max, |registry, _| {
+        Acceptor::make(worker, &seat, parts, usize::MAX, |registry, _| {
             let plan = CrewPlan {
                 name,
                 spare: seat.knobs.get_usize(SPAWN.name),

@@ -35,12 +35,8 @@ use crate::parts::accept::listeners::{
 };
 use crate::parts::disk::helpers::{Help, run_on_the_spot};
 
-pub(crate) const EVENTS_PER_WAIT: Knob = Knob {
-    name: "events_per_wait",
-    about: "events taken from the kernel at once; more batch better, fewer are fairer",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 256,
-};
+/// Events taken from the kernel at once: more batch better, fewer are fairer.
+pub(crate) const EVENTS_PER_WAIT: usize = 256;
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
     name: "accepts_per_wake",
@@ -111,8 +107,7 @@ impl Reactor {
 
     fn new(start: WorkerStart, seat: Seat, helpers: Option<Box<dyn Help>>) -> io::Result<Self> {
         let Seat { runner, shared, index, berth, sendfile, exclusive_wakeups, knobs, .. } = seat;
-        let events_max = knobs.get_usize(EVENTS_PER_WAIT.name);
-        let watch = Watch::new(knobs.get(watch::EVENTS.name), events_max)?;
+        let watch = Watch::new(knobs.get(watch::EVENTS.name), EVENTS_PER_WAIT)?;
         watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
         if let Some(helpers) = &helpers {
             watch.begin(helpers.as_fd(), Interest::READ, HELPERS_KEY)?;
