@@ -10,6 +10,7 @@ mod file_size;
 mod forbid_unsafe;
 mod forbidden_calls;
 mod function_length;
+mod knobs;
 mod leftovers;
 mod line_layout;
 mod module_docs;
@@ -45,6 +46,7 @@ const RULES: &[Rule] = &[
     ("forbid-unsafe", forbid_unsafe::check),
     ("forbidden-calls", forbidden_calls::check),
     ("function-length", function_length::check),
+    ("knobs", knobs::check),
     ("leftovers", leftovers::check),
     ("line-layout", line_layout::check),
     ("module-docs", module_docs::check),
