@@ -13,6 +13,7 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
@@ -29,7 +30,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const KNOBS: &[Knob] = &[EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, _: usize) -> Plan {
     Plan { wakeups: watch::wakeups(knobs), ..Plan::ONE }

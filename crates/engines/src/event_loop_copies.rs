@@ -12,6 +12,7 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
@@ -36,8 +37,7 @@ const PORTS: Knob = Knob {
     default: 0,
 };
 
-const KNOBS: &[Knob] =
-    &[PROCESSES, PORTS, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let count = process_count::of(knobs, cpus);

@@ -17,6 +17,7 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
@@ -40,7 +41,7 @@ const WORKERS: Knob = Knob {
     default: 0,
 };
 
-const KNOBS: &[Knob] = &[WORKERS, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[WORKERS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);

@@ -13,6 +13,7 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::gate;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
@@ -36,7 +37,7 @@ const KNOBS: &[Knob] = &[
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
     EVENTS,
-    reactor::ACCEPTS_PER_WAKE,
+    ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
 ];
 

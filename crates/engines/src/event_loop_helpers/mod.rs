@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, RunJob};
 use crate::parts::loops::reactor::{self, Reactor};
 use crate::parts::loops::watch::{self, EVENTS};
@@ -65,8 +66,7 @@ const KIND: Knob = Knob {
 /// The value of [`KIND`] that stands for processes.
 const PROCESSES: u64 = 1;
 
-const KNOBS: &[Knob] =
-    &[WORKERS, HELPERS, KIND, EVENTS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[WORKERS, HELPERS, KIND, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);

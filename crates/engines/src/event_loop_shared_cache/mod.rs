@@ -35,6 +35,7 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::gate;
 use crate::parts::loops::reactor;
 use crate::parts::loops::watch::{self, EVENTS};
@@ -81,7 +82,7 @@ const KNOBS: &[Knob] = &[
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
     EVENTS,
-    reactor::ACCEPTS_PER_WAKE,
+    ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
 ];
 

@@ -20,8 +20,9 @@ use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
 use crate::orders::Order;
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
-use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, EVENTS_PER_WAIT, FILE_CHUNK_KIB};
+use crate::parts::loops::reactor::{EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Seat, Shared};
 
 /// The key of the cluster's own wake-up call.

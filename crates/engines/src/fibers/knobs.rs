@@ -1,7 +1,8 @@
 //! What can be set.
 
 use crate::knobs::{Knob, Values};
-use crate::parts::loops::reactor::{ACCEPTS_PER_WAKE, FILE_CHUNK_KIB};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
+use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 
 pub(super) const CLUSTERS: Knob = Knob {
     name: "clusters",

@@ -18,10 +18,10 @@ use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
 use crate::engine::WorkerStart;
 use crate::orders::Order;
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
-use crate::parts::loops::reactor::ACCEPTS_PER_WAKE;
 use crate::parts::loops::{Loop, Seat, Shared};
 
 /// The key of the wake-up calls of the stages.

@@ -1,6 +1,7 @@
 //! What can be set.
 
 use crate::knobs::{Knob, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::reactor;
 
 pub(super) const WORKERS: Knob = Knob {
@@ -25,4 +26,4 @@ pub(super) const BLOCKING_THREADS: Knob = Knob {
 };
 
 pub(super) const KNOBS: &[Knob] =
-    &[WORKERS, STEALING, BLOCKING_THREADS, reactor::ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+    &[WORKERS, STEALING, BLOCKING_THREADS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];

@@ -16,6 +16,7 @@ use session::Worker;
 use super::knobs::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
 use crate::orders::Order;
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Seat;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::reactor;
@@ -114,7 +115,7 @@ impl RuntimeState {
             // Without somebody to fetch there is no use in asking what has to be fetched.
             sendfile: if has_blocking_threads { seat.sendfile } else { SendfileMode::NonBlocking },
             file_chunk_bytes: seat.knobs.get(reactor::FILE_CHUNK_KIB.name) * 1024,
-            accepts_per_wake: seat.knobs.get_usize(reactor::ACCEPTS_PER_WAKE.name),
+            accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             has_blocking_threads,
             threads: workers.into_iter().map(thread).collect(),
             threads_seen: AtomicUsize::new(0),

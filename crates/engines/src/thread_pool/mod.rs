@@ -22,7 +22,8 @@ use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues, Values};
-use crate::parts::kernel_threads::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
+use crate::parts::kernel_threads::acceptor::{Acceptor, PartitionParts};
 use crate::parts::kernel_threads::blocking::{self, RECEIVE_BYTES};
 use crate::parts::kernel_threads::crew::{CrewPlan, STACK_KIB, ThreadCrew};
 use crate::parts::loops::Loops;

@@ -9,6 +9,14 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use super::listeners::{Accepted, BACKLOG_MAX};
+use crate::knobs::{Knob, Values};
+
+pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
+    name: "accepts_per_wake",
+    about: "connections accepted in a row before anything else is looked after",
+    values: Values::Numbers { min: 1, max: 4096 },
+    default: 64,
+};
 
 /// What is missing for the next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

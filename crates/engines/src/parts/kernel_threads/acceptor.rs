@@ -16,19 +16,13 @@ use session::{Tick, Worker};
 use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
-use crate::knobs::{Knob, Values};
 use crate::orders::Order;
-use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::admission::{
+    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
+};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat};
-
-pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
-    name: "accepts_per_wake",
-    about: "connections accepted in a row before anything else is looked after",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 64,
-};
 
 /// Who serves what is accepted.
 pub(crate) trait Crew: Send {

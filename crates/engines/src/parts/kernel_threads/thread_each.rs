@@ -3,11 +3,12 @@
 
 use std::io;
 
-use super::acceptor::{ACCEPTS_PER_WAKE, Acceptor, PartitionParts};
+use super::acceptor::{Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
 use crate::engine::{Engine, Plan, Start};
 use crate::knobs::{Knob, KnobValues, Values};
+use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 
 const SPAWN: Knob = Knob {

@@ -28,7 +28,9 @@ use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
 use crate::orders::Order;
-use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::admission::{
+    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
+};
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
     Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse,
@@ -37,13 +39,6 @@ use crate::parts::disk::helpers::{Help, run_on_the_spot};
 
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
-
-pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
-    name: "accepts_per_wake",
-    about: "connections accepted in a row before others get a turn",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 64,
-};
 
 pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
     name: "file_chunk_kib",
