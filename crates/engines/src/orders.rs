@@ -54,6 +54,12 @@ impl Orders {
         self.0.load(Ordering::SeqCst) & order.bit() != 0
     }
 
+    /// Whether any order was given.
+    #[inline]
+    pub(crate) fn are_given(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != 0
+    }
+
     /// Whether connections are to end: after the response under way, or now.
     #[inline]
     pub fn is_ending(&self) -> bool {

@@ -22,6 +22,7 @@ use crate::engine::SendfileMode;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::loops::obey::Obeyed;
 use crate::parts::loops::reactor::{EVENTS_PER_WAIT, FILE_CHUNK_KIB};
 use crate::parts::loops::{Seat, Shared};
 
@@ -77,7 +78,7 @@ pub(super) struct Poller {
     pub(super) events: EventBuffer,
     /// Fibers found ready.
     pub(super) found: Vec<u32>,
-    pub(super) is_accepting: bool,
+    pub(super) obeyed: Obeyed,
     pub(super) is_aborting: bool,
 }
 
@@ -115,7 +116,7 @@ impl Cluster {
             poller: Mutex::new(Poller {
                 events: EventBuffer::with_capacity(EVENTS_PER_WAIT),
                 found: Vec::new(),
-                is_accepting: true,
+                obeyed: Obeyed::default(),
                 is_aborting: false,
             }),
             settings,
@@ -284,7 +285,7 @@ impl Cluster {
     /// Whether all is done that is to be done before the end.
     pub(super) fn is_over(&self, poller: &Poller) -> bool {
         let is_none = |count: &AtomicUsize| count.load(Ordering::SeqCst) == 0;
-        let is_told = !poller.is_accepting && self.is_ending();
+        let is_told = poller.obeyed.is_closed && self.is_ending();
         is_told && is_none(&self.accepting) && is_none(&self.connections)
     }
 

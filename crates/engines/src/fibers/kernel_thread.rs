@@ -20,11 +20,12 @@ use super::routine::{Rest, Routine};
 use super::state::News;
 use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
-use crate::orders::Order;
+use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
+use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::step::RECEIVE_BYTES;
 use crate::parts::loops::{Loop, Seat, describe_panic};
 
@@ -279,7 +280,7 @@ impl KernelThread {
         if cluster.listeners().next_look().is_some_and(|look| look <= self.worker.now()) {
             cluster.listeners_mut().resume(&cluster.epoll, self.worker.now())?;
         }
-        self.obey(cluster, poller);
+        obey(&mut Poll { thread: self, cluster, poller });
         cluster.ready.end_poll(&mut poller.found);
         Ok(())
     }
@@ -314,25 +315,6 @@ impl KernelThread {
                 slot.is_some_and(|slot| slot.state.tell_anyone(News::READABLE))
             };
             found.extend(cluster.acceptors_of(event.key).iter().filter(wake));
-        }
-    }
-
-    /// Does what the engine was told to do.
-    fn obey(&mut self, cluster: &Cluster, poller: &mut Poller) {
-        if poller.is_accepting && cluster.shared.orders.is_given(Order::StopAccepting) {
-            let count = cluster.listeners().count();
-            self.accept_with(|entrance| LastRows::default().take(entrance, count));
-            cluster.listeners_mut().close(&cluster.epoll);
-            poller.is_accepting = false;
-        }
-        if cluster.shared.orders.is_given(Order::Drain)
-            && !cluster.is_draining.swap(true, Ordering::SeqCst)
-        {
-            cluster.table.tell_all(News::DRAIN, &mut poller.found);
-        }
-        if !poller.is_aborting && cluster.shared.orders.is_given(Order::Abort) {
-            poller.is_aborting = true;
-            cluster.table.tell_all(News::ABORT, &mut poller.found);
         }
     }
 
@@ -389,6 +371,43 @@ impl KernelThread {
         let now = self.worker.now();
         let looks = [cluster.listeners().next_look(), self.worker.next_look()];
         timeout_ms(now, [cluster.timers.sleep(looks.into_iter().flatten().min())])
+    }
+}
+
+/// A thread in the turn in which it polls.
+struct Poll<'a> {
+    thread: &'a mut KernelThread,
+    cluster: &'a Cluster,
+    poller: &'a mut Poller,
+}
+
+impl Obey for Poll<'_> {
+    fn orders(&self) -> &Orders {
+        &self.cluster.shared.orders
+    }
+
+    fn obeyed(&mut self) -> &mut Obeyed {
+        &mut self.poller.obeyed
+    }
+
+    fn stop_accepting(&mut self) -> bool {
+        let listeners = self.cluster.listeners().count();
+        self.thread.accept_with(|entrance| LastRows::default().take(entrance, listeners));
+        self.cluster.listeners_mut().close(&self.cluster.epoll);
+        true
+    }
+
+    fn drain(&mut self) -> bool {
+        self.cluster.is_draining.store(true, Ordering::SeqCst);
+        self.cluster.table.tell_all(News::DRAIN, &mut self.poller.found);
+        true
+    }
+
+    /// Those that come later ask for themselves.
+    fn abort(&mut self) {
+        if !mem::replace(&mut self.poller.is_aborting, true) {
+            self.cluster.table.tell_all(News::ABORT, &mut self.poller.found);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use super::knobs::{HELPERS, MULTISHOT, sizes};
 use super::socket::RingSocket;
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
-use crate::orders::Order;
+use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY, is_exhaustion};
 use crate::parts::disk::helpers::{Helpers, QUEUE_PER_HELPER, refuse};
@@ -33,6 +33,7 @@ use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot};
 use crate::parts::loops::drive::{Driven, Pause, drive};
+use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{COALESCED_BYTES_MAX, Step, Turn, step};
 use crate::parts::loops::{Loop, Seat, Shared};
@@ -65,8 +66,9 @@ pub(super) struct RingLoop {
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
     is_accepting: bool,
-    is_closed: bool,
-    is_draining: bool,
+    /// The listeners were closed in this turn.
+    has_just_closed: bool,
+    obeyed: Obeyed,
 }
 
 impl RingLoop {
@@ -107,8 +109,8 @@ impl RingLoop {
             sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
             is_accepting: true,
-            is_closed: false,
-            is_draining: false,
+            has_just_closed: false,
+            obeyed: Obeyed::default(),
         };
         read_clock(&mut ring_loop.worker);
         Ok(ring_loop)
@@ -153,7 +155,7 @@ impl RingLoop {
             }
             self.resume_yielded();
             self.expire();
-            self.obey()?;
+            obey(self);
             if self.is_over() {
                 return Ok(());
             }
@@ -389,31 +391,6 @@ impl RingLoop {
         }
     }
 
-    /// Does what the engine was told to do.
-    fn obey(&mut self) -> io::Result<()> {
-        if self.shared.orders.is_given(Order::StopAccepting) {
-            self.is_accepting = false;
-        }
-        if !self.is_accepting && !self.is_closed && self.accepting.disarm(&mut self.ring) {
-            self.empty_queues();
-            self.accepting.close();
-            self.is_closed = true;
-        } else if self.is_closed && !self.is_draining && self.shared.orders.is_given(Order::Drain) {
-            // A turn later: what those who were in the queues have sent has been received.
-            self.is_draining = true;
-            for key in self.connections.keys() {
-                if let Some(slot) = self.connections.get(key) {
-                    slot.connection.drain();
-                    self.drive(key);
-                }
-            }
-        }
-        if self.shared.orders.is_given(Order::Abort) {
-            self.connections.keys().into_iter().for_each(|key| self.close(key));
-        }
-        Ok(())
-    }
-
     /// Takes those that wait, accepted already or in a listener's queue.
     fn empty_queues(&mut self) {
         let waiting = std::mem::take(&mut self.accepting.waiting);
@@ -423,14 +400,14 @@ impl RingLoop {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.shared.orders.is_given(Order::Abort);
-        self.is_closed && is_ending && self.connections.len() == 0
+        let is_ending = self.obeyed.is_draining || self.shared.orders.is_given(Order::Abort);
+        self.obeyed.is_closed && is_ending && self.connections.len() == 0
     }
 
     /// How long to wait for events.
     #[inline]
     fn timeout_us(&self) -> Option<u64> {
-        let is_stopping = self.is_closed && !self.is_draining;
+        let is_stopping = self.obeyed.is_closed && !self.obeyed.is_draining;
         if !self.yielded.is_empty() || (is_stopping && self.shared.orders.is_given(Order::Drain)) {
             return Some(0);
         }
@@ -491,6 +468,46 @@ impl Driven for Drive<'_> {
 
     fn fetch(&mut self, _: &Turn) -> bool {
         self.ring_loop.fetch(self.key)
+    }
+}
+
+impl Obey for RingLoop {
+    fn orders(&self) -> &Orders {
+        &self.shared.orders
+    }
+
+    fn obeyed(&mut self) -> &mut Obeyed {
+        &mut self.obeyed
+    }
+
+    /// Accepts that are under way have to end first, which takes turns.
+    fn stop_accepting(&mut self) -> bool {
+        self.is_accepting = false;
+        self.has_just_closed = self.accepting.disarm(&mut self.ring);
+        if self.has_just_closed {
+            self.empty_queues();
+            self.accepting.close();
+        }
+        self.has_just_closed
+    }
+
+    /// A turn after the listeners were closed: what those who were in the queues have sent has been
+    /// received then.
+    fn drain(&mut self) -> bool {
+        if !self.obeyed.is_closed || std::mem::take(&mut self.has_just_closed) {
+            return false;
+        }
+        for key in self.connections.keys() {
+            if let Some(slot) = self.connections.get(key) {
+                slot.connection.drain();
+                self.drive(key);
+            }
+        }
+        true
+    }
+
+    fn abort(&mut self) {
+        self.connections.keys().into_iter().for_each(|key| self.close(key));
     }
 }
 

@@ -16,12 +16,13 @@ use session::{Tick, Worker};
 use super::precedence::Precedence;
 use super::registry::{Arrival, Registry};
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
-use crate::orders::Order;
+use crate::orders::Orders;
 use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
+use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::{Loop, Seat};
 
 /// Who serves what is accepted.
@@ -81,8 +82,7 @@ pub(crate) struct Acceptor<C> {
     crew: C,
     wake_index: usize,
     accepts_per_wake: usize,
-    is_accepting: bool,
-    is_draining: bool,
+    obeyed: Obeyed,
 }
 
 /// Events taken from the kernel at once.
@@ -116,8 +116,7 @@ impl<C: Crew + 'static> Acceptor<C> {
             registry,
             wake_index: seat.index,
             accepts_per_wake: seat.knobs.get_usize(ACCEPTS_PER_WAKE.name),
-            is_accepting: true,
-            is_draining: false,
+            obeyed: Obeyed::default(),
         };
         Ok(Box::new(move || acceptor.run()))
     }
@@ -151,7 +150,7 @@ impl<C: Crew + 'static> Acceptor<C> {
                 self.registry.keep_house();
             }
             self.crew.look_after(self.worker.now());
-            self.obey()?;
+            obey(self);
             if self.is_over() {
                 return Ok(());
             }
@@ -194,27 +193,8 @@ impl<C: Crew + 'static> Acceptor<C> {
         self.registry.starve();
     }
 
-    /// Does what the engine was told to do.
-    fn obey(&mut self) -> io::Result<()> {
-        let shared = Arc::clone(&self.registry.shared);
-        if self.is_accepting && shared.orders.is_given(Order::StopAccepting) {
-            self.is_accepting = false;
-            let listeners = self.listeners.count();
-            LastRows::default().take(self, listeners);
-            self.listeners.close(&self.epoll);
-        }
-        if !self.is_draining && shared.orders.is_given(Order::Drain) {
-            self.is_draining = true;
-            self.registry.wake_resting();
-        }
-        if shared.orders.is_given(Order::Abort) {
-            self.registry.cut_off();
-        }
-        Ok(())
-    }
-
     fn is_over(&self) -> bool {
-        !self.is_accepting && self.registry.shared.orders.is_ending() && self.crew.is_idle()
+        self.obeyed.is_closed && self.registry.shared.orders.is_ending() && self.crew.is_idle()
     }
 
     /// How long to wait for events.
@@ -222,6 +202,32 @@ impl<C: Crew + 'static> Acceptor<C> {
         let crew = self.crew.next_look(self.worker.now());
         let looks = [self.listeners.next_look(), self.worker.next_look(), crew];
         timeout_ms(self.worker.now(), looks)
+    }
+}
+
+impl<C: Crew + 'static> Obey for Acceptor<C> {
+    fn orders(&self) -> &Orders {
+        &self.registry.shared.orders
+    }
+
+    fn obeyed(&mut self) -> &mut Obeyed {
+        &mut self.obeyed
+    }
+
+    fn stop_accepting(&mut self) -> bool {
+        let listeners = self.listeners.count();
+        LastRows::default().take(self, listeners);
+        self.listeners.close(&self.epoll);
+        true
+    }
+
+    fn drain(&mut self) -> bool {
+        self.registry.wake_resting();
+        true
+    }
+
+    fn abort(&mut self) {
+        self.registry.cut_off();
     }
 }
 

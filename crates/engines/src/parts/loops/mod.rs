@@ -8,6 +8,7 @@ pub(crate) mod berth;
 pub(crate) mod clock;
 pub(crate) mod connections;
 pub(crate) mod drive;
+pub(crate) mod obey;
 pub(crate) mod reactor;
 pub(crate) mod step;
 pub(crate) mod watch;

@@ -21,13 +21,14 @@ use super::berth::Berth;
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, Slot};
 use super::drive::{Driven, Pause, drive};
+use super::obey::{Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
 use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
-use crate::orders::Order;
+use crate::orders::Orders;
 use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
@@ -72,8 +73,7 @@ pub(crate) struct Reactor {
     gate: Option<Gate>,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
-    is_accepting: bool,
-    is_draining: bool,
+    obeyed: Obeyed,
 }
 
 impl Reactor {
@@ -126,8 +126,7 @@ impl Reactor {
             gate: None,
             sendfile,
             file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
-            is_accepting: true,
-            is_draining: false,
+            obeyed: Obeyed::default(),
         };
         read_clock(&mut reactor.worker);
         Ok(reactor)
@@ -160,7 +159,7 @@ impl Reactor {
             self.resume_yielded();
             self.expire();
             self.listeners.resume(&self.watch, self.worker.now())?;
-            self.obey()?;
+            obey(self);
             if self.is_over() {
                 return Ok(());
             }
@@ -332,33 +331,8 @@ impl Reactor {
         }
     }
 
-    /// Does what the engine was told to do.
-    fn obey(&mut self) -> io::Result<()> {
-        if self.is_accepting && self.shared.orders.is_given(Order::StopAccepting) {
-            self.is_accepting = false;
-            let listeners = self.listeners.count();
-            LastRows::default().take(self, listeners);
-            self.listeners.close(&self.watch);
-        }
-        if !self.is_draining && self.shared.orders.is_given(Order::Drain) {
-            self.is_draining = true;
-            for key in self.connections.keys() {
-                if let Some(slot) = self.connections.get(key) {
-                    slot.connection.drain();
-                    if !slot.is_out {
-                        self.drive(key);
-                    }
-                }
-            }
-        }
-        if self.shared.orders.is_given(Order::Abort) {
-            self.connections.keys().into_iter().for_each(|key| self.close(key));
-        }
-        Ok(())
-    }
-
     fn is_over(&self) -> bool {
-        !self.is_accepting && self.shared.orders.is_ending() && self.connections.len() == 0
+        self.obeyed.is_closed && self.shared.orders.is_ending() && self.connections.len() == 0
     }
 
     /// How long to wait for events.
@@ -406,6 +380,38 @@ impl Driven for Drive<'_> {
             self.reactor.hand_out(self.key);
         }
         has_helpers
+    }
+}
+
+impl Obey for Reactor {
+    fn orders(&self) -> &Orders {
+        &self.shared.orders
+    }
+
+    fn obeyed(&mut self) -> &mut Obeyed {
+        &mut self.obeyed
+    }
+
+    fn stop_accepting(&mut self) -> bool {
+        let listeners = self.listeners.count();
+        LastRows::default().take(self, listeners);
+        self.listeners.close(&self.watch);
+        true
+    }
+
+    fn drain(&mut self) -> bool {
+        for key in self.connections.keys() {
+            let Some(slot) = self.connections.get(key) else { continue };
+            slot.connection.drain();
+            if !slot.is_out {
+                self.drive(key);
+            }
+        }
+        true
+    }
+
+    fn abort(&mut self) {
+        self.connections.keys().into_iter().for_each(|key| self.close(key));
     }
 }
 
