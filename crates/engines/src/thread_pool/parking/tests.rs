@@ -77,7 +77,10 @@ fn one_thread_serves_many_clients_that_stay() {
     }
     bench.turn_until(|pool| waiting(pool) == 1);
     assert!(!bench.pool.is_idle(), "all are still there");
-    let parked = bench.pool.shared.lock().slots.iter().filter(|p| p.parked.is_some()).count();
+    let mut state = bench.pool.shared.lock();
+    let keys = state.places.keys().into_iter();
+    let parked = keys.filter(|key| state.places.get(*key).is_some_and(|it| it.0.is_some())).count();
+    drop(state);
     assert_eq!(parked, 20);
     drop(clients);
     bench.turn_until(ParkingPool::is_idle);
