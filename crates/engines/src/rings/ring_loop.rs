@@ -58,8 +58,6 @@ pub(super) struct RingLoop {
     berth: Berth,
     /// What a response is gathered in.
     buffer: Box<[u8]>,
-    /// Connections whose turn was used up in the middle of a file.
-    yielded: Vec<u64>,
     /// Connections that want a helper while all are busy.
     wanting: VecDeque<u64>,
     is_multishot: bool,
@@ -103,7 +101,6 @@ impl RingLoop {
             index,
             berth,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
-            yielded: Vec::new(),
             wanting: VecDeque::new(),
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
@@ -153,7 +150,9 @@ impl RingLoop {
             while let Some(event) = self.ring.next_event() {
                 self.handle(event);
             }
-            self.resume_yielded();
+            for key in self.connections.take_yielded() {
+                self.drive(key);
+            }
             self.expire();
             obey(self);
             if self.is_over() {
@@ -250,7 +249,7 @@ impl RingLoop {
         let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
         match drive(&mut Drive { ring_loop: self, key }, &mut turn) {
             Pause::Wait => self.wait_for_room(key),
-            Pause::Yield => self.queue(key),
+            Pause::Yield => self.connections.queue(key),
             Pause::Away => self.schedule(key),
             Pause::Closed => self.close(key),
         }
@@ -268,24 +267,6 @@ impl RingLoop {
         let Some(slot) = self.connections.get(key) else { return };
         slot.socket.polling = Some(self.ring.poll_writable(key, &slot.socket.descriptor));
         self.connections.schedule(key);
-    }
-
-    fn queue(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if !slot.is_queued {
-            slot.is_queued = true;
-            self.yielded.push(key);
-        }
-        self.connections.schedule(key);
-    }
-
-    fn resume_yielded(&mut self) {
-        for key in std::mem::take(&mut self.yielded) {
-            if let Some(slot) = self.connections.get(key) {
-                slot.is_queued = false;
-                self.drive(key);
-            }
-        }
     }
 
     /// The socket is closed with the last operation that is under way on it.
@@ -408,7 +389,9 @@ impl RingLoop {
     #[inline]
     fn timeout_us(&self) -> Option<u64> {
         let is_stopping = self.obeyed.is_closed && !self.obeyed.is_draining;
-        if !self.yielded.is_empty() || (is_stopping && self.shared.orders.is_given(Order::Drain)) {
+        if self.connections.has_yielded()
+            || (is_stopping && self.shared.orders.is_given(Order::Drain))
+        {
             return Some(0);
         }
         let connections = self.connections.next_look();

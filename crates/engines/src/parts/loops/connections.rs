@@ -47,6 +47,8 @@ pub(crate) struct Connections<S = Slot> {
     free: Vec<u32>,
     wheel: Wheel,
     due: Vec<(u64, Tick)>,
+    /// Those that can go on when others have had their turn.
+    yielded: Vec<u64>,
 }
 
 /// Where a slot is, or was.
@@ -69,11 +71,38 @@ impl<Socket> Connections<Slot<Socket>> {
             is_queued: false,
         })
     }
+
+    /// A connection can go on when others have had their turn.
+    pub(crate) fn queue(&mut self, key: u64) {
+        let Some(slot) = self.get(key) else { return };
+        if !std::mem::replace(&mut slot.is_queued, true) {
+            self.yielded.push(key);
+        }
+        self.schedule(key);
+    }
+
+    /// Those whose turn it is again.
+    pub(crate) fn take_yielded(&mut self) -> Vec<u64> {
+        let mut keys = std::mem::take(&mut self.yielded);
+        keys.retain(|key| self.get(*key).map(|slot| slot.is_queued = false).is_some());
+        keys
+    }
+
+    /// Whether there are some.
+    pub(crate) fn has_yielded(&self) -> bool {
+        !self.yielded.is_empty()
+    }
 }
 
 impl<S: Timed> Connections<S> {
     pub(crate) fn new(now: Tick) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), wheel: Wheel::new(now), due: Vec::new() }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            wheel: Wheel::new(now),
+            due: Vec::new(),
+            yielded: Vec::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -66,8 +66,6 @@ pub(crate) struct Reactor {
     index: usize,
     berth: Berth,
     buffer: Box<[u8]>,
-    /// Connections whose turn was used up: in the middle of a file, or of many requests.
-    yielded: Vec<u64>,
     accepts_per_wake: usize,
     /// Present where other processes wait at the same listeners.
     gate: Option<Gate>,
@@ -121,7 +119,6 @@ impl Reactor {
             index,
             berth,
             buffer: vec![0; RECEIVE_BYTES].into(),
-            yielded: Vec::new(),
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             gate: None,
             sendfile,
@@ -156,7 +153,9 @@ impl Reactor {
                 self.handle(event)?;
                 index += 1;
             }
-            self.resume_yielded();
+            for key in self.connections.take_yielded() {
+                self.drive(key);
+            }
             self.expire();
             self.listeners.resume(&self.watch, self.worker.now())?;
             obey(self);
@@ -207,7 +206,7 @@ impl Reactor {
     fn drive_with(&mut self, key: u64, mut turn: Turn) {
         match drive(&mut Drive { reactor: self, key }, &mut turn) {
             Pause::Wait => self.wait(key),
-            Pause::Yield => self.queue(key),
+            Pause::Yield => self.connections.queue(key),
             Pause::Away => {}
             Pause::Closed => self.close(key),
         }
@@ -229,24 +228,6 @@ impl Reactor {
             return self.close(key); // no memory for the watch
         }
         self.connections.schedule(key);
-    }
-
-    fn queue(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if !slot.is_queued {
-            slot.is_queued = true;
-            self.yielded.push(key);
-        }
-        self.connections.schedule(key);
-    }
-
-    fn resume_yielded(&mut self) {
-        for key in std::mem::take(&mut self.yielded) {
-            if let Some(slot) = self.connections.get(key) {
-                slot.is_queued = false;
-                self.drive(key);
-            }
-        }
     }
 
     fn close(&mut self, key: u64) {
@@ -338,7 +319,7 @@ impl Reactor {
     /// How long to wait for events.
     #[inline]
     fn timeout_ms(&self) -> Option<u32> {
-        if !self.yielded.is_empty() {
+        if self.connections.has_yielded() {
             return Some(0);
         }
         let connections = self.connections.next_look();
