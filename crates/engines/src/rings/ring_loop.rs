@@ -7,7 +7,6 @@
 
 mod out;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,11 +23,11 @@ use super::accepting::{Accepting, MARGIN};
 use super::knobs::{HELPERS, MULTISHOT, sizes};
 use super::socket::RingSocket;
 use crate::engine::{SendfileMode, WorkerStart};
-use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY, is_exhaustion};
-use crate::parts::disk::helpers::{Helpers, QUEUE_PER_HELPER, refuse};
+use crate::parts::disk::blocking_work::BlockingWork;
+use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, Slot};
@@ -48,8 +47,7 @@ pub(super) struct RingLoop {
     accepting: Accepting,
     connections: Connections<Slot<RingSocket>>,
     worker: Worker,
-    runner: Arc<Runner>,
-    helpers: Option<Helpers>,
+    work: BlockingWork,
     /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
     wake: Rc<Descriptor>,
     helpers_wake: Option<Rc<Descriptor>>,
@@ -58,8 +56,6 @@ pub(super) struct RingLoop {
     berth: Berth,
     /// What a response is gathered in.
     buffer: Box<[u8]>,
-    /// Connections that want a helper while all are busy.
-    wanting: VecDeque<u64>,
     is_multishot: bool,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
@@ -77,34 +73,34 @@ impl RingLoop {
 
     fn new(start: WorkerStart, seat: Seat) -> io::Result<Self> {
         let Seat { runner, shared, index, berth, sendfile, knobs, .. } = seat;
-        let helpers = match knobs.get_usize(HELPERS.name) {
+        let helpers: Option<Box<dyn Help>> = match knobs.get_usize(HELPERS.name) {
             0 => None,
             count => {
                 let (name, runner) = (format!("rings-{index}-helper"), Arc::clone(&runner));
                 let run_job = Arc::new(move |job| runner.run(job));
-                Some(Helpers::start(&name, count, count * QUEUE_PER_HELPER, run_job)?)
+                Some(Box::new(Helpers::start(&name, count, count * QUEUE_PER_HELPER, run_job)?))
             }
         };
         let share = |descriptor: BorrowedFd<'_>| {
             descriptor.try_clone_to_owned().map(|copy| Rc::new(Descriptor::from(copy)))
         };
+        let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
+        let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
         let mut ring_loop = Self {
             ring: Ring::new(sizes(&knobs, shared.connections_max))?,
             accepting: Accepting::new(start.listeners)?,
             connections: Connections::new(Tick(os::clock::now())),
             worker: start.worker,
-            runner,
             wake: share(shared.wakes[index].as_fd())?,
-            helpers_wake: helpers.as_ref().map(|helpers| share(helpers.as_fd())).transpose()?,
-            helpers,
+            helpers_wake: work.wake().map(share).transpose()?,
+            work,
             shared,
             index,
             berth,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
-            wanting: VecDeque::new(),
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
-            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            file_chunk_bytes,
             is_accepting: true,
             has_just_closed: false,
             obeyed: Obeyed::default(),
@@ -362,8 +358,9 @@ impl RingLoop {
         }
         for key in self.connections.take_expired(now) {
             if let Some(slot) = self.connections.get(key) {
-                let is_refused =
-                    slot.socket.is_wanting && refuse(&mut slot.connection, &mut self.worker);
+                // A job for which there was no room in all this time: its client is told so.
+                let was_queued = std::mem::take(&mut slot.is_queued);
+                let is_refused = was_queued && refuse(&mut slot.connection, &mut self.worker);
                 if !is_refused {
                     slot.connection.expire(&mut self.worker);
                 }
@@ -413,7 +410,9 @@ impl Driven for Drive<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
         let RingLoop { connections, ring, worker, buffer, is_multishot, .. } = &mut *self.ring_loop;
-        let Some(slot) = connections.get(self.key) else { return Step::Away };
+        // One that waits for its turn, or for a helper, goes on then.
+        let slot = connections.get(self.key).filter(|slot| !slot.is_queued);
+        let Some(slot) = slot else { return Step::Away };
         let (socket, connection) = (&mut slot.socket, &mut slot.connection);
         match connection.next() {
             Op::Recv if socket.is_at_end => {
@@ -446,11 +445,11 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> bool {
-        self.ring_loop.run_job(self.key)
+        self.ring_loop.begin_job(self.key)
     }
 
     fn fetch(&mut self, _: &Turn) -> bool {
-        self.ring_loop.fetch(self.key)
+        self.ring_loop.begin_fetch(self.key)
     }
 }
 

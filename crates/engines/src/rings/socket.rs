@@ -24,8 +24,6 @@ pub(super) struct RingSocket {
     pub(super) is_fetching: bool,
     /// Whether the next bytes of a file were just fetched.
     pub(super) is_fetched: bool,
-    /// Whether the connection is in the queue of those that want a helper.
-    pub(super) is_wanting: bool,
 }
 
 impl RingSocket {
@@ -40,7 +38,6 @@ impl RingSocket {
             ahead_bytes: 0,
             is_fetching: false,
             is_fetched: false,
-            is_wanting: false,
         }
     }
 

@@ -6,7 +6,6 @@
 
 mod out;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +25,6 @@ use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
 use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
-use crate::jobs::Runner;
 use crate::knobs::{Knob, Values};
 use crate::orders::Orders;
 use crate::parts::accept::admission::{
@@ -36,7 +34,8 @@ use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{
     Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse,
 };
-use crate::parts::disk::helpers::{Help, run_on_the_spot};
+use crate::parts::disk::blocking_work::BlockingWork;
+use crate::parts::disk::helpers::Help;
 
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
@@ -57,11 +56,7 @@ pub(crate) struct Reactor {
     listeners: Listeners,
     connections: Connections,
     worker: Worker,
-    runner: Arc<Runner>,
-    /// Who does what may block; without any it is done on the spot.
-    helpers: Option<Box<dyn Help>>,
-    /// Connections with work for helpers that have no room for it now.
-    parked: VecDeque<u64>,
+    work: BlockingWork,
     shared: Arc<Shared>,
     index: usize,
     berth: Berth,
@@ -102,8 +97,10 @@ impl Reactor {
         let Seat { runner, shared, index, berth, sendfile, exclusive_wakeups, knobs, .. } = seat;
         let watch = Watch::new(knobs.get(watch::EVENTS.name), EVENTS_PER_WAIT)?;
         watch.begin(shared.wakes[index].as_fd(), Interest::READ, WAKE_KEY)?;
-        if let Some(helpers) = &helpers {
-            watch.begin(helpers.as_fd(), Interest::READ, HELPERS_KEY)?;
+        let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
+        let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
+        if let Some(wake) = work.wake() {
+            watch.begin(wake, Interest::READ, HELPERS_KEY)?;
         }
         let listeners = Listeners::new(start.listeners, exclusive_wakeups);
         listeners.watch(&watch)?;
@@ -112,9 +109,7 @@ impl Reactor {
             listeners,
             connections: Connections::new(Tick(os::clock::now())),
             worker: start.worker,
-            runner,
-            helpers,
-            parked: VecDeque::new(),
+            work,
             shared,
             index,
             berth,
@@ -122,7 +117,7 @@ impl Reactor {
             accepts_per_wake: knobs.get_usize(ACCEPTS_PER_WAKE.name),
             gate: None,
             sendfile,
-            file_chunk_bytes: knobs.get(FILE_CHUNK_KIB.name) * 1024,
+            file_chunk_bytes,
             obeyed: Obeyed::default(),
         };
         read_clock(&mut reactor.worker);
@@ -209,14 +204,6 @@ impl Reactor {
             Pause::Yield => self.connections.queue(key),
             Pause::Away => {}
             Pause::Closed => self.close(key),
-        }
-    }
-
-    /// SPED's way with a job: on the spot, while everybody waits.
-    fn run_job(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if run_on_the_spot(&mut slot.connection, &mut self.worker, &self.runner) {
-            self.evict();
         }
     }
 
@@ -344,23 +331,11 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> bool {
-        if self.reactor.helpers.is_none() {
-            self.reactor.run_job(self.key);
-            return true;
-        }
-        let is_answered = self.reactor.is_answered_at_once(self.key);
-        if !is_answered {
-            self.reactor.hand_out(self.key);
-        }
-        is_answered
+        self.reactor.begin_job(self.key)
     }
 
     fn fetch(&mut self, _: &Turn) -> bool {
-        let has_helpers = self.reactor.helpers.is_some();
-        if has_helpers {
-            self.reactor.hand_out(self.key);
-        }
-        has_helpers
+        self.reactor.begin_fetch(self.key)
     }
 }
 

@@ -1,55 +1,30 @@
-//! What a ring does with work that may block: without helpers on the spot. Otherwise it hands the
-//! work out, goes on with others, and goes on with the connection when the work is back.
+//! What a ring does with a connection whose work may block.
 
 use super::RingLoop;
-use crate::parts::disk::helpers::{
-    Help, Helpers, Outcome, answer, answer_at_once, next_work, run_on_the_spot,
-};
+use crate::parts::disk::blocking_work::Begun;
+use crate::parts::disk::helpers::{Outcome, answer};
 
 impl RingLoop {
-    /// A job: on the spot, or by a helper. Returns whether it is done.
-    pub(super) fn run_job(&mut self, key: u64) -> bool {
+    /// Has the job done that a connection wants. Returns whether it is.
+    pub(super) fn begin_job(&mut self, key: u64) -> bool {
         let Some(slot) = self.connections.get(key) else { return false };
-        match &mut self.helpers {
-            None => {
-                if run_on_the_spot(&mut slot.connection, &mut self.worker, &self.runner) {
-                    self.evict();
-                }
-                return true;
-            }
-            Some(_) if answer_at_once(&mut slot.connection, &mut self.worker, &self.runner) => {
-                return true;
-            }
-            Some(helpers) if helpers.has_room() => {
-                let work = next_work(&mut slot.connection, self.file_chunk_bytes);
-                work.count(&self.worker.counters);
-                let handed = helpers.hand_out(key, work);
-                debug_assert!(handed.is_ok(), "there was room");
-            }
-            Some(_) => self.want(key),
+        let Begun::Done { lacked_descriptor } = self.work.job(key, slot, &mut self.worker) else {
+            return false;
+        };
+        if lacked_descriptor {
+            self.evict();
         }
-        false
-    }
-
-    /// Has a helper fetch the next bytes of a file. Returns whether one does or will.
-    pub(super) fn fetch(&mut self, key: u64) -> bool {
-        let Some(helpers) = &mut self.helpers else { return false };
-        let Some(slot) = self.connections.get(key) else { return false };
-        if !helpers.has_room() {
-            self.want(key);
-            return true;
-        }
-        let work = next_work(&mut slot.connection, self.file_chunk_bytes);
-        work.count(&self.worker.counters);
-        slot.socket.is_fetching = helpers.hand_out(key, work).is_ok();
         true
     }
 
-    fn want(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
-        if !std::mem::replace(&mut slot.socket.is_wanting, true) {
-            self.wanting.push_back(key);
+    /// Has the next bytes of a file fetched. Returns whether somebody does.
+    pub(super) fn begin_fetch(&mut self, key: u64) -> bool {
+        let has_helpers = self.work.has_helpers();
+        if has_helpers && let Some(slot) = self.connections.get(key) {
+            let begun = self.work.hand_out(key, slot, &self.worker);
+            slot.socket.is_fetching = begun == Begun::Out;
         }
+        has_helpers
     }
 
     /// Goes on with what helpers have done, and gives those something to do who waited for them.
@@ -57,8 +32,7 @@ impl RingLoop {
         if let Some(wake) = &self.helpers_wake {
             self.ring.poll_readable(super::HELPERS_KEY, wake);
         }
-        let returned = self.helpers.as_mut().map(Helpers::take_back).unwrap_or_default();
-        for back in returned {
+        for back in self.work.take_back() {
             let Some(slot) = self.connections.get(back.key) else { continue };
             match back.outcome {
                 Outcome::Done(id, done) => {
@@ -73,11 +47,9 @@ impl RingLoop {
             }
             self.drive(back.key);
         }
-        while self.helpers.as_ref().is_some_and(Helpers::has_room)
-            && let Some(key) = self.wanting.pop_front()
-        {
+        while let Some(key) = self.work.next_in_line() {
             if let Some(slot) = self.connections.get(key) {
-                slot.socket.is_wanting = false;
+                slot.is_queued = false;
                 self.drive(key);
             }
         }

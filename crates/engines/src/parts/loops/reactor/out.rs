@@ -8,40 +8,51 @@
 use std::os::fd::AsFd;
 
 use super::Reactor;
-use crate::parts::disk::helpers::{Outcome, answer, answer_at_once, next_work, refuse};
+use crate::parts::disk::blocking_work::Begun;
+use crate::parts::disk::helpers::{Outcome, answer, refuse};
 use crate::parts::loops::step::Turn;
 
 impl Reactor {
-    /// Whether a job was answered that would have been handed out, had it had to wait for anything.
-    pub(super) fn is_answered_at_once(&mut self, key: u64) -> bool {
-        self.connections.get(key).is_some_and(|slot| {
-            answer_at_once(&mut slot.connection, &mut self.worker, &self.runner)
-        })
+    /// Has the job done that a connection wants. Returns whether it is.
+    pub(super) fn begin_job(&mut self, key: u64) -> bool {
+        let Some(slot) = self.connections.get(key) else { return false };
+        let begun = self.work.job(key, slot, &mut self.worker);
+        match begun {
+            Begun::Done { lacked_descriptor } => {
+                if lacked_descriptor {
+                    self.evict();
+                }
+                true
+            }
+            Begun::Out | Begun::InLine => {
+                self.leave(key, begun);
+                false
+            }
+        }
     }
 
-    /// Gives what a connection wants to the helpers. If they have no room it waits in a line, which
-    /// is not longer than there are connections.
-    pub(super) fn hand_out(&mut self, key: u64) {
-        let (Some(helpers), Some(slot)) = (&mut self.helpers, self.connections.get(key)) else {
-            return;
-        };
-        self.watch.rest(slot);
-        if !helpers.has_room() {
-            if !std::mem::replace(&mut slot.is_queued, true) {
-                self.parked.push_back(key);
-            }
-            return self.connections.schedule(key);
+    /// Has the next bytes of a file fetched. Returns whether somebody does.
+    pub(super) fn begin_fetch(&mut self, key: u64) -> bool {
+        let has_helpers = self.work.has_helpers();
+        if has_helpers && let Some(slot) = self.connections.get(key) {
+            let begun = self.work.hand_out(key, slot, &self.worker);
+            self.leave(key, begun);
         }
-        let work = next_work(&mut slot.connection, self.file_chunk_bytes);
-        work.count(&self.worker.counters);
-        slot.is_out = helpers.hand_out(key, work).is_ok(); // it is: there was room
-        self.connections.schedule(key);
+        has_helpers
+    }
+
+    /// Leaves a connection to the helpers.
+    fn leave(&mut self, key: u64, begun: Begun) {
+        if let Some(slot) = self.connections.get(key) {
+            slot.is_out = begun == Begun::Out;
+            self.watch.rest(slot);
+            self.connections.schedule(key);
+        }
     }
 
     /// Goes on with the connections whose work is back, and then with those that waited for room.
     pub(super) fn take_back(&mut self) {
-        let Some(helpers) = &mut self.helpers else { return };
-        for returned in helpers.take_back() {
+        for returned in self.work.take_back() {
             let key = returned.key;
             // Of a connection that was cut off meanwhile there is nothing left.
             let Some(slot) = self.connections.get(key) else { continue };
@@ -57,9 +68,7 @@ impl Reactor {
             }
             self.drive_with(key, turn);
         }
-        while self.helpers.as_ref().is_some_and(|helpers| helpers.has_room())
-            && let Some(key) = self.parked.pop_front()
-        {
+        while let Some(key) = self.work.next_in_line() {
             if let Some(slot) = self.connections.get(key) {
                 slot.is_queued = false;
                 self.drive(key);
@@ -69,7 +78,7 @@ impl Reactor {
 
     /// What a deadline means to a connection that waits for helpers; false if it does not.
     pub(super) fn expire_with_helpers(&mut self, key: u64) -> bool {
-        if self.helpers.is_none() {
+        if !self.work.has_helpers() {
             return false;
         }
         let Some(slot) = self.connections.get(key) else { return false };
