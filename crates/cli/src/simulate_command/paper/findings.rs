@@ -8,7 +8,7 @@ mod blocks;
 mod caches;
 mod protocols;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use page::number;
 

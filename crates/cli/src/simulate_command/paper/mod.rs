@@ -6,6 +6,8 @@
 
 mod figures;
 mod findings;
+#[cfg(test)]
+mod golden;
 mod plan;
 mod stated;
 mod tables;

@@ -9,7 +9,7 @@ use crate::simulate_command::measured::Rates;
 use crate::simulate_command::paper::Plan;
 
 /// A run in which all is as the paper has it.
-fn as_in_the_paper(tasks: usize) -> Runs {
+pub(in super::super) fn as_in_the_paper(tasks: usize) -> Runs {
     let specs = Plan::of(tasks).expect("enough tasks").specs;
     let by_spec = specs.into_iter().map(|spec| (spec, planted(&spec))).collect();
     Runs { by_spec, kernel: true, seeds: 3, ..Runs::default() }
@@ -159,7 +159,7 @@ fn protocols_in_another_order_are_told() {
 }
 
 /// Two seeds that differ so much in each rate that no difference between means counts.
-fn at_odds(one: &mut Measured) {
+pub(in super::super) fn at_odds(one: &mut Measured) {
     let scaled = |rates: &Rates, factor: f64| {
         let mut other = *rates;
         other.misses.iter_mut().flatten().for_each(|rate| *rate *= factor);

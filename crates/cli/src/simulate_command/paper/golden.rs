@@ -1,0 +1,58 @@
+//! All that a page has of a paper, for planted outcomes, as it was when the file beside this was
+//! written: each finding and table as text, each figure by a digest of its drawing and its table.
+//!
+//! Who means to change the page puts what the test prints into `golden.txt`.
+
+use std::fmt::Write;
+
+use page::chart::Figure;
+use page::document;
+
+use super::findings::tests::{as_in_the_paper, at_odds};
+use crate::simulate_command::measured::Runs;
+
+const GOLDEN: &str = include_str!("golden.txt");
+
+/// As in the paper; with wide intervals; one seed of few tasks and no kernel; nothing but zeros.
+fn planted() -> [(&'static str, Runs); 4] {
+    let paper = as_in_the_paper(28);
+    let mut wide = as_in_the_paper(16);
+    for (spec, one) in &mut wide.by_spec {
+        at_odds(one);
+        one.gsp.half = f64::from(spec.cpus) * 0.05;
+        one.bus_percent.half = f64::from(spec.ways);
+    }
+    let few = Runs { kernel: false, seeds: 1, ..as_in_the_paper(8) };
+    let mut nothing = as_in_the_paper(28);
+    nothing.by_spec.values_mut().for_each(|one| *one = Default::default());
+    [("paper", paper), ("wide", wide), ("few", few), ("nothing", nothing)]
+}
+
+/// FNV-1a: what differs by accident differs here.
+fn digest(figure: Figure) -> u64 {
+    let page = document::figures(&[figure]);
+    let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    page.bytes().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
+#[test]
+fn the_page_is_as_it_was() {
+    let mut told = String::new();
+    for (name, runs) in planted() {
+        for one in super::findings(&runs) {
+            let super::Finding { claim, place, verdict, told: numbers } = one;
+            writeln!(told, "{name}: {claim} ({place}): {verdict:?}. {numbers}").expect("memory");
+        }
+        for section in super::sections(&runs) {
+            let rows = [&section.table.heads].into_iter().chain(&section.table.rows);
+            for row in rows {
+                writeln!(told, "{name}: {}: {}", section.id, row.join(" | ")).expect("memory");
+            }
+        }
+        for figure in super::figures(&runs) {
+            let id = figure.id.clone();
+            writeln!(told, "{name}: {id}: {:016x}", digest(figure)).expect("memory");
+        }
+    }
+    assert!(told == GOLDEN, "it is now:\n{told}");
+}
