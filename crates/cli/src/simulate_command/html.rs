@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use coherence::{Bus, Kernel, Machine, MemoryLatency, Miss, Options, Workload};
+use coherence::{Bus, Kernel, Machine, Miss, Options, Workload};
 use page::chart::{Axis, Chart, Curve, Drawing, Figure, Form, Table};
 use page::document::{self, Section, escape};
 use page::number::{figure, plain};
 
 use super::measured::{Measured, Runs, Value};
-use super::paper::{self, Finding, Plan, Verdict};
+use super::paper::{self, Finding, Paper, Plan, Verdict};
 use super::show;
 use super::spec::Spec;
-use super::varied::Varied;
+use super::varied::{self, Varied};
 
 /// What the page says of a run beside its outcomes.
 pub(super) struct Told<'a> {
@@ -29,45 +29,30 @@ pub(super) struct Told<'a> {
 }
 
 /// The paper's page.
-pub(super) fn of_paper(told: &Told<'_>, plan: &Plan, runs: &Runs) -> String {
+pub(super) fn of_paper(told: &Told<'_>, plan: &Plan<'_>, runs: &Runs) -> String {
     let mut preamble = told.preamble(runs);
     preamble.extend(plan.left_out());
-    preamble.push(
-        "The paper: P. Foglia, R. Giorgi, C. A. Prete, Boosting the performance of three-tier web \
-         servers deploying SMP architecture, 2001; its workload was 13 Apache and 8 PostgreSQL \
-         processes and 5 utilities on MIPS processors, 130 million references, its kernel's \
-         included. Only numbers that its text and tables state are shown, none is read off its \
-         drawings. Deviations are ours from the paper's. The times of the bus are those of its \
-         Table 4 unless the machine below says otherwise."
-            .into(),
-    );
-    preamble.push(
-        "Coherence's part of the bus's work is an estimate: invalidation misses are taken to cost \
-         what a block from another cache costs. The \"more than 90 %\" of the bus with 8 \
-         processors (section 5) is left out: the paper does not say of which cache."
-            .into(),
-    );
-    preamble.extend(other_bus(&told.base.bus));
-    let sections = paper::sections(runs);
-    let figures = paper::figures(runs);
+    preamble.extend(plan.paper.about.iter().cloned());
+    preamble.extend(about_machine(plan.paper, told.base));
+    let [own, stated] = paper::sections(plan.paper, runs);
+    let figures = paper::figures(plan.paper, runs);
     let body = |body: &mut String| {
-        *body += &document::section(&sections[0]);
-        *body += &findings(&paper::findings(runs));
-        *body += &document::section(&sections[1]);
+        *body += &own.as_ref().map(document::section).unwrap_or_default();
+        *body += &findings(&paper::findings(plan.paper, runs));
+        *body += &stated.as_ref().map(document::section).unwrap_or_default();
     };
-    let title = format!("The paper's figures from {}", told.name());
+    let sections: Vec<&Section> = own.iter().chain(&stated).collect();
+    let title = format!("{} from {}", plan.paper.title, told.name());
     told.page(&title, &preamble, runs, body, &sections, &figures)
 }
 
-/// That the bus is another than the paper's, where it is.
-fn other_bus(bus: &Bus) -> Option<String> {
-    (bus.memory_latency == MemoryLatency::HoldsBus).then(|| {
-        "The paper says that its bus supports transaction splitting; the one that was simulated is \
-         held while memory looks for a block (bus.memory_latency = \"holds-bus\"), because with a \
-         split one the powers that the paper states for 4 and for 9 and 10 processors are not met \
-         together: see docs/studies/foglia-2001.md."
-            .into()
-    })
+/// What the paper says where the machines have a value.
+fn about_machine(paper: &Paper, machine: &Machine) -> impl Iterator<Item = String> {
+    let has = |condition: &str| {
+        let value = condition.split_once('=');
+        value.is_some_and(|(key, value)| varied::value(machine, key).as_deref() == Some(value))
+    };
+    paper.about_if.iter().filter(move |(condition, _)| has(condition)).map(|(_, text)| text.clone())
 }
 
 /// The page of any other sweep.
@@ -90,7 +75,7 @@ impl Told<'_> {
         preamble: &[String],
         runs: &Runs,
         own: impl FnOnce(&mut String),
-        sections: &[Section],
+        sections: &[&Section],
         figures: &[Figure],
     ) -> String {
         let machines = machines(runs);

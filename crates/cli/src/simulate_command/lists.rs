@@ -21,8 +21,8 @@ pub(super) struct Numbers(pub(super) Vec<u32>);
 /// A size in KiB, and ways where they were typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CacheSize {
-    size_kib: u64,
-    ways: Option<u32>,
+    pub(super) size_kib: u64,
+    pub(super) ways: Option<u32>,
 }
 
 /// Which ready process a free processor takes.

@@ -128,7 +128,8 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
         return print(&shown.join("\n"));
     };
     let workload = read(trace)?;
-    let plan = arguments.paper.then(|| Plan::of(workload.tasks())).transpose();
+    let paper = arguments.paper.then(paper::shipped);
+    let plan = paper.as_ref().map(|paper| Plan::of(paper, workload.tasks())).transpose();
     let plan = plan.map_err(|why| Failure::Usage(format!("{}: {why}", trace.display())))?;
     let machines = plan.as_ref().map_or(machines, |plan| plan.machines(machine));
     let points = arguments.points(machines);
@@ -220,7 +221,7 @@ impl SimulateArguments {
         &self,
         told: &Told<'_>,
         outcomes: &[Outcome],
-        plan: Option<&Plan>,
+        plan: Option<&Plan<'_>>,
     ) -> Result<(), Failure> {
         let Told { trace, workload, varied, .. } = *told;
         if let Some(path) = &self.json {

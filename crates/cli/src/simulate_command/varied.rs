@@ -33,8 +33,9 @@ impl Varied {
         if self.is_empty() {
             return Vec::new();
         }
-        let whole = machine.to_toml().parse::<Table>().expect("a machine's own file is TOML");
-        self.keys.iter().map(|key| value(&whole, key)).collect()
+        let whole = whole(machine);
+        let value = |key: &String| found(&whole, key).expect("it was set, so that it is there");
+        self.keys.iter().map(|key| value(key).clone()).collect()
     }
 
     /// `bus.write_cycles=5, cpu.write_buffer=8`; nothing if nothing is listed.
@@ -50,17 +51,20 @@ pub(super) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn value(whole: &Table, key: &str) -> Value {
-    let mut table = whole;
-    let mut parts = key.split('.').peekable();
-    while let Some(part) = parts.next() {
-        match table.get(part) {
-            Some(Value::Table(inner)) if parts.peek().is_some() => table = inner,
-            Some(value) => return value.clone(),
-            None => break,
-        }
-    }
-    unreachable!("a machine without {key} was refused when it was set")
+/// What the machine has for a key; nothing if it has no such key.
+pub(super) fn value(machine: &Machine, key: &str) -> Option<String> {
+    let whole = whole(machine);
+    found(&whole, key).map(shown)
+}
+
+fn whole(machine: &Machine) -> Table {
+    machine.to_toml().parse().expect("a machine's own file is TOML")
+}
+
+fn found<'a>(whole: &'a Table, key: &str) -> Option<&'a Value> {
+    let mut parts = key.split('.');
+    let first = whole.get(parts.next()?)?;
+    parts.try_fold(first, |table, part| table.get(part))
 }
 
 #[cfg(test)]

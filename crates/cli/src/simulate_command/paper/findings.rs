@@ -12,8 +12,20 @@ pub(super) mod tests;
 
 use page::number;
 
+use crate::simulate_command::lists::Scheduler;
 use crate::simulate_command::measured::{Measured, Runs, Value};
 use crate::simulate_command::spec::Spec;
+
+/// Kibibytes of a cache: Figures 1 to 7.
+const SIZES_KIB: [u64; 5] = [128, 256, 512, 1024, 2048];
+/// Figures 1 to 4.
+const WAYS: [u32; 3] = [1, 2, 4];
+/// Section 5, where it speaks of blocks.
+const BLOCKS: [u64; 4] = [32, 64, 128, 256];
+/// Figures 8 to 11.
+const CPUS: [u32; 3] = [8, 12, 16];
+const PROTOCOLS: [&str; 3] = ["mesi", "amsd", "pscr"];
+const SCHEDULERS: [Scheduler; 2] = [Scheduler::Random, Scheduler::Affinity];
 
 /// Fewer have no spread, which is what a difference is judged by.
 const SEEDS_MIN: usize = 2;

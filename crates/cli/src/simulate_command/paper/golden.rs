@@ -37,19 +37,20 @@ fn digest(figure: Figure) -> u64 {
 
 #[test]
 fn the_page_is_as_it_was() {
+    let paper = super::shipped();
     let mut told = String::new();
     for (name, runs) in planted() {
-        for one in super::findings(&runs) {
+        for one in super::findings(&paper, &runs) {
             let super::Finding { claim, place, verdict, told: numbers } = one;
             writeln!(told, "{name}: {claim} ({place}): {verdict:?}. {numbers}").expect("memory");
         }
-        for section in super::sections(&runs) {
+        for section in super::sections(&paper, &runs).into_iter().flatten() {
             let rows = [&section.table.heads].into_iter().chain(&section.table.rows);
             for row in rows {
                 writeln!(told, "{name}: {}: {}", section.id, row.join(" | ")).expect("memory");
             }
         }
-        for figure in super::figures(&runs) {
+        for figure in super::figures(&paper, &runs) {
             let id = figure.id.clone();
             writeln!(told, "{name}: {id}: {:016x}", digest(figure)).expect("memory");
         }

@@ -1,35 +1,135 @@
-//! The machines of Foglia, Giorgi and Prete (2001) as one sweep, and what the paper says beside
-//! what this run gives: Figures 1 to 11, Table 5, and each finding of its text.
+//! What a paper says beside what a run gives: its machines as one sweep, its figures, its table,
+//! and each finding of its text.
 //!
-//! Whether a finding is shown is computed from the run; nothing is assumed from the paper but the
-//! numbers that it states, which are all in `stated.rs`. Nothing is simulated here.
+//! What a paper says is a file's; the one that is shipped is of Foglia, Giorgi and Prete (2001).
+//! Whether a finding is shown is computed from the run. Nothing is simulated here.
 
+mod data;
 mod figures;
 mod findings;
 #[cfg(test)]
 mod golden;
 mod plan;
-mod stated;
+mod quantity;
 mod tables;
 
+use coherence::Machine;
 use page::chart::Figure;
 use page::document::Section;
 
 use super::measured::Runs;
+pub(super) use data::Paper;
 pub(super) use findings::{Finding, Verdict};
 pub(super) use plan::Plan;
 
+const SHIPPED: &str = include_str!("../../../../../experiments/simulations/foglia-2001.toml");
+
+/// Why nothing can be wrong with the names of a paper that is there.
+const WAS_TRIED: &str = "all of it was tried when it was read";
+
+/// The paper that comes with this program.
+pub(super) fn shipped() -> Paper {
+    read(SHIPPED).expect("a test reads it")
+}
+
+/// A paper as its file has it. All that it names must be there, and all its machines possible.
+///
+/// # Errors
+/// One line that says what is wrong and where.
+pub(super) fn read(text: &str) -> Result<Paper, String> {
+    let paper = Paper::parse(text)?;
+    for spec in plan::all(&paper)? {
+        let checked = spec.machine(&Machine::default()).check();
+        checked.map_err(|why| format!("{}: {why}", spec.describe()))?;
+    }
+    let nothing = Runs::default();
+    figures::all(&paper, &nothing)?;
+    tables::own(&paper, &nothing)?;
+    tables::stated(&paper, &nothing)?;
+    Ok(paper)
+}
+
 /// The figures in their order.
-pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
-    figures::all(runs)
+pub(super) fn figures(paper: &Paper, runs: &Runs) -> Vec<Figure> {
+    figures::all(paper, runs).expect(WAS_TRIED)
 }
 
 /// What the text says, and whether the run shows it.
-pub(super) fn findings(runs: &Runs) -> Vec<Finding> {
+pub(super) fn findings(_paper: &Paper, runs: &Runs) -> Vec<Finding> {
     findings::all(runs)
 }
 
-/// Table 5, and the other numbers that are stated.
-pub(super) fn sections(runs: &Runs) -> [Section; 2] {
-    [tables::table_5(runs), tables::stated(runs)]
+/// The paper's table, and the other numbers that are stated.
+pub(super) fn sections(paper: &Paper, runs: &Runs) -> [Option<Section>; 2] {
+    [tables::own(paper, runs), tables::stated(paper, runs)].map(|made| made.expect(WAS_TRIED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A paper that says little, with a line of its own.
+    fn little(line: &str) -> Result<Paper, String> {
+        read(&format!("title = \"Little\"\n[machines]\nonly = {{ cpus = 2 }}\n{line}\n"))
+    }
+
+    #[test]
+    fn a_paper_may_say_little() {
+        let paper = little("").expect("right");
+        let runs = Runs::default();
+        assert_eq!(sections(&paper, &runs).map(|section| section.is_some()), [false, false]);
+        assert_eq!((figures(&paper, &runs).len(), paper.title.as_str()), (0, "Little"));
+    }
+
+    #[test]
+    fn the_text_goes_before_the_table() {
+        let paper = shipped();
+        let says = |machine, what: &str| {
+            let of = what.to_owned().try_into().expect(what);
+            paper.says(&paper.machine(machine).expect(machine), &of)
+        };
+        assert_eq!(says("first", "gsp"), Some(3.3));
+        assert_eq!(says("wide", "bus"), Some(43.0));
+        assert_eq!(says("best", "bus"), Some(55.0));
+        assert_eq!(says("smallest", "bus"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_in_one_line() {
+        for (line, expected) in [
+            ("other = { cpus = 0 }", "0 CPUs, 2M/2, 128 bytes, random, MESI: cpus = 0"),
+            ("other = { base = \"one\" }", "machine \"other\": no machine \"one\"; there is only"),
+            ("other = { base = \"other\" }", "machine \"other\": its bases never end"),
+            ("other = { cache = \"2G\" }", "machine \"other\": cache = \"2G\": 2G: write 128K"),
+            ("other = { ram = 4 }", "machine \"other\": ram = 4: give base, cpus, cache"),
+            ("other = { protocol = \"moesi\" }", "protocol = \"moesi\": no such protocol"),
+            ("[chains.a]\nbase = \"first\"\nalong = { cpus = [1] }", "chain \"a\": no machine"),
+            ("[chains.a]\nbase = \"only\"\nalong = { }", "chain \"a\": along: give one key"),
+            (
+                "[chains.a]\nbase = \"only\"\nalong = { cpus = [1, 2] }\nnames = [\"one\"]",
+                "chain \"a\": names: there are 1; give 2, or none",
+            ),
+            (
+                "[table]\nid = \"t\"\ntitle = \"T\"\nrows = [{ machine = \"x\", gsp = 1, bus = 2, \
+                 scales_to = 3, gsp_there = 4 }]",
+                "no machine \"x\"",
+            ),
+            (
+                "[[stated]]\nplace = \"p\"\nmachine = \"x\"\nwhat = \"gsp\"\nvalue = 1",
+                "no machine \"x\"",
+            ),
+            (
+                "[[stated]]\nplace = \"p\"\nmachine = \"x\"\nwhat = \"power\"\nvalue = 1",
+                "line 7: no quantity \"power\"",
+            ),
+            (
+                "[[figures]]\nid = \"f\"\ntitle = \"F\"\nabout = \"\"\nx = \"x\"\ny = \"y\"",
+                "figure \"f\": give of, or a chain and parts",
+            ),
+            ("[[figure]]", "line 4: unknown field `figure`"),
+        ] {
+            let why = little(line).expect_err(line);
+            assert!(why.contains(expected) && why.lines().count() == 1, "{line}: {why}");
+        }
+    }
 }

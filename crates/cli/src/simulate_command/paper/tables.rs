@@ -1,14 +1,16 @@
-//! Tables that stand by themselves: Table 5, and every number that the paper states, each beside
-//! ours.
+//! Tables that stand by themselves: a paper's own, and every number that its text states, each
+//! beside ours.
 
 use page::chart::Table;
 use page::document::Section;
 use page::number::plain;
 
-use super::stated::{Quantity, ROWS, Row, STATED, Stated};
+use super::data::{Paper, Row, Stated, What};
 use crate::simulate_command::measured::{Runs, Scales, Value};
 
-pub(super) fn table_5(runs: &Runs) -> Section {
+/// The paper's own table; none where it has none.
+pub(super) fn own(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
+    let Some(own) = &paper.table else { return Ok(None) };
     let mut table = Table::new(&[
         "Machine",
         "GSP, paper",
@@ -23,30 +25,31 @@ pub(super) fn table_5(runs: &Runs) -> Section {
         "GSP there, ours",
         "Deviation",
     ]);
-    table.rows = ROWS.iter().map(|row| table_5_row(runs, row)).collect();
-    Section { id: "table-5".into(), title: "Table 5".into(), table, folded: false }
+    table.rows = own.rows.iter().map(|one| row(paper, runs, one)).collect::<Result<_, _>>()?;
+    Ok(Some(Section { id: own.id.clone(), title: own.title.clone(), table, folded: false }))
 }
 
-fn table_5_row(runs: &Runs, row: &Row) -> Vec<String> {
-    let ours = runs.get(&row.spec);
-    let scales = runs.scales(&row.spec);
+fn row(paper: &Paper, runs: &Runs, row: &Row) -> Result<Vec<String>, String> {
+    let spec = paper.machine(&row.machine)?;
+    let ours = runs.get(&spec);
+    let scales = runs.scales(&spec);
     let shown = |value: Option<Value>| value.map_or_else(absent, Value::show);
     let (gsp, bus) = (ours.map(|one| one.gsp), ours.map(|one| one.bus_percent));
     let there = scales.map(|found| Value { mean: found.gsp(), half: 0.0 });
-    vec![
-        row.spec.describe(),
+    Ok(vec![
+        spec.describe(),
         plain(row.gsp),
         shown(gsp),
         deviation(gsp, row.gsp),
-        format!("{} %", plain(row.bus_percent)),
+        format!("{} %", plain(row.bus)),
         bus.map_or_else(absent, |value| format!("{} %", value.show())),
-        deviation(bus, row.bus_percent),
+        deviation(bus, row.bus),
         row.scales_to.to_string(),
         scales.map_or_else(absent, Scales::show),
         format!("~{}", plain(row.gsp_there)),
         shown(there),
         deviation(there, row.gsp_there),
-    ]
+    ])
 }
 
 fn absent() -> String {
@@ -64,50 +67,35 @@ pub(super) fn deviation(ours: Option<Value>, paper: f64) -> String {
     }
 }
 
-pub(super) fn stated(runs: &Runs) -> Section {
+/// The numbers of its text; none where it states none.
+pub(super) fn stated(paper: &Paper, runs: &Runs) -> Result<Option<Section>, String> {
+    if paper.stated.is_empty() {
+        return Ok(None);
+    }
     let mut table =
         Table::new(&["Where it stands", "Machine", "What", "Paper", "Ours", "Deviation"]);
-    table.rows = STATED.iter().map(|one| stated_row(runs, one)).collect();
-    Section {
-        id: "stated".into(),
-        title: "Numbers in the paper's text and captions".into(),
-        table,
-        folded: false,
-    }
+    table.rows =
+        paper.stated.iter().map(|one| stated_row(paper, runs, one)).collect::<Result<_, _>>()?;
+    let title = "Numbers in the paper's text and captions".into();
+    Ok(Some(Section { id: "stated".into(), title, table, folded: false }))
 }
 
-fn stated_row(runs: &Runs, one: &Stated) -> Vec<String> {
-    let ours = ours(runs, one);
-    let machine = match one.quantity {
-        Quantity::ScalesTo | Quantity::GspThere => one.spec.kind(),
-        _ => one.spec.describe(),
-    };
-    let shown = match (one.quantity, runs.scales(&one.spec), ours) {
-        (Quantity::ScalesTo, Some(scales), _) => scales.show(),
-        (_, _, Some(value)) => value.show(),
-        _ => absent(),
-    };
-    vec![
-        one.place.into(),
-        machine,
-        one.quantity.name().into(),
-        plain(one.value),
-        shown,
-        deviation(ours, one.value),
-    ]
-}
-
-fn ours(runs: &Runs, one: &Stated) -> Option<Value> {
-    let machine = runs.get(&one.spec);
-    match one.quantity {
-        Quantity::Gsp => machine.map(|one| one.gsp),
-        Quantity::Bus => machine.map(|one| one.bus_percent),
-        Quantity::CoherenceOfBus => machine.map(|one| one.rate(|seed| seed.coherence_of_bus)),
-        Quantity::ScalesTo => {
-            runs.scales(&one.spec).map(|found| Value::exactly(f64::from(found.cpus())))
+fn stated_row(paper: &Paper, runs: &Runs, one: &Stated) -> Result<Vec<String>, String> {
+    let spec = paper.machine(&one.machine)?;
+    let scales = runs.scales(&spec);
+    let (machine, ours) = match &one.what {
+        What::Measured(of) => (spec.describe(), runs.get(&spec).map(|one| of.of(one))),
+        What::ScalesTo => {
+            (spec.kind(), scales.map(|found| Value::exactly(f64::from(found.cpus()))))
         }
-        Quantity::GspThere => runs.scales(&one.spec).map(|found| Value::exactly(found.gsp())),
-    }
+        What::GspThere => (spec.kind(), scales.map(|found| Value::exactly(found.gsp()))),
+    };
+    let shown = match (&one.what, scales) {
+        (What::ScalesTo, Some(scales)) => scales.show(),
+        _ => ours.map_or_else(absent, Value::show),
+    };
+    let deviation = deviation(ours, one.value);
+    Ok(vec![one.place.clone(), machine, one.what.name(), plain(one.value), shown, deviation])
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Findings of section 5 about blocks, with 8 processors and 2 MB of two ways.
 
-use super::{Claim, Judged, claim, shown};
+use super::{BLOCKS, Claim, Judged, claim, shown};
 use crate::simulate_command::measured::{Runs, Value};
-use crate::simulate_command::paper::plan::BLOCKS;
 use crate::simulate_command::spec::Spec;
 
 pub(super) const CLAIMS: &[Claim] = &[

@@ -1,8 +1,7 @@
 //! Findings of Figures 1 to 4: sizes and ways of caches, and where sharing is.
 
-use super::{Claim, Judged, Of, both, bus, claim, falls, gsp, rises, shown};
+use super::{Claim, Judged, Of, SIZES_KIB, WAYS, both, bus, claim, falls, gsp, rises, shown};
 use crate::simulate_command::measured::{Measured, Rates, Runs, Value};
-use crate::simulate_command::paper::plan::{SIZES_KIB, WAYS};
 use crate::simulate_command::spec::Spec;
 use coherence::{Miss, Sharing};
 

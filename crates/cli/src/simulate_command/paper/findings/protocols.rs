@@ -2,10 +2,9 @@
 
 use page::number::figure;
 
-use super::{Claim, Judged, claim, shown};
+use super::{CPUS, Claim, Judged, PROTOCOLS, SCHEDULERS, claim, shown};
 use crate::simulate_command::lists::Scheduler;
 use crate::simulate_command::measured::{Measured, Runs, Scales, Value};
-use crate::simulate_command::paper::plan::{CPUS, PROTOCOLS, SCHEDULERS};
 use crate::simulate_command::spec::Spec;
 
 pub(super) const CLAIMS: &[Claim] = &[

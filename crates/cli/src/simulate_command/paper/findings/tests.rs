@@ -4,13 +4,12 @@
 use coherence::{Miss, Sharing};
 
 use super::*;
-use crate::simulate_command::lists::Scheduler;
 use crate::simulate_command::measured::Rates;
-use crate::simulate_command::paper::Plan;
+use crate::simulate_command::paper::{Plan, shipped};
 
 /// A run in which all is as the paper has it.
 pub(in super::super) fn as_in_the_paper(tasks: usize) -> Runs {
-    let specs = Plan::of(tasks).expect("enough tasks").specs;
+    let specs = Plan::of(&shipped(), tasks).expect("enough tasks").specs;
     let by_spec = specs.into_iter().map(|spec| (spec, planted(&spec))).collect();
     Runs { by_spec, kernel: true, seeds: 3, ..Runs::default() }
 }
