@@ -141,11 +141,6 @@ impl Measured {
         self.rate(|one| one.misses_of(&of))
     }
 
-    /// Coherence transactions of a kind, in both modes.
-    pub(super) fn coherence_of(&self, kind: Sharing) -> Value {
-        self.rate(|one| one.coherence[kind as usize].iter().sum())
-    }
-
     /// All coherence transactions.
     pub(super) fn transactions(&self) -> Value {
         self.rate(|one| one.coherence.iter().flatten().sum())
@@ -325,7 +320,7 @@ mod tests {
         let two = Measured { rates: vec![seed(1.0), seed(1.2)], ..Measured::default() };
         let expected = Value::of(&[2.0, 2.2]);
         assert!(expected.half > 0.1, "{expected:?}");
-        assert_eq!((two.transactions(), two.coherence_of(Sharing::True)), (expected, expected));
+        assert_eq!(two.transactions(), expected);
         assert_eq!(two.misses_of(|class| class == Miss::Cold), expected);
         assert_eq!(two.misses_of(Miss::is_invalidation).mean, 0.0);
     }

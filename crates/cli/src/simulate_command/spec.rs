@@ -19,19 +19,6 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Where the paper begins: four processors, 2 MB of two ways, blocks of 32 bytes.
-    pub(super) const FIRST: Self = Self {
-        cpus: 4,
-        size_kib: 2048,
-        ways: 2,
-        block_bytes: 32,
-        scheduler: Scheduler::Random,
-        protocol: "mesi",
-        set: 0,
-    };
-    /// Where its second half begins.
-    pub(super) const SECOND: Self = Self { cpus: 8, block_bytes: 128, ..Self::FIRST };
-
     /// What of a machine lists and the paper vary. What `--set` lists is not known here.
     pub(super) fn of(machine: &Machine) -> Result<Self, MachineError> {
         Ok(Self {

@@ -43,6 +43,11 @@ pub(in crate::simulate_command) struct Paper {
     #[serde(default)]
     pub(super) stated: Vec<Stated>,
     pub(super) table: Option<Rows>,
+    /// Sums with names, for findings.
+    #[serde(default)]
+    sums: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) findings: Vec<Claim>,
 }
 
 /// Named machines.
@@ -128,6 +133,27 @@ pub(super) struct Row {
     pub(super) gsp_there: f64,
 }
 
+/// A sentence of the paper's, and what shows it; see `expression.rs`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    pub(super) claim: String,
+    pub(super) place: String,
+    /// All of these tests hold.
+    pub(super) shown_if: Vec<String>,
+    /// The numbers that decide.
+    pub(super) told: String,
+    pub(super) none: Option<Nothing>,
+}
+
+/// What is told, and shows nothing, where nothing of it was measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {
+    pub(super) of: String,
+    pub(super) told: String,
+}
+
 impl Paper {
     /// Whether what is named is there is found out where it is used.
     ///
@@ -155,6 +181,10 @@ impl Paper {
         named(&self.parts, "parts", name).map(Vec::as_slice)
     }
 
+    pub(super) fn sum(&self, name: &str) -> Result<&str, String> {
+        named(&self.sums, "sum", name).map(String::as_str)
+    }
+
     /// The kinds of machines whose scalability is looked for, each with its numbers of processors.
     pub(super) fn scalings(&self) -> Result<Vec<(Spec, Vec<u32>)>, String> {
         let one = |(name, cpus): &(String, String)| {
@@ -180,9 +210,9 @@ impl Paper {
 }
 
 fn named<'a, T>(all: &'a BTreeMap<String, T>, kind: &str, name: &str) -> Result<&'a T, String> {
-    all.get(name).ok_or_else(|| {
-        let known: Vec<&str> = all.keys().map(String::as_str).collect();
-        format!("no {kind} {name:?}; there is {}", known.join(", "))
+    all.get(name).ok_or_else(|| match all.keys().map(String::as_str).collect::<Vec<_>>() {
+        known if known.is_empty() => format!("no {kind} {name:?}; there is none"),
+        known => format!("no {kind} {name:?}; there is {}", known.join(", ")),
     })
 }
 

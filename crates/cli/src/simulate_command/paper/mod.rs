@@ -5,6 +5,7 @@
 //! Whether a finding is shown is computed from the run. Nothing is simulated here.
 
 mod data;
+mod expression;
 mod figures;
 mod findings;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub(super) fn read(text: &str) -> Result<Paper, String> {
     figures::all(&paper, &nothing)?;
     tables::own(&paper, &nothing)?;
     tables::stated(&paper, &nothing)?;
+    findings::all(&paper, &nothing)?;
     Ok(paper)
 }
 
@@ -55,8 +57,8 @@ pub(super) fn figures(paper: &Paper, runs: &Runs) -> Vec<Figure> {
 }
 
 /// What the text says, and whether the run shows it.
-pub(super) fn findings(_paper: &Paper, runs: &Runs) -> Vec<Finding> {
-    findings::all(runs)
+pub(super) fn findings(paper: &Paper, runs: &Runs) -> Vec<Finding> {
+    findings::all(paper, runs).expect(WAS_TRIED)
 }
 
 /// The paper's table, and the other numbers that are stated.
@@ -125,6 +127,15 @@ mod tests {
             (
                 "[[figures]]\nid = \"f\"\ntitle = \"F\"\nabout = \"\"\nx = \"x\"\ny = \"y\"",
                 "figure \"f\": give of, or a chain and parts",
+            ),
+            (
+                "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"\"\nshown_if = []",
+                "finding \"C\": shown_if: say what shows it",
+            ),
+            (
+                "[[findings]]\nclaim = \"C\"\nplace = \"p\"\ntold = \"{x}\"\n\
+                 shown_if = [\"1 > 2\"]",
+                "finding \"C\": no sum \"x\"; there is none",
             ),
             ("[[figure]]", "line 4: unknown field `figure`"),
         ] {
