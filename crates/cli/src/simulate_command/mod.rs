@@ -27,7 +27,7 @@ use crate::whole_file;
 use html::Told;
 use lists::{CacheSize, Lists, Numbers};
 use measured::Runs;
-use paper::Plan;
+use paper::{Paper, Plan};
 use sweep::{Point, Progress};
 use varied::Varied;
 
@@ -77,9 +77,16 @@ pub(crate) struct SimulateArguments {
     /// Schedulers: random, affinity
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     scheduler: Vec<lists::Scheduler>,
-    /// The machines of the paper's Figures 1 to 11 and Table 5 in place of lists
-    #[arg(long, conflicts_with_all = ["cpus", "protocol", "block", "cache", "scheduler", "top"])]
-    paper: bool,
+    /// A paper's machines in place of lists: those of Figures 1 to 11 and Table 5 of Foglia et al.
+    /// (2001), or of the paper that FILE (TOML) describes
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with_all = ["cpus", "protocol", "block", "cache", "scheduler", "top"]
+    )]
+    paper: Option<Option<PathBuf>>,
     /// Run each machine with so many seeds
     #[arg(long, value_name = "N", default_value = "3")]
     seeds: NonZeroU32,
@@ -113,6 +120,7 @@ pub(crate) struct SimulateArguments {
 }
 
 pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
+    let paper = arguments.paper()?;
     let mut bases = arguments.bases()?;
     let lists = arguments.lists();
     if !arguments.sets(TASKS_LEFT) {
@@ -128,7 +136,6 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
         return print(&shown.join("\n"));
     };
     let workload = read(trace)?;
-    let paper = arguments.paper.then(paper::shipped);
     let plan = paper.as_ref().map(|paper| Plan::of(paper, workload.tasks())).transpose();
     let plan = plan.map_err(|why| Failure::Usage(format!("{}: {why}", trace.display())))?;
     let machines = plan.as_ref().map_or(machines, |plan| plan.machines(machine));
@@ -149,16 +156,16 @@ pub(crate) fn execute(arguments: &SimulateArguments) -> Result<(), Failure> {
 impl SimulateArguments {
     /// What the file says, or the default.
     fn machine(&self) -> Result<Machine, Failure> {
-        let machine = match &self.machine {
-            None => Machine::default(),
-            Some(path) => {
-                let usage =
-                    |why: &dyn fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
-                let text = fs::read_to_string(path).map_err(|why| usage(&why))?;
-                Machine::from_toml(&text).map_err(|why| usage(&why))?
-            }
-        };
-        Ok(machine)
+        let path = self.machine.as_deref();
+        path.map_or_else(|| Ok(Machine::default()), |path| from_file(path, Machine::from_toml))
+    }
+
+    /// The one that is asked for, which is shipped if no file is named.
+    fn paper(&self) -> Result<Option<Paper>, Failure> {
+        let named = |path: &PathBuf| from_file(path, paper::read);
+        let paper =
+            |path: &Option<PathBuf>| path.as_ref().map_or_else(|| Ok(paper::shipped()), named);
+        self.paper.as_ref().map(paper).transpose()
     }
 
     /// The machine with each combination of what `--set` lists; there is at least one.
@@ -201,7 +208,7 @@ impl SimulateArguments {
             if setting.count() == 1 {
                 continue;
             }
-            if self.paper {
+            if self.paper.is_some() {
                 return Err(format!(
                     "--set {key}: with --paper each value is one; run it once for each of the list"
                 ));
@@ -284,6 +291,16 @@ fn end_together(bases: &mut [Machine], lists: &Lists<'_>) {
             scheduler.tasks_left = most;
         }
     }
+}
+
+/// What a file of the operator's describes.
+fn from_file<T, E: fmt::Display>(
+    path: &Path,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Failure> {
+    let usage = |why: &dyn fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|why| usage(&why))?;
+    read(&text).map_err(|why| usage(&why))
 }
 
 fn read(path: &Path) -> Result<Workload, Failure> {

@@ -534,3 +534,55 @@ fn the_papers_machines_need_several_tasks_and_no_lists() {
     assert_eq!(status, 2);
     assert!(error.contains("cannot be used with"), "{error}");
 }
+
+#[test]
+fn another_paper_has_a_page_of_its_own() {
+    let root = Temporary::new();
+    let made = Synthetic { processes: 3, events: 1000, ..Synthetic::default() };
+    fs::write(root.path().join("a.trace"), made.bytes()).unwrap();
+    let file = "title = \"Two sizes\"\n\
+                about = [\"Nobody wrote it.\"]\n\
+                stated = [{ place = \"page 1\", machine = \"two\", what = \"gsp\", value = 1.5 }]\n\
+                [machines]\n\
+                one = { cpus = 1, cache = \"64K/1\" }\n\
+                two = { base = \"one\", cpus = 2 }\n\
+                [chains.up]\n\
+                base = \"one\"\n\
+                along = { cpus = [1, 2] }\n\
+                labels = [\"small caches\"]\n\
+                [[figures]]\n\
+                id = \"power\"\n\
+                title = \"Figure 1: power\"\n\
+                about = \"Of two machines.\"\n\
+                chain = \"up\"\n\
+                of = \"gsp\"\n\
+                x = \"processors\"\n\
+                y = \"GSP\"\n\
+                [[findings]]\n\
+                claim = \"Two do more than one\"\n\
+                place = \"page 2\"\n\
+                shown_if = [\"gsp(two) > gsp(one)\"]\n\
+                told = \"GSP {gsp(one)} and {gsp(two)}\"\n";
+    fs::write(root.path().join("two.toml"), file).unwrap();
+    let paper = ["a.trace", "--paper=two.toml", "--html", "page.html", "--csv", "a.csv"];
+    succeeds(root.path(), &paper);
+    let page = fs::read_to_string(root.path().join("page.html")).unwrap();
+    for expected in [
+        "<h1>Two sizes from a.trace</h1>",
+        "Nobody wrote it.",
+        "Figure 1: power",
+        "small caches",
+        "<strong>Two do more than one</strong> (page 2): shown. GSP ",
+        "page 1",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(!page.contains("Table 5") && !page.contains("Foglia"), "{page}");
+    let machines = fs::read_to_string(root.path().join("a.csv")).unwrap();
+    assert_eq!(machines.lines().count(), 1 + 2 * 3, "two machines with three seeds: {machines}");
+    fs::write(root.path().join("wrong.toml"), file.replace("gsp(two) >", "gsp(three) >")).unwrap();
+    let (status, _, error) = simulate(root.path(), &["a.trace", "--paper=wrong.toml"]);
+    assert_eq!((status, error.lines().count()), (2, 1), "{error}");
+    let expected = "wrong.toml: finding \"Two do more than one\": no machine \"three\"";
+    assert!(error.contains(expected), "{error}");
+}

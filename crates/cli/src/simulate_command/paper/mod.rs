@@ -76,6 +76,16 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_right() {
+        let page = include_str!("../../../../../docs/simulator.md");
+        let (_, form) = page.split_once("### A paper as a file").expect("its section");
+        let (_, file) = form.split_once("```toml\n").expect("an example");
+        let (file, _) = file.split_once("```").expect("its end");
+        let paper = read(file).expect(file);
+        assert_eq!((paper.figures.len(), paper.findings.len()), (1, 1));
+    }
+
+    #[test]
     fn a_paper_may_say_little() {
         let paper = little("").expect("right");
         let runs = Runs::default();
