@@ -96,19 +96,8 @@ pub(super) struct Drawn {
 pub(super) struct Stated {
     pub(super) place: String,
     pub(super) machine: String,
-    pub(super) what: What,
+    pub(super) what: Quantity,
     pub(super) value: f64,
-}
-
-/// What a number is of.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) enum What {
-    Measured(Quantity),
-    /// Processors to which this kind of machine scales; its own number means nothing.
-    ScalesTo,
-    /// GSP there.
-    GspThere,
 }
 
 /// A table of the paper: power, bus and scalability of machines.
@@ -143,15 +132,8 @@ pub(super) struct Claim {
     pub(super) shown_if: Vec<String>,
     /// The numbers that decide.
     pub(super) told: String,
-    pub(super) none: Option<Nothing>,
-}
-
-/// What is told, and shows nothing, where nothing of it was measured.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {
-    pub(super) of: String,
-    pub(super) told: String,
+    /// A sum, and what is told, and shows nothing, where it is 0.
+    pub(super) none: Option<(String, String)>,
 }
 
 impl Paper {
@@ -197,15 +179,14 @@ impl Paper {
     /// What the paper says of a machine: in its text, else in its table.
     pub(super) fn says(&self, spec: &Spec, of: &Quantity) -> Option<f64> {
         let is = |name: &str| self.machines.0.get(name) == Some(spec);
-        let of_it = |what: &What| matches!(what, What::Measured(other) if other.text == of.text);
-        let told = self.stated.iter().find(|one| is(&one.machine) && of_it(&one.what));
+        let told = |one: &&Stated| is(&one.machine) && one.what.text == of.text;
         let row = || self.table.iter().flat_map(|table| &table.rows).find(|row| is(&row.machine));
         let of_row = || match &*of.text {
             "gsp" => row().map(|row| row.gsp),
             "bus" => row().map(|row| row.bus),
             _ => None,
         };
-        told.map(|one| one.value).or_else(of_row)
+        self.stated.iter().find(told).map(|one| one.value).or_else(of_row)
     }
 }
 
@@ -327,26 +308,4 @@ fn given_or(given: &mut Vec<String>, otherwise: Vec<String>, what: &str) -> Resu
         return Err(format!("{what}: there are {has}; give {needed}, or none"));
     }
     Ok(())
-}
-
-impl TryFrom<String> for What {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Ok(match &*text {
-            "scales_to" => Self::ScalesTo,
-            "gsp_there" => Self::GspThere,
-            _ => Self::Measured(text.try_into()?),
-        })
-    }
-}
-
-impl What {
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::Measured(of) => of.name(),
-            Self::ScalesTo => "scales to, CPUs".into(),
-            Self::GspThere => "GSP there".into(),
-        }
-    }
 }

@@ -36,8 +36,8 @@ impl<'a> Names<'a> {
         Self { paper, runs, in_sum: false }
     }
 
-    /// `SUM > SUM`, `SUM within N % of SUM`, `scales(MACHINE) reaches N`, and `QUANTITY rises along
-    /// CHAIN, CHAIN` or `falls`.
+    /// `SUM > SUM`, `SUM within N % of SUM`, `scales_to(MACHINE) reaches N`, and `QUANTITY rises
+    /// along CHAIN, CHAIN` or `falls`.
     pub(super) fn test(&self, text: &str) -> Found<Tested> {
         if let Some((of, chains)) = text.split_once(" rises along ") {
             return self.rises(of, chains, false);
@@ -45,18 +45,15 @@ impl<'a> Names<'a> {
         if let Some((of, chains)) = text.split_once(" falls along ") {
             return self.rises(of, chains, true);
         }
-        let holds = if let Some((more, less)) = text.split_once(" > ") {
-            self.sum(more)?.zip(self.sum(less)?).map(|(more, less)| more.exceeds(less))
-        } else if let Some((kind, cpus)) = text.split_once(" reaches ") {
+        let holds = if let Some((kind, cpus)) = text.split_once(" reaches ") {
             self.reaches(kind, cpus)?
-        } else if let Some((one, (percent, other))) = text
-            .split_once(" within ")
-            .and_then(|(one, rest)| Some((one, rest.split_once(" % of ")?)))
+        } else if let Some((more, less)) = text.split_once(" > ") {
+            self.sum(more)?.zip(self.sum(less)?).map(|(more, less)| more.exceeds(less))
+        } else if let Some((one, rest)) = text.split_once(" within ")
+            && let Some((percent, other)) = rest.split_once(" % of ")
         {
-            let percent = number(percent)?;
-            self.sum(one)?
-                .zip(self.sum(other)?)
-                .map(|(one, other)| about_as_many(one, other, percent))
+            let (values, percent) = (self.sum(one)?.zip(self.sum(other)?), number(percent)?);
+            values.map(|(one, other)| about_as_many(one, other, percent))
         } else {
             return Err(format!("{text:?} tests nothing: write A > B or A within N % of B"));
         };
@@ -75,7 +72,7 @@ impl<'a> Names<'a> {
                 if downwards {
                     chain.reverse();
                 }
-                let values = chain.iter().map(|spec| self.runs.get(spec).map(|one| of.of(one)));
+                let values = chain.iter().map(|spec| of.of(self.runs, spec));
                 match values.collect::<Option<Vec<Value>>>() {
                     Some(values) => falls.extend(falls_of(&chain, &values)),
                     None => all = false,
@@ -98,7 +95,7 @@ impl<'a> Names<'a> {
     }
 
     /// `TERM + TERM - TERM`.
-    fn sum(&self, text: &str) -> Found<Value> {
+    pub(super) fn sum(&self, text: &str) -> Found<Value> {
         let sign = |(sign, factor): (&str, f64)| Some((text.rfind(sign)?, factor));
         let signs = [(" + ", -1.0), (" - ", 1.0)].into_iter().filter_map(sign);
         let Some((at, factor)) = signs.max_by_key(|(at, _)| *at) else { return self.term(text) };
@@ -120,13 +117,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// `QUANTITY(MACHINE)`, `spread QUANTITY(MACHINE, MACHINE)`, `scales(MACHINE)`, or the name of
-    /// a sum.
+    /// `QUANTITY(MACHINE)`, `spread QUANTITY(MACHINE, MACHINE)`, or the name of a sum.
     fn value(&self, text: &str) -> Found<Value> {
-        if text.starts_with("scales(") {
-            let scales = self.scales(text)?;
-            return Ok(scales.map(|scales| Value::exactly(f64::from(scales.cpus()))));
-        }
         let Some((of, machines)) = applied(text) else {
             return match self.in_sum {
                 true => Err(format!("{text:?}: write QUANTITY(MACHINE) in a sum that has a name")),
@@ -140,15 +132,17 @@ impl<'a> Names<'a> {
         let of: Quantity = of.to_owned().try_into()?;
         let specs = machines.into_iter().map(|name| self.paper.machine(name));
         let specs: Vec<Spec> = specs.collect::<Result<_, _>>()?;
-        let values = specs.iter().map(|spec| self.runs.get(spec).map(|one| of.of(one)));
+        let values = specs.iter().map(|spec| of.of(self.runs, spec));
         Ok(values.collect::<Option<_>>().map(spread))
     }
 
-    /// `scales(MACHINE)`.
+    /// Of `scales_to(MACHINE)` or `scaling(MACHINE)`.
     fn scales(&self, text: &str) -> Found<Scales> {
         match applied(text) {
-            Some(("scales" | "scaling", kind)) => Ok(self.runs.scales(&self.paper.machine(kind)?)),
-            _ => Err(format!("{text:?}: write scales(MACHINE)")),
+            Some(("scales_to" | "scaling", kind)) => {
+                Ok(self.runs.scales(&self.paper.machine(kind)?))
+            }
+            _ => Err(format!("{text:?}: write scales_to(MACHINE)")),
         }
     }
 
@@ -172,21 +166,12 @@ impl<'a> Names<'a> {
     }
 
     fn shown(&self, text: &str) -> Found<String> {
-        if text == "kernel" {
-            return Ok(Some(drawn(self.runs).into()));
-        }
-        if text.starts_with("scales(") {
-            return Ok(self.scales(text)?.map(Scales::show));
-        }
-        if text.starts_with("scaling(") {
-            return Ok(self.scales(text)?.map(scaling));
-        }
-        Ok(self.sum(text)?.map(shown))
-    }
-
-    /// Whether nothing of it was measured.
-    pub(super) fn is_none(&self, text: &str) -> Result<bool, String> {
-        Ok(self.sum(text)?.is_some_and(|value| value.mean == 0.0))
+        Ok(match applied(text) {
+            None if text == "kernel" => Some(drawn(self.runs).into()),
+            Some(("scales_to", _)) => self.scales(text)?.map(Scales::show),
+            Some(("scaling", _)) => self.scales(text)?.map(scaling),
+            _ => self.sum(text)?.map(shown),
+        })
     }
 }
 
@@ -305,7 +290,7 @@ itself = \"gsp(one) + itself\"
                 ("4 - gsp(one) - gsp(one)", 2.0, 0.0),
                 ("0.5 * gsp(four) - 2 * gain", -0.6, 0.2f64.hypot(0.6)),
                 ("spread gsp(four, one, two)", 1.0, 0.4),
-                ("scales(four)", 2.0, 0.0),
+                ("scales_to(four)", 2.0, 0.0),
             ] {
                 let found = names.sum(text).expect(text).expect(text);
                 assert!((found.mean - mean).abs() < 1e-9, "{text}: {found:?}");
@@ -328,8 +313,8 @@ itself = \"gsp(one) + itself\"
                 ("gsp(one) within 10 % of 1.05", Some(true)),
                 ("gsp(one) within 1 % of 1.05", Some(false)),
                 ("gsp(two) within 10 % of gsp(two)", Some(false)),
-                ("scales(four) reaches 2", Some(true)),
-                ("scales(four) reaches 3", Some(false)),
+                ("scales_to(four) reaches 2", Some(true)),
+                ("scales_to(four) reaches 3", Some(false)),
                 ("gsp rises along up", Some(true)),
                 ("gsp falls along up", Some(false)),
                 ("gsp rises along up, further", None),
@@ -347,7 +332,7 @@ itself = \"gsp(one) + itself\"
     #[test]
     fn sentences_are_filled_in() {
         with_names(|names| {
-            let text = "to {scales(one)}, {gain} more {where}{kernel}; {scaling(one)}";
+            let text = "to {scales_to(one)}, {gain} more {where}{kernel}; {scaling(one)}";
             let expected = "to 2, 0.8 ±0.3 more at once; the kernel's references are drawn, not \
                             traced; to 2 processors, GSP 1.8 there";
             assert_eq!(names.sentence(text, "at once"), Ok(Some(expected.into())));
@@ -366,8 +351,8 @@ itself = \"gsp(one) + itself\"
                 ("half > 1", "no sum \"half\"; there is gain"),
                 ("itself > 1", "\"itself\": write QUANTITY(MACHINE) in a sum that has a name"),
                 ("x * gsp(one) > 1", "\"x\" is no number"),
-                ("scales(one) reaches far", "\"far\" is no number"),
-                ("gsp(one) reaches 3", "\"gsp(one)\": write scales(MACHINE)"),
+                ("scales_to(one) reaches far", "\"far\" is no number"),
+                ("gsp(one) reaches 3", "\"gsp(one)\": write scales_to(MACHINE)"),
                 ("gsp rises along down", "no chain \"down\"; there is further, up"),
             ] {
                 assert!(names.test(text).expect_err(text).starts_with(expected), "{text}");

@@ -3,8 +3,6 @@
 //! Breakdowns are columns, everything else is curves. What the paper says of a point is a mark of
 //! its own.
 
-use std::collections::BTreeMap;
-
 use page::chart::{Axis, Bars, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use page::number::{figure, plain};
 
@@ -71,7 +69,7 @@ fn places(chain: &Chain) -> Vec<f64> {
     }
 }
 
-/// Of each kind of machine the table's last row is the paper's point.
+/// A point that the next row of the paper's table says again is drawn once.
 fn scalability(
     paper: &Paper,
     runs: &Runs,
@@ -83,27 +81,22 @@ fn scalability(
         points: cpus.into_iter().map(|cpus| (f64::from(cpus), Spec { cpus, ..spec })).collect(),
     };
     let series: Vec<Series> = paper.scalings()?.into_iter().map(one).collect();
-    let axis = Axis::linear(&words.x);
-    let Some(mut figure) = lines(runs, words, axis, &series, of, &|_| None) else {
-        return Ok(None);
-    };
-    let (Drawing::Lines(chart), Some(table)) = (&mut figure.drawing, &paper.table) else {
-        return Ok(Some(figure));
-    };
-    let mut last = BTreeMap::new();
-    for (index, row) in table.rows.iter().enumerate() {
-        last.insert(paper.machine(&row.machine)?.kind(), index);
-    }
-    let rows = table.rows.iter().enumerate();
-    chart.curves.extend(rows.filter(|(index, _)| last.values().any(|one| one == index)).map(
-        |(index, row)| Curve {
-            label: format!("paper, row {} of {}", index + 1, table.title),
+    let mut figure = lines(runs, words, Axis::linear(&words.x), &series, of, &|_| None);
+    if let (Some(figure), Some(table)) = (&mut figure, &paper.table)
+        && let Drawing::Lines(chart) = &mut figure.drawing
+    {
+        let points = table.rows.iter().map(|row| (f64::from(row.scales_to), row.gsp_there));
+        let points: Vec<(f64, f64)> = points.collect();
+        let own =
+            points.iter().zip(1..).filter(|(point, number)| points.get(*number) != Some(point));
+        chart.curves.extend(own.map(|((cpus, gsp), number)| Curve {
+            label: format!("paper, row {number} of {}", table.title),
             form: Form::Stated,
             style: PAPER_STYLE,
-            dots: vec![Dot::exact(f64::from(row.scales_to), row.gsp_there)],
-        },
-    ));
-    Ok(Some(figure))
+            dots: vec![Dot::exact(*cpus, *gsp)],
+        }));
+    }
+    Ok(figure)
 }
 
 /// Curves, and what the paper states of their points; nothing if none was simulated.
@@ -120,7 +113,7 @@ fn lines(
     for (style, one) in series.iter().enumerate() {
         let (mut dots, mut told) = (Vec::new(), Vec::new());
         for (place, spec) in &one.points {
-            let Some(value) = runs.get(spec).map(|one| of.of(one)) else { continue };
+            let Some(value) = of.of(runs, spec) else { continue };
             dots.push(value.dot(*place));
             let known = says(spec);
             told.extend(known.map(|known| Dot::exact(*place, known)));
@@ -167,8 +160,8 @@ fn columns(
     let mut columns = Vec::new();
     for (label, specs) in chain.labels.iter().zip(&chain.specs) {
         for (name, spec) in chain.names.iter().zip(specs) {
-            let Some(one) = runs.get(spec) else { continue };
-            let sizes: Vec<f64> = parts.iter().map(|(_, part)| part.of(one).mean).collect();
+            let sizes = parts.iter().map(|(_, part)| Some(part.of(runs, spec)?.mean));
+            let Some(sizes) = sizes.collect::<Option<Vec<f64>>>() else { continue };
             let numbers = sizes.iter().copied().chain([sizes.iter().sum()]).map(figure);
             table.rows.push([spec.describe()].into_iter().chain(numbers).collect());
             columns.push((format!("{label}{joined}{name}"), sizes));

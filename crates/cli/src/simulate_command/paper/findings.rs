@@ -68,9 +68,9 @@ fn judge(claim: &Claim, names: Names<'_>) -> Found<(bool, String)> {
     let tested: Vec<_> = tested.collect::<Result<_, _>>()?;
     let steps: String = tested.iter().flatten().map(|one| &*one.steps).collect();
     let told = names.sentence(&claim.told, &steps)?;
-    if let Some(none) = &claim.none {
-        let told = names.sentence(&none.told, &steps)?;
-        if names.is_none(&none.of)? {
+    if let Some((of, told)) = &claim.none {
+        let told = names.sentence(told, &steps)?;
+        if names.sum(of)?.is_some_and(|value| value.mean == 0.0) {
             return Ok(told.map(|told| (false, told)));
         }
     }

@@ -1,11 +1,13 @@
-//! What of a machine's outcomes a paper's file can name: `gsp`, `bus`, `cpu`, and rates for 100
-//! references such as `misses`, `misses.cold+first-here`, `misses.invalidation.kernel` and
-//! `coherence.passive`, or one rate's percentage of another of the same seed (`A/B`).
+//! What of a machine's outcomes a paper's file can name: `gsp`, `bus`, `cpu`, `scales_to` and
+//! `gsp_there`; rates for 100 references such as `misses`, `misses.cold+first-here`,
+//! `misses.invalidation.kernel` and `coherence.passive`; and one rate's percentage of another of
+//! the same seed (`A/B`).
 
 use coherence::{Miss, Sharing};
 use serde::Deserialize;
 
-use crate::simulate_command::measured::{Measured, Rates, Value};
+use crate::simulate_command::measured::{Rates, Runs, Scales, Value};
+use crate::simulate_command::spec::Spec;
 
 /// What is looked at of a machine.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,6 +26,10 @@ enum Kind {
     Rate(Rate),
     /// A seed without any of the second has no part of them.
     Share(Rate, Rate),
+    /// Processors to which this kind of machine scales; its own number means nothing.
+    ScalesTo,
+    /// GSP there.
+    GspThere,
 }
 
 /// What is found in the rates of a seed.
@@ -38,17 +44,31 @@ enum Rate {
 type Modes = &'static [usize];
 
 impl Quantity {
-    pub(super) fn of(&self, one: &Measured) -> Value {
-        match &self.kind {
-            Kind::Gsp => one.gsp,
-            Kind::Bus => one.bus_percent,
-            Kind::Cpu => one.cpu_percent,
-            Kind::Rate(rate) => one.rate(|seed| rate.of(seed)),
-            Kind::Share(part, whole) => one.rate(|seed| match whole.of(seed) {
+    /// Nothing where the machine was not simulated.
+    pub(super) fn of(&self, runs: &Runs, spec: &Spec) -> Option<Value> {
+        let one = runs.get(spec);
+        Some(match &self.kind {
+            Kind::Gsp => one?.gsp,
+            Kind::Bus => one?.bus_percent,
+            Kind::Cpu => one?.cpu_percent,
+            Kind::Rate(rate) => one?.rate(|seed| rate.of(seed)),
+            Kind::Share(part, whole) => one?.rate(|seed| match whole.of(seed) {
                 whole if whole > 0.0 => part.of(seed) * 100.0 / whole,
                 _ => 0.0,
             }),
-        }
+            Kind::ScalesTo => Value::exactly(f64::from(runs.scales(spec)?.cpus())),
+            Kind::GspThere => Value::exactly(runs.scales(spec)?.gsp()),
+        })
+    }
+
+    /// It is of a kind of machine, with any number of processors.
+    pub(super) fn is_of_kind(&self) -> bool {
+        matches!(self.kind, Kind::ScalesTo | Kind::GspThere)
+    }
+
+    /// A value in words, if that says more than its number.
+    pub(super) fn words(&self, runs: &Runs, spec: &Spec) -> Option<String> {
+        matches!(self.kind, Kind::ScalesTo).then(|| runs.scales(spec).map(Scales::show)).flatten()
     }
 
     /// As in tables.
@@ -58,6 +78,8 @@ impl Quantity {
             "bus" => "bus utilisation, %".into(),
             "cpu" => "processor utilisation, %".into(),
             "coherence_of_bus" => "coherence's part of the bus's work, %".into(),
+            "scales_to" => "scales to, CPUs".into(),
+            "gsp_there" => "GSP there".into(),
             rate => format!("{rate} for 100 references"),
         }
     }
@@ -71,6 +93,8 @@ impl TryFrom<String> for Quantity {
             ("gsp", _) => Kind::Gsp,
             ("bus", _) => Kind::Bus,
             ("cpu", _) => Kind::Cpu,
+            ("scales_to", _) => Kind::ScalesTo,
+            ("gsp_there", _) => Kind::GspThere,
             (_, Some((part, whole))) => Kind::Share(Rate::parse(part)?, Rate::parse(whole)?),
             (rate, None) => Kind::Rate(Rate::parse(rate)?),
         };
@@ -112,7 +136,8 @@ impl Rate {
                 Ok(Self::Coherence(chosen(&Sharing::ALL, Sharing::name, names)?, modes))
             }
             _ => Err(format!(
-                "no quantity {text:?}: give gsp, bus, cpu, coherence_of_bus, misses or coherence"
+                "no quantity {text:?}: give gsp, bus, cpu, coherence_of_bus, misses, \
+                 coherence, scales_to or gsp_there"
             )),
         }
     }
@@ -140,6 +165,8 @@ fn chosen<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate_command::measured::Measured;
+    use coherence::Machine;
 
     fn measured() -> Measured {
         let mut seed = Rates { coherence_of_bus: 7.0, ..Rates::default() };
@@ -153,8 +180,14 @@ mod tests {
 
     #[test]
     fn quantities_are_found_by_their_names() {
+        let spec = Spec::of(&Machine::default()).expect("its protocol is known");
+        let both = [spec, Spec { cpus: spec.cpus + 1, ..spec }];
+        let by_spec = both.map(|spec| (spec, measured())).into();
+        let runs = Runs { by_spec, ..Runs::default() };
         for (text, expected) in [
             ("gsp", 3.0),
+            ("scales_to", f64::from(spec.cpus)),
+            ("gsp_there", 3.0),
             ("bus", 40.0),
             ("cpu", 0.0),
             ("coherence_of_bus", 7.0),
@@ -169,7 +202,8 @@ mod tests {
             ("coherence.alone.kernel", 0.25),
         ] {
             let quantity = Quantity::try_from(text.to_owned()).expect(text);
-            assert_eq!(quantity.of(&measured()).mean, expected, "{text}");
+            let found = quantity.of(&runs, &spec).expect(text);
+            assert_eq!(found.mean, expected, "{text}");
         }
     }
 

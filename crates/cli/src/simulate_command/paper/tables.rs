@@ -5,7 +5,7 @@ use page::chart::Table;
 use page::document::Section;
 use page::number::plain;
 
-use super::data::{Paper, Row, Stated, What};
+use super::data::{Paper, Row, Stated};
 use crate::simulate_command::measured::{Runs, Scales, Value};
 
 /// The paper's own table; none where it has none.
@@ -82,18 +82,10 @@ pub(super) fn stated(paper: &Paper, runs: &Runs) -> Result<Option<Section>, Stri
 
 fn stated_row(paper: &Paper, runs: &Runs, one: &Stated) -> Result<Vec<String>, String> {
     let spec = paper.machine(&one.machine)?;
-    let scales = runs.scales(&spec);
-    let (machine, ours) = match &one.what {
-        What::Measured(of) => (spec.describe(), runs.get(&spec).map(|one| of.of(one))),
-        What::ScalesTo => {
-            (spec.kind(), scales.map(|found| Value::exactly(f64::from(found.cpus()))))
-        }
-        What::GspThere => (spec.kind(), scales.map(|found| Value::exactly(found.gsp()))),
-    };
-    let shown = match (&one.what, scales) {
-        (What::ScalesTo, Some(scales)) => scales.show(),
-        _ => ours.map_or_else(absent, Value::show),
-    };
+    let ours = one.what.of(runs, &spec);
+    let machine = if one.what.is_of_kind() { spec.kind() } else { spec.describe() };
+    let shown = one.what.words(runs, &spec);
+    let shown = shown.unwrap_or_else(|| ours.map_or_else(absent, Value::show));
     let deviation = deviation(ours, one.value);
     Ok(vec![one.place.clone(), machine, one.what.name(), plain(one.value), shown, deviation])
 }
