@@ -256,6 +256,8 @@ one = { cpus = 1, cache = \"1M/2\" }
 two = { base = \"one\", cpus = 2 }
 four = { base = \"one\", cpus = 4 }
 absent = { base = \"one\", cpus = 8 }
+wide = { base = \"one\", block = 256 }
+wide-two = { base = \"wide\", cpus = 2 }
 [chains.up]
 base = \"one\"
 along = { cpus = [1, 2, 4] }
@@ -268,11 +270,17 @@ later = \"gsp(absent) - gsp(one)\"
 itself = \"gsp(one) + itself\"
 ";
 
-    /// GSP of 1, 1.8 and 2.0: it scales to 2.
+    /// GSP of 1, 1.8 and 2.0, which scales to 2; with wide blocks beyond what was simulated.
     fn with_names(check: impl Fn(Names<'_>)) {
         let paper = Paper::parse(PAPER).expect("right");
         let mut runs = Runs { seeds: 2, kernel: true, ..Runs::default() };
-        for (name, mean, half) in [("one", 1.0, 0.0), ("two", 1.8, 0.3), ("four", 2.0, 0.4)] {
+        for (name, mean, half) in [
+            ("one", 1.0, 0.0),
+            ("two", 1.8, 0.3),
+            ("four", 2.0, 0.4),
+            ("wide", 1.0, 0.0),
+            ("wide-two", 2.0, 0.0),
+        ] {
             let one = Measured { gsp: Value { mean, half }, ..Measured::default() };
             runs.by_spec.insert(paper.machine(name).expect(name), one);
         }
@@ -315,6 +323,8 @@ itself = \"gsp(one) + itself\"
                 ("gsp(two) within 10 % of gsp(two)", Some(false)),
                 ("scales_to(four) reaches 2", Some(true)),
                 ("scales_to(four) reaches 3", Some(false)),
+                ("scales_to(wide) reaches 2", Some(true)),
+                ("scales_to(wide) reaches 3", None),
                 ("gsp rises along up", Some(true)),
                 ("gsp falls along up", Some(false)),
                 ("gsp rises along up, further", None),
@@ -345,7 +355,7 @@ itself = \"gsp(one) + itself\"
         with_names(|names| {
             for (text, expected) in [
                 ("gsp(one)", "\"gsp(one)\" tests nothing: write A > B"),
-                ("gsp(three) > 1", "no machine \"three\"; there is absent, four, one, two"),
+                ("gsp(three) > 1", "no machine \"three\"; there is absent, four, one, two, wide"),
                 ("power(one) > 1", "no quantity \"power\""),
                 ("gsp(one, two) > 1", "no machine \"one, two\""),
                 ("half > 1", "no sum \"half\"; there is gain"),

@@ -1,11 +1,11 @@
 //! All that a page has of a paper, for planted outcomes, as it was when the file beside this was
-//! written: each finding and table as text, each figure by a digest of its drawing and its table.
+//! written: each finding and table as text, each figure by a digest of its drawing and its table,
+//! and what is found in many outcomes that are drawn by a digest of it.
 //!
 //! Who means to change the page puts what the test prints into `golden.txt`.
 
 use std::fmt::Write;
 
-use page::chart::Figure;
 use page::document;
 
 use super::findings::tests::{as_in_the_paper, at_odds};
@@ -28,11 +28,34 @@ fn planted() -> [(&'static str, Runs); 4] {
     [("paper", paper), ("wide", wide), ("few", few), ("nothing", nothing)]
 }
 
+/// As in the paper but for what is drawn: how far it goes depends on the seed.
+fn drawn(seed: u32) -> Runs {
+    let mut runs = as_in_the_paper(28);
+    let mut state = u64::from(seed);
+    let apart = f64::from(seed % 4 + 1) * 0.05;
+    let mut factor = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        1.0 + apart * ((state >> 33) as f64 / f64::from(1_u32 << 30) - 1.0)
+    };
+    for one in runs.by_spec.values_mut() {
+        for value in [&mut one.gsp, &mut one.bus_percent, &mut one.cpu_percent] {
+            value.mean *= factor();
+            value.half = value.mean * (factor() - 1.0).abs() * 0.2;
+        }
+        one.rates = vec![one.rates[0]; 3];
+        for seed in &mut one.rates {
+            seed.misses.iter_mut().flatten().for_each(|rate| *rate *= factor());
+            seed.coherence.iter_mut().flatten().for_each(|rate| *rate *= factor());
+            seed.coherence_of_bus *= factor();
+        }
+    }
+    runs
+}
+
 /// FNV-1a: what differs by accident differs here.
-fn digest(figure: Figure) -> u64 {
-    let page = document::figures(&[figure]);
+fn digest(text: &str) -> String {
     let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    page.bytes().fold(0xcbf2_9ce4_8422_2325, add)
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, add))
 }
 
 #[test]
@@ -52,8 +75,12 @@ fn the_page_is_as_it_was() {
         }
         for figure in super::figures(&paper, &runs) {
             let id = figure.id.clone();
-            writeln!(told, "{name}: {id}: {:016x}", digest(figure)).expect("memory");
+            let drawing = digest(&document::figures(&[figure]));
+            writeln!(told, "{name}: {id}: {drawing}").expect("memory");
         }
     }
+    let found = |seed| super::findings(&paper, &drawn(seed));
+    let drawn: String = (0..100).flat_map(found).map(|one| format!("{one:?}\n")).collect();
+    writeln!(told, "drawn: {}", digest(&drawn)).expect("memory");
     assert!(told == GOLDEN, "it is now:\n{told}");
 }

@@ -154,6 +154,8 @@ fn protocols_in_another_order_are_told() {
     turned("MESI is the most", at("amsd", 16), |one| one.gsp.mean = 1.0);
     turned("MESI saturates first", at("amsd", 16), |one| one.gsp.mean = 1.0);
     turned("MESI saturates first", at("mesi", 16), |one| one.gsp.mean += 3.0);
+    let affine_at_16 = |spec: &Spec| spec.cpus == 16 && spec.scheduler == Scheduler::Affinity;
+    turned("MESI saturates first", affine_at_16, |one| one.gsp.mean += 3.0);
     turned("MESI with random", at("mesi", 16), |one| one.gsp.mean += 3.0);
     turned("AMSD saturates", at("amsd", 16), |one| one.gsp.mean += 3.0);
     turned("AMSD saturates", at("amsd", 12), |one| one.gsp.mean -= 1.0);
