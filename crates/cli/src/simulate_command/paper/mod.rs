@@ -39,6 +39,9 @@ pub(super) fn shipped() -> Paper {
 /// One line that says what is wrong and where.
 pub(super) fn read(text: &str) -> Result<Paper, String> {
     let paper = Paper::parse(text)?;
+    if let Some(condition) = paper.about_if.keys().find(|condition| !condition.contains('=')) {
+        return Err(format!("about_if: {condition:?}: write KEY=VALUE"));
+    }
     for spec in plan::all(&paper)? {
         let checked = spec.machine(&Machine::default()).check();
         checked.map_err(|why| format!("{}: {why}", spec.describe()))?;
@@ -147,6 +150,7 @@ mod tests {
                  shown_if = [\"1 > 2\"]",
                 "finding \"C\": no sum \"x\"; there is none",
             ),
+            ("[about_if]\n\"cpus\" = \"No.\"", "about_if: \"cpus\": write KEY=VALUE"),
             ("[[figure]]", "line 4: unknown field `figure`"),
         ] {
             let why = little(line).expect_err(line);
