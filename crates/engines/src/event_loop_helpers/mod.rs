@@ -7,7 +7,7 @@
 //! there (`parts/loops/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
 //! Helpers are threads (`parts/disk/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
 //!
-//! Like `event-loop-per-core` it has a loop on each CPU (`loops`; Flash had one). It differs in
+//! Like `event-loop-per-core` it has a loop on each CPU (`workers`; Flash had one). It differs in
 //! that no loop waits for the disk, and that all of them accept from one listener (AMPED as an
 //! extension of SYMPED): whoever is free takes the next connection. What it leaves out: Flash's
 //! mapped files; here files are sent by sendfile, and a read that does not wait (`RWF_NOWAIT`) asks

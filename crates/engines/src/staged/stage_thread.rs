@@ -3,8 +3,8 @@
 //!
 //! The read stage receives, parses and runs jobs, so it may wait for the disk when a file is
 //! opened. The write stage sends, so it may wait for the disk when a file is not in memory; with
-//! blocking sockets it waits for the client too, but not longer than
-//! [`SEND_WAIT_MS`].
+//! blocking sockets it waits for the client too, but
+//! not longer than [`SEND_WAIT_MS`].
 
 use std::io;
 use std::os::fd::AsFd;

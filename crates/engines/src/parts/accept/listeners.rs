@@ -91,8 +91,8 @@ impl Listeners {
         self.sockets.len()
     }
 
-    /// Whether a connection waits at one of them. The socket itself is asked: what is known of an
-    /// arrival at one event set another may hear a moment later.
+    /// Whether a connection waits at one of them. The socket itself is asked: another event set
+    /// may hear of an arrival a moment later.
     pub(crate) fn has_arrival(&self, index: usize) -> bool {
         let is_ready = |socket: &OwnedFd| {
             os::socket::wait_ready(socket.as_fd(), Readiness::Readable, 0).unwrap_or(true)
