@@ -113,6 +113,9 @@ impl Clients<'_> {
         slot.connection_replies = 0;
         (slot.peer_closed, slot.keep_alive) = (false, true);
         slot.phase = Phase::Connecting;
+        // Before the request leaves: afterwards the server may work while this thread waits for a
+        // CPU, and its reply would seem to have taken less.
+        self.now_us = os::clock::now();
         let sent = os::send::send(socket.as_fd(), &self.text, false);
         slot.socket = Some(socket);
         match sent {
@@ -128,9 +131,8 @@ impl Clients<'_> {
         }
     }
 
-    /// The connection is made.
+    /// The connection was made at `now_us`, just before the request went out over it.
     fn connected(&mut self, id: u32) {
-        self.now_us = os::clock::now();
         let slot = &mut self.slots[id as usize];
         let took_us = self.now_us.saturating_sub(slot.connected_us);
         slot.connected_us = self.now_us;
@@ -206,6 +208,9 @@ impl Clients<'_> {
         let slot = &mut self.slots[id as usize];
         let Some(socket) = &slot.socket else { return };
         let was_connecting = slot.phase == Phase::Connecting;
+        if was_connecting {
+            self.now_us = os::clock::now();
+        }
         match os::send::send(socket.as_fd(), &slot.unsent, false) {
             Ok(sent) => {
                 slot.unsent.drain(..sent);
