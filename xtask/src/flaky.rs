@@ -9,6 +9,7 @@ mod tally;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,14 +17,16 @@ use testkit::Busy;
 
 use self::tally::{Run, Tally};
 use crate::programs::{self, Program};
+use crate::test::AT_A_TIME;
 use crate::tools;
 
 const HELP: &str = "\
 cargo xtask flaky [--rounds N] [--idle] [PROGRAM...]
 
-Builds the test programs and runs each of them N times beside busy loops on all CPUs. Each run is a
-line in target/flaky/tally.jsonl; runs of the same build count, so that a repeated command goes on
-where it was broken off. What a failed run has printed lies beside the tally.
+Builds the test programs and runs each of them N times, two at a time as the test command does,
+beside busy loops on all CPUs. Each run is a line in target/flaky/tally.jsonl; runs of the same
+build count, so that a repeated command goes on where it was broken off. What a failed run has
+printed lies beside the tally.
 
   --rounds N   how many runs of each program there shall be (20)
   --idle       without the busy loops
@@ -63,9 +66,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     fs::create_dir_all(&folder).map_err(explain)?;
     let built = programs::build()?;
     let chosen = chosen(&wish, &built)?;
-    let mut tally = Tally::open(&folder.join("tally.jsonl"))?;
-    make_rounds(&wish, &chosen, &folder, &mut tally)?;
-    report(&wish, &chosen, &tally)
+    let tally = Mutex::new(Tally::open(&folder.join("tally.jsonl"))?);
+    make_rounds(&wish, &chosen, &folder, &tally)?;
+    report(&wish, &chosen, &locked(&tally))
 }
 
 fn parse(arguments: &[String]) -> Result<Wish, String> {
@@ -109,22 +112,33 @@ fn make_rounds(
     wish: &Wish,
     chosen: &[&Program],
     folder: &Path,
-    tally: &mut Tally,
+    tally: &Mutex<Tally>,
 ) -> Result<(), String> {
     // The scheduler spreads the threads: they have no CPU of their own.
     let on_all_cpus = || Busy::after(os::affinity::allowed_cpus().into_iter().map(|_| || ()));
     let _busy = wish.is_busy.then(on_all_cpus);
+    let failed = Mutex::new(None);
     for round in 1..=wish.rounds {
-        for program in chosen {
-            if tally.of(program, wish.is_busy).count() >= round as usize {
-                continue;
+        let is_due = |program: &&&Program| {
+            locked(tally).of(program, wish.is_busy).count() < round as usize
+                && locked(&failed).is_none()
+        };
+        let due: Vec<_> = chosen.iter().filter(is_due).collect();
+        testkit::at_a_time(AT_A_TIME, &due, |program| {
+            let added = run_once(program, wish.is_busy, round, folder).and_then(|run| {
+                println!("flaky: round {round} of {}: {}", wish.rounds, run.line());
+                locked(tally).add(run)
+            });
+            if let Err(why) = added {
+                *locked(&failed) = Some(why);
             }
-            let run = run_once(program, wish.is_busy, round, folder)?;
-            println!("flaky: round {round} of {}: {}", wish.rounds, run.line());
-            tally.add(run)?;
-        }
+        });
     }
-    Ok(())
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_once(program: &Program, is_busy: bool, round: u32, folder: &Path) -> Result<Run, String> {

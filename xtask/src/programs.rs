@@ -1,6 +1,7 @@
 //! The test programs of the workspace: what cargo builds and would run.
 
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,7 +35,8 @@ impl Program {
     }
 }
 
-/// Builds all test programs, and says which there are.
+/// Builds all test programs, and says which there are, the longest first: by and large the larger
+/// one is the longer it takes.
 pub(crate) fn build() -> Result<Vec<Program>, String> {
     let words = "cargo test --workspace --no-run --message-format=json-render-diagnostics";
     let output = tools::command(words).stderr(Stdio::inherit()).output();
@@ -42,7 +44,10 @@ pub(crate) fn build() -> Result<Vec<Program>, String> {
     if !output.status.success() {
         return Err(format!("{words}: {}", output.status));
     }
-    Ok(listed(&String::from_utf8_lossy(&output.stdout), built_ns))
+    let mut programs = listed(&String::from_utf8_lossy(&output.stdout), built_ns);
+    let bytes = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
+    programs.sort_by_key(|program| Reverse(bytes(program)));
+    Ok(programs)
 }
 
 /// Nanoseconds since 1970 at which a file was last written; zero if it is not there.

@@ -5,7 +5,6 @@
 //! it to one file ([`testkit::SKIPPED`]). Cargo builds them and would run one after the other, but
 //! much of what the longest do is to wait: here two run at a time.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -27,7 +26,7 @@ whole workspace unless they choose packages (-p).
 ";
 
 /// More at a time would give tests that measure something too little of a small machine.
-const AT_A_TIME: usize = 2;
+pub(crate) const AT_A_TIME: usize = 2;
 
 /// What follows the number in the line that begins the list of what was left out.
 pub(crate) const COUNTED: &str = " checks skipped";
@@ -47,10 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Runs all test programs, the longest first, and then what is tested in documentation.
 fn all(list: &Path) -> Result<(), String> {
-    let mut programs = programs::build()?;
-    let bytes = |program: &Program| fs::metadata(&program.path).map_or(0, |file| file.len());
-    // By and large the larger a program is the longer it takes.
-    programs.sort_by_key(|program| Reverse(bytes(program)));
+    let programs = programs::build()?;
     let failed = Mutex::new(Vec::new());
     testkit::at_a_time(AT_A_TIME, &programs, |program| {
         if let Err(why) = run_program(program, list) {
