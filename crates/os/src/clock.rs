@@ -38,12 +38,30 @@ pub fn cpu_time_process() -> Duration {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// The same of any process; none if there is no such process (clock_getcpuclockid(3)).
+pub fn cpu_time_of(pid: u32) -> Option<Duration> {
+    /// No process has a higher number (proc_sys_kernel(5)), and the C library takes a much higher
+    /// one for another.
+    const PID_MAX: u32 = 1 << 22;
+    let pid = pid.try_into().ok().filter(|_| pid <= PID_MAX)?;
+    let mut clock = 0;
+    // SAFETY: the pointer is to a live, writable integer of this frame.
+    let refused = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    // It may end between the two calls.
+    let time = (refused == 0).then(|| try_read(clock)).flatten()?;
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 fn read(clock: libc::clockid_t) -> Duration {
     let time = read_raw(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn read_raw(clock: libc::clockid_t) -> libc::timespec {
+    try_read(clock).expect("clock_gettime fails only for clocks that do not exist")
+}
+
+fn try_read(clock: libc::clockid_t) -> Option<libc::timespec> {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the pointer is to a live, writable timespec of this frame, and the kernel writes
     // at most that one struct. The struct is all integers, so zeroes are a valid value and
@@ -52,8 +70,7 @@ fn read_raw(clock: libc::clockid_t) -> libc::timespec {
         let returned = libc::clock_gettime(clock, time.as_mut_ptr());
         (returned, time.assume_init())
     };
-    assert_eq!(returned, 0, "clock_gettime fails only for clocks that do not exist");
-    time
+    (returned == 0).then_some(time)
 }
 
 #[cfg(test)]
@@ -87,5 +104,20 @@ mod tests {
         while cpu_time_thread() - before.0 < Duration::from_millis(5) {}
         // The two clocks are read one after the other, hence not quite 5.
         assert!(cpu_time_process() - before.1 >= Duration::from_millis(4));
+    }
+
+    #[test]
+    fn processor_time_of_any_process_has_that_of_threads_that_ended() {
+        let own = std::process::id();
+        let before = cpu_time_of(own).unwrap();
+        let work = || while cpu_time_thread() < Duration::from_millis(3) {};
+        thread::spawn(work).join().unwrap();
+        let after = cpu_time_of(own).unwrap();
+        assert!(after - before >= Duration::from_millis(3), "{before:?} {after:?}");
+        assert!(cpu_time_process() >= after);
+        assert!(cpu_time_of(1).is_some(), "it need not be ours");
+        for nobody in [u32::MAX, i32::MAX as u32, (1 << 22) + 1] {
+            assert_eq!(cpu_time_of(nobody), None, "{nobody}");
+        }
     }
 }

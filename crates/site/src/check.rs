@@ -346,6 +346,9 @@ mod tests {
     #[test]
     fn fields() {
         let bad = ["", "X:", "X Y", "é", "Date", "content-length", "TRAILER", "etag", "Upgrade"];
+        let framing = ["Connection", "Keep-Alive", "Proxy-Connection", "TE", "Transfer-Encoding"];
+        check(field_name, &[], &framing);
+        check(field_name, &[], &["Content-Range", "Last-Modified", "Location"]);
         check(field_name, &["X-A", "Vary", "Cache-Control", "Set-Cookie"], &bad);
         let value = |value: &str| field_value("X", value);
         let (longest, longer) = ("v".repeat(FIELD_BYTES_MAX), "v".repeat(FIELD_BYTES_MAX + 1));

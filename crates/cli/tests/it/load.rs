@@ -20,8 +20,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::Temporary;
 use testkit::scripted::{Action, Asked, Reply, Scripted};
+use testkit::{Busy, Temporary, skip};
 use workload::fileset;
 use workload::request_log::{RequestLog, Template, wsesslog};
 
@@ -167,6 +167,35 @@ fn every_request_of_a_log_is_served_and_verified() {
     let stopped = scene.server.stop().pop().unwrap();
     let served = format!("stopped after {requests} requests on {sessions} connections");
     assert!(stopped.ends_with(&served), "{stopped}");
+}
+
+/// What others take would be measured as the server's.
+#[test]
+fn a_run_beside_busy_loops_is_void_and_says_why() {
+    if os::process::run_delay_of_thread().is_none() {
+        return skip("a run beside busy loops", "the kernel keeps no schedstat");
+    }
+    let directory = Temporary::new();
+    directory.file("site/index.html", "<h1>Rope</h1>");
+    let server = ServerProcess::of(&directory.path().join("site"), &[]);
+    let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
+    let cpus = os::affinity::allowed_cpus();
+    let _loops = Busy::after([&*cpus, &*cpus].concat().into_iter().map(bound_to));
+    let (status, out, error) = run(&["load", &server.url("/"), "-c", "8", "--duration", "1s"]);
+    assert_eq!(status, 3, "{out}{error}");
+    assert!(
+        unwrapped(&out).contains("others made the generator's threads wait for a CPU for"),
+        "{out}"
+    );
+}
+
+/// A name stands for several addresses, of which the first that accepts is taken.
+#[test]
+fn localhost_is_found_whatever_address_the_server_has() {
+    let server = Scripted::always(os::clock::now, &Reply::ok(b"rope"));
+    let url = format!("http://localhost:{}/", server.address().port());
+    let (status, out, _) = load(&Temporary::new(), &[&url, "--sessions", "5"]);
+    assert!(status == 0 && out.contains("5 due: 5 served"), "{out}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the times mean. Only lower bounds are exact: a busy machine adds to any of them.
 
 use std::os::fd::AsFd;
+use std::sync::Mutex;
 
 use load::plan::{ConnectionUse, Model};
 use load::void::Void;
@@ -173,6 +174,27 @@ fn what_a_late_generator_asks_for_after_the_window_was_not_kept_up_with() {
     assert_eq!((errors(&outcome), outcome.served_share()), (vec![], 1.0));
     let counts = &outcome.measures.counts;
     assert!(outcome.kept_up_share() < 0.9, "{counts:?}");
+}
+
+/// Twice what the server can do at most, in sessions of several requests: each session that has
+/// begun holds back the requests that follow, so that few are under way at a time.
+#[test]
+fn a_server_that_sessions_overload_does_not_keep_up() {
+    let at_a_time = Mutex::new(());
+    let server = Scripted::start(os::clock::now, move |_| {
+        let _turn = at_a_time.lock().unwrap();
+        std::thread::sleep(millis(5));
+        vec![send(&reply())]
+    });
+    let session = ["/a", "/b", "/c", "/d", "/e"].map(get);
+    let mut plan = plan(server.address(), log(&[&session]));
+    plan.model = open(2.0 * 200.0 / 5.0);
+    (plan.duration_us, plan.sessions_max) = (Some(1_000 * MS), None);
+    let outcome = done(&plan);
+    let counts = &outcome.measures.counts;
+    assert_eq!(errors(&outcome), []);
+    assert!(outcome.kept_up_share() < 0.75, "{counts:?}");
+    assert!(counts.sessions_under_way_end > 10, "{counts:?}");
 }
 
 /// A thousand sessions each microsecond: most of them are still to begin when the run has to end.

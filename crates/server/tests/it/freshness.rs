@@ -267,6 +267,21 @@ fn a_sibling_older_than_its_file_is_left_out_and_told() {
     });
 }
 
+/// How much older a sibling may be is the operator's to say.
+#[test]
+fn a_sibling_as_old_as_may_be_is_sent() {
+    const S: u64 = 1_000_000_000;
+    for (lag, expected) in [("100", "squeezed"), ("99", "whole"), ("any", "squeezed")] {
+        let directory = Temporary::new();
+        write_dated(&directory, "site/app.js", b"whole", 1_600_000_100 * S);
+        write_dated(&directory, "site/app.js.br", b"squeezed", 1_600_000_000 * S);
+        let server = start(&directory, &[&format!("host.precompressed_lag_s_max={lag}")]);
+        let response = ask(&server, "/app.js", "Accept-Encoding: br\r\n");
+        assert!(response.ends_with(expected), "{lag}: {response}");
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    }
+}
+
 /// What has been cached is subject to the policy for links, too.
 #[test]
 fn a_directory_that_leads_out_is_not_followed_to_what_is_cached() {

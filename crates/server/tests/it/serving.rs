@@ -93,6 +93,53 @@ fn every_engine_serves_and_counts() {
     });
 }
 
+/// Each value may be 16 KiB long, and nothing bounds how many there are.
+#[test]
+fn fields_of_more_than_64_kib_are_sent_whole() {
+    const RULES: usize = 5;
+    let directory = site();
+    let value = "v".repeat(site::check::FIELD_BYTES_MAX);
+    let rule = |index| {
+        format!("[[host.header]]\npath = \"/**\"\nname = \"X-{index}\"\nvalue = \"{value}\"\n")
+    };
+    let root = directory.path().join("site");
+    let host = format!("[[host]]\nroot = {root:?}\n");
+    let rules = std::iter::once(host).chain((0..RULES).map(rule));
+    let rules = directory.file("rules.toml", rules.collect::<String>());
+    crate::for_each_engine(|spec| {
+        let set = [format!("engine.name={}", spec.name)];
+        let arguments = Arguments {
+            config: Some(rules.clone()),
+            listen: vec!["127.0.0.1:0".into()],
+            set: set.into(),
+            ..Arguments::default()
+        };
+        let server = Server::start(&load(&arguments).unwrap()).unwrap();
+        for (path, body) in [("/", "<h1>Rope</h1>"), ("/none", "")] {
+            let response = get(&server, path);
+            assert!(response.ends_with(body), "{path}: {} bytes", response.len());
+            let fields = response.split("\r\n").filter(|line| line.ends_with(&value)).count();
+            assert_eq!(fields, RULES, "{path}");
+        }
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    });
+}
+
+/// Where the name stands for ::1 as well the server listens at both.
+#[test]
+fn a_name_is_listened_at() {
+    let directory = site();
+    let arguments = Arguments {
+        directory: Some(directory.path().join("site")),
+        listen: vec!["localhost:0".into()],
+        ..Arguments::default()
+    };
+    let server = Server::start(&load(&arguments).unwrap()).unwrap();
+    assert!(server.addresses().iter().any(SocketAddr::is_ipv4), "{:?}", server.addresses());
+    assert!(get(&server, "/").ends_with("<h1>Rope</h1>"));
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
 #[test]
 fn the_description_says_what_where_and_how() {
     let directory = site();

@@ -77,6 +77,10 @@ fn files_that_cannot_be_written() {
     let both =
         ["--json - and --series -: standard output takes one of them: give the other a file"];
     check(&[URL, "--series", "-", "--json", "-"], &both);
+    for (first, second) in [("--spectrum", "--series"), ("--interval-log", "--httperf")] {
+        let why = format!("{first} - and {second} -: standard output takes one of them");
+        check(&[URL, second, "-", first, "-"], &[&why]);
+    }
     let no_directory = [URL, "--sessions", "1", "--json", "/no/such/file"];
     check(&no_directory, &["--json /no/such/file", "no such directory"]);
     check(&[URL, "--sessions", "1", "--series", "/"], &["--series /", "this is a directory"]);
