@@ -185,7 +185,7 @@ fn a_recipe_s_command_that_fails_is_quoted() {
 /// Has a file outside of its folder, as PostgreSQL has in /dev/shm: whoever is asked to end removes
 /// it, and whoever is killed leaves it behind. It takes longer to end than a signal does to come
 /// twice.
-const UNTIDY: &str = "trap 'sleep 1; rm \"$1\"; exit' TERM; : >\"$1\"; \
+const UNTIDY: &str = "trap 'sleep 0.3; rm \"$1\"; exit' TERM; : >\"$1\"; \
                       while :; do sleep 0.1; done";
 
 /// Ends the recording of a recipe at its last step; returns its status, and what it said.

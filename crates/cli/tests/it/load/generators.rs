@@ -9,7 +9,7 @@ use super::{REPLAY, Scene, lengths, load, read_json, refuses};
 use crate::{ropewalk, run};
 
 /// Time for all generators to start, in seconds.
-const AHEAD: i64 = 2;
+const AHEAD: i64 = 4;
 
 /// Each of the two generators' files.
 fn run_two(scene: &Scene) -> [String; 2] {
