@@ -11,7 +11,7 @@
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
@@ -30,12 +30,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const PORTS: Knob = Knob {
-    name: "ports",
-    about: "1: each copy has ports of its own, consecutive from the configured ones",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
+const PORTS: Knob = Knob::switch("ports", 0)
+    .about("1: each copy has ports of its own, consecutive from the configured ones");
 
 const KNOBS: &[Knob] = &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 

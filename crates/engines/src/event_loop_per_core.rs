@@ -16,7 +16,7 @@
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 use crate::parts::loops::reactor::{self, Reactor};
@@ -34,12 +34,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const WORKERS: Knob = Knob {
-    name: "workers",
-    about: "event loops in a partition; 0 means one for each of its CPUs",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+const WORKERS: Knob = Knob::number("workers", 0..=1024, 0)
+    .about("event loops in a partition; 0 means one for each of its CPUs");
 
 const KNOBS: &[Knob] = &[WORKERS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 

@@ -1,5 +1,7 @@
 //! Knobs: what can be set on an engine, with its range, its default and its meaning.
 
+use std::ops::RangeInclusive;
+
 /// One thing that can be set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Knob {
@@ -28,6 +30,31 @@ pub enum Values {
 }
 
 impl Knob {
+    /// A knob that takes a number.
+    pub(crate) const fn number(
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Self {
+        let values = Values::Numbers { min: *range.start(), max: *range.end() };
+        Self { name, about: "", values, default }
+    }
+
+    /// A knob that is 0 or 1.
+    pub(crate) const fn switch(name: &'static str, default: u64) -> Self {
+        Self::number(name, 0..=1, default)
+    }
+
+    /// A knob that takes one of these names; nobody having said otherwise, the first.
+    pub(crate) const fn choice(name: &'static str, names: &'static [&'static str]) -> Self {
+        Self { name, about: "", values: Values::Names(names), default: 0 }
+    }
+
+    /// Says what it does, in one line.
+    pub(crate) const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
     /// What the values from 0 on are called; only these names are typed then. Empty for a number.
     #[must_use]
     pub fn choices(&self) -> &'static [&'static str] {
@@ -136,14 +163,8 @@ impl KnobValues {
 mod tests {
     use super::*;
 
-    const NUMBER: Knob =
-        Knob { name: "kind", about: "", values: Values::Numbers { min: 2, max: 9 }, default: 2 };
-    const NAMES: Knob = Knob {
-        name: "kind",
-        about: "",
-        values: Values::Names(&["ring", "queue", "stack"]),
-        default: 1,
-    };
+    const NUMBER: Knob = Knob::number("kind", 2..=9, 2);
+    const NAMES: Knob = Knob::choice("kind", &["ring", "queue", "stack"]);
 
     /// What a knob may be set to is in its row, whatever another engine's of that name is.
     #[test]
@@ -153,7 +174,7 @@ mod tests {
         assert_eq!(number.get("kind"), 9);
         assert_eq!(number.set("kind", 1).unwrap_err(), "kind = 1 is not in 2..=9");
         assert_eq!(number.choose("kind", "ring").unwrap_err(), "kind = \"ring\" is not 2 to 9");
-        let mut names = KnobValues(vec![(&NAMES, NAMES.default)]);
+        let mut names = KnobValues(vec![(&NAMES, 1)]);
         assert_eq!(NAMES.show(names.get("kind")), "queue");
         names.choose("kind", "stack").unwrap();
         assert_eq!(names.get("kind"), 2);

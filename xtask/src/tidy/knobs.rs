@@ -29,10 +29,11 @@ fn says_why(path: &str) -> bool {
 
 /// The names of the knobs that a file defines, and where.
 fn knobs(source: &Source) -> impl Iterator<Item = (usize, &str)> {
-    const BEGINS: &str = ": Knob = Knob {";
-    source.text.match_indices(BEGINS).filter_map(|(at, _)| {
-        let (_, value) = source.text[at..].split_once("name: \"")?;
-        Some((at, value.split_once('"')?.0))
+    source.text.match_indices(": Knob =").filter_map(|(at, begin)| {
+        // What makes it takes its name first: Knob::number("workers", …
+        let made = source.text[at + begin.len()..].trim_start().strip_prefix("Knob::")?;
+        let (_, name) = made.split_once("(\"")?;
+        Some((at, name.split_once('"')?.0))
     })
 }
 
@@ -50,7 +51,8 @@ fn names(text: &str, knob: &str) -> bool {
 mod tests {
     use super::*;
 
-    const KNOB: &str = "const DEPTH: Knob = Knob {\n    name: \"depth\",\n    default: 1,\n};\n";
+    const KNOB: &str =
+        "const DEPTH: Knob =\n    Knob::number(\"depth\", 0..=9, 1).about(\"how deep\");\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let mut tree = Tree::of("crates/engines/src/a.rs", KNOB);

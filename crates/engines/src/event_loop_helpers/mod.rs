@@ -20,7 +20,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, RunJob};
 use crate::parts::loops::reactor::{self, Reactor};
@@ -42,26 +42,14 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const WORKERS: Knob = Knob {
-    name: "workers",
-    about: "event loops on the listener of a partition; 0 means one for each of its CPUs",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+const WORKERS: Knob = Knob::number("workers", 0..=1024, 0)
+    .about("event loops on the listener of a partition; 0 means one for each of its CPUs");
 
-const HELPERS: Knob = Knob {
-    name: "helpers",
-    about: "helpers of each loop, which wait for the disk in its place",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 4,
-};
+const HELPERS: Knob = Knob::number("helpers", 1..=1024, 4)
+    .about("helpers of each loop, which wait for the disk in its place");
 
-const KIND: Knob = Knob {
-    name: "kind",
-    about: "what helpers are; processes, as in Flash, cost a descriptor each",
-    values: Values::Names(&["threads", "processes"]),
-    default: 0,
-};
+const KIND: Knob = Knob::choice("kind", &["threads", "processes"])
+    .about("what helpers are; processes, as in Flash, cost a descriptor each");
 
 /// The value of [`KIND`] that stands for processes.
 const PROCESSES: u64 = 1;

@@ -34,7 +34,7 @@ mod worker_slot;
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::gate;
 use crate::parts::loops::reactor;
@@ -54,20 +54,13 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const SHARED_PERCENT: Knob = Knob {
-    name: "shared_percent",
-    about: "how much of the cache's memory the processes share; the rest is their own",
-    values: Values::Numbers { min: 1, max: 99 },
-    default: 50,
-};
+const SHARED_PERCENT: Knob = Knob::number("shared_percent", 1..=99, 50)
+    .about("how much of the cache's memory the processes share; the rest is their own");
 
-const DESCRIPTORS: Knob = Knob {
-    name: "descriptors",
-    about: "whose descriptor table a process has: its own, or one with all, where a file is opened \
-            once for all, as in the µServer",
-    values: Values::Names(&["private", "shared"]),
-    default: 0,
-};
+const DESCRIPTORS: Knob = Knob::choice("descriptors", &["private", "shared"]).about(
+    "whose descriptor table a process has: its own, or one with all, where a file is opened \
+     once for all, as in the µServer",
+);
 
 /// The value of [`DESCRIPTORS`] for one table.
 const SHARED: u64 = 1;

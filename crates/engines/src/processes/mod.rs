@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use os::fork::{Child, Descriptors, Ended};
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::orders::Order;
 use board::Board;
 use master::Limits;
@@ -52,42 +52,24 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const PREFORKED: Knob = Knob {
-    name: "preforked",
-    about: "processes forked before there are connections; 0 forks one for each connection",
-    values: Values::Numbers { min: 0, max: 10_000 },
-    default: 5,
-};
+const PREFORKED: Knob = Knob::number("preforked", 0..=10_000, 5)
+    .about("processes forked before there are connections; 0 forks one for each connection");
 
-const SPARE_MIN: Knob = Knob {
-    name: "spare_min",
-    about: "with fewer idle processes than this, more are forked; only if preforked",
-    values: Values::Numbers { min: 1, max: 10_000 },
-    default: 5,
-};
+const SPARE_MIN: Knob = Knob::number("spare_min", 1..=10_000, 5)
+    .about("with fewer idle processes than this, more are forked; only if preforked");
 
-const SPARE_MAX: Knob = Knob {
-    name: "spare_max",
-    about: "with more idle processes than this, and than spare_min, some are ended; only if \
-            preforked",
-    values: Values::Numbers { min: 1, max: 10_000 },
-    default: 10,
-};
+const SPARE_MAX: Knob = Knob::number("spare_max", 1..=10_000, 10).about(
+    "with more idle processes than this, and than spare_min, some are ended; only if preforked",
+);
 
-const PROCESSES_MAX: Knob = Knob {
-    name: "processes_max",
-    about: "processes of a partition at once, and so connections",
-    values: Values::Numbers { min: 1, max: 10_000 },
-    default: 256,
-};
+const PROCESSES_MAX: Knob = Knob::number("processes_max", 1..=10_000, 256)
+    .about("processes of a partition at once, and so connections");
 
-const CONNECTIONS_PER_PROCESS: Knob = Knob {
-    name: "connections_per_process",
-    about: "connections that a process serves before another takes its place; 0 means any number; \
-            only if preforked",
-    values: Values::Numbers { min: 0, max: 1_000_000_000 },
-    default: 0,
-};
+const CONNECTIONS_PER_PROCESS: Knob = Knob::number("connections_per_process", 0..=1_000_000_000, 0)
+    .about(
+        "connections that a process serves before another takes its place; 0 means any number; \
+         only if preforked",
+    );
 
 const KNOBS: &[Knob] = &[PREFORKED, SPARE_MIN, SPARE_MAX, PROCESSES_MAX, CONNECTIONS_PER_PROCESS];
 

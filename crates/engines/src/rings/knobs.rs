@@ -2,58 +2,30 @@
 
 use os::ring::Sizes;
 
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::listeners::BACKLOG_MAX;
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 
-pub(super) const WORKERS: Knob = Knob {
-    name: "workers",
-    about: "rings in a partition; 0 means one for each of its CPUs",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+pub(super) const WORKERS: Knob = Knob::number("workers", 0..=1024, 0)
+    .about("rings in a partition; 0 means one for each of its CPUs");
 
-pub(super) const ENTRIES: Knob = Knob {
-    name: "entries",
-    about: "operations handed to the kernel with one call",
-    values: Values::Numbers { min: 1, max: 32_768 },
-    default: 1024,
-};
+pub(super) const ENTRIES: Knob = Knob::number("entries", 1..=32_768, 1024)
+    .about("operations handed to the kernel with one call");
 
-pub(super) const BUFFERS: Knob = Knob {
-    name: "buffers",
-    about: "buffers to receive into, for all connections of a ring together",
-    values: Values::Numbers { min: 1, max: 32_768 },
-    default: 512,
-};
+pub(super) const BUFFERS: Knob = Knob::number("buffers", 1..=32_768, 512)
+    .about("buffers to receive into, for all connections of a ring together");
 
-pub(super) const BUFFER_BYTES: Knob = Knob {
-    name: "buffer_bytes",
-    about: "the size of each of these buffers",
-    values: Values::Numbers { min: 64, max: 1 << 20 },
-    default: 4096,
-};
+pub(super) const BUFFER_BYTES: Knob =
+    Knob::number("buffer_bytes", 64..=1 << 20, 4096).about("the size of each of these buffers");
 
-pub(super) const MULTISHOT: Knob = Knob {
-    name: "multishot",
-    about: "1: an accept or a receive is asked for once, for all that come; 0: each anew",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 1,
-};
+pub(super) const MULTISHOT: Knob = Knob::switch("multishot", 1)
+    .about("1: an accept or a receive is asked for once, for all that come; 0: each anew");
 
-pub(super) const DIRECT: Knob = Knob {
-    name: "direct",
-    about: "1: connections are in the ring's own table, and get a descriptor for what needs one",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
+pub(super) const DIRECT: Knob = Knob::switch("direct", 0)
+    .about("1: connections are in the ring's own table, and get a descriptor for what needs one");
 
-pub(super) const HELPERS: Knob = Knob {
-    name: "helpers",
-    about: "threads of each ring that look for files, or fetch them if asked; 0: the ring itself",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+pub(super) const HELPERS: Knob = Knob::number("helpers", 0..=1024, 0)
+    .about("threads of each ring that look for files, or fetch them if asked; 0: the ring itself");
 
 pub(super) const KNOBS: &[Knob] =
     &[WORKERS, ENTRIES, BUFFERS, BUFFER_BYTES, MULTISHOT, DIRECT, HELPERS, FILE_CHUNK_KIB];

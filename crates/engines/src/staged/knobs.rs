@@ -1,113 +1,55 @@
 //! What can be set, and how many threads that makes.
 
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 
-pub(super) const READ_THREADS: Knob = Knob {
-    name: "read_threads",
-    about: "threads of the read stage, which opens files; 0 means one for each CPU",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+pub(super) const READ_THREADS: Knob = Knob::number("read_threads", 0..=1024, 0)
+    .about("threads of the read stage, which opens files; 0 means one for each CPU");
 
-pub(super) const WRITE_THREADS: Knob = Knob {
-    name: "write_threads",
-    about: "threads of the write stage, which wait for the disk; 0 means one for each CPU",
-    values: Values::Numbers { min: 0, max: 1024 },
-    default: 0,
-};
+pub(super) const WRITE_THREADS: Knob = Knob::number("write_threads", 0..=1024, 0)
+    .about("threads of the write stage, which wait for the disk; 0 means one for each CPU");
 
-pub(super) const POOLS: Knob = Knob {
-    name: "pools",
-    about: "2: reading and writing have threads of their own; 1: all those threads do both",
-    values: Values::Numbers { min: 1, max: 2 },
-    default: 2,
-};
+pub(super) const POOLS: Knob = Knob::number("pools", 1..=2, 2)
+    .about("2: reading and writing have threads of their own; 1: all those threads do both");
 
-pub(super) const BATCH: Knob = Knob {
-    name: "batch",
-    about: "connections that a thread takes from its queue at once",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 64,
-};
+pub(super) const BATCH: Knob = Knob::number("batch", 1..=4096, 64)
+    .about("connections that a thread takes from its queue at once");
 
-pub(super) const PART_MIN: Knob = Knob {
-    name: "part_min",
-    about: "a batch of fewer is not divided among threads of its stage that have nothing to do",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 8,
-};
+pub(super) const PART_MIN: Knob = Knob::number("part_min", 1..=4096, 8)
+    .about("a batch of fewer is not divided among threads of its stage that have nothing to do");
 
-pub(super) const COHORTS: Knob = Knob {
-    name: "cohorts",
-    about: "1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 1,
-};
+pub(super) const COHORTS: Knob = Knob::switch("cohorts", 1)
+    .about("1: a stage that wakes lets the one that runs fill its queue first; 0: it interrupts");
 
-pub(super) const THREAD_CONTROLLER: Knob = Knob {
-    name: "thread_controller",
-    about: "1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
+pub(super) const THREAD_CONTROLLER: Knob = Knob::switch("thread_controller", 0)
+    .about("1: SEDA's: a stage with a long queue gets one more thread, idle ones end; 0: off");
 
-pub(super) const THREAD_PERIOD_MS: Knob = Knob {
-    name: "thread_period_ms",
-    about: "how often the thread controller looks at the queues",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 8000,
-};
+pub(super) const THREAD_PERIOD_MS: Knob = Knob::number("thread_period_ms", 10..=3_600_000, 8000)
+    .about("how often the thread controller looks at the queues");
 
-pub(super) const THREAD_QUEUE_LEN: Knob = Knob {
-    name: "thread_queue_len",
-    about: "the queue length at which a stage gets one more thread",
-    values: Values::Numbers { min: 1, max: 1 << 20 },
-    default: 1000,
-};
+pub(super) const THREAD_QUEUE_LEN: Knob = Knob::number("thread_queue_len", 1..=1 << 20, 1000)
+    .about("the queue length at which a stage gets one more thread");
 
-pub(super) const THREADS_MAX: Knob = Knob {
-    name: "threads_max",
-    about: "threads of a stage that the thread controller does not go beyond",
-    values: Values::Numbers { min: 1, max: 1024 },
-    default: 20,
-};
+pub(super) const THREADS_MAX: Knob = Knob::number("threads_max", 1..=1024, 20)
+    .about("threads of a stage that the thread controller does not go beyond");
 
-pub(super) const THREAD_IDLE_MS: Knob = Knob {
-    name: "thread_idle_ms",
-    about: "a thread that the thread controller added ends after so long without work",
-    values: Values::Numbers { min: 1, max: 3_600_000 },
-    default: 1000,
-};
+pub(super) const THREAD_IDLE_MS: Knob = Knob::number("thread_idle_ms", 1..=3_600_000, 1000)
+    .about("a thread that the thread controller added ends after so long without work");
 
-pub(super) const BATCH_CONTROLLER: Knob = Knob {
-    name: "batch_controller",
-    about: "1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 0,
-};
+pub(super) const BATCH_CONTROLLER: Knob = Knob::switch("batch_controller", 0)
+    .about("1: SEDA's: the smallest batches that keep throughput, at most `batch`; 0: off");
 
-pub(super) const BATCH_PERIOD_MS: Knob = Knob {
-    name: "batch_period_ms",
-    about: "how often the batching controller looks at throughput",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 5000,
-};
+pub(super) const BATCH_PERIOD_MS: Knob = Knob::number("batch_period_ms", 10..=3_600_000, 5000)
+    .about("how often the batching controller looks at throughput");
 
-pub(super) const RESPONSE_TARGET_MS: Knob = Knob {
-    name: "response_target_ms",
-    about: "SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off",
-    values: Values::Numbers { min: 0, max: 3_600_000 },
-    default: 0,
-};
+pub(super) const RESPONSE_TARGET_MS: Knob = Knob::number("response_target_ms", 0..=3_600_000, 0)
+    .about("SEDA's admission controller accepts what meets this in 9 of 10 requests; 0: off");
 
-pub(super) const ADMISSION_PERIOD_MS: Knob = Knob {
-    name: "admission_period_ms",
-    about: "how long the admission controller waits for 100 response times before it acts on fewer",
-    values: Values::Numbers { min: 10, max: 3_600_000 },
-    default: 1000,
-};
+pub(super) const ADMISSION_PERIOD_MS: Knob =
+    Knob::number("admission_period_ms", 10..=3_600_000, 1000).about(
+        "how long the admission controller waits for 100 response times before it acts on fewer",
+    );
 
 pub(super) const KNOBS: &[Knob] = &[
     READ_THREADS,

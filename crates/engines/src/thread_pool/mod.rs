@@ -21,7 +21,7 @@ mod parking;
 use std::io;
 
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::kernel_threads::acceptor::{Acceptor, PartitionParts};
 use crate::parts::kernel_threads::blocking::{self, RECEIVE_BYTES};
@@ -41,34 +41,18 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const THREADS: Knob = Knob {
-    name: "threads",
-    about: "threads of a partition",
-    values: Values::Numbers { min: 1, max: 100_000 },
-    default: 64,
-};
+const THREADS: Knob = Knob::number("threads", 1..=100_000, 64).about("threads of a partition");
 
-const PARK_IDLE: Knob = Knob {
-    name: "park_idle",
-    about: "1 parks connections that wait for their clients; 0 lets each keep its thread",
-    values: Values::Numbers { min: 0, max: 1 },
-    default: 1,
-};
+const PARK_IDLE: Knob = Knob::switch("park_idle", 1)
+    .about("1 parks connections that wait for their clients; 0 lets each keep its thread");
 
-const QUEUE: Knob = Knob {
-    name: "queue",
-    about: "connections that may wait for a thread before no more are accepted",
-    values: Values::Numbers { min: 0, max: 1_000_000 },
-    default: 512,
-};
+const QUEUE: Knob = Knob::number("queue", 0..=1_000_000, 512)
+    .about("connections that may wait for a thread before no more are accepted");
 
-const YIELD_MS: Knob = Knob {
-    name: "yield_ms",
-    about: "ms for which a connection may be idle while another waits for a thread; then it is \
-            closed; not if parked",
-    values: Values::Numbers { min: 0, max: 3_600_000 },
-    default: 1000,
-};
+const YIELD_MS: Knob = Knob::number("yield_ms", 0..=3_600_000, 1000).about(
+    "ms for which a connection may be idle while another waits for a thread; then it is \
+     closed; not if parked",
+);
 
 const KNOBS: &[Knob] = &[THREADS, PARK_IDLE, QUEUE, YIELD_MS, STACK_KIB, ACCEPTS_PER_WAKE];
 

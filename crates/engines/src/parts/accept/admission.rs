@@ -9,14 +9,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use super::listeners::{Accepted, BACKLOG_MAX};
-use crate::knobs::{Knob, Values};
+use crate::knobs::Knob;
 
-pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob {
-    name: "accepts_per_wake",
-    about: "connections accepted in a row before anything else is looked after",
-    values: Values::Numbers { min: 1, max: 4096 },
-    default: 64,
-};
+pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob::number("accepts_per_wake", 1..=4096, 64)
+    .about("connections accepted in a row before anything else is looked after");
 
 /// What is missing for the next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,21 +1,13 @@
 //! Courtesy among loops that share a listener: whoever is nearly full, or has accepted many times,
 //! lets others go first. It keeps no number of what the others have: they share nothing.
 
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 
-pub(crate) const ACCEPT_GATE_EIGHTHS: Knob = Knob {
-    name: "accept_gate_eighths",
-    about: "a process so full, in eighths of its connections, rests after accepting; 8: never",
-    values: Values::Numbers { min: 1, max: 8 },
-    default: 7,
-};
+pub(crate) const ACCEPT_GATE_EIGHTHS: Knob = Knob::number("accept_gate_eighths", 1..=8, 7)
+    .about("a process so full, in eighths of its connections, rests after accepting; 8: never");
 
-pub(crate) const REQUEUE_EVERY: Knob = Knob {
-    name: "requeue_every",
-    about: "after so many accepts a process goes to the end of the queue of those woken; 0: never",
-    values: Values::Numbers { min: 0, max: 1 << 20 },
-    default: 16,
-};
+pub(crate) const REQUEUE_EVERY: Knob = Knob::number("requeue_every", 0..=1 << 20, 16)
+    .about("after so many accepts a process goes to the end of the queue of those woken; 0: never");
 
 /// How long a loop that is nearly full rests after it has accepted what it may at once. Long enough
 /// for another to be woken, short enough to cost nothing where all are full.

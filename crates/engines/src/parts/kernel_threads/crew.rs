@@ -12,14 +12,10 @@ use session::Tick;
 
 use super::acceptor::Crew;
 use super::registry::{Arrival, Registry};
-use crate::knobs::{Knob, Values};
+use crate::knobs::Knob;
 
-pub(crate) const STACK_KIB: Knob = Knob {
-    name: "stack_kib",
-    about: "KiB of address space for a thread's stack; memory is used as far as it is touched",
-    values: Values::Numbers { min: 64, max: 65_536 },
-    default: 128,
-};
+pub(crate) const STACK_KIB: Knob = Knob::number("stack_kib", 64..=65_536, 128)
+    .about("KiB of address space for a thread's stack; memory is used as far as it is touched");
 
 /// Serves one connection to its end. The buffer is the thread's.
 pub(crate) type Serve = fn(&Registry, &Arrival, &mut [u8]);

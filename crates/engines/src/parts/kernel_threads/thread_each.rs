@@ -7,16 +7,12 @@ use super::acceptor::{Acceptor, PartitionParts};
 use super::blocking::RECEIVE_BYTES;
 use super::crew::{CrewPlan, STACK_KIB, Serve, ThreadCrew};
 use crate::engine::{Engine, Plan, Start};
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Loops;
 
-const SPAWN: Knob = Knob {
-    name: "spawn",
-    about: "threads started before connections come, and as many spare ones kept; 0 on demand",
-    values: Values::Numbers { min: 0, max: 100_000 },
-    default: 32,
-};
+const SPAWN: Knob = Knob::number("spawn", 0..=100_000, 32)
+    .about("threads started before connections come, and as many spare ones kept; 0 on demand");
 
 pub(crate) const KNOBS: &[Knob] = &[SPAWN, STACK_KIB, ACCEPTS_PER_WAKE];
 

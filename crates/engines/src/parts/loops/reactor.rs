@@ -25,7 +25,7 @@ use super::step::{RECEIVE_BYTES, Step, Turn, step};
 use super::watch::{self, Watch};
 use super::{Loop, Seat, Shared};
 use crate::engine::{SendfileMode, WorkerStart};
-use crate::knobs::{Knob, Values};
+use crate::knobs::Knob;
 use crate::orders::Orders;
 use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
@@ -40,12 +40,8 @@ use crate::parts::disk::helpers::Help;
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
 
-pub(crate) const FILE_CHUNK_KIB: Knob = Knob {
-    name: "file_chunk_kib",
-    about: "KiB of a file sent in a row before other connections get a turn",
-    values: Values::Numbers { min: 16, max: 1 << 20 },
-    default: 256,
-};
+pub(crate) const FILE_CHUNK_KIB: Knob = Knob::number("file_chunk_kib", 16..=1 << 20, 256)
+    .about("KiB of a file sent in a row before other connections get a turn");
 
 /// The key of the helpers: above those of all listeners.
 const HELPERS_KEY: u64 = u64::MAX - 1;

@@ -15,16 +15,14 @@ use session::{Connection, Op};
 
 use super::connections::Slot;
 use crate::engine::Wakeups;
-use crate::knobs::{Knob, KnobValues, Values};
+use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::listeners::WatchListeners;
 
-pub(crate) const EVENTS: Knob = Knob {
-    name: "events",
-    about: "how readiness is learnt: epoll edge- or level-triggered; poll; select, which cannot \
-            watch descriptors from 1024 on",
-    values: Values::Names(&["epoll", "epoll-level", "poll", "select"]),
-    default: 0,
-};
+pub(crate) const EVENTS: Knob = Knob::choice("events", &["epoll", "epoll-level", "poll", "select"])
+    .about(
+        "how readiness is learnt: epoll edge- or level-triggered; poll; select, which cannot \
+         watch descriptors from 1024 on",
+    );
 
 /// Whom an arrival wakes with these knobs: only epoll can be told to wake one.
 pub(crate) fn wakeups(knobs: &KnobValues) -> Wakeups {
