@@ -4,6 +4,7 @@
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::table::{Occupant, Slot};
 use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
-use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY};
+use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
@@ -350,14 +351,6 @@ impl KernelThread {
         true
     }
 
-    fn pause(&mut self, cluster: &Cluster) {
-        self.worker.counters.accept_pauses.add(1);
-        cluster.listeners_mut().pause(&cluster.epoll, self.worker.now());
-        if cluster.settings.threads > 1 {
-            cluster.ring(); // the poller must not sleep beyond the pause
-        }
-    }
-
     pub(super) fn is_draining(&self) -> bool {
         self.cluster.is_draining.load(Ordering::SeqCst)
     }
@@ -422,7 +415,12 @@ impl Admission for Entrance<'_> {
         self.cluster.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        self.cluster.listeners_mut()
+    }
+
+    /// The lock is taken for reading, here and to accept: several threads accept at once.
+    fn has_arrival(&mut self, listener: usize) -> bool {
         self.cluster.listeners().has_arrival(listener)
     }
 
@@ -434,7 +432,7 @@ impl Admission for Entrance<'_> {
         // Without a stack nobody can serve it: an idle one makes room for the next.
         let can_go_on = self.thread.welcome(self.cluster, socket, peer) || self.thread.evict();
         if !can_go_on {
-            self.thread.pause(self.cluster);
+            self.pause();
         }
         can_go_on
     }
@@ -443,13 +441,16 @@ impl Admission for Entrance<'_> {
         Room::if_closed(self.thread.evict())
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.cluster.ask_for_room(),
-            Shortage::Descriptors { listener } => {
-                self.cluster.listeners_mut().turn_one_away(listener);
-            }
+    fn ask_others(&mut self) {
+        self.cluster.ask_for_room();
+    }
+
+    fn pause(&mut self) {
+        let worker = &self.thread.worker;
+        worker.counters.accept_pauses.add(1);
+        self.cluster.listeners_mut().pause(&self.cluster.epoll, worker.now());
+        if self.cluster.settings.threads > 1 {
+            self.cluster.ring(); // the poller must not sleep beyond the pause
         }
-        self.thread.pause(self.cluster);
     }
 }

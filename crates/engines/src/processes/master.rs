@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -17,9 +18,7 @@ use crate::engine::PartitionStart;
 use crate::jobs::Runner;
 use crate::orders::Order;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
-use crate::parts::accept::listeners::{
-    Accepted, LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse,
-};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse};
 use crate::parts::loops::clock::timeout_ms;
 
 /// How many processes there are.
@@ -210,11 +209,6 @@ impl Master {
         accept_row(self, listener, 1);
     }
 
-    fn pause(&mut self) {
-        self.counters.accept_pauses.add(1);
-        self.paused_until = Some(self.now.plus_ms(PAUSE_MS));
-    }
-
     fn fork_for(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let mut socket = Some(socket);
         let work = |child: Child| {
@@ -323,12 +317,8 @@ impl Admission for Master {
         self.pool.alive() >= self.limits.processes_max || self.fork_at.is_some()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.listeners.has_arrival(listener)
-    }
-
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.listeners.accept(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.listeners
     }
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
@@ -349,10 +339,11 @@ impl Admission for Master {
         Room::Begun
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        if let Shortage::Descriptors { listener } = shortage {
-            self.listeners.turn_one_away(listener);
-        }
-        self.pause();
+    /// Nobody has connections but its own processes.
+    fn ask_others(&mut self) {}
+
+    fn pause(&mut self) {
+        self.counters.accept_pauses.add(1);
+        self.paused_until = Some(self.now.plus_ms(PAUSE_MS));
     }
 }

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use os::ring::{Descriptor, Operation, Ring};
 use session::Tick;
 
-use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, PAUSE_MS};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS};
 
 /// With fewer places free than this, connections are accepted one at a time, so that hardly
 /// any is accepted for which there is no place.
@@ -17,7 +17,7 @@ pub(super) const MARGIN: usize = 64;
 
 /// The listeners of one ring.
 pub(super) struct Accepting {
-    listeners: Listeners,
+    pub(super) listeners: Listeners,
     doors: Vec<Door>,
     /// Accepted when there was no place left.
     pub(super) waiting: VecDeque<Descriptor>,
@@ -106,11 +106,6 @@ impl Accepting {
         self.paused_until
     }
 
-    /// Tells the client at the head of a queue that it is not served.
-    pub(super) fn turn_one_away(&mut self, index: usize) {
-        self.listeners.turn_one_away(index);
-    }
-
     /// Has all accepts end. Returns whether they have.
     pub(super) fn disarm(&mut self, ring: &mut Ring) -> bool {
         for door in &mut self.doors {
@@ -122,20 +117,6 @@ impl Accepting {
             }
         }
         self.doors.iter().all(|door| door.accepting.is_none())
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.listeners.count()
-    }
-
-    /// Whether a connection waits at a listener.
-    pub(super) fn has_arrival(&self, index: usize) -> bool {
-        self.listeners.has_arrival(index)
-    }
-
-    /// Accepts one connection now, if one waits.
-    pub(super) fn accept(&mut self, index: usize) -> Accepted {
-        self.listeners.accept(index)
     }
 
     /// Closes all listeners, and whoever was accepted without a place.

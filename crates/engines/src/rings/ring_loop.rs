@@ -9,6 +9,7 @@ mod out;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use super::socket::RingSocket;
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
-use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, WAKE_KEY, is_exhaustion};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
 use crate::parts::disk::blocking_work::BlockingWork;
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::berth::Berth;
@@ -329,11 +330,6 @@ impl RingLoop {
         true
     }
 
-    fn pause(&mut self) {
-        self.worker.counters.accept_pauses.add(1);
-        self.accepting.pause(self.worker.now());
-    }
-
     /// Sees to it that connections are accepted, unless that is over or has to wait.
     fn arm(&mut self) {
         if !self.is_accepting {
@@ -373,7 +369,7 @@ impl RingLoop {
     fn empty_queues(&mut self) {
         let waiting = std::mem::take(&mut self.accepting.waiting);
         waiting.into_iter().for_each(|socket| self.place(socket));
-        let listeners = self.accepting.count();
+        let listeners = self.accepting.listeners.count();
         LastRows::default().take(self, listeners);
     }
 
@@ -498,12 +494,8 @@ impl Admission for RingLoop {
         self.shared.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.accepting.has_arrival(listener)
-    }
-
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.accepting.accept(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.accepting.listeners
     }
 
     fn admit(&mut self, socket: OwnedFd, _: SocketAddr) -> bool {
@@ -515,12 +507,13 @@ impl Admission for RingLoop {
         Room::if_closed(self.evict())
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.shared.ask_for_room(self.index),
-            Shortage::Descriptors { listener } => self.accepting.turn_one_away(listener),
-        }
-        self.pause();
+    fn ask_others(&mut self) {
+        self.shared.ask_for_room(self.index);
+    }
+
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.accepting.pause(self.worker.now());
     }
 }
 

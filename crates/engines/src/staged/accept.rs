@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use crate::engine::WorkerStart;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
-use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::{Loop, Seat, Shared};
 
@@ -168,8 +169,8 @@ impl Admission for Accept {
         self.shared.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.listeners.has_arrival(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.listeners
     }
 
     /// Whether the admission controller lets one more in. If not, who comes waits in the kernel's
@@ -189,10 +190,6 @@ impl Admission for Accept {
         }
     }
 
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.listeners.accept(listener)
-    }
-
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
         self.bucket.spend();
         self.worker.counters.connections_accepted.add(1);
@@ -207,11 +204,11 @@ impl Admission for Accept {
         Room::Begun
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.shared.ask_for_room(self.index),
-            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
-        }
+    fn ask_others(&mut self) {
+        self.shared.ask_for_room(self.index);
+    }
+
+    fn pause(&mut self) {
         self.worker.counters.accept_pauses.add(1);
         self.listeners.pause(&self.epoll, self.worker.now());
     }

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Row, Shortage, accept_row};
-use crate::parts::accept::listeners::{Accepted, Listeners};
+use crate::parts::accept::listeners::Listeners;
 
 /// How long to wait for room before looking again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -100,12 +101,8 @@ impl Admission for Queue {
         self.state.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.listeners.has_arrival(listener)
-    }
-
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.listeners.accept(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.listeners
     }
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
@@ -126,11 +123,12 @@ impl Admission for Queue {
         if self.state.evict() { Room::Begun } else { Room::None }
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.state.ask_for_room(),
-            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
-        }
+    fn ask_others(&mut self) {
+        self.state.ask_for_room();
+    }
+
+    /// Only counts it: the task naps when its row has ended.
+    fn pause(&mut self) {
         self.state.this_thread().worker.counters.accept_pauses.add(1);
     }
 }

@@ -6,9 +6,10 @@
 //! place, and one that there is no descriptor for is turned away: it would wait for ever.
 
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::OwnedFd;
 
-use super::listeners::{Accepted, BACKLOG_MAX};
+use super::listeners::{Accepted, BACKLOG_MAX, Listeners};
 use crate::knobs::Knob;
 
 pub(crate) const ACCEPTS_PER_WAKE: Knob = Knob::number("accepts_per_wake", 1..=4096, 64)
@@ -62,9 +63,14 @@ pub(crate) trait Admission {
     /// Whether as many connections are open as may be.
     fn is_full(&self) -> bool;
 
+    /// Its listeners.
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners>;
+
     /// Whether a connection waits at a listener. An event that says so may be stale: others accept
     /// there, too.
-    fn has_arrival(&self, listener: usize) -> bool;
+    fn has_arrival(&mut self, listener: usize) -> bool {
+        self.listeners().has_arrival(listener)
+    }
 
     /// Whether the engine has a reason of its own to leave the next one in the queue.
     fn may_accept(&mut self) -> bool {
@@ -72,7 +78,9 @@ pub(crate) trait Admission {
     }
 
     /// Takes a connection from a queue.
-    fn accept(&mut self, listener: usize) -> Accepted;
+    fn accept(&mut self, listener: usize) -> Accepted {
+        self.listeners().accept(listener)
+    }
 
     /// Has a connection served. False if the next one has to wait: accepting rests already.
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool;
@@ -80,9 +88,26 @@ pub(crate) trait Admission {
     /// Closes the connection that has been idle for longest, if there is one.
     fn make_room(&mut self, shortage: Shortage) -> Room;
 
+    /// Asks others to close an idle connection.
+    fn ask_others(&mut self);
+
+    /// Tells the client at the head of a queue that it is not served.
+    fn turn_one_away(&mut self, listener: usize) {
+        self.listeners().turn_one_away(listener);
+    }
+
+    /// Lets accepting rest for a moment.
+    fn pause(&mut self);
+
     /// None is idle: asks others for a place, or turns one client away, and lets accepting rest for
     /// a moment.
-    fn give_up(&mut self, shortage: Shortage);
+    fn give_up(&mut self, shortage: Shortage) {
+        match shortage {
+            Shortage::Places => self.ask_others(),
+            Shortage::Descriptors { listener } => self.turn_one_away(listener),
+        }
+        self.pause();
+    }
 }
 
 /// Accepts up to `count` connections from one listener.

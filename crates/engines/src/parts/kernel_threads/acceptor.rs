@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::orders::Orders;
 use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
-use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::loops::clock::{read_clock, timeout_ms};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
 use crate::parts::loops::{Loop, Seat};
@@ -186,13 +187,6 @@ impl<C: Crew + 'static> Acceptor<C> {
         self.listeners.resume_now(&self.epoll)
     }
 
-    /// Accepts nothing until a connection ends, or for a moment.
-    fn pause(&mut self) {
-        self.worker.counters.accept_pauses.add(1);
-        self.listeners.pause(&self.epoll, self.worker.now());
-        self.registry.starve();
-    }
-
     fn is_over(&self) -> bool {
         self.obeyed.is_closed && self.registry.shared.orders.is_ending() && self.crew.is_idle()
     }
@@ -236,12 +230,8 @@ impl<C: Crew + 'static> Admission for Acceptor<C> {
         self.registry.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.listeners.has_arrival(listener)
-    }
-
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.listeners.accept(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.listeners
     }
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
@@ -266,11 +256,14 @@ impl<C: Crew + 'static> Admission for Acceptor<C> {
         }
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.registry.shared.ask_for_room(self.wake_index),
-            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
-        }
-        self.pause();
+    fn ask_others(&mut self) {
+        self.registry.shared.ask_for_room(self.wake_index);
+    }
+
+    /// Accepts nothing until a connection ends, or for a moment.
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.listeners.pause(&self.epoll, self.worker.now());
+        self.registry.starve();
     }
 }

@@ -8,6 +8,7 @@ mod out;
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -31,9 +32,7 @@ use crate::parts::accept::admission::{
     ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
 };
 use crate::parts::accept::gate::{self, Gate};
-use crate::parts::accept::listeners::{
-    Accepted, LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse,
-};
+use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse};
 use crate::parts::disk::blocking_work::BlockingWork;
 use crate::parts::disk::helpers::Help;
 
@@ -275,11 +274,6 @@ impl Reactor {
         true
     }
 
-    fn pause(&mut self) {
-        self.worker.counters.accept_pauses.add(1);
-        self.listeners.pause(&self.watch, self.worker.now());
-    }
-
     fn expire(&mut self) {
         let now = self.worker.now();
         if self.connections.next_look().is_none_or(|look| look > now) {
@@ -372,12 +366,8 @@ impl Admission for Reactor {
         self.shared.is_full()
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
-        self.listeners.has_arrival(listener)
-    }
-
-    fn accept(&mut self, listener: usize) -> Accepted {
-        self.listeners.accept(listener)
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        &mut self.listeners
     }
 
     fn admit(&mut self, socket: OwnedFd, peer: SocketAddr) -> bool {
@@ -394,11 +384,12 @@ impl Admission for Reactor {
         Room::if_closed(self.evict())
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        match shortage {
-            Shortage::Places => self.shared.ask_for_room(self.index),
-            Shortage::Descriptors { listener } => self.listeners.turn_one_away(listener),
-        }
-        self.pause();
+    fn ask_others(&mut self) {
+        self.shared.ask_for_room(self.index);
+    }
+
+    fn pause(&mut self) {
+        self.worker.counters.accept_pauses.add(1);
+        self.listeners.pause(&self.watch, self.worker.now());
     }
 }

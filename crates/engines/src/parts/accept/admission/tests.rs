@@ -21,6 +21,7 @@ struct House {
     is_crowded: bool,
     closed: usize,
     given_up: Vec<Shortage>,
+    pauses: usize,
 }
 
 impl House {
@@ -36,6 +37,7 @@ impl House {
             is_crowded: false,
             closed: 0,
             given_up: Vec::new(),
+            pauses: 0,
         }
     }
 
@@ -46,6 +48,7 @@ impl House {
     #[track_caller]
     fn check(&self, open: usize, closed: usize, queue: usize) {
         assert_eq!((self.open, self.closed, self.queues[0]), (open, closed, queue));
+        assert_eq!(self.pauses, self.given_up.len(), "who gives up rests");
     }
 }
 
@@ -54,7 +57,11 @@ impl Admission for House {
         self.open >= self.places
     }
 
-    fn has_arrival(&self, listener: usize) -> bool {
+    fn listeners(&mut self) -> impl DerefMut<Target = Listeners> {
+        Box::new(Listeners::new(Vec::new(), false)) // nobody waits there
+    }
+
+    fn has_arrival(&mut self, listener: usize) -> bool {
         self.queues[listener] > 0
     }
 
@@ -92,8 +99,16 @@ impl Admission for House {
         self.made
     }
 
-    fn give_up(&mut self, shortage: Shortage) {
-        self.given_up.push(shortage);
+    fn ask_others(&mut self) {
+        self.given_up.push(Shortage::Places);
+    }
+
+    fn turn_one_away(&mut self, listener: usize) {
+        self.given_up.push(Shortage::Descriptors { listener });
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
     }
 }
 
