@@ -4,7 +4,7 @@
 //! Its essential mechanism: an event loop (`parts/loops/reactor.rs`) that never waits for the disk.
 //! Before it sends a file it asks the kernel whether the bytes are in memory (`socket.sendfile` is
 //! `probe` unless set); if not, it has a helper fetch them, serves others, and sends when they are
-//! there (`parts/loops/reactor/out.rs`). Paths are resolved and directories listed by helpers too.
+//! there (`parts/disk/blocking_work.rs`). Paths are resolved and directories listed by helpers too.
 //! Helpers are threads (`parts/disk/helpers.rs`), or processes as in Flash (`helper_processes.rs`).
 //!
 //! Like `event-loop-per-core` it has a loop on each CPU (`workers`; Flash had one). It differs in

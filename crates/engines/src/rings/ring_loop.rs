@@ -2,10 +2,7 @@
 //!
 //! Sends of what was prepared in memory and all receives are operations of the ring. Files, and
 //! bodies too large to be worth a copy, are sent by [`step`], whose policy holds for the ring's
-//! own sends as well; when it finds a socket full, the ring waits for room. What
-//! may block is in `ring_loop/out.rs`.
-
-mod out;
+//! own sends as well; when it finds a socket full, the ring waits for room.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +24,7 @@ use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
-use crate::parts::disk::blocking_work::BlockingWork;
+use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::berth::Berth;
 use crate::parts::loops::clock::read_clock;
@@ -173,7 +170,12 @@ impl RingLoop {
                     self.evict();
                 }
             }
-            Event::Ready { key: HELPERS_KEY } => self.take_back(),
+            Event::Ready { key: HELPERS_KEY } => {
+                if let Some(wake) = &self.helpers_wake {
+                    self.ring.poll_readable(HELPERS_KEY, wake);
+                }
+                self.take_back();
+            }
             Event::Ready { key } => {
                 if let Some(slot) = self.connections.get(key) {
                     slot.socket.polling = None;
@@ -243,13 +245,7 @@ impl RingLoop {
     /// Goes on with one connection until it waits for something, yields or closes.
     #[inline]
     fn drive(&mut self, key: u64) {
-        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
-        match drive(&mut Drive { ring_loop: self, key }, &mut turn) {
-            Pause::Wait => self.wait_for_room(key),
-            Pause::Yield => self.connections.queue(key),
-            Pause::Away => self.schedule(key),
-            Pause::Closed => self.close(key),
-        }
+        self.go_on(key, false);
     }
 
     #[inline]
@@ -313,21 +309,6 @@ impl RingLoop {
             return Ok((Ipv4Addr::UNSPECIFIED, 0).into());
         }
         self.ring.ordinary(socket).and_then(os::socket::peer_addr)
-    }
-
-    /// Closes the idle connection that has rested longest. Returns whether there was one.
-    fn evict(&mut self) -> bool {
-        let ring = &mut self.ring;
-        let has_asked = |slot: &Slot<RingSocket>| {
-            ring.ordinary(&slot.socket.descriptor).is_ok_and(os::socket::has_input)
-        };
-        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
-        self.worker.counters.connections_evicted.add(1);
-        if let Some(slot) = self.connections.get(first) {
-            self.accepting.await_descriptor(&slot.socket.descriptor);
-        }
-        self.close(first);
-        true
     }
 
     /// Sees to it that connections are accepted, unless that is over or has to wait.
@@ -419,7 +400,9 @@ impl Driven for Drive<'_> {
                 socket.receive(ring, self.key, *is_multishot);
                 return Step::Away;
             }
-            Op::Send { .. } | Op::File { .. } if socket.is_sending() => return Step::Away,
+            Op::Send { .. } | Op::File { .. } if socket.is_sending() || slot.is_out => {
+                return Step::Away;
+            }
             // What more follows after is sent by calls: a file, or the next of many parts.
             Op::Send { head, body, more: false }
                 if head.len() + body.len() <= COALESCED_BYTES_MAX =>
@@ -434,7 +417,6 @@ impl Driven for Drive<'_> {
             Op::Close { reset: false } => return Step::Closed,
             _ => {}
         }
-        turn.is_fetched |= std::mem::take(&mut socket.is_fetched);
         // Without an ordinary descriptor nothing more can be sent: the connection is cut off.
         let Ok(ordinary) = ring.ordinary(&socket.descriptor) else { return Step::Closed };
         step(ordinary, connection, worker, buffer, &mut slot.ready, turn)
@@ -447,6 +429,43 @@ impl Driven for Drive<'_> {
     fn fetch(&mut self, _: &Turn) -> bool {
         self.ring_loop.begin_fetch(self.key)
     }
+}
+
+impl Offload for RingLoop {
+    type Socket = RingSocket;
+
+    fn parts(&mut self) -> (&mut BlockingWork, &mut Connections<Slot<RingSocket>>, &mut Worker) {
+        (&mut self.work, &mut self.connections, &mut self.worker)
+    }
+
+    fn evict(&mut self) -> bool {
+        let ring = &mut self.ring;
+        let has_asked = |slot: &Slot<RingSocket>| {
+            ring.ordinary(&slot.socket.descriptor).is_ok_and(os::socket::has_input)
+        };
+        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
+        self.worker.counters.connections_evicted.add(1);
+        if let Some(slot) = self.connections.get(first) {
+            self.accepting.await_descriptor(&slot.socket.descriptor);
+        }
+        self.close(first);
+        true
+    }
+
+    #[inline]
+    fn go_on(&mut self, key: u64, is_fetched: bool) {
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+        turn.is_fetched = is_fetched;
+        match drive(&mut Drive { ring_loop: self, key }, &mut turn) {
+            Pause::Wait => self.wait_for_room(key),
+            Pause::Yield => self.connections.queue(key),
+            Pause::Away => self.schedule(key),
+            Pause::Closed => self.close(key),
+        }
+    }
+
+    /// The ring still receives for it, and its timer is set at the end of the turn.
+    fn leave(&mut self, _: u64) {}
 }
 
 impl Obey for RingLoop {

@@ -20,10 +20,6 @@ pub(super) struct RingSocket {
     pub(super) is_at_end: bool,
     /// Bytes received while the connection did not ask for any.
     ahead_bytes: usize,
-    /// Whether helpers fetch bytes of a file.
-    pub(super) is_fetching: bool,
-    /// Whether the next bytes of a file were just fetched.
-    pub(super) is_fetched: bool,
 }
 
 impl RingSocket {
@@ -36,15 +32,13 @@ impl RingSocket {
             polling: None,
             is_at_end: false,
             ahead_bytes: 0,
-            is_fetching: false,
-            is_fetched: false,
         }
     }
 
     /// Whether something is under way that must end before more is sent.
     #[inline]
     pub(super) fn is_sending(&self) -> bool {
-        self.sending.is_some() || self.polling.is_some() || self.is_fetching
+        self.sending.is_some() || self.polling.is_some()
     }
 
     /// The connection asks for bytes: sees to it that they will come.

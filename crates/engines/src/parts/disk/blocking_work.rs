@@ -1,6 +1,7 @@
 //! What a loop has done that may block: by helpers, or on the spot while everybody waits. Helpers
 //! are handed the work, the loop goes on with others, and with the connection when the work is
-//! back.
+//! back. How long it may take, and what else may happen to the connection meanwhile, is the loop's
+//! business.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 
 use session::Worker;
 
-use super::helpers::{Help, Returned, answer_at_once, next_work, run_on_the_spot};
+use super::helpers::{Help, Outcome, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
-use crate::parts::loops::connections::Slot;
+use crate::parts::loops::connections::{Connections, Slot};
 
 /// Who does it, and who waits for that.
 pub(crate) struct BlockingWork {
@@ -20,20 +21,6 @@ pub(crate) struct BlockingWork {
     line: VecDeque<u64>,
     /// Bytes of a file that are fetched at once.
     fetched_bytes_max: u64,
-}
-
-/// What has become of a piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
-    /// It is done. If it lacked a descriptor, an idle connection is to be closed for the next one.
-    Done {
-        /// Whether it did.
-        lacked_descriptor: bool,
-    },
-    /// A helper has it.
-    Out,
-    /// All helpers are busy: the connection is in line.
-    InLine,
 }
 
 impl BlockingWork {
@@ -55,42 +42,98 @@ impl BlockingWork {
         self.helpers.as_ref().map(|helpers| helpers.as_fd())
     }
 
-    /// Has the job done that a connection wants.
-    pub(crate) fn job<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &mut Worker) -> Begun {
-        let connection = &mut slot.connection;
-        if self.helpers.is_none() {
-            let lacked_descriptor = run_on_the_spot(connection, worker, &self.runner);
-            return Begun::Done { lacked_descriptor };
-        }
-        if answer_at_once(connection, worker, &self.runner) {
-            return Begun::Done { lacked_descriptor: false };
-        }
-        self.hand_out(key, slot, worker)
-    }
-
-    /// Gives what a connection wants to the helpers: its job, or the next bytes of its file.
-    pub(crate) fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) -> Begun {
+    /// Gives what a connection wants to the helpers: its job, or the next bytes of its file. If all
+    /// are busy the connection is in line.
+    fn hand_out<S>(&mut self, key: u64, slot: &mut Slot<S>, worker: &Worker) {
         let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.has_room()) else {
             if !std::mem::replace(&mut slot.is_queued, true) {
                 self.line.push_back(key);
             }
-            return Begun::InLine;
+            return;
         };
         let work = next_work(&mut slot.connection, self.fetched_bytes_max);
         work.count(&worker.counters);
         let handed = helpers.hand_out(key, work);
         debug_assert!(handed.is_ok(), "there was room");
-        Begun::Out
-    }
-
-    /// What has come back.
-    pub(crate) fn take_back(&mut self) -> Vec<Returned> {
-        self.helpers.as_mut().map(|helpers| helpers.take_back()).unwrap_or_default()
+        slot.is_out = true;
     }
 
     /// The first in line, if there is room for its work.
-    pub(crate) fn next_in_line(&mut self) -> Option<u64> {
+    fn next_in_line(&mut self) -> Option<u64> {
         let has_room = self.helpers.as_ref().is_some_and(|helpers| helpers.has_room());
         if has_room { self.line.pop_front() } else { None }
+    }
+}
+
+/// A loop that has work done that may block.
+pub(crate) trait Offload {
+    type Socket;
+
+    /// The work, those that it is done for, and who answers them.
+    fn parts(&mut self) -> (&mut BlockingWork, &mut Connections<Slot<Self::Socket>>, &mut Worker);
+
+    /// Closes the idle connection that has rested longest. Returns whether there was one.
+    fn evict(&mut self) -> bool;
+
+    /// Goes on with a connection. The next bytes of its file may have been fetched.
+    fn go_on(&mut self, key: u64, is_fetched: bool);
+
+    /// Lets a connection be until its work is back.
+    fn leave(&mut self, key: u64);
+
+    /// Has the job done that a connection wants. Returns whether it is.
+    fn begin_job(&mut self, key: u64) -> bool {
+        let (work, connections, worker) = self.parts();
+        let Some(slot) = connections.get(key) else { return false };
+        if !work.has_helpers() {
+            if run_on_the_spot(&mut slot.connection, worker, &work.runner) {
+                self.evict();
+            }
+            return true;
+        }
+        let is_answered = answer_at_once(&mut slot.connection, worker, &work.runner);
+        if !is_answered {
+            work.hand_out(key, slot, worker);
+            self.leave(key);
+        }
+        is_answered
+    }
+
+    /// Has the next bytes of a file fetched. Returns whether somebody does.
+    fn begin_fetch(&mut self, key: u64) -> bool {
+        let (work, connections, worker) = self.parts();
+        let has_helpers = work.has_helpers();
+        if has_helpers && let Some(slot) = connections.get(key) {
+            work.hand_out(key, slot, worker);
+            self.leave(key);
+        }
+        has_helpers
+    }
+
+    /// Goes on with the connections whose work is back, and then with those that waited for room.
+    fn take_back(&mut self) {
+        let helpers = self.parts().0.helpers.as_mut();
+        for returned in helpers.map(|helpers| helpers.take_back()).unwrap_or_default() {
+            let (_, connections, worker) = self.parts();
+            // Of a connection that was cut off meanwhile there is nothing left.
+            let Some(slot) = connections.get(returned.key) else { continue };
+            slot.is_out = false;
+            let mut is_fetched = false;
+            match returned.outcome {
+                Outcome::Done(id, done) => {
+                    if answer(&mut slot.connection, worker, id, done) {
+                        self.evict();
+                    }
+                }
+                Outcome::Fetched => is_fetched = true,
+            }
+            self.go_on(returned.key, is_fetched);
+        }
+        while let Some(key) = self.parts().0.next_in_line() {
+            if let Some(slot) = self.parts().1.get(key) {
+                slot.is_queued = false;
+                self.go_on(key, false);
+            }
+        }
     }
 }

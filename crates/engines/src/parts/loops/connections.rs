@@ -16,7 +16,7 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) ready: Ready,
     /// What the socket is watched for.
     pub(crate) watched: Interest,
-    /// Whether work of the connection is with helpers: until it is back nothing else happens to it.
+    /// Whether work of the connection is with helpers: until it is back nothing is sent.
     pub(crate) is_out: bool,
     /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,

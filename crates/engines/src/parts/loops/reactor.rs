@@ -1,10 +1,13 @@
 //! The event loop itself: one thread, one set of watched sockets. Used by the engines of the event
-//! family; each says how many there are, and whether they have helpers (`out.rs`). Threads and what
-//! loops share are in `loops.rs`, the event mechanisms in `watch.rs`.
+//! family; each says how many there are, and whether they have helpers. Threads and what loops share
+//! are in `loops.rs`, the event mechanisms in `watch.rs`.
+//!
+//! To a connection whose work is with helpers nothing happens. If its time runs out meanwhile, its
+//! socket is shut down and nothing more: it is closed when the work is back, so that what is out is
+//! bounded by who is connected, and no descriptor gets a new meaning while somebody works for the
+//! old.
 //!
 //! A connection that can be answered at once after it is accepted is never watched at all.
-
-mod out;
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,8 +36,8 @@ use crate::parts::accept::admission::{
 };
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse};
-use crate::parts::disk::blocking_work::BlockingWork;
-use crate::parts::disk::helpers::Help;
+use crate::parts::disk::blocking_work::{BlockingWork, Offload};
+use crate::parts::disk::helpers::{self, Help};
 
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
@@ -189,17 +192,7 @@ impl Reactor {
     /// Takes steps with one connection until it waits, yields or closes.
     #[inline]
     fn drive(&mut self, key: u64) {
-        self.drive_with(key, Turn::new(self.file_chunk_bytes, self.sendfile));
-    }
-
-    #[inline]
-    fn drive_with(&mut self, key: u64, mut turn: Turn) {
-        match drive(&mut Drive { reactor: self, key }, &mut turn) {
-            Pause::Wait => self.wait(key),
-            Pause::Yield => self.connections.queue(key),
-            Pause::Away => {}
-            Pause::Closed => self.close(key),
-        }
+        self.go_on(key, false);
     }
 
     /// Leaves a connection to its socket: watches that, and sets the timer.
@@ -265,15 +258,6 @@ impl Reactor {
         None
     }
 
-    /// Closes the idle connection that has rested longest. Returns whether there was one.
-    fn evict(&mut self) -> bool {
-        let has_asked = |slot: &Slot| os::socket::has_input(slot.socket.as_fd());
-        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
-        self.worker.counters.connections_evicted.add(1);
-        self.close(first);
-        true
-    }
-
     fn expire(&mut self) {
         let now = self.worker.now();
         if self.connections.next_look().is_none_or(|look| look > now) {
@@ -287,6 +271,26 @@ impl Reactor {
                 self.drive(key);
             }
         }
+    }
+
+    /// What a deadline means to a connection that waits for helpers; false if it does not.
+    fn expire_with_helpers(&mut self, key: u64) -> bool {
+        if !self.work.has_helpers() {
+            return false;
+        }
+        let Some(slot) = self.connections.get(key) else { return false };
+        if slot.is_out {
+            slot.connection.expire(&mut self.worker);
+            let _ = os::socket::shutdown_write(slot.socket.as_fd()); // fails if the peer has gone
+            return true;
+        }
+        // A job for which there was no room in all this time: its client is told to try again.
+        let is_refused = slot.is_queued && helpers::refuse(&mut slot.connection, &mut self.worker);
+        if is_refused {
+            slot.is_queued = false;
+            self.drive(key);
+        }
+        is_refused
     }
 
     fn is_over(&self) -> bool {
@@ -326,6 +330,42 @@ impl Driven for Drive<'_> {
 
     fn fetch(&mut self, _: &Turn) -> bool {
         self.reactor.begin_fetch(self.key)
+    }
+}
+
+impl Offload for Reactor {
+    type Socket = OwnedFd;
+
+    fn parts(&mut self) -> (&mut BlockingWork, &mut Connections, &mut Worker) {
+        (&mut self.work, &mut self.connections, &mut self.worker)
+    }
+
+    fn evict(&mut self) -> bool {
+        let has_asked = |slot: &Slot| os::socket::has_input(slot.socket.as_fd());
+        let Some(first) = self.connections.take_least_recent(has_asked) else { return false };
+        self.worker.counters.connections_evicted.add(1);
+        self.close(first);
+        true
+    }
+
+    #[inline]
+    fn go_on(&mut self, key: u64, is_fetched: bool) {
+        let mut turn = Turn::new(self.file_chunk_bytes, self.sendfile);
+        turn.is_fetched = is_fetched;
+        match drive(&mut Drive { reactor: self, key }, &mut turn) {
+            Pause::Wait => self.wait(key),
+            Pause::Yield => self.connections.queue(key),
+            Pause::Away => {}
+            Pause::Closed => self.close(key),
+        }
+    }
+
+    /// Until its work is back nothing happens to it.
+    fn leave(&mut self, key: u64) {
+        if let Some(slot) = self.connections.get(key) {
+            self.watch.rest(slot);
+            self.connections.schedule(key);
+        }
     }
 }
 
