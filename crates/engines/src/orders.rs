@@ -1,5 +1,6 @@
 //! What an engine is told, and what it tells its loops and processes.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an engine is told, in this order.
@@ -33,36 +34,37 @@ impl Order {
     }
 
     /// The order among others in one number.
-    pub(crate) fn bit(self) -> u64 {
+    fn bit(self) -> u64 {
         1 << self as u64
     }
 }
 
-/// The orders that have been given. Any thread gives them, each loop looks for itself.
-#[derive(Debug, Default)]
-pub struct Orders(AtomicU64);
+/// The orders that have been given: in a cell of their own, or in one that processes share. Anybody
+/// gives them, each loop looks for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Orders<Cell = AtomicU64>(pub(crate) Cell);
 
-impl Orders {
+impl<Cell: Borrow<AtomicU64>> Orders<Cell> {
     /// Gives an order, for good.
     pub fn give(&self, order: Order) {
-        self.0.fetch_or(order.bit(), Ordering::SeqCst);
+        self.0.borrow().fetch_or(order.bit(), Ordering::SeqCst);
     }
 
     /// Whether an order was given.
     #[inline]
     pub fn is_given(&self, order: Order) -> bool {
-        self.0.load(Ordering::SeqCst) & order.bit() != 0
+        self.0.borrow().load(Ordering::SeqCst) & order.bit() != 0
     }
 
     /// Whether any order was given.
     #[inline]
     pub(crate) fn are_given(&self) -> bool {
-        self.0.load(Ordering::SeqCst) != 0
+        self.0.borrow().load(Ordering::SeqCst) != 0
     }
 
     /// Whether connections are to end: after the response under way, or now.
     #[inline]
     pub fn is_ending(&self) -> bool {
-        self.0.load(Ordering::SeqCst) & (Order::Drain.bit() | Order::Abort.bit()) != 0
+        self.0.borrow().load(Ordering::SeqCst) & (Order::Drain.bit() | Order::Abort.bit()) != 0
     }
 }

@@ -12,7 +12,7 @@ use os::event::Wake;
 use session::Tick;
 
 use super::note::Note;
-use crate::orders::Order;
+use crate::orders::{Order, Orders};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub(super) enum Wish {
 #[derive(Clone)]
 pub(super) struct Board {
     cells: &'static [AtomicU64],
+    pub(super) orders: Orders<&'static AtomicU64>,
     /// Wakes the master. It is the same in all processes.
     pub(super) wake: Arc<Wake>,
 }
@@ -73,17 +74,13 @@ impl Board {
     pub(super) fn new(processes_max: usize) -> io::Result<Self> {
         let file = os::shared_memory::create_cells(ROWS + processes_max * ROW_CELLS)?;
         let cells = os::shared_memory::map_cells(file.as_fd())?;
-        Ok(Self { cells, wake: Arc::new(Wake::new()?) })
+        Ok(Self { cells, orders: Orders(&cells[ORDERS]), wake: Arc::new(Wake::new()?) })
     }
 
     /// Tells the master what to do; it tells its processes.
     pub(super) fn order(&self, order: Order) {
-        self.cells[ORDERS].fetch_or(order.bit(), Ordering::AcqRel);
+        self.orders.give(order);
         self.wake.notify();
-    }
-
-    pub(super) fn is_ordered(&self, order: Order) -> bool {
-        self.cells[ORDERS].load(Ordering::Acquire) & order.bit() != 0
     }
 
     /// Tells the master that a process may be free for another connection.
@@ -228,10 +225,11 @@ mod tests {
         assert_eq!(shown(second), (State::Ending, None, Wish::Nothing, 0));
         first.begin(State::Waiting);
         assert_eq!(shown(first), (State::Waiting, None, Wish::Nothing, 0));
-        assert!(!board.is_ordered(Order::Drain) && board.failure().is_none());
+        assert!(!board.orders.are_given() && board.failure().is_none());
         board.order(Order::Drain);
         board.fail(&io::Error::from_raw_os_error(12));
-        assert!(board.is_ordered(Order::Drain) && !board.is_ordered(Order::Abort));
+        let is_given = |order| board.orders.is_given(order);
+        assert!(is_given(Order::Drain) && !is_given(Order::Abort));
         assert_eq!(board.failure().unwrap().raw_os_error(), Some(12));
         assert_eq!(board.changes(), 0);
         board.change();

@@ -129,7 +129,7 @@ impl Child {
         self.connections_max == 0
             || self.listeners.is_empty() // it was told to stop while it served
             || self.row.wished() == Wish::EndIfWaiting
-            || self.board.is_ordered(Order::StopAccepting)
+            || self.board.orders.is_given(Order::StopAccepting)
     }
 
     /// Accepts one connection, if there is one, and serves it.
@@ -187,7 +187,7 @@ impl Child {
                     self.open_files.look_after(); // a busy client leaves no other time for it
                     self.decline();
                     self.row.rest(None);
-                    if self.board.is_ordered(Order::Drain) {
+                    if self.board.orders.is_given(Order::Drain) {
                         // Its master has called, too, but the connection comes first: what it has
                         // asked is answered with the word that it is the last.
                         self.registry.shared.orders.give(Order::Drain);
@@ -210,14 +210,14 @@ impl Child {
 
     /// Does what the master has said meanwhile.
     fn heed(&mut self, entry: &Entry) {
-        if self.board.is_ordered(Order::StopAccepting) {
+        if self.board.orders.is_given(Order::StopAccepting) {
             self.listeners.clear();
         }
-        if self.board.is_ordered(Order::Drain) {
+        if self.board.orders.is_given(Order::Drain) {
             self.registry.shared.orders.give(Order::Drain);
             self.registry.wake_resting();
         }
-        if self.board.is_ordered(Order::Abort) {
+        if self.board.orders.is_given(Order::Abort) {
             self.registry.shared.orders.give(Order::Abort);
         }
         if self.row.wished() == Wish::CloseIfResting {

@@ -258,16 +258,16 @@ impl Master {
 
     /// Does what the engine was told to do, and has the processes do so.
     fn obey(&mut self) -> io::Result<()> {
-        if self.accepting == Accepting::All && self.board.is_ordered(Order::StopAccepting) {
+        if self.accepting == Accepting::All && self.board.orders.is_given(Order::StopAccepting) {
             self.accepting = Accepting::Last(LastRows::default());
             self.watch_if_needed()?; // no more
             self.pool.call_all();
         }
-        if !self.is_draining && self.board.is_ordered(Order::Drain) {
+        if !self.is_draining && self.board.orders.is_given(Order::Drain) {
             self.is_draining = true;
             self.pool.call_all();
         }
-        if self.kill_at.is_none() && self.board.is_ordered(Order::Abort) {
+        if self.kill_at.is_none() && self.board.orders.is_given(Order::Abort) {
             self.is_draining = true;
             self.close();
             self.pool.call_all();
