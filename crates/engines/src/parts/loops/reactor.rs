@@ -1,6 +1,6 @@
 //! The event loop itself: one thread, one set of watched sockets. Used by the engines of the event
-//! family; each says how many there are, and whether they have helpers. Threads and what loops share
-//! are in `loops.rs`, the event mechanisms in `watch.rs`.
+//! family; each says how many there are, and whether they have helpers. Threads and what loops
+//! share are in `loops.rs`, the event mechanisms in `watch.rs`.
 //!
 //! To a connection whose work is with helpers nothing happens. If its time runs out meanwhile, its
 //! socket is shut down and nothing more: it is closed when the work is back, so that what is out is
