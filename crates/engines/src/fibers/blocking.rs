@@ -1,11 +1,8 @@
-//! The blocking cluster: kernel threads that may wait for the disk. A fiber whose next piece of
-//! work may block moves here with all it has, does it, and moves back.
+//! The blocking cluster: kernel threads that may wait for the disk, here their queue. A fiber whose
+//! next piece of work may block moves there with all it has, does it, and moves back.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-use super::cluster::Cluster;
-use super::table::Occupant;
 
 pub(super) struct Blocking {
     queue: Mutex<Queue>,
@@ -36,18 +33,8 @@ impl Blocking {
         self.called.notify_all();
     }
 
-    /// What each of the threads does.
-    pub(super) fn run(&self, cluster: &Cluster) {
-        while let Some(index) = self.next() {
-            let Some(slot) = cluster.table.get(index) else { continue };
-            if let Occupant::Fiber(fiber) = &mut *slot.occupant() {
-                fiber.resume_blocking();
-            }
-            cluster.run_later(index);
-        }
-    }
-
-    fn next(&self) -> Option<u32> {
+    /// Waits for a fiber. None is the end.
+    pub(super) fn next(&self) -> Option<u32> {
         let mut queue = self.lock();
         loop {
             if let Some(index) = queue.fibers.pop_front() {

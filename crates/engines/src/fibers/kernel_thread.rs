@@ -15,6 +15,7 @@ use os::epoll::Event;
 use os::fiber::{Fiber, Pause};
 use session::{Connection, Tick, Worker};
 
+use super::blocking::Blocking;
 use super::cluster::{BELL_KEY, Cluster, Poller};
 use super::ready::Work;
 use super::routine::{Rest, Routine};
@@ -118,7 +119,7 @@ impl KernelThread {
                 for number in 0..blocking.threads {
                     let name = format!("blocking-{}.{number}", self.index);
                     let started = Builder::new().name(name);
-                    let started = started.spawn_scoped(scope, || blocking.run(cluster));
+                    let started = started.spawn_scoped(scope, || run_blocking(blocking, cluster));
                     started.inspect_err(|why| cluster.fail(why.to_string()))?;
                 }
             }
@@ -364,6 +365,17 @@ impl KernelThread {
         let now = self.worker.now();
         let looks = [cluster.listeners().next_look(), self.worker.next_look()];
         timeout_ms(now, [cluster.timers.sleep(looks.into_iter().flatten().min())])
+    }
+}
+
+/// What a thread of the blocking cluster does.
+fn run_blocking(blocking: &Blocking, cluster: &Cluster) {
+    while let Some(index) = blocking.next() {
+        let Some(slot) = cluster.table.get(index) else { continue };
+        if let Occupant::Fiber(fiber) = &mut *slot.occupant() {
+            fiber.resume_blocking();
+        }
+        cluster.run_later(index);
     }
 }
 

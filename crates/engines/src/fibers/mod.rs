@@ -21,9 +21,11 @@
 //! fibers are never preempted. A file on a cold disk delays its kernel thread unless there are
 //! `blocking_threads`.
 //!
-//! Where to read: `routine.rs` is what a fiber runs, `kernel_thread.rs` what runs fibers,
-//! `state.rs` how one is woken, `table.rs` where it is kept, `cluster.rs` what the kernel threads
-//! share. What uKnot's twelve knobs are called here is in docs/engines.md.
+//! Where to read: `routine.rs` is what a fiber runs, `turn.rs` what it does in its turn,
+//! `kernel_thread.rs` what runs fibers, `state.rs` how one is woken, `table.rs` where it is kept,
+//! `cluster.rs` what the kernel threads share. Each imports only those before it in this order:
+//! state, routine, table, cluster, kernel thread, turn. What uKnot's twelve knobs are called here
+//! is in docs/engines.md.
 
 mod blocking;
 mod cluster;
@@ -36,6 +38,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turn;
 
 use std::io;
 use std::os::fd::OwnedFd;

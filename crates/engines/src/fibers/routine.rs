@@ -1,24 +1,16 @@
 //! What a fiber runs: accepting at a listener, or serving one connection from its first byte to its
-//! close. Steps run on the stack of the kernel thread, and what follows them (rest, block, end) on
-//! the fiber's: see [`os::fiber`].
+//! close. It is what a fiber has with it wherever it goes; what it does is in `turn.rs`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use os::epoll::Interest;
-use os::fiber::{Life, Next};
-use session::{Connection, Done, Job, JobId, Op, Phase, Tick};
+use session::{Connection, Done, Job, JobId, Tick};
 use site::resource::FileRef;
 
-use super::kernel_thread::KernelThread;
-use super::state::News;
-use super::table::NEVER;
+use super::state::NEVER;
 use crate::jobs::Runner;
-use crate::parts::disk::helpers::{answer, answer_at_once, run_on_the_spot};
-use crate::parts::loops::drive::{Driven, Pause, drive_unguarded};
-use crate::parts::loops::step::{Ready, STEPS_PER_JOB, Step, Turn, after_sendfile, step};
+use crate::parts::loops::step::Ready;
 
 /// What one fiber runs.
 #[allow(clippy::large_enum_variant, reason = "few fibers accept: most serve connections")]
@@ -29,19 +21,19 @@ pub(super) enum Routine {
 
 /// A connection being served.
 pub(super) struct ConnectionFiber {
-    connection: Connection,
-    socket: OwnedFd,
-    ready: Ready,
-    key: u64,
-    errand: Errand,
-    is_new: bool,
+    pub(super) connection: Connection,
+    pub(super) socket: OwnedFd,
+    pub(super) ready: Ready,
+    pub(super) key: u64,
+    pub(super) errand: Errand,
+    pub(super) is_new: bool,
     /// Whether the socket is in the epoll set.
-    is_watched: bool,
-    has_left: bool,
+    pub(super) is_watched: bool,
+    pub(super) has_left: bool,
 }
 
 /// What takes a fiber to the blocking cluster, and what it brings back.
-enum Errand {
+pub(super) enum Errand {
     None,
     Job(JobId, Job, Arc<Runner>),
     Done(JobId, Done),
@@ -94,148 +86,17 @@ impl Routine {
             Self::Acceptor { .. } => NEVER,
         }
     }
-
-    /// The end, where it cannot go on.
-    pub(super) fn leave(&mut self, thread: &mut KernelThread) {
-        if let Self::Connection(fiber) = self {
-            fiber.leave(thread);
-        }
-    }
-}
-
-impl Life for Routine {
-    type Thread = KernelThread;
-    type Rest = Rest;
-
-    #[inline]
-    fn step(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        match self {
-            Self::Acceptor { listener } => {
-                thread.accept(*listener, thread.cluster.settings.accepts_per_wake);
-                Next::Rest(Rest::Wait { deadline: NEVER, is_idle: false })
-            }
-            Self::Connection(fiber) => {
-                let served = catch_unwind(AssertUnwindSafe(|| fiber.serve(thread)));
-                // A bug met by one connection ends that connection. The panic has been printed.
-                served.unwrap_or_else(|_| fiber.leave(thread))
-            }
-        }
-    }
-
-    fn block(&mut self) {
-        if let Self::Connection(fiber) = self {
-            let errand = std::mem::replace(&mut fiber.errand, Errand::Failed);
-            let ran = catch_unwind(AssertUnwindSafe(|| errand.run(&fiber.socket)));
-            fiber.errand = ran.unwrap_or(Errand::Failed);
-        }
-    }
 }
 
 impl ConnectionFiber {
-    /// Takes steps until something else is to follow.
-    #[inline]
-    fn serve(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        if thread.news != News::NONE || self.is_new {
-            let news = std::mem::replace(&mut thread.news, News::NONE);
-            if self.heed(news, thread) {
-                return self.leave(thread);
-            }
-        }
-        let settings = &thread.cluster.settings;
-        let mut turn = Turn::new(settings.file_chunk_bytes, settings.sendfile);
-        match drive_unguarded(&mut Serving { fiber: self, thread }, &mut turn) {
-            Pause::Wait => self.rest(thread),
-            Pause::Yield => self.give_way(),
-            Pause::Away => Next::Block,
-            Pause::Closed => self.leave(thread),
-        }
-    }
-
-    /// Takes the news. Returns whether it is to end at once.
-    fn heed(&mut self, news: News, thread: &mut KernelThread) -> bool {
-        self.ready.is_drained &= !news.has(News::READABLE);
-        self.ready.is_hung_up |= news.has(News::HUNG_UP);
-        if news.has(News::WRITABLE) && self.errand.found_no_room() {
-            // A blocking thread has filled the socket, and its room was told of before this fiber
-            // went on: it is told once. Rather one try too many than a wait for ever.
-            self.errand = Errand::None;
-        }
-        if news.has(News::DRAIN) || (self.is_new && thread.is_draining()) {
-            self.connection.drain();
-        }
-        let aborts = news.has(News::ABORT) || (self.is_new && thread.is_aborting());
-        self.is_new = false;
-        if news.has(News::EXPIRED) {
-            self.connection.expire_if_due(&mut thread.worker);
-        }
-        aborts || (news.has(News::EVICTED) && self.makes_room(thread))
-    }
-
-    /// Who is to make room does so, unless it has asked for something meanwhile: it does not rest.
-    fn makes_room(&mut self, thread: &mut KernelThread) -> bool {
-        if os::socket::has_input(self.socket.as_fd()) {
-            self.ready.is_drained = false;
-            return false;
-        }
-        thread.worker.counters.connections_evicted.add(1);
-        true
-    }
-
-    /// Nothing until there is news: has the socket watched if that is not done yet.
-    #[inline]
-    fn rest(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        if !self.is_watched {
-            self.is_watched = true;
-            let interest =
-                Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
-            if thread.cluster.epoll.add(self.socket.as_fd(), interest, self.key).is_err() {
-                return self.leave(thread); // no memory for the watch
-            }
-        }
-        let is_idle = self.connection.phase() == Phase::Idle;
-        if is_idle && thread.cluster.settings.parks_idle {
-            return Next::Leave; // the stack: the connection stays
-        }
-        Next::Rest(Rest::Wait { deadline: self.deadline(), is_idle })
-    }
-
-    fn give_way(&self) -> Next<Rest> {
-        Next::Rest(Rest::Yield { deadline: self.deadline() })
-    }
-
-    /// Takes in what came of an errand.
-    fn unload(&mut self, errand: Errand, thread: &mut KernelThread, turn: &mut Turn) -> Step {
-        match errand {
-            Errand::Done(id, done) => {
-                if answer(&mut self.connection, &mut thread.worker, id, done) {
-                    thread.evict();
-                }
-                turn.steps = turn.steps.saturating_sub(STEPS_PER_JOB).max(1);
-                Step::More
-            }
-            Errand::Sent(outcome) => {
-                let file_bytes = &mut turn.file_bytes;
-                after_sendfile(&mut self.connection, &mut thread.worker, outcome, file_bytes)
-            }
-            Errand::None | Errand::Job(..) | Errand::File { .. } | Errand::Failed => Step::Closed,
-        }
-    }
-
-    fn leave(&mut self, thread: &mut KernelThread) -> Next<Rest> {
-        self.has_left = true;
-        self.connection.close(&mut thread.worker);
-        thread.cluster.count_out();
-        Next::Leave
-    }
-
-    fn deadline(&self) -> Tick {
+    pub(super) fn deadline(&self) -> Tick {
         self.connection.deadline().unwrap_or(NEVER)
     }
 }
 
 impl Errand {
     /// Runs it, in a thread that may block.
-    fn run(self, socket: &OwnedFd) -> Self {
+    pub(super) fn run(self, socket: &OwnedFd) -> Self {
         match self {
             Self::Job(id, job, runner) => Self::Done(id, runner.run(job)),
             Self::File { file, offset, len } => {
@@ -246,65 +107,7 @@ impl Errand {
     }
 
     /// Whether it was to send, and the socket was full.
-    fn found_no_room(&self) -> bool {
+    pub(super) fn found_no_room(&self) -> bool {
         matches!(self, Self::Sent(Err(why)) if why.kind() == io::ErrorKind::WouldBlock)
-    }
-}
-
-/// A fiber in its turn.
-struct Serving<'a> {
-    fiber: &'a mut ConnectionFiber,
-    thread: &'a mut KernelThread,
-}
-
-impl Driven for Serving<'_> {
-    #[inline]
-    fn step(&mut self, turn: &mut Turn) -> Step {
-        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        match std::mem::replace(&mut fiber.errand, Errand::None) {
-            Errand::None => step(
-                fiber.socket.as_fd(),
-                &mut fiber.connection,
-                &mut thread.worker,
-                &mut thread.buffer,
-                &mut fiber.ready,
-                turn,
-            ),
-            back => fiber.unload(back, thread, turn),
-        }
-    }
-
-    /// In the blocking cluster, or on the spot while the kernel thread waits.
-    fn job(&mut self) -> bool {
-        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        let is_blocking = thread.cluster.blocking.is_some();
-        if is_blocking && answer_at_once(&mut fiber.connection, &mut thread.worker, &thread.runner)
-        {
-            return true;
-        }
-        if is_blocking {
-            let (id, job) = fiber.connection.take_job();
-            thread.worker.counters.jobs_handed_out.add(1);
-            fiber.errand = Errand::Job(id, job, Arc::clone(&thread.runner));
-            return false;
-        }
-        if run_on_the_spot(&mut fiber.connection, &mut thread.worker, &thread.runner) {
-            thread.evict();
-        }
-        true
-    }
-
-    /// In the blocking cluster, which sends them as well.
-    fn fetch(&mut self, turn: &Turn) -> bool {
-        let (fiber, thread) = (&mut *self.fiber, &mut *self.thread);
-        let Op::File { file, offset, len } = fiber.connection.next() else { return false };
-        if thread.cluster.blocking.is_none() {
-            return false;
-        }
-        // A chunk is bounded far below the size of memory.
-        let len = len.min(turn.file_bytes) as usize;
-        thread.worker.counters.cold_sends.add(1);
-        fiber.errand = Errand::File { file: FileRef::clone(file), offset, len };
-        true
     }
 }

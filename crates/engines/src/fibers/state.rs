@@ -9,6 +9,11 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(test))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use session::Tick;
+
+/// No deadline, or no entry in the wheel.
+pub(super) const NEVER: Tick = Tick(u64::MAX);
+
 /// What happened to a fiber: a union of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct News(u64);

@@ -8,13 +8,10 @@ use os::fiber::Fiber;
 use session::Tick;
 
 use super::routine::Routine;
-use super::state::{FiberState, News};
+use super::state::{FiberState, NEVER, News};
 
 /// Slots made at once.
 const CHUNK: usize = 1024;
-
-/// No deadline, or no entry in the wheel.
-pub(super) const NEVER: Tick = Tick(u64::MAX);
 
 /// Where a fiber is when it does not run.
 pub(super) struct Slot {

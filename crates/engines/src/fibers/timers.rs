@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use session::Tick;
 
-use super::state::News;
-use super::table::{FiberTable, NEVER, Slot};
+use super::state::{NEVER, News};
+use super::table::{FiberTable, Slot};
 use crate::parts::loops::wheel::Wheel;
 
 pub(super) struct Timers {
