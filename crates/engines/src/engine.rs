@@ -82,6 +82,14 @@ pub struct Processes {
     pub single_threaded: bool,
 }
 
+impl Processes {
+    /// So many for each partition, at one set of listeners; each may have threads.
+    #[must_use]
+    pub fn of(count: usize) -> Self {
+        Self { count, listeners_per_process: false, own_ports: false, single_threaded: false }
+    }
+}
+
 /// Whom an arrival wakes at a listener that several wait at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeups {

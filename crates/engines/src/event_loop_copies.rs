@@ -36,13 +36,9 @@ const PORTS: Knob = Knob::switch("ports", 0)
 const KNOBS: &[Knob] = &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = process_count::of(knobs, cpus);
-    let processes = Processes {
-        count,
-        listeners_per_process: true,
-        own_ports: knobs.get(PORTS.name) == 1,
-        single_threaded: false,
-    };
+    let copies = Processes::of(process_count::of(knobs, cpus));
+    let own_ports = knobs.get(PORTS.name) == 1;
+    let processes = Processes { listeners_per_process: true, own_ports, ..copies };
     Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 

@@ -42,9 +42,7 @@ const KNOBS: &[Knob] = &[
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
-    let count = process_count::of(knobs, cpus);
-    let processes =
-        Processes { count, listeners_per_process: false, own_ports: false, single_threaded: false };
+    let processes = Processes::of(process_count::of(knobs, cpus));
     Plan { processes: Some(processes), wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 

@@ -212,13 +212,9 @@ impl Share {
 
 /// The processes that the settings or the engine ask for.
 fn processes(settings: &Settings, plan: &Plan) -> Option<Processes> {
-    let copies = Processes {
-        count: settings.engine.processes as usize,
-        listeners_per_process: true,
-        own_ports: false,
-        single_threaded: false,
-    };
-    match (copies.count, plan.processes) {
+    let count = settings.engine.processes as usize;
+    let copies = Processes { listeners_per_process: true, ..Processes::of(count) };
+    match (count, plan.processes) {
         (0, own) => own,
         (_, None) => Some(copies),
         (count, Some(own)) => Some(Processes { count, ..own }),

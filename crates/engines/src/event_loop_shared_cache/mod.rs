@@ -83,12 +83,7 @@ const KNOBS: &[Knob] = &[
 /// worker, and looks after them.
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = process_count::of(knobs, cpus);
-    let manager = Processes {
-        count: 1,
-        listeners_per_process: false,
-        own_ports: false,
-        single_threaded: true,
-    };
+    let manager = Processes { single_threaded: true, ..Processes::of(1) };
     let shared_descriptors_per_worker = match knobs.get(DESCRIPTORS.name) {
         SHARED => DESCRIPTORS_OF_ITS_OWN,
         _ => 0,

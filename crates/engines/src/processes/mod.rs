@@ -74,14 +74,10 @@ const CONNECTIONS_PER_PROCESS: Knob = Knob::number("connections_per_process", 0.
 const KNOBS: &[Knob] = &[PREFORKED, SPARE_MIN, SPARE_MAX, PROCESSES_MAX, CONNECTIONS_PER_PROCESS];
 
 fn plan(_: &KnobValues, _: usize) -> Plan {
-    let processes = Processes {
-        count: 1,
-        listeners_per_process: true,
-        own_ports: false,
-        single_threaded: true,
-    };
+    let master =
+        Processes { listeners_per_process: true, single_threaded: true, ..Processes::of(1) };
     // Its processes wait exclusively.
-    Plan { processes: Some(processes), wakeups: Wakeups::One, ..Plan::ONE }
+    Plan { processes: Some(master), wakeups: Wakeups::One, ..Plan::ONE }
 }
 
 /// Forks a master for each partition. Whoever calls this goes on to look after the engine, and
