@@ -26,6 +26,7 @@ use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resol
 use site::resource::{Entry, FileRef, Identity, OpenFile, Witness};
 use site::{Site, path};
 
+use crate::lock::lock;
 use crate::open_files::OpenFiles;
 
 mod directories;
@@ -342,16 +343,11 @@ impl Runner {
         }
         // One is kept for all jobs: with each of them they would be as much memory as files that
         // are asked for at once.
-        let mut buffer = std::mem::take(&mut *self.spare_buffer());
+        let mut buffer = std::mem::take(&mut *lock(&self.spare_buffer));
         buffer.resize(HASHED_BYTES, 0);
         let outcome = hashing.go_on(files, &mut buffer);
-        *self.spare_buffer() = buffer;
+        *lock(&self.spare_buffer) = buffer;
         outcome
-    }
-
-    /// No panic happens under this lock.
-    fn spare_buffer(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.spare_buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An entry that another process has found, with its files opened here; nothing if it is not
@@ -435,20 +431,15 @@ struct Turn<'t>(&'t Turns);
 impl Turns {
     /// Waits for a turn.
     fn take(&self) -> Turn<'_> {
-        let left = self.given.wait_while(self.lock(), |left| *left == 0);
+        let left = self.given.wait_while(lock(&self.left), |left| *left == 0);
         *left.unwrap_or_else(PoisonError::into_inner) -= 1;
         Turn(self)
-    }
-
-    /// No panic happens under this lock.
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *self.0.lock() += 1;
+        *lock(&self.0.left) += 1;
         self.0.given.notify_one();
     }
 }

@@ -28,6 +28,7 @@ mod former_knobs;
 mod idle;
 pub mod jobs;
 mod knobs;
+mod lock;
 mod open_files;
 mod orders;
 mod parts;

@@ -7,12 +7,14 @@
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use file_cache::{Cache, Round, Slot};
 use os::files::is_unlinked;
 use site::resource::Entry;
+
+use crate::lock::lock;
 
 /// What is done at a time, once a second.
 const LOOK_US: u64 = 1_000_000;
@@ -64,10 +66,6 @@ impl Caretaker {
         thread::Builder::new().name("open-files".into()).spawn(look)?;
         Ok(call)
     }
-}
-
-fn lock(files: &Mutex<OpenFiles>) -> MutexGuard<'_, OpenFiles> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenFiles {

@@ -2,7 +2,9 @@
 //! next piece of work may block moves there with all it has, does it, and moves back.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::lock::lock;
 
 pub(super) struct Blocking {
     queue: Mutex<Queue>,
@@ -23,19 +25,19 @@ impl Blocking {
 
     /// Takes a fiber over from its owner.
     pub(super) fn push(&self, index: u32) {
-        self.lock().fibers.push_back(index);
+        lock(&self.queue).fibers.push_back(index);
         self.called.notify_one();
     }
 
     /// Has the threads end once nobody needs them.
     pub(super) fn end(&self) {
-        self.lock().is_over = true;
+        lock(&self.queue).is_over = true;
         self.called.notify_all();
     }
 
     /// Waits for a fiber. None is the end.
     pub(super) fn next(&self) -> Option<u32> {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         loop {
             if let Some(index) = queue.fibers.pop_front() {
                 return Some(index);
@@ -45,9 +47,5 @@ impl Blocking {
             }
             queue = self.called.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,6 +19,7 @@ use super::routine::Routine;
 use super::table::{FiberTable, Occupant};
 use super::timers::Timers;
 use crate::engine::SendfileMode;
+use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
@@ -223,13 +224,13 @@ impl Cluster {
     pub(super) fn count_in(&self) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::SeqCst);
-        self.gauge().connections_open.add(1);
+        lock(&self.gauge).connections_open.add(1);
     }
 
     /// A connection has gone.
     pub(super) fn count_out(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        self.gauge().connections_open.subtract(1);
+        lock(&self.gauge).connections_open.subtract(1);
         self.connections.fetch_sub(1, Ordering::SeqCst);
         self.ring_at_the_end();
     }
@@ -238,7 +239,7 @@ impl Cluster {
     pub(super) fn count_out_all(&self) {
         let left = self.connections.swap(0, Ordering::SeqCst);
         self.shared.open.fetch_sub(left, Ordering::Relaxed);
-        self.gauge().connections_open.subtract(left as u64);
+        lock(&self.gauge).connections_open.subtract(left as u64);
     }
 
     /// A kernel thread begins.
@@ -257,10 +258,6 @@ impl Cluster {
 
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
-    }
-
-    fn gauge(&self) -> MutexGuard<'_, Arc<Counters>> {
-        self.gauge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody begins to accept.

@@ -42,13 +42,14 @@ mod turn;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use session::Worker;
 
 use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::KnobValues;
+use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::loops::{Loops, Seat};
 
@@ -125,7 +126,7 @@ impl Place {
         seat: &Seat,
     ) -> io::Result<Arc<Cluster>> {
         let cluster = Arc::new(Cluster::new(listeners, Arc::clone(&worker.counters), seat)?);
-        self.lock().cluster = Arc::downgrade(&cluster);
+        lock(&self.state).cluster = Arc::downgrade(&cluster);
         self.changed.notify_all();
         Ok(cluster)
     }
@@ -134,7 +135,7 @@ impl Place {
     fn enter(&self, seat: &Seat) -> io::Result<Arc<Cluster>> {
         /// How often to look whether all is about to end: then none may be made.
         const LOOK: Duration = Duration::from_millis(100);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let cluster = state.cluster.upgrade();
             if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
@@ -149,12 +150,8 @@ impl Place {
     }
 
     fn give_up(&self) {
-        self.lock().is_given_up = true;
+        lock(&self.state).is_given_up = true;
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PlaceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

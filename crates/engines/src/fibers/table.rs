@@ -9,6 +9,7 @@ use session::Tick;
 
 use super::routine::Routine;
 use super::state::{FiberState, NEVER, News};
+use crate::lock::lock;
 
 /// Slots made at once.
 const CHUNK: usize = 1024;
@@ -57,7 +58,7 @@ impl FiberTable {
 
     /// Takes a slot for a fiber, owned by the caller. Returns its key; none if all are taken.
     pub(super) fn occupy(&self) -> Option<u64> {
-        let index = self.free().take()?;
+        let index = lock(&self.free).take()?;
         let chunk = &self.chunks[index as usize / CHUNK];
         let slot = &chunk.get_or_init(new_chunk)[index as usize % CHUNK];
         slot.set_deadline(NEVER);
@@ -69,7 +70,7 @@ impl FiberTable {
     pub(super) fn vacate(&self, index: u32) {
         if let Some(slot) = self.get(index) {
             slot.state.vacate();
-            self.free().left.push(index);
+            lock(&self.free).left.push(index);
         }
     }
 
@@ -99,18 +100,14 @@ impl FiberTable {
 
     /// Leaves news for all fibers, and adds those that the caller must see to to `ready`.
     pub(super) fn tell_all(&self, news: News, ready: &mut Vec<u32>) {
-        let fresh = self.free().fresh;
+        let fresh = lock(&self.free).fresh;
         let rested = |index: &u32| self.get(*index).is_some_and(|p| p.state.tell_anyone(news));
         ready.extend((0..fresh).filter(rested));
     }
 
     /// All slots that were ever taken.
     pub(super) fn indices(&self) -> std::ops::Range<u32> {
-        0..self.free().fresh
-    }
-
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        0..lock(&self.free).fresh
     }
 }
 

@@ -3,12 +3,13 @@
 //! An entry is put right when it comes up, not when a deadline moves away: between two requests of
 //! a connection nobody asks for the lock.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use session::Tick;
 
 use super::state::{NEVER, News};
 use super::table::{FiberTable, Slot};
+use crate::lock::lock;
 use crate::parts::loops::wheel::Wheel;
 
 pub(super) struct Timers {
@@ -38,7 +39,7 @@ impl Timers {
         if deadline == NEVER || slot.scheduled() <= deadline {
             return false;
         }
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.wheel.moment(deadline) < slot.scheduled() {
             let moment = inner.wheel.add(key, deadline);
             slot.set_scheduled(moment);
@@ -49,7 +50,7 @@ impl Timers {
 
     /// Tells all fibers whose deadline has passed, and adds those that rested to `ready`.
     pub(super) fn expire(&self, table: &FiberTable, now: Tick, ready: &mut Vec<u32>) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.asleep_until = Tick(0);
         if inner.wheel.next_look().is_none_or(|look| look > now) {
             return;
@@ -69,7 +70,7 @@ impl Timers {
 
     /// Takes the idle fiber that has rested longest, to have it end. The caller owns it then.
     pub(super) fn evict_least_recent(&self, table: &FiberTable) -> Option<u32> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let mut due = std::mem::take(&mut inner.due);
         let (mut evicted, mut skip) = (None, 0);
         while evicted.is_none()
@@ -96,14 +97,10 @@ impl Timers {
 
     /// The poller will sleep until the moment returned, or `until` if that is earlier.
     pub(super) fn sleep(&self, until: Option<Tick>) -> Option<Tick> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let until = [inner.wheel.next_look(), until].into_iter().flatten().min();
         inner.asleep_until = until.unwrap_or(NEVER);
         until
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Directories that were looked at a moment ago: for several files in them, they are asked once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use site::resource::Identity;
+
+use crate::lock::lock;
 
 /// Directories that are remembered at most.
 const COUNT_MAX: usize = 1024;
@@ -20,7 +22,7 @@ struct Seen {
 impl Directories {
     /// What a directory was less than a moment ago.
     pub(super) fn get(&self, path: &[u8], now_us: u64, moment_us: u64) -> Option<Identity> {
-        let seen = self.lock();
+        let seen = lock(&self.0);
         let seen = seen.get(path).filter(|seen| seen.is_fresh(now_us, moment_us));
         seen.map(|seen| seen.identity)
     }
@@ -28,7 +30,7 @@ impl Directories {
     /// Notes what a directory is since `at_us`. The room that this takes is that for the
     /// directories of one moment: what is older goes before there is more.
     pub(super) fn note(&self, path: &[u8], identity: Identity, at_us: u64, moment_us: u64) {
-        let mut seen = self.lock();
+        let mut seen = lock(&self.0);
         let now = Seen { identity, at_us };
         if let Some(before) = seen.get_mut(path) {
             *before = now;
@@ -40,11 +42,6 @@ impl Directories {
         if seen.len() < COUNT_MAX {
             seen.insert(path.into(), now);
         }
-    }
-
-    /// No panic happens under this lock.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,10 +78,10 @@ mod tests {
             directories.note(number.to_string().as_bytes(), identity(number as u64), at_us, 10);
         };
         (0..10 * COUNT_MAX).for_each(|number| note(number, number as u64));
-        assert!(directories.lock().capacity() <= 64, "{}", directories.lock().capacity());
+        assert!(lock(&directories.0).capacity() <= 64, "{}", lock(&directories.0).capacity());
         (0..2 * COUNT_MAX).for_each(|number| note(number, 1_000_000));
-        assert_eq!(directories.lock().len(), COUNT_MAX);
+        assert_eq!(lock(&directories.0).len(), COUNT_MAX);
         note(2 * COUNT_MAX, 1_000_010);
-        assert_eq!(directories.lock().len(), 1, "all others are old");
+        assert_eq!(lock(&directories.0).len(), 1, "all others are old");
     }
 }

@@ -9,13 +9,15 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 
 use os::shared_memory::{create_cells, map_cells};
 use session::SharedHashing;
 use site::entity_tag::ContentHash;
 use site::hashing::Hashing;
 use site::resource::Identity;
+
+use crate::lock::lock;
 
 /// So many are remembered: 192 KiB, of which only what is used takes memory.
 const SLOTS: usize = 8192;
@@ -56,7 +58,7 @@ impl Hashes {
 
     /// The hash of a file on its way: this one, unless there is one already.
     pub(super) fn join(&self, hashing: Hashing) -> SharedHashing {
-        let mut under_way = self.under_way();
+        let mut under_way = lock(&self.under_way);
         under_way.retain(|(_, shared)| shared.strong_count() > 0);
         let is_same = |(identity, _): &&(Identity, _)| identity == hashing.identity();
         if let Some(shared) = under_way.iter().find(is_same).and_then(|(_, it)| it.upgrade()) {
@@ -66,11 +68,6 @@ impl Hashes {
         let shared = SharedHashing::new(Mutex::new(hashing));
         under_way.push((identity, SharedHashing::downgrade(&shared)));
         shared
-    }
-
-    /// No panic happens under this lock.
-    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -30,12 +30,13 @@ mod pool;
 
 use std::cell::Cell;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use os::fork::{Child, Descriptors, Ended};
 
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues};
+use crate::lock::lock;
 use crate::orders::Order;
 use board::Board;
 use master::Limits;
@@ -118,13 +119,9 @@ struct Running {
 }
 
 impl Running {
-    fn process(&self) -> MutexGuard<'_, Child> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How it ended, if it has.
     fn ended(&self) -> Option<Ended> {
-        self.process().try_wait().ok().flatten()
+        lock(&self.process).try_wait().ok().flatten()
     }
 
     fn take_notes(&self) -> Vec<String> {
@@ -170,7 +167,7 @@ impl Engine for Masters {
 
     fn join(self: Box<Self>) -> io::Result<()> {
         for master in &self.masters {
-            master.process().wait()?;
+            lock(&master.process).wait()?;
         }
         self.failure().map_or(Ok(()), |why| Err(io::Error::other(why.to_string())))
     }

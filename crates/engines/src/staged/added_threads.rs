@@ -1,13 +1,14 @@
 //! Threads that come and go: the thread controller starts them, and each ends by itself when there
 //! has been nothing to do for a while. Those that a stage has from the start are not among them.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use session::Worker;
 
 use crate::engine::MakeWorker;
+use crate::lock::lock;
 
 /// The threads of one partition, and what they leave.
 pub(super) struct AddedThreads {
@@ -69,9 +70,4 @@ impl AddedThreads {
             let _ = thread.join(); // its panic was caught and told
         }
     }
-}
-
-/// No panic happens under these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use os::event::Wake;
 use session::{Spares, Worker};
@@ -19,6 +19,7 @@ use super::controller_counts::ControllerCounts;
 use super::queue::{Figures, Helpers, Inbox, Queue};
 use crate::engine::PartitionStart;
 use crate::knobs::KnobValues;
+use crate::lock::lock;
 use crate::parts::loops::Shared;
 
 /// The stages of one partition, as each of them sees the others. What they hand one another at each
@@ -230,7 +231,7 @@ impl Pipeline {
 
     /// Has a worker keep `count` spare buffers.
     pub(super) fn share_spares(&self, worker: &mut Worker, count: usize) {
-        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares = lock(&self.spares);
         worker.share_spares(&mut spares, count);
     }
 

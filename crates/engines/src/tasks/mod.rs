@@ -29,7 +29,7 @@ mod watch;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use session::{HOUSEKEEPING_MS, Worker};
@@ -42,6 +42,7 @@ use crate::engine::{
     Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
 use crate::knobs::KnobValues;
+use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, Loops, Seat, Shared};
@@ -115,7 +116,7 @@ fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
     }
     let make = move |first: WorkerStart, seat: Seat| {
         let others = &others[seat.index]; // a loop for each partition
-        let mut begun = others.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = lock(&others.workers);
         let mut workers = std::mem::take(&mut *begun);
         workers.resize_with(others.count, &*others.more);
         workers.push(first.worker);

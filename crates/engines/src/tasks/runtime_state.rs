@@ -15,6 +15,7 @@ use session::Worker;
 
 use super::knobs::BLOCKING_THREADS;
 use crate::engine::SendfileMode;
+use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::Seat;
@@ -173,7 +174,7 @@ impl RuntimeState {
     /// Puts a task into the registry. Returns its slot.
     pub(super) fn enter(&self, control: &Arc<Control>, waker: &Waker) -> usize {
         let task = TaskHandle { control: Arc::clone(control), waker: waker.clone() };
-        let mut registry = self.registry();
+        let mut registry = lock(&self.registry);
         control.orders.fetch_or(registry.orders, Ordering::Release);
         match registry.free.pop() {
             Some(slot) => {
@@ -191,7 +192,7 @@ impl RuntimeState {
     /// socket is closed already.
     pub(super) fn leave(&self, slot: Option<usize>) {
         if let Some(slot) = slot {
-            let mut registry = self.registry();
+            let mut registry = lock(&self.registry);
             let task = registry.tasks[slot].take();
             registry.free.push(slot);
             drop(registry);
@@ -207,7 +208,7 @@ impl RuntimeState {
 
     /// Tells all tasks, and those that are to come.
     pub(super) fn tell_all(&self, orders: u8) {
-        let mut registry = self.registry();
+        let mut registry = lock(&self.registry);
         registry.orders |= orders;
         registry.tasks.iter().flatten().for_each(|task| task.tell(orders));
     }
@@ -215,7 +216,7 @@ impl RuntimeState {
     /// Asks the connection that has rested longest to leave. Returns whether there is one: when it
     /// has left, or is found to be busy again, acceptors are told.
     pub(super) fn evict(&self) -> bool {
-        let mut registry = self.registry();
+        let mut registry = lock(&self.registry);
         for is_fresh in [false, true] {
             if is_fresh {
                 registry.look_who_rests();
@@ -256,7 +257,7 @@ impl RuntimeState {
 
     /// Has acceptors look again at what they wait for.
     pub(super) fn call_acceptors(&self) {
-        self.registry().acceptors.iter().for_each(Waker::wake_by_ref);
+        lock(&self.registry).acceptors.iter().for_each(Waker::wake_by_ref);
     }
 
     pub(super) fn say_there_is_room(&self) {
@@ -267,12 +268,12 @@ impl RuntimeState {
 
     /// An acceptor begins.
     pub(super) fn enter_acceptor(&self, waker: &Waker) {
-        self.registry().acceptors.push(waker.clone());
+        lock(&self.registry).acceptors.push(waker.clone());
     }
 
     /// An acceptor has ended, and why unless it was told to.
     pub(super) fn leave_acceptor(&self, failure: Option<io::Error>) {
-        let mut registry = self.registry();
+        let mut registry = lock(&self.registry);
         registry.failure = registry.failure.take().or(failure);
         drop(registry);
         self.acceptors_left.fetch_sub(1, Ordering::AcqRel);
@@ -281,7 +282,7 @@ impl RuntimeState {
 
     /// What ended an acceptor against its will.
     pub(super) fn failure(&self) -> Option<io::Error> {
-        self.registry().failure.take()
+        lock(&self.registry).failure.take()
     }
 
     /// Whether nobody is left and nobody will come.
@@ -298,11 +299,6 @@ impl RuntimeState {
     /// Wakes who looks after the runtime.
     fn ring(&self) {
         self.seat.shared.wakes[self.seat.index].notify();
-    }
-
-    /// No panic happens under this lock, so the registry is whole.
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,13 +7,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::epoll::{Epoll, Interest};
 use os::socket::Readiness;
 use session::Tick;
 
+use crate::lock::lock;
 use crate::parts::kernel_threads::acceptor::Crew;
 use crate::parts::kernel_threads::blocking::{Line, RECEIVE_BYTES};
 use crate::parts::kernel_threads::registry::{Arrival, Registry};
@@ -113,7 +114,7 @@ impl Crew for ParkingPool {
         arrival.entry.rest(Tick(os::clock::now()));
         let is_ready = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
         let is_ready = is_ready.unwrap_or(false);
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         let key = state.places.insert(Place(None));
         let interest = if is_ready { Interest::NONE } else { Interest::READ };
         let interest = interest.with(Interest::ONCE);
@@ -132,11 +133,11 @@ impl Crew for ParkingPool {
     }
 
     fn ready(&mut self, key: u64) {
-        self.shared.call(&mut self.shared.lock(), key);
+        self.shared.call(&mut lock(&self.shared.state), key);
     }
 
     fn look_after(&mut self, now: Tick) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         if state.places.next_look().is_some_and(|look| look <= now) {
             let expired = state.places.take_expired(now);
             expired.into_iter().for_each(|key| self.shared.call(&mut state, key));
@@ -144,19 +145,19 @@ impl Crew for ParkingPool {
     }
 
     fn next_look(&self, _: Tick) -> Option<Tick> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         let look = state.places.next_look();
         state.is_wheel_unwatched = look.is_none();
         look
     }
 
     fn is_idle(&self) -> bool {
-        self.shared.lock().places.len() == 0
+        lock(&self.shared.state).places.len() == 0
     }
 
     fn finish(&mut self) {
         {
-            let mut state = self.shared.lock();
+            let mut state = lock(&self.shared.state);
             state.is_over = true;
             // Who is parked was cut off, and its thread is to find that out.
             state.places.keys().into_iter().for_each(|key| self.shared.call(&mut state, key));
@@ -165,7 +166,7 @@ impl Crew for ParkingPool {
         for thread in self.threads.drain(..) {
             let _ = thread.join(); // panics over a connection are caught where it is driven
         }
-        let unserved = std::mem::take(&mut self.shared.lock().queue);
+        let unserved = std::mem::take(&mut lock(&self.shared.state).queue);
         unserved.into_iter().for_each(|(key, parked)| self.shared.end(key, parked));
     }
 }
@@ -184,7 +185,7 @@ impl Shared {
 
     /// The next connection that is ready; none if all is over.
     fn next(&self) -> Option<(u64, Parked)> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(ready) = state.queue.pop_front() {
                 return Some(ready);
@@ -204,7 +205,7 @@ impl Shared {
             Readiness::Readable => Interest::READ,
             Readiness::Writable => Interest::WRITE,
         };
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.is_over {
             drop(state);
             return self.end(key, parked); // nobody would look after it
@@ -217,7 +218,7 @@ impl Shared {
 
     fn end(&self, key: u64, parked: Parked) {
         self.registry.leave(parked.arrival);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.places.remove(key);
         let is_last = state.places.len() == 0;
         drop(state);
@@ -244,10 +245,6 @@ impl Shared {
         if state.waiting > 0 {
             self.called.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

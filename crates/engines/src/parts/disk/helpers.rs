@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
@@ -17,6 +17,7 @@ use session::{Connection, Counters, Done, Job, JobId, Op, Worker};
 use site::resource::FileRef;
 
 use crate::jobs::Runner;
+use crate::lock::lock;
 use crate::parts::accept::listeners::is_exhaustion;
 use crate::parts::loops::clock::read_clock;
 
@@ -308,11 +309,6 @@ pub(crate) fn fetch(file: &FileRef, offset: u64, len: u64, buffer: &mut [u8]) {
             Ok(n) => at += n as u64,
         }
     }
-}
-
-/// No panic happens under these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::limits::ThreadRoom;
@@ -13,6 +13,7 @@ use session::Tick;
 use super::acceptor::Crew;
 use super::registry::{Arrival, Registry};
 use crate::knobs::Knob;
+use crate::lock::lock;
 
 pub(crate) const STACK_KIB: Knob = Knob::number("stack_kib", 64..=65_536, 128)
     .about("KiB of address space for a thread's stack; memory is used as far as it is touched");
@@ -86,7 +87,7 @@ impl ThreadCrew {
         self.room.ask()?;
         let plan = team.plan;
         self.next_id += 1;
-        team.lock().alive += 1;
+        lock(&team.state).alive += 1;
         let thread = Builder::new()
             .name(format!("{}-{id}", plan.name))
             .stack_size(plan.stack_bytes)
@@ -97,7 +98,7 @@ impl ThreadCrew {
                 Ok(())
             }
             Err(why) => {
-                self.team.lock().alive -= 1;
+                lock(&self.team.state).alive -= 1;
                 Err(why)
             }
         }
@@ -111,7 +112,7 @@ impl Crew for ThreadCrew {
     }
 
     fn dispatch(&mut self, arrival: Arrival) -> bool {
-        let mut state = self.team.lock();
+        let mut state = lock(&self.team.state);
         state.queue.push_back(arrival);
         if state.queue.len() <= state.waiting {
             self.team.called.notify_one();
@@ -126,7 +127,7 @@ impl Crew for ThreadCrew {
         // The system has no thread to give. Whoever rests gives up its own; the next thread that is
         // free takes the connection.
         self.team.registry.evict();
-        let mut state = self.team.lock();
+        let mut state = lock(&self.team.state);
         if state.alive == 0
             && let Some(arrival) = state.queue.pop_back()
         {
@@ -138,7 +139,7 @@ impl Crew for ThreadCrew {
 
     fn look_after(&mut self, now: Tick) {
         let (ended, is_crowded) = {
-            let mut state = self.team.lock();
+            let mut state = lock(&self.team.state);
             (std::mem::take(&mut state.ended), state.queue.len() > state.waiting)
         };
         if is_crowded && let Some(ms) = self.team.plan.yields_after_ms {
@@ -150,24 +151,24 @@ impl Crew for ThreadCrew {
     }
 
     fn next_look(&self, now: Tick) -> Option<Tick> {
-        let state = self.team.lock();
+        let state = lock(&self.team.state);
         let is_crowded = state.queue.len() > state.waiting;
         (is_crowded && self.team.plan.yields_after_ms.is_some()).then(|| now.plus_ms(LOOK_MS))
     }
 
     fn is_idle(&self) -> bool {
-        let state = self.team.lock();
+        let state = lock(&self.team.state);
         state.queue.is_empty() && state.alive == state.waiting
     }
 
     fn finish(&mut self) {
-        self.team.lock().is_over = true;
+        lock(&self.team.state).is_over = true;
         self.team.called.notify_all();
         for (_, thread) in self.threads.drain() {
             let _ = thread.join(); // panics are caught within
         }
         // Nobody, if there was a thread: threads take all that wait before they end.
-        let unserved = std::mem::take(&mut self.team.lock().queue);
+        let unserved = std::mem::take(&mut lock(&self.team.state).queue);
         unserved.into_iter().for_each(|arrival| self.team.registry.leave(arrival));
     }
 }
@@ -186,7 +187,7 @@ impl Team {
 
     /// The next connection; none if the thread is to end.
     fn next(&self, id: u64) -> Option<Arrival> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(arrival) = state.queue.pop_front() {
                 return Some(arrival);
@@ -210,10 +211,6 @@ impl Team {
         if is_ending && state.alive == state.waiting {
             self.registry.wake();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,6 +14,8 @@ use os::epoll::Epoll;
 use os::socket::Readiness;
 use session::Tick;
 
+use crate::lock::lock;
+
 /// So often somebody looks. At two looks in a row the acceptor has to be where it was.
 const LOOK_US: u64 = 4000;
 
@@ -109,7 +111,7 @@ impl Precedence {
 
     #[cold]
     fn wait(&self, at_most: Duration) {
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = lock(&self.lock);
         let is_waited_for = |(): &mut ()| self.next_look.load(Ordering::SeqCst) == NOW;
         let waited = self.gets_on.wait_timeout_while(guard, at_most, is_waited_for);
         let (guard, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +124,7 @@ impl Precedence {
     /// Has those that wait go on.
     #[cold]
     fn release(&self, now: Tick) {
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = lock(&self.lock);
         self.seen.store(NOTHING, Ordering::Relaxed);
         self.next_look.store(now.0 + LOOK_US, Ordering::SeqCst);
         drop(guard);

@@ -7,13 +7,14 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use session::{Counters, Done, Job, Tick, Worker};
 
 use super::precedence::Precedence;
 use crate::engine::{MakeWorker, SendfileMode};
 use crate::jobs::Runner;
+use crate::lock::lock;
 use crate::orders::Order;
 use crate::parts::disk::helpers::lacks_descriptor;
 use crate::parts::loops::clock::read_clock;
@@ -124,14 +125,14 @@ impl Registry {
 
     /// Counts a connection that was accepted by whoever serves it.
     pub(crate) fn count_accepted(&self) {
-        self.entries().counters.connections_accepted.add(1);
+        lock(&self.entries).counters.connections_accepted.add(1);
     }
 
     /// A connection begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
         let entry = Arc::new(Entry { socket, rests_since: AtomicU64::new(BUSY) });
         self.shared.open.fetch_add(1, Ordering::Relaxed);
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         entries.counters.connections_open.add(1);
         let slot = entries.free.pop().unwrap_or_else(|| {
             entries.slots.push(None);
@@ -143,7 +144,7 @@ impl Registry {
 
     /// A connection has ended.
     pub(crate) fn leave(&self, arrival: Arrival) {
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         entries.slots[arrival.slot] = None;
         entries.free.push(arrival.slot);
         // Who was taken does not count any more.
@@ -169,7 +170,7 @@ impl Registry {
     }
 
     fn evict_rested_since(&self, latest: u64) -> bool {
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         for are_chosen_anew in [false, true] {
             if are_chosen_anew {
                 entries.choose_candidates();
@@ -204,7 +205,7 @@ impl Registry {
         // Either this finds an entry resting, or its thread finds the engine draining: both
         // sides write before they read (see `Entry::rest`).
         fence(Ordering::SeqCst);
-        for entry in self.entries().slots.iter().flatten() {
+        for entry in lock(&self.entries).slots.iter().flatten() {
             if entry.rests_since.load(Ordering::Relaxed) != BUSY {
                 let _ = os::socket::shutdown_read(entry.socket()); // fails if the peer has gone
             }
@@ -213,14 +214,14 @@ impl Registry {
 
     /// Ends all connections.
     pub(crate) fn cut_off(&self) {
-        for entry in self.entries().slots.iter().flatten() {
+        for entry in lock(&self.entries).slots.iter().flatten() {
             let _ = os::socket::shutdown_both(entry.socket()); // fails only if the peer has gone
         }
     }
 
     /// Counts off whoever is here still, when nobody serves them any more.
     pub(crate) fn count_out_all(&self) {
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         for entry in std::mem::take(&mut entries.slots).into_iter().flatten() {
             if entry.rests_since.load(Ordering::Relaxed) != TAKEN {
                 self.count_out(&entries);
@@ -249,29 +250,29 @@ impl Registry {
 
     /// A worker, with the time set.
     pub(crate) fn take_worker(&self) -> Box<Worker> {
-        let worker = self.workers().pop();
+        let worker = lock(&self.workers).pop();
         let mut worker = worker.unwrap_or_else(|| Box::new((self.more)()));
         read_clock(&mut worker);
         worker
     }
 
     pub(crate) fn give_worker(&self, worker: Box<Worker>) {
-        self.workers().push(worker);
+        lock(&self.workers).push(worker);
     }
 
     /// Has the workers that nobody holds let go of what has left the cache, and hand over their log
     /// records.
     pub(crate) fn keep_house(&self) {
-        let count = self.workers().len();
+        let count = lock(&self.workers).len();
         for index in 0..count {
             // One at a time, so that a thread that needs one finds one.
             let worker = {
-                let mut workers = self.workers();
+                let mut workers = lock(&self.workers);
                 if index < workers.len() { Some(workers.remove(index)) } else { None }
             };
             let Some(mut worker) = worker else { return };
             worker.keep_house();
-            let mut workers = self.workers();
+            let mut workers = lock(&self.workers);
             let index = index.min(workers.len());
             workers.insert(index, worker);
         }
@@ -280,20 +281,12 @@ impl Registry {
     /// How many workers there are that nobody holds.
     #[cfg(test)]
     pub(crate) fn workers_spare(&self) -> usize {
-        self.workers().len()
+        lock(&self.workers).len()
     }
 
     fn count_out(&self, entries: &Entries) {
         entries.counters.connections_open.subtract(1);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn workers(&self) -> MutexGuard<'_, Workers> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

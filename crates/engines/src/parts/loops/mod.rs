@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
@@ -28,6 +28,7 @@ use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, Worker
 use crate::failures::Failures;
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
+use crate::lock::lock;
 use crate::orders::{Order, Orders};
 use berth::Berth;
 
@@ -361,11 +362,6 @@ fn spawn(name: String, task: Task) -> io::Result<JoinHandle<()>> {
 
 fn copies(listeners: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
     listeners.iter().map(OwnedFd::try_clone).collect()
-}
-
-/// No panic happens under these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a panic said; the place has been printed.

@@ -62,7 +62,7 @@ impl Bench {
 }
 
 fn waiting(pool: &ParkingPool) -> usize {
-    pool.shared.lock().waiting
+    lock(&pool.shared.state).waiting
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn one_thread_serves_many_clients_that_stay() {
     }
     bench.turn_until(|pool| waiting(pool) == 1);
     assert!(!bench.pool.is_idle(), "all are still there");
-    let mut state = bench.pool.shared.lock();
+    let mut state = lock(&bench.pool.shared.state);
     let keys = state.places.keys().into_iter();
     let parked = keys.filter(|key| state.places.get(*key).is_some_and(|it| it.0.is_some())).count();
     drop(state);

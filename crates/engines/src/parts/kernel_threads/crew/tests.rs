@@ -47,11 +47,11 @@ fn connect(crew: &mut ThreadCrew) -> (UnixStream, String) {
 }
 
 fn waiting(crew: &ThreadCrew) -> usize {
-    crew.team.lock().waiting
+    lock(&crew.team.state).waiting
 }
 
 fn alive(crew: &ThreadCrew) -> usize {
-    crew.team.lock().alive
+    lock(&crew.team.state).alive
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) fn admit(registry: &Registry) -> (Arrival, UnixStream) {
 }
 
 fn open(registry: &Registry) -> u64 {
-    registry.entries().counters.connections_open.get()
+    lock(&registry.entries).counters.connections_open.get()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn who_has_rested_longest_goes_first_and_who_is_busy_stays() {
     assert_eq!((open(&registry), registry.shared.open.load(Ordering::Relaxed)), (0, 0));
     arrivals.drain(..).for_each(|arrival| registry.leave(arrival));
     assert_eq!((open(&registry), registry.shared.open.load(Ordering::Relaxed)), (0, 0));
-    assert_eq!(registry.entries().counters.connections_evicted.get(), 4);
+    assert_eq!(lock(&registry.entries).counters.connections_evicted.get(), 4);
 }
 
 /// Its thread may not have had a CPU since.
