@@ -8,8 +8,8 @@
 //! that can be set is that of memory, in a second group where the hierarchies are separate (version
 //! 1).
 //!
-//! A group goes when it is dropped; a [`Guard`](crate::Guard) removes that of a lab that is killed,
-//! and where both are, the next lab does, if nothing is in it any more.
+//! A group goes when it is dropped; a [`Guard`](os::guard::Guard) removes that of a lab that is
+//! killed, and where both are, the next lab does, if nothing is in it any more.
 
 use crate::domain::{Enclosing, names, no_controller};
 use crate::process;

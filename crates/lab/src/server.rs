@@ -3,7 +3,6 @@
 use crate::binding::{bind_processes, bind_threads};
 use crate::domain::{Affinity, Place};
 use crate::group::Group;
-use crate::guard::Guard;
 use crate::http::{self, Connection, Response};
 use crate::install::{self, Installed, Surroundings};
 use crate::memory::{self, Memory};
@@ -11,6 +10,7 @@ use crate::peer::{PLACES, Peer, Setting, Workers};
 use crate::port;
 use crate::process;
 use crate::template::Values;
+use os::guard::Guard;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -24,6 +24,7 @@ pub mod fiber;
 pub mod file_lock;
 pub mod files;
 pub mod fork;
+pub mod guard;
 pub mod inheritance;
 pub mod interfaces;
 pub mod limits;

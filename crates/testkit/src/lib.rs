@@ -53,4 +53,4 @@ pub use stalled_disk::{StalledDisk, StalledFile};
 pub use template::Prepared;
 pub use temporary::Temporary;
 pub use tools::{Tool, has};
-pub use victim::Victim;
+pub use victim::{Victim, ignores_hangup};

@@ -53,3 +53,11 @@ impl Drop for Victim {
         }
     }
 }
+
+/// Whether a process ignores SIGHUP.
+#[must_use]
+pub fn ignores_hangup(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
+    ignored.and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & 1 == 1)
+}

@@ -1,6 +1,6 @@
 //! The folder that records go to, and what cleans up after us, also when we are killed.
 
-use lab::Guard;
+use os::guard::Guard;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! A folder for what a benchmark needs while it runs.
 
-use lab::Guard;
+use os::guard::Guard;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::Guard;
+use os::guard::Guard;
 
 use crate::tools::{self, workspace_root};
 

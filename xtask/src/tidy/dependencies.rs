@@ -62,12 +62,8 @@ const TABLE: &[Allowed] = &[
     // Outcomes of the load generator are read with its own types; it runs as a process. The cache
     // is measured by itself, beside alternatives.
     allowed("crates/lab", &["file-cache", "load", "os", "page", "statistics", "workload"]),
-    // The lab's guard cleans up after it, too. Its tests simulate what they have
-    // recorded, and Cachegrind must count the same.
-    Allowed {
-        development: &["coherence"],
-        ..allowed("crates/tracer", &["lab", "memory-trace", "os"])
-    },
+    // Its tests simulate what they have recorded, and Cachegrind must count the same.
+    Allowed { development: &["coherence"], ..allowed("crates/tracer", &["memory-trace", "os"]) },
     allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),
     // What tests may lack, and the steps of CI, is one table.

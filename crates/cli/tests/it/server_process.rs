@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lab::Guard;
+use os::guard::Guard;
 use testkit::response::Response;
 use testkit::{Client, Delivery, DocumentRoot, Suite, comes_true, runner};
 

@@ -7,8 +7,8 @@
 
 use super::{Device, names};
 use crate::group::{self, as_root};
-use crate::guard::Guard;
 use os::control_groups::{self, Hierarchy};
+use os::guard::Guard;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;

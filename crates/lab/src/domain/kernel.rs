@@ -6,8 +6,8 @@
 
 use super::network::Subnets;
 use crate::group::as_root;
-use crate::guard::Guard;
 use os::file_lock::FileLock;
+use os::guard::Guard;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -277,8 +277,7 @@ fn guard(lock: &FileLock, before: &[(PathBuf, String)]) -> io::Result<Guard> {
 pub(super) mod tests {
     use super::*;
     use crate::domain::accessed::Removed;
-    use crate::guard::is_deaf;
-    use testkit::{Victim, comes_true};
+    use testkit::{Victim, comes_true, ignores_hangup};
 
     /// A folder that stands for `/proc/sys`, with two settings in it.
     pub(in crate::domain) fn example(name: &str) -> Removed {
@@ -400,7 +399,7 @@ pub(super) mod tests {
         let mut victim = Victim::start("domain::kernel::tests::setting_victim", VICTIM, root);
         let guard = victim.said().next().and_then(|word| word.parse().ok()).expect("a number");
         let state = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
-        assert!(comes_true(|| is_deaf(guard)));
+        assert!(comes_true(|| ignores_hangup(guard)));
         os::signals::send("STOP", &[guard]);
         assert!(comes_true(|| state().contains("State:\tT")), "{}", state());
         // As long as its owner lives nothing sets the guard going again.

@@ -9,8 +9,8 @@
 
 use super::names;
 use crate::group::as_root;
-use crate::guard::Guard;
 use crate::process::{self, CommandError};
+use os::guard::Guard;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;

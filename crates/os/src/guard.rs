@@ -60,18 +60,9 @@ impl Guard {
 
 impl Guard {
     /// The shell's process, for tests that stop it.
-    #[cfg(test)]
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
-}
-
-/// Whether a guard has come so far that nothing but SIGKILL ends it.
-#[cfg(test)]
-pub(crate) fn is_deaf(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
-    ignored.and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & 1 == 1)
 }
 
 impl Drop for Guard {
@@ -90,7 +81,7 @@ mod tests {
     use std::path::PathBuf;
     use std::thread;
     use std::time::Duration;
-    use testkit::{Victim, comes_true};
+    use testkit::{Victim, comes_true, ignores_hangup};
 
     /// A folder that the guard's script would remove.
     fn folder(name: &str) -> (PathBuf, Guard) {
@@ -141,12 +132,12 @@ mod tests {
         assert!(folder.exists());
         // Its first command makes it deaf; whether it did is seen below.
         let status = || fs::read_to_string(format!("/proc/{guard}/status")).unwrap_or_default();
-        assert!(comes_true(|| is_deaf(guard)));
-        os::signals::send("STOP", &[guard]);
+        assert!(comes_true(|| ignores_hangup(guard)));
+        crate::signals::send("STOP", &[guard]);
         assert!(comes_true(|| status().contains("State:\tT")), "{}", status());
         victim.kill();
         // Where the kernel has done so already this changes nothing.
-        os::signals::send("CONT", &[guard]);
+        crate::signals::send("CONT", &[guard]);
         assert!(comes_true(|| !folder.exists()));
     }
 }
