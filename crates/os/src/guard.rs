@@ -1,4 +1,4 @@
-//! Cleaning up after ourselves even when we are killed.
+//! A shell command that runs when this process has ended, by whatever means: to clean up.
 //!
 //! Destructors do not run when a signal ends this process, and what it has started would go on.
 //! So a shell waits beside it for the end of a pipe, which the kernel closes in every case.
@@ -30,8 +30,8 @@ impl Guard {
         Self::start(script, arguments, Stdio::null())
     }
 
-    /// The same, of a guard that has this file open: as long as it has not done what it is for, a
-    /// lock on the file holds.
+    /// Stands by to run `script`, as [`Self::new`] does, and holds `lock` open meanwhile: a lock on
+    /// that file is not released before the script is through.
     ///
     /// # Errors
     /// When no shell can be started.
@@ -56,9 +56,7 @@ impl Guard {
         // What is sent to our process group, by Ctrl-C or timeout(1), must not reach it.
         shell.process_group(0).spawn().map(Self)
     }
-}
 
-impl Guard {
     /// The shell's process, for tests that stop it.
     pub fn pid(&self) -> u32 {
         self.0.id()
@@ -85,7 +83,7 @@ mod tests {
 
     /// A folder that the guard's script would remove.
     fn folder(name: &str) -> (PathBuf, Guard) {
-        let name = format!("ropewalk-lab-guard-{name}-{}", std::process::id());
+        let name = format!("ropewalk-guard-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
         let guard = Guard::new("rmdir \"$1\"", [&folder]).expect("there is a shell");
@@ -109,7 +107,7 @@ mod tests {
     }
 
     /// The variable that makes the next test do something.
-    const VICTIM: &str = "ROPEWALK_LAB_GUARDED";
+    const VICTIM: &str = "ROPEWALK_GUARDED";
 
     /// Not a test by itself: it has a guard, says where what it guards is, and waits to be killed.
     #[test]
@@ -118,7 +116,7 @@ mod tests {
             return;
         }
         let (folder, guard) = folder("victim");
-        eprintln!("{} {}", guard.0.id(), folder.display());
+        eprintln!("{} {}", guard.pid(), folder.display());
         thread::sleep(Duration::from_secs(600));
     }
 
