@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::finding::Section::{Measuring, Serving};
 use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
-use crate::domain::cpu_list;
+use os::affinity::cpu_list;
 
 const OWN: &str = "/proc/self/cgroup";
 const MOUNTS: &str = "/proc/self/mounts";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::domain::cpu_list;
+use os::affinity::cpu_list;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

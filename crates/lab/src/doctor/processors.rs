@@ -4,7 +4,7 @@
 use super::finding::Section::Measuring;
 use super::machine::{Machine, STATUS};
 use super::rule::{Check, Look, Rule};
-use crate::domain::cpu_list;
+use os::affinity::cpu_list;
 
 const GOVERNORS: &str = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
 const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";

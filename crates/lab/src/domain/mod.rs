@@ -22,7 +22,6 @@ pub use enclosure::{Enclosing, Enclosure};
 pub use kernel::{KernelSettings, Settings};
 pub use memory::{DiskIo, Memory, Plan, Settled};
 pub use network::{Link, Network, Subnet, Subnets};
-pub(crate) use topology::cpu_list;
 pub use topology::{Choice, Cpu, CpuSets, Policy, Topology};
 
 use serde::{Deserialize, Serialize};

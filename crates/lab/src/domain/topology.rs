@@ -4,6 +4,7 @@
 //! Reading is a pure function of the text of `/sys`, so that it is tested with recordings of
 //! machines that are not here. Nothing is bound to a CPU here.
 
+use os::affinity::cpu_list;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -337,15 +338,6 @@ fn nodes(read: &impl Fn(&str) -> Option<String>) -> BTreeMap<usize, usize> {
         }
     }
     found
-}
-
-/// "0-3,8" as the kernel prints sets of CPUs; what is no number is left out.
-pub(crate) fn cpu_list(list: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        Some(low.parse::<usize>().ok()?..=high.parse().ok()?)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! event is which number differs from one model to the next, and the kernel says it. Only counts
 //! that the kernel can say in bytes are used, and they are of the whole machine.
 
-use crate::domain::cpu_list;
+use os::affinity::cpu_list;
 use os::counters::{Counter, Event, Reading};
 use std::fs;
 use std::io;
