@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use command::units::parse_duration;
+use command::{Failure, UNDECIDED, print, say};
 use lab::compare::{Entrant, Instance, Place, Plan, Side, Uncompared, render, write_page};
 use lab::watch::Watch;
 use lab::workload::Workload;
 use lab::{Lab, ServerSpec, listed_cpus};
 use load::interrupt::Interrupt;
-use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions};
-use crate::outcome::{Failure, UNDECIDED, print};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const COMPARE_HELP: &str = "\
@@ -102,7 +102,7 @@ fn failure(why: Uncompared) -> Failure {
         Uncompared::Failed(why) => Failure::Operation(why),
         Uncompared::Interrupted => Failure::Stopped(why.to_string()),
         Uncompared::Void(why) => {
-            server::report(&why);
+            say(&why);
             Failure::Reported(UNDECIDED)
         }
     }

@@ -3,9 +3,8 @@
 
 use std::path::Path;
 
+use command::{Failure, print};
 use lab::doctor::{self, Finding, Section, Tally, Verdict};
-
-use crate::outcome::{Failure, print};
 
 /// Who says so, of what the server asks.
 const SOURCE: &str = "Ropewalk itself: tried, not read";

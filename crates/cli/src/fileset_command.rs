@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
+use command::{Failure, print};
 use fileset::{Options, Progress, Stage, Summary, Survey, size};
 use workload::fileset::{FileSet, PRESETS, Preset};
 
 use crate::fileset_arguments::{Choice, FilesetArguments};
-use crate::outcome::{Failure, print};
 
 /// As many faults as are named one by one.
 const FAULTS_SHOWN: usize = 10;

@@ -5,14 +5,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::units::{parse_duration, parse_share};
+use command::{Failure, print};
 use lab::observe::INTERFERENCE_MAX;
 use lab::record::{Folder, Header, Opened};
 use lab::trial::{Bench, Seat};
 use lab::workload::{Tools, WorkloadSpec};
 use lab::{Lab, ServerSpec, Surroundings, divide_cpus};
-use load::units::{parse_duration, parse_share};
-
-use crate::outcome::{Failure, print};
 
 #[derive(Args)]
 #[command(next_help_heading = "The lab")]

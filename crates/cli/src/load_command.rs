@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use command::{Failure, print};
 use load::filling;
 use load::find_limit::{self, Conditions, Limit, Rates, Trial};
 use load::interrupt::Interrupt;
@@ -18,7 +19,6 @@ use load::run::{Watch, run};
 use load::schedule::Schedule;
 
 use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
-use crate::outcome::{Failure, print};
 
 /// Runs what was typed; the status says what came of it.
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {

@@ -6,9 +6,6 @@ use clap::{Args, Subcommand};
 use workload::model::MODEL_PRESETS;
 use workload::session_length;
 
-/// Standard input or output in the place of a file.
-pub(crate) const DASH: &str = "-";
-
 #[derive(Subcommand)]
 pub(crate) enum LogCommand {
     /// Generate sessions of requests: what clients of a file set ask for

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::thread::available_parallelism;
 
-use load::units::parse_duration;
+use command::compressed::decompressor;
+use command::units::parse_duration;
+use command::{DASH, Failure, print, whole_file};
 use workload::ParseError;
 use workload::describe::{describe, guess_target};
 use workload::distribution::Distribution;
@@ -21,13 +23,9 @@ use workload::request_log::RequestLog;
 use workload::request_log::access_log::{Format, ImportOptions, import};
 use workload::request_log::wsesslog::{self, WriteError};
 
-use crate::compressed::decompressor;
 use crate::log_arguments::{
-    DASH, DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments,
-    PrimeArguments,
+    DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments, PrimeArguments,
 };
-use crate::outcome::{Failure, print};
-use crate::whole_file;
 
 /// How far a generated log may be from its distribution if nobody says how long it is.
 const WITHIN: f64 = 0.1;

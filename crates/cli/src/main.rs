@@ -3,7 +3,6 @@
 
 mod arguments;
 mod compare_command;
-mod compressed;
 mod doctor_command;
 mod engines_table;
 mod fileset_arguments;
@@ -14,7 +13,6 @@ mod load_command;
 mod log_arguments;
 mod log_command;
 mod membench_command;
-mod outcome;
 mod peers_command;
 mod progress_line;
 mod report_command;
@@ -23,21 +21,20 @@ mod study_command;
 mod system_calls;
 mod trace_command;
 mod tune_command;
-mod whole_file;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use command::{Failure, exit_code, print, say};
 use server::Reported;
 use server::config::{Arguments, Config, ConfigError};
 
 use arguments::{Command, CommandLine, Serving, ServingLine};
-use outcome::{Failure, exit_code, print};
 
 fn main() -> ExitCode {
     match command() {
-        Ok(Command::Serving(serving)) => exit_code(execute_serving(serving)),
-        Ok(command) => exit_code(execute(command)),
+        Ok(Command::Serving(serving)) => exit_code(execute_serving(serving), server::report),
+        Ok(command) => exit_code(execute(command), say),
         Err(error) => {
             // Help and version are errors to clap, with status 0.
             let printed = error.print().is_ok();

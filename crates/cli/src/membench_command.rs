@@ -1,10 +1,9 @@
 //! `ropewalk membench`: what memory gives to 1, 2, 4, … cores. The measuring is the lab's.
 
 use clap::Args;
+use command::units::Duration;
+use command::{Failure, print, say};
 use lab::membench::{Facts, Options, Plan};
-use load::units::Duration;
-
-use crate::outcome::{Failure, print};
 
 pub(crate) const MEMBENCH_EXAMPLES: &str = "\
 Each core goes through an area of its own, larger than the caches, which it touched first. Where a
@@ -39,7 +38,7 @@ pub(crate) fn execute(arguments: &MembenchArguments) -> Result<(), Failure> {
         repetitions: arguments.repetitions,
     };
     let plan = Plan::new(options, Facts::read()).map_err(Failure::Usage)?;
-    server::report(&plan.announce());
+    say(&plan.announce());
     let outcome = plan.run().map_err(Failure::Operation)?;
     print(&if arguments.json { outcome.json() } else { outcome.show() })
 }

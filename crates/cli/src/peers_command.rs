@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use command::{Failure, print};
 use lab::{Found, Installed, Knob, Peer, Setting, Skipped, Surroundings};
 use serde_json::{Value, json};
-
-use crate::outcome::{Failure, print};
 
 pub(crate) const PEERS_HELP: &str = "\
 With names, their settings and knobs are listed too, each knob with the values that a tuner tries.

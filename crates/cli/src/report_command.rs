@@ -5,10 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use command::{Failure, print, whole_file};
 use lab::report::Report;
-
-use crate::outcome::{Failure, print};
-use crate::whole_file;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
 The page needs no network and no other file. See docs/report.md.

@@ -5,6 +5,7 @@ mod arguments;
 mod end;
 mod of_cache;
 
+use command::{Failure, print};
 use lab::record::Skipped;
 use lab::study::{
     Cast, Definition, Experiment, Stage, Study, check_domains, estimate_s, minutes, reckoned_run_s,
@@ -13,7 +14,6 @@ use load::interrupt::Interrupt;
 use page::number::counted;
 
 use crate::lab_options::open_records;
-use crate::outcome::{Failure, print};
 pub(crate) use arguments::{STUDY_HELP, StudyArguments};
 use end::{Terminal, conclude};
 

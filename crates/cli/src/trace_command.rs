@@ -11,12 +11,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use command::compressed::decompressor;
+use command::{DASH, Failure, print, say, whole_file};
 use memory_trace::{FORMS, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
-
-use crate::compressed::decompressor;
-use crate::log_arguments::DASH;
-use crate::outcome::{Failure, print};
-use crate::whole_file;
 
 use record::{RECORD_HELP, RecordArguments};
 
@@ -141,7 +138,7 @@ fn import(arguments: &ImportArguments) -> Result<(), Failure> {
         Broken::Trace(why) => operation(&why),
     })?;
     let (imported, bytes) = outcome.expect("what has been written has an outcome");
-    server::report(&summary(&imported, bytes, form));
+    say(&summary(&imported, bytes, form));
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use command::units::parse_duration;
+use command::{Failure, UNDECIDED, UNFINISHED, print};
 use lab::record::Folder;
 use lab::search::{
     Method, Plan, Progress, Stop, Subject, Tuned, Wanted, Written, check_conditions,
@@ -12,10 +14,8 @@ use lab::study::minutes;
 use lab::{ServerSpec, listed_cpus};
 use load::find_limit::{Conditions, Judged};
 use load::interrupt::Interrupt;
-use load::units::parse_duration;
 
 use crate::lab_options::{LabOptions, WorkloadOptions, open_records};
-use crate::outcome::{Failure, UNDECIDED, UNFINISHED, print};
 use crate::progress_line::ProgressLine;
 
 pub(crate) const TUNE_HELP: &str = "\

@@ -1,5 +1,6 @@
 //! Why something was not done, by who can mend it: the exit status of a command depends on that.
 
+use command::Failure;
 use std::fmt;
 
 /// Why something was not done, in a line.
@@ -18,5 +19,15 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Asked(why) | Self::Failed(why) | Self::Stopped(why)) = self;
         formatter.write_str(why)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Asked(why) => Self::Usage(why),
+            Error::Failed(why) => Self::Operation(why),
+            Error::Stopped(why) => Self::Stopped(why),
+        }
     }
 }

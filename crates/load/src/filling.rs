@@ -6,7 +6,7 @@
 //! never asked for: so the window begins later, or nothing is measured.
 
 use crate::plan::{Model, Plan, Process};
-use crate::units::Duration;
+use command::units::Duration;
 
 /// Sessions that need longer than this are not waited for.
 pub const FILLING_US_MAX: u64 = 600_000_000;

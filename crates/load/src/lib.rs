@@ -25,6 +25,5 @@ pub mod run;
 pub mod schedule;
 mod starts;
 pub mod target;
-pub mod units;
 pub mod void;
 mod who_serves;

@@ -17,8 +17,8 @@ use crate::outcome::Setting;
 use crate::plan::{ConnectionUse, Model, Plan, Process, Start, Target, Verify};
 use crate::schedule::Schedule;
 use crate::target::Url;
-use crate::units::{parse_duration, parse_share};
 use crate::void::Bounds;
+use command::units::{parse_duration, parse_share};
 
 /// Connections of a closed run, unless said otherwise: what wrk's users mostly ask for.
 const CLIENTS: u64 = 64;

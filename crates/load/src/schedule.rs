@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::units::{Duration, parse_duration};
+use command::units::{Duration, parse_duration};
 
 /// Above this there would be several arrivals in each microsecond.
 const RATE_MAX: f64 = 1e9;

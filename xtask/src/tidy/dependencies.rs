@@ -40,12 +40,14 @@ const TABLE: &[Allowed] = &[
         development: &["statistics", "workload"],
         ..allowed("crates/server", &["engines", "file-cache", "os", "session", "site"])
     },
+    allowed("crates/command", &["os"]),
     allowed("crates/fileset", &["os", "workload"]),
-    allowed("crates/load", &["http1", "os", "statistics", "workload"]),
+    allowed("crates/load", &["command", "http1", "os", "statistics", "workload"]),
     allowed(
         "crates/cli",
         &[
             "coherence",
+            "command",
             "engines",
             "fileset",
             "lab",
@@ -61,7 +63,10 @@ const TABLE: &[Allowed] = &[
     ),
     // Outcomes of the load generator are read with its own types; it runs as a process. The cache
     // is measured by itself, beside alternatives.
-    allowed("crates/lab", &["file-cache", "load", "os", "page", "statistics", "workload"]),
+    allowed(
+        "crates/lab",
+        &["command", "file-cache", "load", "os", "page", "statistics", "workload"],
+    ),
     // Its tests simulate what they have recorded, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("crates/tracer", &["memory-trace", "os"]) },
     allowed("crates/testkit", &[]),

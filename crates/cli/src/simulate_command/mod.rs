@@ -20,10 +20,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
+use command::{Failure, print, whole_file};
 use memory_trace::Reader;
 
-use crate::outcome::{Failure, print};
-use crate::whole_file;
 use html::Told;
 use lists::{CacheSize, Lists, Numbers};
 use measured::Runs;

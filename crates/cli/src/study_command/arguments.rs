@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use load::units::parse_duration;
+use command::Failure;
+use command::units::parse_duration;
 
 use crate::lab_options::LabOptions;
-use crate::outcome::Failure;
 
 pub(crate) const STUDY_HELP: &str = "\
 An experiment is a TOML file: servers, workloads, domains (CPUs, memory, network), how much is

@@ -3,11 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
+use command::{Failure, UNFINISHED, print};
 use lab::study::{End, Tally};
 use lab::watch::Watch;
 use load::interrupt::Interrupt;
-
-use crate::outcome::{Failure, UNFINISHED, print};
 
 /// Says how it ended, in a line and by the status.
 pub(super) fn conclude(end: End, tally: Tally, path: &Path) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use command::{Failure, print};
 use lab::Environment;
 use lab::cache_study::{Definition, Study, estimate_s};
 use lab::study::{Tally, minutes};
@@ -10,7 +11,6 @@ use load::interrupt::Interrupt;
 use super::arguments::StudyArguments;
 use super::end::{Terminal, conclude};
 use crate::lab_options::open_records;
-use crate::outcome::{Failure, print};
 
 pub(super) fn study(arguments: &StudyArguments, mut definition: Definition) -> Result<(), Failure> {
     let typed = arguments.mat.then_some("--mat").or_else(|| arguments.lab.first_typed());

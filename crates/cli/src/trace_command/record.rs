@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use load::units::Duration;
+use command::units::Duration;
+use command::{Failure, print, say};
 use tracer::{Options, Recipe, Recorder};
-
-use crate::outcome::{Failure, print};
 
 pub(super) const RECORD_HELP: &str = "\
 Every instruction fetch, load and store of the command and of all processes it starts, with system
@@ -79,7 +78,7 @@ pub(super) fn execute(arguments: &RecordArguments) -> Result<(), Failure> {
     let options = options(arguments, recipe.as_ref())?;
     let summary = match &recipe {
         Some(recipe) => {
-            server::report(&recipe.description);
+            say(&recipe.description);
             tracer::record_recipe(&options, recipe)
         }
         None => tracer::record(&options, &arguments.command),

@@ -1,6 +1,6 @@
 //! An experiment with the cache as its file says it. The format is documented in `docs/study.md`.
 
-use load::units::parse_duration;
+use command::units::parse_duration;
 use serde::Deserialize;
 
 use super::design::Design;

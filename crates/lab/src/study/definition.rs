@@ -13,8 +13,8 @@ use crate::server_spec::ServerSpec;
 use crate::toml_error;
 use crate::trial::Bench;
 use crate::workload::WorkloadSpec;
+use command::units::{parse_duration, parse_share};
 use load::find_limit::Conditions;
-use load::units::{parse_duration, parse_share};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

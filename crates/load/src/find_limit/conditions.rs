@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::outcome::Outcome;
-use crate::units::{Duration, parse_duration, parse_share};
+use command::units::{Duration, parse_duration, parse_share};
 
 /// The conditions, all of which must hold.
 #[derive(Clone, Debug, PartialEq)]

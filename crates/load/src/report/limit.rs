@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::find_limit::{Conditions, Limit, Rung, Trial, Violation};
-use crate::units::Duration;
 use crate::void::Void;
+use command::units::Duration;
 
 /// One line for a trial.
 #[must_use]

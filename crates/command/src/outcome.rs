@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why a command failed, which decides the exit status.
-pub(crate) enum Failure {
+#[derive(Debug)]
+pub enum Failure {
     /// What was typed or configured is wrong: status 2.
     Usage(String),
     /// It was right and did not work out: status 1.
@@ -15,24 +16,17 @@ pub(crate) enum Failure {
     Reported(u8),
 }
 
-impl From<lab::Error> for Failure {
-    fn from(error: lab::Error) -> Self {
-        match error {
-            lab::Error::Asked(why) => Self::Usage(why),
-            lab::Error::Failed(why) => Self::Operation(why),
-            lab::Error::Stopped(why) => Self::Stopped(why),
-        }
-    }
-}
-
 /// The status of a comparison or a search after which nobody knows which is best.
-pub(crate) const UNDECIDED: u8 = 3;
+pub const UNDECIDED: u8 = 3;
 
 /// The status of a study or a search that can be gone on with.
-pub(crate) const UNFINISHED: u8 = 4;
+pub const UNFINISHED: u8 = 4;
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+///
+/// # Errors
+/// [`Failure::Operation`]: why it cannot be printed.
+pub fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Operation(format!("cannot print: {why}")))
@@ -41,8 +35,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a command ends with. A message is for standard error.
-pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
+/// Says in a line on standard error what a person should know. That it is closed is no failure.
+pub fn say(message: &str) {
+    let _ = io::stderr().write_all(format!("ropewalk: {message}\n").as_bytes());
+}
+
+/// The exit status of a command that ended so, after its message, if any, has been given to `say`:
+/// [`say()`], or what a server reports with.
+pub fn exit_code(outcome: Result<(), Failure>, say: fn(&str)) -> ExitCode {
     let (message, status) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Reported(status)) => return ExitCode::from(status),
@@ -50,6 +50,6 @@ pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Operation(message)) => (message, 1),
         Err(Failure::Stopped(message)) => (message, UNFINISHED),
     };
-    server::report(&message);
+    say(&message);
     ExitCode::from(status)
 }

@@ -1,7 +1,7 @@
 //! Files that are compressed are not read here, but told, with the program that unpacks them.
 
 /// What prints the contents of a compressed file that begins so.
-pub(crate) fn decompressor(start: &[u8]) -> Option<&'static str> {
+pub fn decompressor(start: &[u8]) -> Option<&'static str> {
     let magics: [(&[u8], &str); 4] = [
         (b"\x1f\x8b", "zcat"),
         (b"\x28\xb5\x2f\xfd", "zstdcat"),

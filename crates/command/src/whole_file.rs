@@ -14,7 +14,10 @@ const MODE: u32 = 0o666;
 /// Fills the file at `path` anew. Until all is written the old one, if any, stays as it is, and
 /// if something fails it stays for good. Links are followed. What is no plain file (a pipe, a
 /// device) is written to.
-pub(crate) fn write<E: From<io::Error>>(
+///
+/// # Errors
+/// What `fill` says, or why the file cannot be written.
+pub fn write<E: From<io::Error>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
 ) -> Result<(), E> {
