@@ -149,7 +149,7 @@ pub fn settings_inside(entered: &Entered) -> BTreeMap<String, String> {
     let names: Vec<&str> = SETTINGS.iter().copied().chain(named).collect();
     match entered.server_namespace() {
         // Who is inside sees its own of those of the network.
-        Some(network) => os::namespaces::in_network(&network, || settings(&names)),
+        Some(network) => system::namespaces::in_network(&network, || settings(&names)),
         None => Ok(settings(&names)),
     }
     .unwrap_or_default()

@@ -39,7 +39,7 @@ fn inside<T: Send>(
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
     match network {
-        Some(network) => os::namespaces::in_network(network, work).flatten(),
+        Some(network) => system::namespaces::in_network(network, work).flatten(),
         None => work(),
     }
 }

@@ -263,7 +263,7 @@ impl RunningServer {
                 .and_then(|mut stream| http::get(&mut stream, path, Connection::Close))
         };
         match &self.ask_from {
-            Some(network) => os::namespaces::in_network(network, ask)?,
+            Some(network) => system::namespaces::in_network(network, ask)?,
             None => ask(),
         }
     }

@@ -1,14 +1,21 @@
-//! How a system call's return value becomes an [`io::Result`]. It makes no calls itself.
+//! How a system call's return value becomes an [`io::Result`]: for this crate and `system`, which
+//! make such calls. It makes none itself.
 
 use std::io;
 
 /// The result of a call that returns -1 and sets `errno` on failure.
-pub(crate) fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
+///
+/// # Errors
+/// The one in `errno`.
+pub fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// The same for calls that return a count of bytes.
-pub(crate) fn check_len(returned: libc::ssize_t) -> io::Result<usize> {
+/// The result of a call that returns a count of bytes, or -1 and sets `errno` on failure.
+///
+/// # Errors
+/// The one in `errno`.
+pub fn check_len(returned: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
@@ -27,7 +34,7 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T
 }
 
 /// The error with the kernel's number `code`.
-pub(crate) fn error(code: i32) -> io::Error {
+pub fn error(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 

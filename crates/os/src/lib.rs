@@ -1,4 +1,5 @@
-//! The kernel facilities Ropewalk uses, one file each; the only crate with unsafe code.
+//! The kernel facilities Ropewalk uses, one file each, and nearly all of its unsafe code: what only
+//! the lab needs is in `system`.
 //!
 //! Every function is a thin, safe wrapper over one system call (or one short fixed sequence of
 //! them) and returns [`std::io::Error`] with the kernel's error number. Descriptors are owned
@@ -13,9 +14,9 @@ compile_error!("Ropewalk runs on Linux only: it is built on epoll, openat2 and s
 
 pub mod accounting;
 pub mod affinity;
+pub mod call;
 pub mod clock;
 pub mod control_groups;
-pub mod counters;
 pub mod descriptors;
 pub mod epoll;
 pub mod errors;
@@ -30,8 +31,6 @@ pub mod interfaces;
 pub mod limits;
 pub mod listening;
 pub mod memory;
-pub mod memory_bandwidth;
-pub mod namespaces;
 pub mod oom;
 pub mod passing;
 pub mod poll;
@@ -45,8 +44,6 @@ pub mod shared_memory;
 pub mod signals;
 pub mod socket;
 pub mod stacks;
-
-mod call;
 
 pub use call::uninterrupted;
 

@@ -174,7 +174,7 @@ impl Inside {
             http::get(&mut stream, "/", Connection::Close)
         };
         while seconds_since(start_us) < START_WITHIN.as_secs_f64() {
-            let page = os::namespaces::in_network(&self.network, get);
+            let page = system::namespaces::in_network(&self.network, get);
             if let Ok(page) = page.map_err(|why| format!("{}: {why}", self.network.display()))? {
                 return Ok(page);
             }

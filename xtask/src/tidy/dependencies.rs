@@ -34,6 +34,7 @@ const TABLE: &[Allowed] = &[
     },
     allowed("crates/page", &["statistics"]),
     allowed("crates/os", &[]),
+    allowed("crates/system", &["os"]),
     allowed("crates/engines", &["file-cache", "http1", "os", "session", "site"]),
     // Its tests ask for files whose bytes are derived, in an order that can be repeated.
     Allowed {
@@ -65,14 +66,14 @@ const TABLE: &[Allowed] = &[
     // is measured by itself, beside alternatives.
     allowed(
         "crates/lab",
-        &["command", "file-cache", "load", "os", "page", "statistics", "workload"],
+        &["command", "file-cache", "load", "os", "page", "statistics", "system", "workload"],
     ),
     // Its tests simulate what they have recorded, and Cachegrind must count the same.
     Allowed { development: &["coherence"], ..allowed("crates/tracer", &["memory-trace", "os"]) },
     allowed("crates/testkit", &[]),
     allowed("peers/floor", &["os"]),
     // What tests may lack, and the steps of CI, is one table.
-    allowed("xtask", &["lab", "os", "statistics", "testkit"]),
+    allowed("xtask", &["lab", "os", "statistics", "system", "testkit"]),
 ];
 
 /// Allowed to all as a development dependency: it holds what every test suite shares.

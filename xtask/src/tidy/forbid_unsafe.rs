@@ -1,4 +1,4 @@
-//! Every crate but `os` has the compiler forbid unsafe code.
+//! Every crate but `os` and `system` has the compiler forbid unsafe code.
 
 use super::Finding;
 use super::source::{Source, Tree};

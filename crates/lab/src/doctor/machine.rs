@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use os::counters::{Counter, Event};
+use system::counters::{Counter, Event};
 
 use super::checks;
 use super::interrupts::{self, Interface};

@@ -131,7 +131,7 @@ impl Value {
 fn set_inside(subnets: &Subnets, name: &str, value: &str) -> Result<bool, String> {
     let file = file_of(Path::new(ROOT), name);
     for namespace in subnets.namespaces() {
-        let written = os::namespaces::in_network(&namespace, || write(&file, value));
+        let written = system::namespaces::in_network(&namespace, || write(&file, value));
         match written.and_then(|written| written) {
             Ok(()) => {}
             Err(why) if is_of_machine(&why) => return Ok(false),

@@ -248,7 +248,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn missing(failure: &CommandError) -> String {
-    explained(failure, os::namespaces::may_make_networks())
+    explained(failure, system::namespaces::may_make_networks())
 }
 
 /// Why a command failed, for who may make network namespaces, or may not.
@@ -341,7 +341,7 @@ mod tests {
         let subnets = Subnets::create(&network).expect("root may, and iproute2 is there");
         let any = (Ipv4Addr::UNSPECIFIED, 0);
         let listener =
-            os::namespaces::in_network(&subnets.server_namespace(), || TcpListener::bind(any));
+            system::namespaces::in_network(&subnets.server_namespace(), || TcpListener::bind(any));
         let listener = listener.expect("root may enter").expect("all ports are free");
         let port = listener.local_addr().expect("it listens").port();
         let server = thread::spawn(move || -> Vec<SocketAddr> {
@@ -356,7 +356,7 @@ mod tests {
         });
         for subnet in subnets.all() {
             let address = SocketAddr::from((subnet.server, port));
-            let got = os::namespaces::in_network(&subnet.namespace(), || {
+            let got = system::namespaces::in_network(&subnet.namespace(), || {
                 http::get(&mut http::connect(address)?, "/", Connection::Close)
             });
             assert_eq!(got.expect("root may enter").expect("it answers").body, b"hi");

@@ -114,9 +114,10 @@ fn a_domain_is_entered_and_left() {
     assert_eq!((entered.servers.len(), entered.clients.len()), (1, 2));
     assert_eq!(entered.clients[1].sources.len(), 3);
     let place = &entered.servers[0].place;
-    let inside = os::namespaces::in_network(place.ask_from.as_ref().expect("it is inside"), || {
-        fs::read_to_string("/proc/sys/net/core/somaxconn")
-    });
+    let inside =
+        system::namespaces::in_network(place.ask_from.as_ref().expect("it is inside"), || {
+            fs::read_to_string("/proc/sys/net/core/somaxconn")
+        });
     assert_eq!(inside.expect("root may enter").expect("namespaces have it").trim(), "512");
     let left = places(&entered);
     assert!(left.iter().all(|path| path.exists()));

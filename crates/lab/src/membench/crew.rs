@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use os::memory_bandwidth::{self as memory, Line};
+use system::memory_bandwidth::{self as memory, Line};
 
 use super::kind::{Access, Kind};
 
@@ -170,7 +170,7 @@ fn check(sum: u64, bytes: usize) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use os::memory_bandwidth::{Instructions, Store};
+    use system::memory_bandwidth::{Instructions, Store};
 
     fn kind(access: Access) -> Kind {
         Kind { access, store: Store::Cached, instructions: Instructions::Plain }

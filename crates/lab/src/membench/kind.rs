@@ -1,7 +1,7 @@
 //! What is done to memory: read, written or copied, with which instructions.
 
-use os::memory_bandwidth::{Instructions, Store, has_streaming_stores};
 use serde::Serialize;
+use system::memory_bandwidth::{Instructions, Store, has_streaming_stores};
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -217,10 +217,10 @@ fn caveats(area_bytes: u64, most_cpus: usize, facts: &Facts) -> Vec<String> {
              group's, not the memory's"
         ));
     }
-    if !os::memory_bandwidth::has_streaming_stores() {
+    if !system::memory_bandwidth::has_streaming_stores() {
         caveats.push("plain instructions only: no others are written for this processor".into());
     }
-    if os::memory_bandwidth::reference_cycles().is_none() {
+    if system::memory_bandwidth::reference_cycles().is_none() {
         caveats.push("no reference cycles can be read here: GB/s only".into());
     }
     caveats

@@ -7,12 +7,12 @@
 
 use super::traffic::{Bytes, Traffic};
 use crate::group::as_root;
-use os::counters::{Counter, Event, Reading};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use system::counters::{Counter, Event, Reading};
 
 /// Counts of the servers' CPUs. None where the machine does not offer them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

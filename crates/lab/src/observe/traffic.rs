@@ -5,10 +5,10 @@
 //! that the kernel can say in bytes are used, and they are of the whole machine.
 
 use os::affinity::cpu_list;
-use os::counters::{Counter, Event, Reading};
 use std::fs;
 use std::io;
 use std::path::Path;
+use system::counters::{Counter, Event, Reading};
 
 const UNITS: &str = "/sys/bus/event_source/devices";
 

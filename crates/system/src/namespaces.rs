@@ -3,7 +3,7 @@
 //!
 //! It makes none that stays: `ip netns add` does, which also gives them names.
 
-use crate::call::{check, uninterrupted};
+use os::call::{check, uninterrupted};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -2,7 +2,7 @@
 //! cache misses, system calls. Counting only, no samples; of a CPU as a whole or of a control group
 //! on a CPU. Whether a counter exists is for the kernel to say: many virtual machines have none.
 
-use crate::call::{check, check_len, error, uninterrupted};
+use os::call::{check, check_len, error, uninterrupted};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -164,7 +164,7 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::affinity;
+    use os::affinity;
 
     /// A counter of a CPU that every kernel with perf has; none if this user may not count, which
     /// is said.
