@@ -30,7 +30,7 @@ printed lies beside the tally.
 
   --rounds N   how many runs of each program there shall be (20)
   --idle       without the busy loops
-  PROGRAM      a crate (lab) or one of its test programs (server/it); all when none is named
+  PROGRAM      a package (lab) or one of its test programs (server/it); all when none is named
 ";
 
 const ROUNDS_DEFAULT: u32 = 20;
@@ -91,9 +91,8 @@ fn parse(arguments: &[String]) -> Result<Wish, String> {
 }
 
 fn chosen<'p>(wish: &Wish, built: &'p [Program]) -> Result<Vec<&'p Program>, String> {
-    let is_meant = |program: &Program, wished: &str| {
-        program.name == wished || program.name.split('/').next() == Some(wished)
-    };
+    let is_meant =
+        |program: &Program, wished: &str| program.name == wished || program.package() == wished;
     for wished in &wish.programs {
         if !built.iter().any(|program| is_meant(program, wished)) {
             let names: Vec<&str> = built.iter().map(|program| &*program.name).collect();

@@ -12,24 +12,29 @@ use crate::tools;
 /// A built test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// `CRATE` for the unit tests of a library, else `CRATE/TARGET`.
+    /// `PACKAGE` for the unit tests of a library, else `PACKAGE/TARGET`.
     pub(crate) name: String,
     /// The executable.
     pub(crate) path: PathBuf,
-    /// The crate's folder, in which cargo runs its tests.
+    /// The package's folder, in which cargo runs its tests.
     pub(crate) folder: PathBuf,
-    /// When it was built, or what it starts of the same crate: nanoseconds since 1970.
+    /// When it was built, or what it starts of the same package: nanoseconds since 1970.
     pub(crate) built_ns: u64,
 }
 
 impl Program {
+    /// The name of its package.
+    pub(crate) fn package(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
     /// What runs it as Cargo would, with no input.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            .env("CARGO_PKG_NAME", self.folder.file_name().unwrap_or_default())
+            .env("CARGO_PKG_NAME", self.package())
             .stdin(Stdio::null());
         command
     }
@@ -68,7 +73,8 @@ fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
         let built = newest.entry(folder.clone()).or_default();
         *built = built_ns(&path).max(*built);
         if message["profile"]["test"] == true {
-            let name = name(&folder, &message["target"]);
+            let id = message["package_id"].as_str().unwrap_or_default();
+            let name = name(package(id), &message["target"]);
             programs.push(Program { name, path, folder, built_ns: 0 });
         }
     }
@@ -79,13 +85,20 @@ fn listed(messages: &str, built_ns: impl Fn(&Path) -> u64) -> Vec<Program> {
     programs
 }
 
-fn name(folder: &Path, target: &Value) -> String {
-    let package = folder.file_name().unwrap_or_default().to_string_lossy();
+/// The name in what Cargo calls a package by: `URL#NAME@VERSION`, or `URL#VERSION` where the folder
+/// has the package's name.
+fn package(id: &str) -> &str {
+    let (url, version) = id.split_once('#').unwrap_or((id, ""));
+    let name = version.split_once('@').map(|(name, _)| name);
+    name.or_else(|| url.rsplit('/').next()).unwrap_or_default()
+}
+
+fn name(package: &str, target: &Value) -> String {
     let is_library =
         target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == "lib"));
     match (is_library, target["name"].as_str()) {
         (false, Some(target)) => format!("{package}/{target}"),
-        _ => package.into_owned(),
+        _ => package.to_owned(),
     }
 }
 
@@ -97,7 +110,8 @@ mod tests {
     fn test_programs_are_told_from_others() {
         let line = |kind: &str, name: &str, test: bool| {
             format!(
-                "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/w/crates/cli/Cargo.toml\",\
+                "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/w/lab/cli/Cargo.toml\",\
+                 \"package_id\":\"path+file:///w/lab/cli#ropewalk-lab@0.1.0\",\
                  \"target\":{{\"kind\":[\"{kind}\"],\"name\":\"{name}\"}},\
                  \"profile\":{{\"test\":{test}}},\"executable\":\"/t/{name}\"}}\n"
             )
@@ -114,8 +128,14 @@ mod tests {
         let built_ns = |path: &Path| if path.ends_with("ropewalk") { 7 } else { 3 };
         let found = listed(&messages.concat(), built_ns);
         let seen: Vec<_> = found.iter().map(|one| (&*one.name, one.built_ns)).collect();
-        assert_eq!(seen, [("cli", 7), ("cli/it", 7)]);
-        assert_eq!(found[1].folder, Path::new("/w/crates/cli"));
+        assert_eq!(seen, [("ropewalk-lab", 7), ("ropewalk-lab/it", 7)]);
+        assert_eq!(found[1].folder, Path::new("/w/lab/cli"));
         assert_eq!(found[1].path, Path::new("/t/it"));
+    }
+
+    #[test]
+    fn packages_go_by_their_names() {
+        assert_eq!(package("path+file:///w/lab/cli#ropewalk-lab@0.1.0"), "ropewalk-lab");
+        assert_eq!(package("path+file:///w/crates/file-cache#0.1.0"), "file-cache");
     }
 }

@@ -1,51 +1,48 @@
-//! Which crate of the workspace may depend on which: one table, and the manifests must agree.
+//! Which package of the workspace may depend on which: one table, and the manifests must agree.
 //!
 //! Not about foreign crates: `cargo deny` judges those.
 
 use super::Finding;
 use super::source::Tree;
 
-/// One crate and the workspace crates it depends on.
+/// One package and those of the workspace that it depends on.
 struct Allowed {
-    /// The folder, from the workspace root.
-    folder: &'static str,
+    /// Its name, wherever its folder is.
+    package: &'static str,
     normal: &'static [&'static str],
     /// Development dependencies beside `testkit`, which every crate may use.
     development: &'static [&'static str],
 }
 
-const fn allowed(folder: &'static str, normal: &'static [&'static str]) -> Allowed {
-    Allowed { folder, normal, development: &[] }
+const fn allowed(package: &'static str, normal: &'static [&'static str]) -> Allowed {
+    Allowed { package, normal, development: &[] }
 }
 
 /// The arrows of ARCHITECTURE.md. Pure crates first, then those that touch the system.
 const TABLE: &[Allowed] = &[
-    allowed("crates/http1", &[]),
-    allowed("crates/site", &["http1"]),
-    allowed("crates/file-cache", &[]),
-    allowed("crates/session", &["file-cache", "http1", "site"]),
-    allowed("crates/statistics", &[]),
-    allowed("crates/workload", &["statistics"]),
-    allowed("crates/memory-trace", &["statistics"]),
+    allowed("http1", &[]),
+    allowed("site", &["http1"]),
+    allowed("file-cache", &[]),
+    allowed("session", &["file-cache", "http1", "site"]),
+    allowed("statistics", &[]),
+    allowed("workload", &["statistics"]),
+    allowed("memory-trace", &["statistics"]),
     // Its benchmark prefetches, as whoever simulates does.
-    Allowed {
-        development: &["os"],
-        ..allowed("crates/coherence", &["memory-trace", "statistics"])
-    },
-    allowed("crates/page", &["statistics"]),
-    allowed("crates/os", &[]),
-    allowed("crates/system", &["os"]),
-    allowed("crates/engines", &["file-cache", "http1", "os", "session", "site"]),
+    Allowed { development: &["os"], ..allowed("coherence", &["memory-trace", "statistics"]) },
+    allowed("page", &["statistics"]),
+    allowed("os", &[]),
+    allowed("system", &["os"]),
+    allowed("engines", &["file-cache", "http1", "os", "session", "site"]),
     // Its tests ask for files whose bytes are derived, in an order that can be repeated.
     Allowed {
         development: &["statistics", "workload"],
-        ..allowed("crates/server", &["engines", "file-cache", "os", "session", "site"])
+        ..allowed("server", &["engines", "file-cache", "os", "session", "site"])
     },
-    allowed("crates/command", &["os"]),
-    allowed("crates/fileset", &["os", "workload"]),
-    allowed("crates/load", &["command", "http1", "os", "statistics", "workload"]),
+    allowed("command", &["os"]),
+    allowed("fileset", &["os", "workload"]),
+    allowed("load", &["command", "http1", "os", "statistics", "workload"]),
     allowed(
-        "crates/cli",
+        "cli",
         &[
             "coherence",
             "command",
@@ -65,13 +62,13 @@ const TABLE: &[Allowed] = &[
     // Outcomes of the load generator are read with its own types; it runs as a process. The cache
     // is measured by itself, beside alternatives.
     allowed(
-        "crates/lab",
+        "lab",
         &["command", "file-cache", "load", "os", "page", "statistics", "system", "workload"],
     ),
     // Its tests simulate what they have recorded, and Cachegrind must count the same.
-    Allowed { development: &["coherence"], ..allowed("crates/tracer", &["memory-trace", "os"]) },
-    allowed("crates/testkit", &[]),
-    allowed("peers/floor", &["os"]),
+    Allowed { development: &["coherence"], ..allowed("tracer", &["memory-trace", "os"]) },
+    allowed("testkit", &[]),
+    allowed("floor", &["os"]),
     // What tests may lack, and the steps of CI, is one table.
     allowed("xtask", &["lab", "os", "statistics", "system", "testkit"]),
 ];
@@ -80,44 +77,34 @@ const TABLE: &[Allowed] = &[
 const SHARED_BY_TESTS: &str = "testkit";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let members: Vec<(&str, &str)> = tree
-        .sources
-        .iter()
-        .filter_map(|source| Some((folder(&source.path)?, &*source.text)))
-        .collect();
-    let names: Vec<&str> = members.iter().map(|(folder, _)| crate_name(folder)).collect();
-    let mut findings = Vec::new();
-    for (folder, manifest) in &members {
-        let path = format!("{folder}/Cargo.toml");
-        let row = TABLE.iter().find(|row| row.folder == *folder);
-        let messages = match (row, manifest.parse::<toml::Table>()) {
-            (None, _) => {
-                vec!["a new crate: give it a row in xtask/src/tidy/dependencies.rs".into()]
-            }
-            (_, Err(why)) => vec![format!("not readable: {why}")],
-            (Some(row), Ok(manifest)) => compare(row, &manifest, &names),
+    let manifests = tree.sources.iter().filter(|source| is_manifest(&source.path));
+    let messages = manifests.flat_map(|source| {
+        let messages = match source.text.parse() {
+            Ok(manifest) => judge(&manifest),
+            Err(why) => vec![format!("not readable: {why}")],
         };
-        findings.extend(messages.into_iter().map(|message| Finding::of_file(&path, message)));
+        messages.into_iter().map(|message| Finding::of_file(&source.path, message))
+    });
+    messages.collect()
+}
+
+/// Whether it is the manifest of a package of this workspace: `fuzz` is a workspace of its own.
+fn is_manifest(path: &str) -> bool {
+    path.ends_with("/Cargo.toml") && !path.starts_with("fuzz/")
+}
+
+/// What is wrong with a package's manifest.
+fn judge(manifest: &toml::Table) -> Vec<String> {
+    let name = manifest.get("package").and_then(|package| package.get("name")?.as_str());
+    match TABLE.iter().find(|row| Some(row.package) == name) {
+        Some(row) => compare(row, manifest),
+        None => vec!["a new package: give it a row in xtask/src/tidy/dependencies.rs".into()],
     }
-    findings
-}
-
-/// The folder of a member's manifest; none for other files and for the workspace's own manifest.
-fn folder(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("/Cargo.toml")?;
-    (folder == "xtask" || folder.starts_with("crates/") || folder.starts_with("peers/"))
-        .then_some(folder)
-}
-
-fn crate_name(folder: &str) -> &str {
-    folder.rsplit('/').next().unwrap_or(folder)
 }
 
 /// What a manifest has that the table lacks, and the other way round.
-fn compare(row: &Allowed, manifest: &toml::Table, names: &[&str]) -> Vec<String> {
-    let ours = |name: &&String| {
-        names.contains(&name.as_str()) || TABLE.iter().any(|row| crate_name(row.folder) == **name)
-    };
+fn compare(row: &Allowed, manifest: &toml::Table) -> Vec<String> {
+    let ours = |name: &&String| TABLE.iter().any(|row| row.package == **name);
     let normal = sections(manifest, &["dependencies", "build-dependencies"]);
     let normal: Vec<&String> = normal.iter().filter(ours).collect();
     let development = sections(manifest, &["dev-dependencies"]);
@@ -164,8 +151,9 @@ fn names_in(section: &toml::Table) -> impl Iterator<Item = String> + '_ {
 mod tests {
     use super::*;
 
-    fn messages(folder: &str, manifest: &str) -> Vec<String> {
-        let findings = check(&Tree::of(&format!("{folder}/Cargo.toml"), manifest));
+    fn messages(package: &str, manifest: &str) -> Vec<String> {
+        let manifest = format!("[package]\nname = \"{package}\"\n{manifest}");
+        let findings = check(&Tree::of("somewhere/else/Cargo.toml", &manifest));
         findings.into_iter().map(|finding| finding.message).collect()
     }
 
@@ -173,37 +161,40 @@ mod tests {
     fn an_arrow_that_the_table_lacks_is_found() {
         for section in ["dependencies", "build-dependencies", "target.'cfg(unix)'.dependencies"] {
             let manifest = format!("[{section}]\nos.workspace = true\nlibc = \"1\"");
-            let found = messages("crates/http1", &manifest);
+            let found = messages("http1", &manifest);
             assert_eq!(found, ["may not depend on os: see the table of dependencies"], "{section}");
         }
         let renamed = "[dependencies]\nx = { package = \"os\", path = \"../os\" }";
-        assert_eq!(messages("crates/http1", renamed).len(), 1);
+        assert_eq!(messages("http1", renamed).len(), 1);
     }
 
     #[test]
     fn an_arrow_that_the_manifest_lacks_is_found() {
-        let found = messages("crates/site", "");
+        let found = messages("site", "");
         assert_eq!(found, ["no longer depends on http1: take it out of the table"]);
     }
 
     #[test]
     fn tests_may_use_the_testkit_and_little_else() {
-        let found = messages("crates/http1", "[dev-dependencies]\ntestkit.workspace = true");
+        let found = messages("http1", "[dev-dependencies]\ntestkit.workspace = true");
         assert!(found.is_empty(), "{found:?}");
-        let found = messages("crates/http1", "[dev-dependencies]\nserver.workspace = true");
+        let found = messages("http1", "[dev-dependencies]\nserver.workspace = true");
         assert_eq!(found, ["may not depend on server in its tests: see the table"]);
     }
 
     #[test]
-    fn a_crate_without_a_row_is_found() {
-        assert_eq!(messages("crates/novelty", "").len(), 1);
-        assert_eq!(messages("crates/http1", "[").len(), 1);
+    fn a_package_without_a_row_is_found() {
+        assert_eq!(messages("novelty", "").len(), 1);
+        assert_eq!(messages("http1", "[").len(), 1);
+        for (path, expected) in [("x/Cargo.toml", 1), ("Cargo.toml", 0), ("fuzz/Cargo.toml", 0)] {
+            assert_eq!(check(&Tree::of(path, "")).len(), expected, "{path}");
+        }
     }
 
     #[test]
     fn rows_may_widen_what_tests_use() {
-        let row = Allowed { development: &["os"], ..allowed("crates/http1", &[]) };
+        let row = Allowed { development: &["os"], ..allowed("http1", &[]) };
         let manifest = "[dev-dependencies]\nos.workspace = true".parse().expect("a manifest");
-        assert!(compare(&row, &manifest, &["os"]).is_empty());
+        assert!(compare(&row, &manifest).is_empty());
     }
 }

@@ -15,8 +15,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn is_root(source: &Source, name: &str) -> bool {
-    source.path.strip_prefix("crates/").and_then(|rest| rest.strip_prefix(name))
-        == Some("/src/lib.rs")
+    source.path.ends_with(&format!("/{name}/src/lib.rs"))
 }
 
 #[cfg(test)]
