@@ -1,7 +1,7 @@
 //! `ropewalk engines`: the table of engines, for people and for programs.
 
+use command::json::{array, object, text, text_or_null};
 use engines::{ENGINES, EngineSpec, Knob, SendfileMode, Values};
-use serde_json::{Value, json};
 
 /// A paragraph for each engine, the default first.
 pub(crate) fn table() -> String {
@@ -21,22 +21,21 @@ fn knob_line(knob: &Knob) -> String {
     format!("    {name} = {}  ({})  {about}\n", knob.show(*default), knob.range())
 }
 
-/// The same for programs: an array in the same order.
+/// For programs: an array of the engines, the default first.
 pub(crate) fn json() -> String {
-    let engines: Vec<Value> = ENGINES.iter().map(engine_json).collect();
-    format!("{:#}\n", Value::from(engines))
+    array(ENGINES.iter().map(engine_json)) + "\n"
 }
 
-fn engine_json(spec: &EngineSpec) -> Value {
-    json!({
-        "name": spec.name,
-        "family": spec.family,
-        "paper": spec.paper,
-        "about": spec.about,
-        "unavailable": (spec.obstacle)(),
-        "sendfile": spec.sendfile.iter().map(|mode| sendfile_name(*mode)).collect::<Vec<_>>(),
-        "knobs": spec.knobs.iter().map(knob_json).collect::<Vec<_>>(),
-    })
+fn engine_json(spec: &EngineSpec) -> String {
+    object([
+        ("about", text(spec.about)),
+        ("family", text(spec.family)),
+        ("knobs", array(spec.knobs.iter().map(knob_json))),
+        ("name", text(spec.name)),
+        ("paper", text(spec.paper)),
+        ("sendfile", array(spec.sendfile.iter().map(|mode| text(sendfile_name(*mode))))),
+        ("unavailable", text_or_null((spec.obstacle)().as_deref())),
+    ])
 }
 
 /// As it is typed for `socket.sendfile`.
@@ -49,15 +48,17 @@ fn sendfile_name(mode: SendfileMode) -> &'static str {
 }
 
 /// A knob has either names to choose from, or a range. Its default is as it is typed.
-fn knob_json(knob: &Knob) -> Value {
-    let Knob { name, about, values, default } = knob;
-    let default = knob.show(*default);
-    match values {
-        Values::Numbers { min, max } => json!({
-            "name": name, "about": about, "default": default, "from": min, "to": max,
-        }),
+fn knob_json(knob: &Knob) -> String {
+    let about = ("about", text(knob.about));
+    let default = ("default", text(&knob.show(knob.default)));
+    let name = ("name", text(knob.name));
+    match knob.values {
+        Values::Numbers { min, max } => {
+            object([about, default, ("from", min.to_string()), name, ("to", max.to_string())])
+        }
         Values::Names(names) => {
-            json!({ "name": name, "about": about, "default": default, "values": names })
+            let names = array(names.iter().map(|name| text(name)));
+            object([about, default, name, ("values", names)])
         }
     }
 }

@@ -1,10 +1,12 @@
-//! What all commands share: how they end, files written whole, durations as users type them.
+//! What all commands share: how they end, files written whole, JSON that they print, durations as
+//! users type them.
 //!
 //! It knows no command by name, and nothing of how arguments are parsed.
 
 #![forbid(unsafe_code)]
 
 pub mod compressed;
+pub mod json;
 mod outcome;
 pub mod units;
 pub mod whole_file;
