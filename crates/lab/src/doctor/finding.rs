@@ -1,11 +1,10 @@
 //! What a check found, and how findings are shown. Nothing here looks at the machine.
 
-use serde::Serialize;
+use command::json::{array, object, text, text_or_null};
 use std::fmt::Write;
 
 /// What a finding matters for, first of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     /// Numbers that can be trusted, repeated and compared.
     Measuring,
@@ -13,9 +12,18 @@ pub enum Section {
     Serving,
 }
 
+impl Section {
+    /// The word for it in JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Measuring => "measuring",
+            Self::Serving => "serving",
+        }
+    }
+}
+
 /// How good what was found is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// As it should be.
     Fine,
@@ -37,10 +45,20 @@ impl Verdict {
             Self::Unreadable => "?   ",
         }
     }
+
+    /// The word for it in JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Wrong => "wrong",
+            Self::Obsolete => "obsolete",
+            Self::Unreadable => "unreadable",
+        }
+    }
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What it matters for.
     pub section: Section,
@@ -61,7 +79,7 @@ pub struct Finding {
 }
 
 /// How many findings there are of each verdict.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// As they should be.
     pub fine: usize,
@@ -133,13 +151,27 @@ fn show_one(text: &mut String, finding: &Finding) {
 /// The findings for programs: an object with their counts and all of them.
 #[must_use]
 pub fn json(findings: &[Finding]) -> String {
-    #[derive(Serialize)]
-    struct Report<'a> {
-        tally: Tally,
-        findings: &'a [Finding],
-    }
-    let report = Report { tally: Tally::of(findings), findings };
-    serde_json::to_string_pretty(&report).expect("names and strings are always JSON") + "\n"
+    let Tally { fine, wrong, obsolete, unreadable } = Tally::of(findings);
+    let tally = object([
+        ("fine", fine.to_string()),
+        ("wrong", wrong.to_string()),
+        ("obsolete", obsolete.to_string()),
+        ("unreadable", unreadable.to_string()),
+    ]);
+    object([("tally", tally), ("findings", array(findings.iter().map(json_of_one)))]) + "\n"
+}
+
+fn json_of_one(finding: &Finding) -> String {
+    object([
+        ("section", text(finding.section.name())),
+        ("subject", text(&finding.subject)),
+        ("verdict", text(finding.verdict.name())),
+        ("found", text(&finding.found)),
+        ("good", text(&finding.good)),
+        ("cost", text_or_null(finding.cost.as_deref())),
+        ("mend", text_or_null(finding.mend.as_deref())),
+        ("source", text(&finding.source)),
+    ])
 }
 
 #[cfg(test)]
