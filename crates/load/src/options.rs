@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 use workload::request_log::{RequestLog, wsesslog};
 
 use crate::expected;
@@ -27,98 +29,139 @@ const DURATION_US: u64 = 10_000_000;
 /// The papers' timeout (Radhakrishnan section 3.5.1).
 const TIMEOUT_US: u64 = 10_000_000;
 
+const WHEN: &str = "When it is asked";
+const HOW: &str = "How it is asked";
+/// The heading of the help under which it says what is looked at in replies, and judged.
+pub const LOOKED_AT: &str = "What is looked at";
+/// The heading of the help under which it says what is written.
+pub const REPORTED: &str = "What is reported (FILE may be - for standard output)";
+
+const URL_HELP: &str = "http://host[:port][/path]; of several, sessions take turns";
+const RATE_HELP: &str = "Open: sessions per second (requests, without --log), or a schedule of \
+    steps and ramps: 500@30s,500..2000@60s";
+const REQUEST_RATE_HELP: &str =
+    "The same in requests per second: the rate times the mean session length";
+
 /// The arrival process, as typed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Arrivals {
     /// Evenly spaced.
     #[default]
     Constant,
-    /// Poisson.
+    /// Independent of each other, as those of many users are.
     Poisson,
-    /// As the log says.
+    /// When the log says.
     Trace,
 }
 
-impl Arrivals {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Constant, Self::Poisson, Self::Trace];
-
-    /// The name under which it is typed.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Poisson => "poisson",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-/// What can be typed. Durations and rates are texts: they are read here.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What can be typed behind `ropewalk load`, with the help that the program prints. Durations and
+/// rates are texts: they are read here.
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize)]
+#[command(next_help_heading = "What is asked for")]
 pub struct Options {
     /// Servers, with paths if there is no log.
+    #[arg(value_name = "URL", help = URL_HELP)]
     pub urls: Vec<String>,
-    /// A request log in httperf's format.
+    /// Replay the sessions of a request log (httperf's format; see `ropewalk log`)
+    #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "arguments::lossy")]
     pub log: Option<PathBuf>,
-    /// Think time where the log has none.
+    /// Think time where the log has none [default: 0s]
+    #[arg(long, value_name = "TIME")]
     pub default_think: Option<String>,
-    /// The longest think time; longer ones are cut to it.
+    /// Cut longer think times to this [default: none is cut]
+    #[arg(long, value_name = "TIME")]
     pub think_max: Option<String>,
-    /// Closed: how many clients.
+
+    /// Closed: so many clients, each waits for its reply [default: 64]
+    #[arg(long = "connections", short = 'c', value_name = "N", help_heading = WHEN)]
     pub clients: Option<u64>,
-    /// Open: sessions per second.
+    /// Open: sessions per second, or a schedule of steps and ramps.
+    #[arg(long, short = 'r', value_name = "RATE", help_heading = WHEN, help = RATE_HELP)]
     pub rate: Option<String>,
     /// Open: requests per second, divided by the mean length of a session.
+    #[arg(long, value_name = "RATE", help_heading = WHEN, help = REQUEST_RATE_HELP)]
     pub request_rate: Option<String>,
-    /// Open: which process.
+    /// How the starts of sessions are spread [default: constant]
+    #[arg(long, value_enum, value_name = "PROCESS", help_heading = WHEN)]
     pub arrivals: Option<Arrivals>,
-    /// Trace: so many times as fast.
+    /// With --arrivals trace: so many times as fast
+    #[arg(long, value_name = "FACTOR", help_heading = WHEN)]
     pub speed: Option<f64>,
-    /// Length of the measured window.
+    /// Length of the measured window [default: 10s, or until the log has been replayed]
+    #[arg(long, short = 'd', value_name = "TIME", help_heading = WHEN)]
     pub duration: Option<String>,
-    /// Time before it.
+    /// Load before the window, which is not measured [default: 0s; with --find-limit 1s, and
+    /// what sessions that pause need until as many are under way as always will be]
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
     pub warm_up: Option<String>,
-    /// No more sessions than these.
+    /// Stop after so many sessions (requests, without --log)
+    #[arg(long, value_name = "N")]
     pub sessions: Option<u64>,
-    /// Which requests share a connection.
+
+    /// Which requests share a connection [default: session with --log, else keep]
+    #[arg(long = "connection", value_enum, value_name = "USE", help_heading = HOW)]
     pub connection_use: Option<ConnectionUse>,
-    /// Connections that rest beside the load.
+    /// Hold so many further connections open, each of which has asked once [default: 0]
+    #[arg(long, value_name = "N", help_heading = HOW)]
     pub idle: Option<u64>,
-    /// Whole-reply timeout.
+    /// The whole reply must have come within it [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub timeout: Option<String>,
-    /// Connect timeout.
+    /// The connection must be made within it [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = HOW)]
     pub connect_timeout: Option<String>,
-    /// Hosts of the requests, in turn, instead of the URLs' own: virtual hosts.
+    /// Virtual host instead of the URL's; of several, sessions take turns
+    #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
-    /// Further fields of every request.
+    /// A header for every request; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
-    /// Local addresses.
+    /// Local addresses, in turn: each has its own 28,000 or so ports
+    #[arg(long = "source", value_name = "IP", value_delimiter = ',', help_heading = HOW)]
     pub sources: Vec<String>,
-    /// What is looked at in replies.
+
+    /// What is looked at in each reply [default: length]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = LOOKED_AT)]
     pub verify: Option<Verify>,
-    /// A directory with copies of what the replies should be.
+    /// A directory with copies of what the replies should be
+    #[arg(long, value_name = "DIR", help_heading = LOOKED_AT)]
+    #[serde(serialize_with = "arguments::lossy")]
     pub files: Option<PathBuf>,
-    /// Goodput's target.
+    /// Count replies within it as goodput
+    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
     pub latency_target: Option<String>,
-    /// The most lag at the 99th percentile.
+    /// The run is void if the generator itself is later at the 99th percentile [default: half of
+    /// the 99th percentile reported, and at least 4ms]
+    #[arg(long, value_name = "TIME", help_heading = LOOKED_AT)]
     pub lag_bound: Option<String>,
-    /// The most that others may make threads of generator or server wait for a CPU, in percent of
-    /// the time in which they want to run.
+    /// The run is void if others make the threads of the generator, or of a server on this machine,
+    /// wait for a CPU for more of the time in which they want to run [default: 25%]
+    #[arg(long, value_name = "SHARE", help_heading = LOOKED_AT)]
     pub run_delay_bound: Option<String>,
-    /// Length of an interval of the series.
+    /// Length of an interval of the series [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = REPORTED)]
     pub interval: Option<String>,
-    /// Threads.
+
+    /// Threads [default: one for each of --cpus, else 1]
+    #[arg(long, short = 't', value_name = "N", help_heading = HOW)]
     pub threads: Option<usize>,
-    /// CPUs to pin them to.
+    /// Pin the threads to these CPUs, in turn: 1,4-7
+    #[arg(long, value_name = "CPUS", help_heading = HOW)]
     pub cpus: Option<String>,
-    /// `I/N`: generator I (from 1) of N.
+    /// Be the I-th of N generators: do its share of the sessions
+    #[arg(long, value_name = "I/N", help_heading = HOW)]
     pub share: Option<String>,
-    /// When to start: seconds since 1970, or `-` for when one is told.
+    /// Start at this time, in seconds since 1970, with the other generators; -: say `ready` and
+    /// read the time from standard input
+    #[arg(long, value_name = "SECONDS", help_heading = HOW)]
     pub start_at: Option<String>,
-    /// Seeds the arrival process.
+    /// Seeds the arrival process [default: 1]
+    #[arg(long, value_name = "N", help_heading = WHEN)]
     pub seed: Option<u64>,
     /// The command line, for the report.
+    #[arg(skip)]
     pub command: String,
 }
 
@@ -399,8 +442,8 @@ impl Options {
                 Model::Open(_) => None,
             },
             idle: plan.idle,
-            connection_use: plan.connection_use.name().to_owned(),
-            verify: plan.verify.name().to_owned(),
+            connection_use: arguments::name(&plan.connection_use),
+            verify: arguments::name(&plan.verify),
             timeout_us: plan.timeout_us,
             connect_timeout_us: plan.connect_timeout_us,
             latency_target_us: plan.latency_target_us,

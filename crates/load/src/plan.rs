@@ -4,6 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use clap::ValueEnum;
+use serde::Serialize;
 use workload::content::{Content, Mismatch};
 use workload::request_log::RequestLog;
 
@@ -111,22 +113,24 @@ pub enum Process {
 }
 
 /// Which requests share a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ConnectionUse {
     /// Those of a session.
     Session,
-    /// None does.
+    /// None: a connection each.
     Request,
-    /// Any: a session takes a connection that is free, and leaves it for others.
+    /// Any: sessions use again what others have left open.
     Keep,
 }
 
 /// What is looked at in a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Its status, and that it is complete.
+    /// The status, and that the reply is complete.
     None,
-    /// Its length too.
+    /// Its length too, where it is known.
     Length,
     /// Every byte.
     Bytes,
@@ -262,35 +266,5 @@ impl Model {
     #[must_use]
     pub fn is_endless(&self) -> bool {
         matches!(self, Self::Closed { endless: true, .. })
-    }
-}
-
-impl ConnectionUse {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Request, Self::Keep];
-
-    /// The name under which it is typed and reported.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Request => "request",
-            Self::Keep => "keep",
-        }
-    }
-}
-
-impl Verify {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::None, Self::Length, Self::Bytes];
-
-    /// The name under which it is typed and reported.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Length => "length",
-            Self::Bytes => "bytes",
-        }
     }
 }

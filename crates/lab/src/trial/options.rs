@@ -81,8 +81,9 @@ impl Trial<'_> {
         if let Some(url) = own.urls.first() {
             return Err(explain(&format!("{url}: each run names its server itself: leave it out")));
         }
-        let given = [given.given(), HOW_MUCH.to_vec()].concat();
-        match own.given().into_iter().find(|option| given.contains(option)) {
+        let given = given.given();
+        let is_given = |option: &String| given.contains(option) || HOW_MUCH.contains(&&**option);
+        match own.given().into_iter().find(is_given) {
             Some(option) => {
                 Err(explain(&format!("{option}: each run gives it itself: leave it out")))
             }

@@ -3,59 +3,12 @@
 
 use std::path::PathBuf;
 
-use super::{Arrivals, Options};
-use crate::plan::{ConnectionUse, Verify};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Args, Command, Error, FromArgMatches, ValueEnum};
+use serde::Serializer;
+use serde_json::Value;
 
-/// Every option that is not about what is reported, in the order in which it is written.
-const NAMES: [&str; 29] = [
-    "--log",
-    "--default-think",
-    "--think-max",
-    "--connections",
-    "--rate",
-    "--request-rate",
-    "--arrivals",
-    "--speed",
-    "--duration",
-    "--warm-up",
-    "--sessions",
-    "--connection",
-    "--idle",
-    "--timeout",
-    "--connect-timeout",
-    "--host",
-    "--header",
-    "--source",
-    "--verify",
-    "--files",
-    "--latency-target",
-    "--lag-bound",
-    "--run-delay-bound",
-    "--interval",
-    "--threads",
-    "--cpus",
-    "--share",
-    "--start-at",
-    "--seed",
-];
-
-/// Those that have a short name as well.
-const SHORT: [(&str, &str); 4] =
-    [("-c", "--connections"), ("-r", "--rate"), ("-d", "--duration"), ("-t", "--threads")];
-
-/// Where an option's value is kept.
-enum Place<'o> {
-    Text(&'o mut Option<String>),
-    Path(&'o mut Option<PathBuf>),
-    Count(&'o mut Option<u64>),
-    Threads(&'o mut Option<usize>),
-    Factor(&'o mut Option<f64>),
-    Arrivals(&'o mut Option<Arrivals>),
-    Connection(&'o mut Option<ConnectionUse>),
-    Verify(&'o mut Option<Verify>),
-    Each(&'o mut Vec<String>),
-    Listed(&'o mut Vec<String>),
-}
+use super::Options;
 
 impl Options {
     /// The words that mean the same, URLs first. Neither the command line for the report nor what
@@ -63,20 +16,16 @@ impl Options {
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         let mut words = self.urls.clone();
-        let mut options = self.clone();
-        for name in NAMES {
-            let values = options.place(name).map_or_else(Vec::new, Place::values);
-            words.extend(values.into_iter().flat_map(|value| [name.to_owned(), value]));
+        for (name, values) in self.values() {
+            words.extend(values.into_iter().flat_map(|value| [name.clone(), value]));
         }
         words
     }
 
     /// The options that have a value, in the order in which they are written.
     #[must_use]
-    pub fn given(&self) -> Vec<&'static str> {
-        let mut options = self.clone();
-        let mut is_given = |name: &&str| options.place(name).is_some_and(|place| place.is_taken());
-        NAMES.into_iter().filter(|name| is_given(name)).collect()
+    pub fn given(&self) -> Vec<String> {
+        self.values().into_iter().map(|(name, _)| name).collect()
     }
 
     /// What words mean: URLs and options, in any order.
@@ -85,155 +34,84 @@ impl Options {
     /// One line: what is no option, stands there twice, lacks its value, or has one that it cannot
     /// have.
     pub fn from_arguments(words: &[String]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            if !word.starts_with('-') {
-                options.urls.push(word.clone());
-                continue;
-            }
-            let (name, joined) = split(word);
-            let place = options
-                .place(name)
-                .ok_or_else(|| format!("{word}: there is no such option of what is asked"))?;
-            if place.is_taken() && !place.takes_several() {
-                return Err(format!("{name}: it stands there twice; once is enough"));
-            }
-            let value = joined.or_else(|| words.next().map(String::as_str));
-            // A single dash is a value: that of a start that one is told.
-            let value = value.filter(|value| !value.starts_with("--"));
-            let value = value.ok_or_else(|| format!("{name}: its value is missing"))?;
-            place.set(value).map_err(|why| format!("{name} {value}: {why}"))?;
-        }
-        Ok(options)
+        let found = command().try_get_matches_from(words);
+        found.and_then(|found| Self::from_arg_matches(&found)).map_err(|why| explain(&why, words))
     }
 
-    fn place(&mut self, name: &str) -> Option<Place<'_>> {
-        Some(match name {
-            "--log" => Place::Path(&mut self.log),
-            "--files" => Place::Path(&mut self.files),
-            "--connections" => Place::Count(&mut self.clients),
-            "--sessions" => Place::Count(&mut self.sessions),
-            "--idle" => Place::Count(&mut self.idle),
-            "--threads" => Place::Threads(&mut self.threads),
-            "--speed" => Place::Factor(&mut self.speed),
-            "--seed" => Place::Count(&mut self.seed),
-            "--arrivals" => Place::Arrivals(&mut self.arrivals),
-            "--connection" => Place::Connection(&mut self.connection_use),
-            "--verify" => Place::Verify(&mut self.verify),
-            "--host" => Place::Each(&mut self.hosts),
-            "--header" => Place::Each(&mut self.headers),
-            "--source" => Place::Listed(&mut self.sources),
-            _ => Place::Text(self.text(name)?),
-        })
-    }
-
-    /// Where an option is kept as it is typed.
-    fn text(&mut self, name: &str) -> Option<&mut Option<String>> {
-        Some(match name {
-            "--default-think" => &mut self.default_think,
-            "--think-max" => &mut self.think_max,
-            "--rate" => &mut self.rate,
-            "--request-rate" => &mut self.request_rate,
-            "--duration" => &mut self.duration,
-            "--warm-up" => &mut self.warm_up,
-            "--timeout" => &mut self.timeout,
-            "--connect-timeout" => &mut self.connect_timeout,
-            "--latency-target" => &mut self.latency_target,
-            "--lag-bound" => &mut self.lag_bound,
-            "--run-delay-bound" => &mut self.run_delay_bound,
-            "--interval" => &mut self.interval,
-            "--cpus" => &mut self.cpus,
-            "--share" => &mut self.share,
-            "--start-at" => &mut self.start_at,
-            _ => return None,
-        })
+    /// Options that have a value, and the words of their values.
+    fn values(&self) -> Vec<(String, Vec<String>)> {
+        let fields = serde_json::to_value(self).expect("numbers, texts and names are JSON");
+        let of = |option: &Arg| {
+            let values = texts(&fields[option.get_id().as_str()]);
+            let is_list = option.get_value_delimiter().is_some() && !values.is_empty();
+            let values = if is_list { vec![values.join(",")] } else { values };
+            Some((format!("--{}", option.get_long()?), values))
+        };
+        command().get_opts().filter_map(of).filter(|(_, values)| !values.is_empty()).collect()
     }
 }
 
-/// The long name of an option, and its value if that is in the same word: `--idle=5`, `-t3`,
-/// `-t=3`.
-fn split(word: &str) -> (&str, Option<&str>) {
-    let short = word.get(..2).and_then(|name| SHORT.iter().find(|(short, _)| *short == name));
-    if let Some((_, long)) = short {
-        let value = &word[2..];
-        let value = value.strip_prefix('=').unwrap_or(value);
-        return (long, Some(value).filter(|_| word.len() > 2));
-    }
-    word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)))
+/// It asks for nothing that is not typed here: that there is a log for --think-max, for example.
+fn command() -> Command {
+    Options::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true))
 }
 
-impl Place<'_> {
-    fn is_taken(&self) -> bool {
-        match self {
-            Self::Text(text) => text.is_some(),
-            Self::Path(path) => path.is_some(),
-            Self::Count(count) => count.is_some(),
-            Self::Threads(threads) => threads.is_some(),
-            Self::Factor(factor) => factor.is_some(),
-            Self::Arrivals(arrivals) => arrivals.is_some(),
-            Self::Connection(use_) => use_.is_some(),
-            Self::Verify(verify) => verify.is_some(),
-            Self::Each(values) | Self::Listed(values) => !values.is_empty(),
-        }
-    }
-
-    fn takes_several(&self) -> bool {
-        matches!(self, Self::Each(_) | Self::Listed(_))
-    }
-
-    /// The words of its values: none if it has none.
-    fn values(self) -> Vec<String> {
-        fn of<T: ToString>(value: Option<&T>) -> Vec<String> {
-            value.map(ToString::to_string).into_iter().collect()
-        }
-        match self {
-            Self::Text(text) => of(text.as_ref()),
-            Self::Path(path) => path.iter().map(|path| path.display().to_string()).collect(),
-            Self::Count(count) => of(count.as_ref()),
-            Self::Threads(threads) => of(threads.as_ref()),
-            Self::Factor(factor) => of(factor.as_ref()),
-            Self::Arrivals(arrivals) => arrivals.iter().map(|it| it.name().to_owned()).collect(),
-            Self::Connection(use_) => use_.iter().map(|it| it.name().to_owned()).collect(),
-            Self::Verify(verify) => verify.iter().map(|it| it.name().to_owned()).collect(),
-            Self::Each(values) => values.clone(),
-            Self::Listed(values) if values.is_empty() => Vec::new(),
-            Self::Listed(values) => vec![values.join(",")],
-        }
-    }
-
-    fn set(self, value: &str) -> Result<(), String> {
-        const NUMBER: &str = "give a whole number";
-        match self {
-            Self::Text(text) => *text = Some(value.to_owned()),
-            Self::Path(path) => *path = Some(value.into()),
-            Self::Count(count) => *count = Some(value.parse().map_err(|_| NUMBER)?),
-            Self::Threads(threads) => *threads = Some(value.parse().map_err(|_| NUMBER)?),
-            Self::Factor(factor) => *factor = Some(value.parse().map_err(|_| "give a number")?),
-            Self::Arrivals(arrivals) => {
-                *arrivals = Some(named(&Arrivals::ALL, Arrivals::name, value)?);
-            }
-            Self::Connection(use_) => {
-                *use_ = Some(named(&ConnectionUse::ALL, ConnectionUse::name, value)?);
-            }
-            Self::Verify(verify) => *verify = Some(named(&Verify::ALL, Verify::name, value)?),
-            Self::Each(values) => values.push(value.to_owned()),
-            Self::Listed(values) => values.extend(value.split(',').map(str::to_owned)),
-        }
-        Ok(())
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::String(text) => vec![text.clone()],
+        number => vec![number.to_string()],
     }
 }
 
-/// The one of that name.
-fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, typed: &str) -> Result<T, String> {
-    let names = || all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ");
-    let found = all.iter().copied().find(|one| name(*one) == typed);
-    found.ok_or_else(|| format!("it is one of {}", names()))
+/// What is wrong, for a line of a file: there is neither usage nor help to point to.
+fn explain(why: &Error, words: &[String]) -> String {
+    let texts = |kind| match why.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.as_str()],
+        Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let option = texts(ContextKind::InvalidArg).concat();
+    let option = option.split(' ').next().unwrap_or_default();
+    let value = texts(ContextKind::InvalidValue).concat();
+    match why.kind() {
+        ErrorKind::UnknownArgument => {
+            let typed = words.iter().find(|word| word.starts_with(option));
+            let typed = typed.map_or(option, String::as_str);
+            format!("{typed}: there is no such option of what is asked")
+        }
+        ErrorKind::ArgumentConflict => format!("{option}: it stands there twice; once is enough"),
+        ErrorKind::InvalidValue if value.is_empty() => format!("{option}: its value is missing"),
+        ErrorKind::InvalidValue => {
+            let values = texts(ContextKind::ValidValue).join(", ");
+            format!("{option} {value}: it is one of {values}")
+        }
+        ErrorKind::ValueValidation if option == "--speed" => {
+            format!("{option} {value}: give a number")
+        }
+        _ => format!("{option} {value}: give a whole number"),
+    }
+}
+
+/// The name under which it is typed and reported.
+pub(super) fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("none is left out").get_name().to_owned()
+}
+
+/// A path as a text, be it none.
+pub(super) fn lossy<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => to.collect_str(&path.display()),
+        None => to.serialize_none(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Arrivals;
     use super::*;
+    use crate::plan::{ConnectionUse, Verify};
 
     fn every_option() -> Options {
         let text = |text: &str| Some(text.to_owned());
@@ -279,7 +157,7 @@ mod tests {
             assert_eq!(Options::from_arguments(&words).as_ref(), Ok(&options), "{words:?}");
         }
         let words = every_option().to_arguments();
-        assert!(NAMES.iter().all(|name| words.iter().any(|word| word == name)), "{words:?}");
+        assert_eq!(every_option().given().len(), command().get_opts().count(), "{words:?}");
     }
 
     #[test]
