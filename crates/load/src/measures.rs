@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backlog::Backlog;
 use crate::error_kind::ErrorCounts;
+use crate::report::json;
 
 /// Rows of the fairness table: the 36 file types of SPECweb99, single files, everything else.
 pub const FILE_KINDS: usize = 38;
@@ -47,24 +48,32 @@ pub fn interval_histogram() -> Histogram<u64> {
 }
 
 /// Everything that was measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Measures {
     /// Totals.
     pub counts: Counts,
     /// Failed requests by kind.
+    #[serde(deserialize_with = "json::errors")]
     pub errors: ErrorCounts,
-    /// What was asked and not answered yet, over the window.
+    /// What was asked and not answered yet, over the window. Absent in what was written before it
+    /// was counted.
+    #[serde(default)]
     pub backlog: Backlog,
     /// Times.
     pub times: Times,
     /// By kind of file: class * 9 + number, then [`SINGLE`] and [`OTHER`].
+    #[serde(skip)] // a part of `fairness` in a document: `report::json` reads it
     pub files: Vec<FileRow>,
-    /// Corrected times by class of file, in microseconds, at two digits.
+    /// Corrected times by class of file, in microseconds, at two digits. Absent in what was written
+    /// before classes were apart.
+    #[serde(default = "no_classes", deserialize_with = "json::classes")]
     pub classes: Vec<Histogram<u64>>,
     /// By number of requests in a session; row 0 is unused, the last holds longer ones too.
+    #[serde(skip)] // as `files`
     pub lengths: Vec<LengthRow>,
     /// Sessions by the number of replies they got, failed ones too: httperf's histogram. The last
     /// row holds longer ones too.
+    #[serde(deserialize_with = "json::replies")]
     pub replies_per_session: Vec<u64>,
     /// By interval, from the start of the window.
     pub series: Vec<Interval>,
@@ -132,24 +141,32 @@ pub struct Counts {
 }
 
 /// Distributions, in microseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Whole reply, from the time at which the request should have been sent: the intended
     /// arrival of a session's first request, for later ones completion plus think time.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub corrected: Histogram<u64>,
     /// Whole reply, from the time at which it was sent.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub uncorrected: Histogram<u64>,
     /// First byte of the reply, from the time at which the request was sent.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub first_byte: Histogram<u64>,
     /// Establishing a connection.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub connect: Histogram<u64>,
     /// Lifetimes of connections with at least one reply.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub connection: Histogram<u64>,
     /// How late the generator itself was: from the intended time to the attempt to send or connect.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub lag: Histogram<u64>,
     /// Lifetimes of completed sessions.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub session: Histogram<u64>,
     /// Lifetimes of failed sessions.
+    #[serde(serialize_with = "json::distribution", deserialize_with = "json::fine")]
     pub session_failed: Histogram<u64>,
 }
 
@@ -193,14 +210,14 @@ pub struct LengthRow {
 
 /// One interval (a second, unless asked otherwise) of the time series. Events are put into the
 /// interval in which they occur.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Sessions that were to start in it.
     pub sessions_due: u64,
-    /// Requests issued in it.
-    pub requests: u64,
     /// Sessions that got the last of their replies in it.
     pub sessions_completed: u64,
+    /// Requests issued in it.
+    pub requests: u64,
     /// Good replies that were completed in it.
     pub replies: u64,
     /// Requests that failed in it.
@@ -212,6 +229,7 @@ pub struct Interval {
     /// Connections open at its end.
     pub connections: u64,
     /// Corrected times of the replies completed in it, in microseconds.
+    #[serde(flatten, serialize_with = "json::interval_times", deserialize_with = "json::coarse")]
     pub times: Histogram<u64>,
 }
 
@@ -344,6 +362,10 @@ impl Interval {
     }
 }
 
+fn no_classes() -> Vec<Histogram<u64>> {
+    vec![interval_histogram(); FILE_CLASSES]
+}
+
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
@@ -356,7 +378,7 @@ impl Default for Measures {
             backlog: Backlog::default(),
             times: Times::default(),
             files: vec![FileRow::default(); FILE_KINDS],
-            classes: vec![interval_histogram(); FILE_CLASSES],
+            classes: no_classes(),
             lengths: vec![LengthRow::default(); SESSION_LENGTH_MAX + 1],
             replies_per_session: vec![0; SESSION_LENGTH_MAX + 1],
             series: Vec::new(),

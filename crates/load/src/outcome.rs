@@ -23,7 +23,7 @@ pub const SPREAD_REQUESTS_MIN: u64 = 100;
 const SPREAD_BY_CHANCE: f64 = 0.01;
 
 /// A run of one generator, or of several merged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Outcome {
     /// What the run was.
     pub setting: Setting,
@@ -34,11 +34,13 @@ pub struct Outcome {
     /// Length of an interval of the series, in microseconds.
     pub interval_us: u64,
     /// CPU time of the generator's threads within the window, in microseconds: user, system.
+    #[serde(skip)] // two fields of a document: `report::json` reads them
     pub cpu_us: (u64, u64),
     /// How long they were ready to run within the window while others ran on their CPUs, in
     /// microseconds; none where the kernel does not count it.
     pub run_delay_us: Option<u64>,
     /// How often they waited for something within the window, and were woken.
+    #[serde(default)]
     pub wake_ups: u64,
     /// Processor time that others used on the CPUs of the generator's threads within the window,
     /// neither it nor the server, in microseconds, at most; none where that cannot be known.
@@ -47,8 +49,10 @@ pub struct Outcome {
     /// look at, or was not looked at, because nothing is held against others.
     pub server_cpu: Option<ServerCpu>,
     /// What was measured.
+    #[serde(skip)] // no field of its own in a document: `report::json` reads them
     pub measures: Measures,
     /// Why the run says nothing about the server, if so.
+    #[serde(rename = "void_reasons", default)]
     pub void: Vec<Void>,
     /// The first wrong reply: what, where, expected and got.
     pub first_bad: Option<String>,

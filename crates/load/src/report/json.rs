@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
-use serde::{Deserialize, Serialize};
+use hdrhistogram::serialization::{self, Serializer as _, V2DeflateSerializer};
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::backlog::Backlog;
 use crate::error_kind::{ErrorCounts, ErrorKind};
 use crate::measures::{
-    Counts, FILE_CLASSES, FILE_KINDS, FileRow, Interval, LengthRow, Measures, SESSION_LENGTH_MAX,
-    Times, histogram, interval_histogram,
+    FILE_CLASSES, FILE_KINDS, FileRow, Interval, LengthRow, SESSION_LENGTH_MAX, histogram,
+    interval_histogram,
 };
-use crate::outcome::{
-    Outcome, ServerCpu, Setting, file_class_name, file_kind_name, file_kind_of_name,
-};
+use crate::outcome::{Outcome, Setting, file_class_name, file_kind_name, file_kind_of_name};
 use crate::void::Void;
 
 /// What `format` says in every document.
@@ -31,7 +30,7 @@ pub const VERSION: u32 = 2;
 /// Writes `outcome`, indented, with a line feed at its end.
 #[must_use]
 pub fn write(outcome: &Outcome) -> String {
-    let mut text = serde_json::to_string_pretty(&Document::of(outcome))
+    let mut text = serde_json::to_string_pretty(outcome)
         .expect("structs of numbers and strings with string keys are JSON");
     text.push('\n');
     text
@@ -53,8 +52,19 @@ pub fn parse(text: &str) -> Result<Outcome, String> {
             "its version is {version}, this program reads versions 1 to {VERSION}"
         ));
     }
-    let document: Document = serde_json::from_str(text).map_err(|why| why.to_string())?;
-    document.into_outcome()
+    let explain = |why: serde_json::Error| why.to_string();
+    // Each takes from the text what is its own.
+    let mut outcome: Outcome = serde_json::from_str(text).map_err(explain)?;
+    outcome.measures = serde_json::from_str(text).map_err(explain)?;
+    let apart: Apart = serde_json::from_str(text).map_err(explain)?;
+    check_share(&outcome.setting)?;
+    (outcome.measures.files, outcome.measures.lengths) =
+        (apart.fairness.files, apart.fairness.lengths);
+    outcome.cpu_us = (apart.cpu_user_us, apart.cpu_system_us);
+    if outcome.void.is_empty() {
+        outcome.void = apart.void.into_iter().map(Void::Other).collect();
+    }
+    Ok(outcome)
 }
 
 /// What is looked at before anything else.
@@ -64,66 +74,22 @@ struct Head {
     version: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Document {
-    format: String,
-    version: u32,
-    setting: Setting,
-    started_unix_us: u64,
-    window_us: u64,
-    interval_us: u64,
+/// What stands elsewhere in a document than the fields of [`Outcome`] and its measures do.
+#[derive(Deserialize)]
+struct Apart {
     cpu_user_us: u64,
     cpu_system_us: u64,
-    #[serde(default)]
-    run_delay_us: Option<u64>,
-    #[serde(default)]
-    wake_ups: u64,
-    #[serde(default)]
-    others_us: Option<u64>,
-    #[serde(default)]
-    server_cpu: Option<ServerCpu>,
-    interrupted: bool,
-    /// For people; and where it was written before the next was.
+    /// For people; and where it was written before reasons had names.
     void: Vec<String>,
-    #[serde(default)]
-    void_reasons: Vec<Void>,
-    #[serde(skip_deserializing)]
-    incomplete: Vec<String>,
-    first_bad: Option<String>,
-    #[serde(default)]
-    first_refused: Option<String>,
-    #[serde(skip_deserializing)]
-    figures: Figures,
-    counts: Counts,
-    errors: BTreeMap<String, u64>,
-    /// Absent in what was written before it was counted.
-    #[serde(default)]
-    backlog: Backlog,
-    times: TimesText,
-    /// Absent in what was written before classes were apart.
-    #[serde(default)]
-    classes: Vec<ClassText>,
-    fairness: Fairness,
-    replies_per_session: Vec<u64>,
-    series: Vec<IntervalText>,
+    fairness: Rows,
 }
 
-/// Derived from the rest.
-#[derive(Default, Serialize)]
-struct Figures {
-    requests_due: u64,
-    asked_per_s: Option<f64>,
-    offered_per_s: f64,
-    throughput_per_s: f64,
-    goodput_per_s: f64,
-    served_share: f64,
-    kept_up_share: f64,
-    error_share: f64,
-    in_time_share: f64,
-    run_delay_share: Option<f64>,
-    server_run_delay_share: Option<f64>,
-    mostly_own_lag: Vec<&'static str>,
-    exit_code: u8,
+#[derive(Deserialize)]
+struct Rows {
+    #[serde(deserialize_with = "files")]
+    files: Vec<FileRow>,
+    #[serde(deserialize_with = "lengths")]
+    lengths: Vec<LengthRow>,
 }
 
 /// The quantiles that are reported, by name.
@@ -138,69 +104,110 @@ const QUANTILES: [(f64, &str); 8] = [
     (1.0, "max"),
 ];
 
-/// One field for each of [`Times`].
-#[derive(Serialize, Deserialize)]
-struct TimesText {
-    corrected: Distribution,
-    uncorrected: Distribution,
-    first_byte: Distribution,
-    connect: Distribution,
-    connection: Distribution,
-    lag: Distribution,
-    session: Distribution,
-    session_failed: Distribution,
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let measures = &self.measures;
+        let void: Vec<_> = self.void.iter().map(Void::to_string).collect();
+        let named = |kind: ErrorKind| (kind.name(), measures.errors.get(kind));
+        let errors: BTreeMap<_, _> = ErrorKind::ALL.into_iter().map(named).collect();
+        let mut fields = to.serialize_map(None)?;
+        fields.serialize_entry("format", FORMAT)?;
+        fields.serialize_entry("version", &VERSION)?;
+        fields.serialize_entry("setting", &self.setting)?;
+        fields.serialize_entry("started_unix_us", &self.started_unix_us)?;
+        fields.serialize_entry("window_us", &self.window_us)?;
+        fields.serialize_entry("interval_us", &self.interval_us)?;
+        fields.serialize_entry("cpu_user_us", &self.cpu_us.0)?;
+        fields.serialize_entry("cpu_system_us", &self.cpu_us.1)?;
+        fields.serialize_entry("run_delay_us", &self.run_delay_us)?;
+        fields.serialize_entry("wake_ups", &self.wake_ups)?;
+        fields.serialize_entry("others_us", &self.others_us)?;
+        fields.serialize_entry("server_cpu", &self.server_cpu)?;
+        fields.serialize_entry("interrupted", &self.interrupted)?;
+        fields.serialize_entry("void", &void)?;
+        fields.serialize_entry("void_reasons", &self.void)?;
+        fields.serialize_entry("incomplete", &self.incomplete().collect::<Vec<_>>())?;
+        fields.serialize_entry("first_bad", &self.first_bad)?;
+        fields.serialize_entry("first_refused", &self.first_refused)?;
+        fields.serialize_entry("figures", &Figures(self))?;
+        fields.serialize_entry("counts", &measures.counts)?;
+        fields.serialize_entry("errors", &errors)?;
+        fields.serialize_entry("backlog", &measures.backlog)?;
+        fields.serialize_entry("times", &measures.times)?;
+        fields.serialize_entry("classes", &ClassText::all(&measures.classes))?;
+        fields.serialize_entry("fairness", &Fairness(self))?;
+        let replies = without_trailing_zeros(&measures.replies_per_session);
+        fields.serialize_entry("replies_per_session", replies)?;
+        fields.serialize_entry("series", &IntervalText::all(self))?;
+        fields.end()
+    }
+}
+
+/// Derived from the rest.
+struct Figures<'o>(&'o Outcome);
+
+impl Serialize for Figures<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(outcome) = self;
+        let is_own = |(quantile, _): &(f64, &str)| outcome.is_mostly_own_lag(*quantile);
+        let own: Vec<_> = QUANTILES.into_iter().filter(is_own).map(|(_, name)| name).collect();
+        let server_run_delay = outcome.server_cpu.and_then(|had| had.run_delay_share());
+        let mut fields = to.serialize_map(None)?;
+        fields.serialize_entry("requests_due", &outcome.requests_due())?;
+        fields.serialize_entry("asked_per_s", &outcome.asked_rate())?;
+        fields.serialize_entry("offered_per_s", &outcome.offered_rate())?;
+        fields.serialize_entry("throughput_per_s", &outcome.throughput())?;
+        fields.serialize_entry("goodput_per_s", &outcome.goodput())?;
+        fields.serialize_entry("served_share", &outcome.served_share())?;
+        fields.serialize_entry("kept_up_share", &outcome.kept_up_share())?;
+        fields.serialize_entry("error_share", &outcome.error_share())?;
+        fields.serialize_entry("in_time_share", &outcome.in_time_share())?;
+        fields.serialize_entry("run_delay_share", &outcome.run_delay_share())?;
+        fields.serialize_entry("server_run_delay_share", &server_run_delay)?;
+        fields.serialize_entry("mostly_own_lag", &own)?;
+        fields.serialize_entry("exit_code", &outcome.exit_code())?;
+        fields.end()
+    }
 }
 
 /// Corrected times of the replies of a class of files, if there were any.
 #[derive(Serialize, Deserialize)]
 struct ClassText {
     class: String,
-    #[serde(flatten)]
-    times: Distribution,
+    #[serde(flatten, serialize_with = "distribution", deserialize_with = "coarse")]
+    times: Histogram<u64>,
 }
 
-/// All 0 if nothing was recorded.
-#[derive(Serialize, Deserialize)]
-struct Distribution {
-    #[serde(skip_deserializing)]
-    count: u64,
-    #[serde(skip_deserializing)]
-    min_ms: f64,
-    #[serde(skip_deserializing)]
-    mean_ms: f64,
-    #[serde(skip_deserializing)]
-    sd_ms: f64,
-    #[serde(skip_deserializing)]
-    p50_ms: f64,
-    #[serde(skip_deserializing)]
-    p75_ms: f64,
-    #[serde(skip_deserializing)]
-    p90_ms: f64,
-    #[serde(skip_deserializing)]
-    p95_ms: f64,
-    #[serde(skip_deserializing)]
-    p99_ms: f64,
-    #[serde(skip_deserializing, rename = "p99.9_ms")]
-    p99_9_ms: f64,
-    #[serde(skip_deserializing, rename = "p99.99_ms")]
-    p99_99_ms: f64,
-    #[serde(skip_deserializing)]
-    max_ms: f64,
-    /// HdrHistogram's V2 encoding of microseconds, deflated, in base64.
-    histogram: String,
+impl ClassText {
+    fn all(classes: &[Histogram<u64>]) -> Vec<Self> {
+        let named = classes.iter().enumerate().filter(|(_, times)| !times.is_empty());
+        let text = |(class, times): (_, &Histogram<u64>)| Self {
+            class: file_class_name(class),
+            times: times.clone(),
+        };
+        named.map(text).collect()
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Fairness {
-    /// In percentage points; null if no kind of file was asked for often enough.
-    #[serde(skip_deserializing)]
-    spread: Option<f64>,
-    #[serde(skip_deserializing)]
-    kinds_compared: usize,
-    #[serde(skip_deserializing)]
-    kinds_left_out: usize,
-    files: Vec<FileText>,
-    lengths: Vec<LengthText>,
+/// How files and sessions of different kinds fared. The spread is in percentage points; null if no
+/// kind of file was asked for often enough.
+struct Fairness<'o>(&'o Outcome);
+
+impl Serialize for Fairness<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let spread = self.0.fairness_spread();
+        let files = self.0.measures.files.iter().enumerate();
+        let files = files.filter(|(_, row)| **row != FileRow::default());
+        let lengths = self.0.measures.lengths.iter().enumerate();
+        let lengths = lengths.filter(|(_, row)| **row != LengthRow::default());
+        let mut fields = to.serialize_map(None)?;
+        fields.serialize_entry("spread", &spread.map(|spread| spread.points))?;
+        fields.serialize_entry("kinds_compared", &spread.map_or(0, |spread| spread.kinds))?;
+        fields.serialize_entry("kinds_left_out", &spread.map_or(0, |spread| spread.left_out))?;
+        fields.serialize_entry("files", &files.map(FileText::of).collect::<Vec<_>>())?;
+        fields.serialize_entry("lengths", &lengths.map(LengthText::of).collect::<Vec<_>>())?;
+        fields.end()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -214,6 +221,17 @@ struct FileText {
     row: FileRow,
 }
 
+impl FileText {
+    fn of((kind, row): (usize, &FileRow)) -> Self {
+        Self {
+            kind: file_kind_name(kind),
+            timeout_percent: row.timeout_percent(),
+            mean_ms: row.mean_ms(),
+            row: *row,
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct LengthText {
     /// Requests in a session; the largest stands for longer ones too.
@@ -224,256 +242,77 @@ struct LengthText {
     row: LengthRow,
 }
 
-#[derive(Serialize, Deserialize)]
-struct IntervalText {
-    #[serde(skip_deserializing)]
+impl LengthText {
+    fn of((length, row): (usize, &LengthRow)) -> Self {
+        Self { length, timeout_percent: row.timeout_percent(), row: *row }
+    }
+}
+
+/// An interval, and when it begins.
+#[derive(Serialize)]
+struct IntervalText<'o> {
     start_s: f64,
-    sessions_due: u64,
-    sessions_completed: u64,
-    requests: u64,
-    replies: u64,
-    errors: u64,
-    body_bytes: u64,
-    in_flight: u64,
-    connections: u64,
-    #[serde(skip_deserializing)]
-    p50_ms: f64,
-    #[serde(skip_deserializing)]
-    p99_ms: f64,
-    #[serde(skip_deserializing)]
-    max_ms: f64,
+    #[serde(flatten)]
+    interval: &'o Interval,
+}
+
+impl<'o> IntervalText<'o> {
+    fn all(outcome: &'o Outcome) -> Vec<Self> {
+        let start_s = |index| outcome.interval_span_us(index).0 as f64 / 1e6;
+        let series = outcome.measures.series.iter().enumerate();
+        series.map(|(index, interval)| Self { start_s: start_s(index), interval }).collect()
+    }
+}
+
+/// A histogram of microseconds as it is written: in HdrHistogram's V2 encoding, deflated, in
+/// base64, with figures of it before.
+#[derive(Deserialize)]
+struct Packed {
     histogram: String,
 }
 
-impl Document {
-    fn of(outcome: &Outcome) -> Self {
-        let measures = &outcome.measures;
-        let named = |kind: ErrorKind| (kind.name().to_owned(), measures.errors.get(kind));
-        Self {
-            format: FORMAT.into(),
-            version: VERSION,
-            setting: outcome.setting.clone(),
-            started_unix_us: outcome.started_unix_us,
-            window_us: outcome.window_us,
-            interval_us: outcome.interval_us,
-            cpu_user_us: outcome.cpu_us.0,
-            cpu_system_us: outcome.cpu_us.1,
-            run_delay_us: outcome.run_delay_us,
-            wake_ups: outcome.wake_ups,
-            others_us: outcome.others_us,
-            server_cpu: outcome.server_cpu,
-            interrupted: outcome.interrupted,
-            void: outcome.void.iter().map(Void::to_string).collect(),
-            void_reasons: outcome.void.clone(),
-            incomplete: outcome.incomplete().collect(),
-            first_bad: outcome.first_bad.clone(),
-            first_refused: outcome.first_refused.clone(),
-            figures: Figures::of(outcome),
-            counts: measures.counts,
-            errors: ErrorKind::ALL.into_iter().map(named).collect(),
-            backlog: measures.backlog.clone(),
-            times: TimesText::of(&measures.times),
-            classes: ClassText::all(&measures.classes),
-            fairness: Fairness::of(outcome),
-            replies_per_session: without_trailing_zeros(&measures.replies_per_session),
-            series: (measures.series.iter().enumerate())
-                .map(|(index, interval)| {
-                    IntervalText::of(outcome.interval_span_us(index).0, interval)
-                })
-                .collect(),
-        }
-    }
-
-    fn into_outcome(self) -> Result<Outcome, String> {
-        check_share(&self.setting)?;
-        let void = match self.void_reasons {
-            reasons if reasons.is_empty() => self.void.into_iter().map(Void::Other).collect(),
-            reasons => reasons,
-        };
-        let mut replies_per_session = self.replies_per_session;
-        if replies_per_session.len() > SESSION_LENGTH_MAX + 1 {
-            return Err("`replies_per_session` is too long".into());
-        }
-        replies_per_session.resize(SESSION_LENGTH_MAX + 1, 0);
-        let measures = Measures {
-            counts: self.counts,
-            errors: errors(&self.errors)?,
-            backlog: self.backlog,
-            times: self.times.into_times()?,
-            classes: classes(&self.classes)?,
-            files: files(&self.fairness.files)?,
-            lengths: lengths(&self.fairness.lengths)?,
-            replies_per_session,
-            series: self.series.iter().map(IntervalText::interval).collect::<Result<_, _>>()?,
-        };
-        Ok(Outcome {
-            setting: self.setting,
-            window_us: self.window_us,
-            started_unix_us: self.started_unix_us,
-            interval_us: self.interval_us,
-            cpu_us: (self.cpu_user_us, self.cpu_system_us),
-            run_delay_us: self.run_delay_us,
-            wake_ups: self.wake_ups,
-            others_us: self.others_us,
-            server_cpu: self.server_cpu,
-            measures,
-            void,
-            first_bad: self.first_bad,
-            first_refused: self.first_refused,
-            interrupted: self.interrupted,
-        })
-    }
+/// Writes a histogram with its figures, all 0 if nothing was recorded.
+pub(crate) fn distribution<S: Serializer>(
+    times: &Histogram<u64>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut fields = to.serialize_map(None)?;
+    fields.serialize_entry("count", &times.len())?;
+    fields.serialize_entry("min_ms", &(times.min() as f64 / 1e3))?;
+    fields.serialize_entry("mean_ms", &(times.mean() / 1e3))?;
+    fields.serialize_entry("sd_ms", &(times.stdev() / 1e3))?;
+    serialize_rest(fields, times, &QUANTILES)
 }
 
-impl Figures {
-    fn of(outcome: &Outcome) -> Self {
-        Self {
-            requests_due: outcome.requests_due(),
-            asked_per_s: outcome.asked_rate(),
-            offered_per_s: outcome.offered_rate(),
-            throughput_per_s: outcome.throughput(),
-            goodput_per_s: outcome.goodput(),
-            served_share: outcome.served_share(),
-            kept_up_share: outcome.kept_up_share(),
-            error_share: outcome.error_share(),
-            in_time_share: outcome.in_time_share(),
-            run_delay_share: outcome.run_delay_share(),
-            server_run_delay_share: outcome.server_cpu.and_then(|had| had.run_delay_share()),
-            mostly_own_lag: QUANTILES
-                .into_iter()
-                .filter(|(quantile, _)| outcome.is_mostly_own_lag(*quantile))
-                .map(|(_, name)| name)
-                .collect(),
-            exit_code: outcome.exit_code(),
-        }
-    }
+/// Writes the histogram of an interval with few figures.
+pub(crate) fn interval_times<S: Serializer>(
+    times: &Histogram<u64>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    serialize_rest(to.serialize_map(None)?, times, &[(0.5, "p50"), (0.99, "p99"), (1.0, "max")])
 }
 
-impl TimesText {
-    fn of(times: &Times) -> Self {
-        Self {
-            corrected: Distribution::of(&times.corrected),
-            uncorrected: Distribution::of(&times.uncorrected),
-            first_byte: Distribution::of(&times.first_byte),
-            connect: Distribution::of(&times.connect),
-            connection: Distribution::of(&times.connection),
-            lag: Distribution::of(&times.lag),
-            session: Distribution::of(&times.session),
-            session_failed: Distribution::of(&times.session_failed),
-        }
+fn serialize_rest<M: SerializeMap>(
+    mut fields: M,
+    times: &Histogram<u64>,
+    quantiles: &[(f64, &str)],
+) -> Result<M::Ok, M::Error> {
+    for (quantile, name) in quantiles {
+        let ms = times.value_at_quantile(*quantile) as f64 / 1e3;
+        fields.serialize_entry(&format!("{name}_ms"), &ms)?;
     }
-
-    fn into_times(self) -> Result<Times, String> {
-        let decoded = |text: Distribution| decode(&text.histogram, &histogram());
-        Ok(Times {
-            corrected: decoded(self.corrected)?,
-            uncorrected: decoded(self.uncorrected)?,
-            first_byte: decoded(self.first_byte)?,
-            connect: decoded(self.connect)?,
-            connection: decoded(self.connection)?,
-            lag: decoded(self.lag)?,
-            session: decoded(self.session)?,
-            session_failed: decoded(self.session_failed)?,
-        })
-    }
+    fields.serialize_entry("histogram", &encode(times))?;
+    fields.end()
 }
 
-impl ClassText {
-    fn all(classes: &[Histogram<u64>]) -> Vec<Self> {
-        let named = classes.iter().enumerate().filter(|(_, times)| !times.is_empty());
-        let text =
-            |(class, times)| Self { class: file_class_name(class), times: Distribution::of(times) };
-        named.map(text).collect()
-    }
+/// Reads a histogram with the bounds of [`histogram`].
+pub(crate) fn fine<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
+    decode(&Packed::deserialize(from)?.histogram, &histogram()).map_err(D::Error::custom)
 }
 
-impl Distribution {
-    fn of(times: &Histogram<u64>) -> Self {
-        let ms = |quantile| quantile_ms(times, quantile);
-        Self {
-            count: times.len(),
-            min_ms: times.min() as f64 / 1e3,
-            mean_ms: times.mean() / 1e3,
-            sd_ms: times.stdev() / 1e3,
-            p50_ms: ms(0.5),
-            p75_ms: ms(0.75),
-            p90_ms: ms(0.9),
-            p95_ms: ms(0.95),
-            p99_ms: ms(0.99),
-            p99_9_ms: ms(0.999),
-            p99_99_ms: ms(0.9999),
-            max_ms: times.max() as f64 / 1e3,
-            histogram: encode(times),
-        }
-    }
-}
-
-impl Fairness {
-    fn of(outcome: &Outcome) -> Self {
-        let spread = outcome.fairness_spread();
-        let files = outcome.measures.files.iter().enumerate();
-        let lengths = outcome.measures.lengths.iter().enumerate();
-        Self {
-            spread: spread.map(|spread| spread.points),
-            kinds_compared: spread.map_or(0, |spread| spread.kinds),
-            kinds_left_out: spread.map_or(0, |spread| spread.left_out),
-            files: files
-                .filter(|(_, row)| **row != FileRow::default())
-                .map(|(kind, row)| FileText {
-                    kind: file_kind_name(kind),
-                    timeout_percent: row.timeout_percent(),
-                    mean_ms: row.mean_ms(),
-                    row: *row,
-                })
-                .collect(),
-            lengths: lengths
-                .filter(|(_, row)| **row != LengthRow::default())
-                .map(|(length, row)| LengthText {
-                    length,
-                    timeout_percent: row.timeout_percent(),
-                    row: *row,
-                })
-                .collect(),
-        }
-    }
-}
-
-impl IntervalText {
-    fn of(start_us: u64, interval: &Interval) -> Self {
-        Self {
-            start_s: start_us as f64 / 1e6,
-            sessions_due: interval.sessions_due,
-            sessions_completed: interval.sessions_completed,
-            requests: interval.requests,
-            replies: interval.replies,
-            errors: interval.errors,
-            body_bytes: interval.body_bytes,
-            in_flight: interval.in_flight,
-            connections: interval.connections,
-            p50_ms: quantile_ms(&interval.times, 0.5),
-            p99_ms: quantile_ms(&interval.times, 0.99),
-            max_ms: interval.times.max() as f64 / 1e3,
-            histogram: encode(&interval.times),
-        }
-    }
-
-    fn interval(&self) -> Result<Interval, String> {
-        Ok(Interval {
-            sessions_due: self.sessions_due,
-            sessions_completed: self.sessions_completed,
-            requests: self.requests,
-            replies: self.replies,
-            errors: self.errors,
-            body_bytes: self.body_bytes,
-            in_flight: self.in_flight,
-            connections: self.connections,
-            times: decode(&self.histogram, &interval_histogram())?,
-        })
-    }
-}
-
-fn quantile_ms(times: &Histogram<u64>, quantile: f64) -> f64 {
-    times.value_at_quantile(quantile) as f64 / 1e3
+/// Reads a histogram with the bounds of [`interval_histogram`].
+pub(crate) fn coarse<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
+    decode(&Packed::deserialize(from)?.histogram, &interval_histogram()).map_err(D::Error::custom)
 }
 
 fn encode(times: &Histogram<u64>) -> String {
@@ -487,7 +326,7 @@ fn encode(times: &Histogram<u64>) -> String {
 /// The histogram in `text`, which must have the bounds of `model`.
 fn decode(text: &str, model: &Histogram<u64>) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|why| format!("a histogram is damaged: {why}"))?;
-    let times: Histogram<u64> = Deserializer::new()
+    let times: Histogram<u64> = serialization::Deserializer::new()
         .deserialize(&mut bytes.as_slice())
         .map_err(|why| format!("a histogram is damaged: {why}"))?;
     let bounds = |times: &Histogram<u64>| (times.low(), times.high(), times.sigfig());
@@ -505,46 +344,58 @@ fn check_share(setting: &Setting) -> Result<(), String> {
     }
 }
 
-fn errors(named: &BTreeMap<String, u64>) -> Result<ErrorCounts, String> {
+/// Reads counts of errors by name.
+pub(crate) fn errors<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorCounts, D::Error> {
     let mut counts = ErrorCounts::default();
-    for (name, count) in named {
-        let kind = ErrorKind::of_name(name);
-        counts.set(kind.ok_or_else(|| format!("there is no error `{name}`"))?, *count);
+    for (name, count) in BTreeMap::<String, u64>::deserialize(from)? {
+        let unknown = || D::Error::custom(format_args!("there is no error `{name}`"));
+        counts.set(ErrorKind::of_name(&name).ok_or_else(unknown)?, count);
     }
     Ok(counts)
 }
 
-fn files(rows: &[FileText]) -> Result<Vec<FileRow>, String> {
+fn files<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<FileRow>, D::Error> {
     let mut files = vec![FileRow::default(); FILE_KINDS];
-    for FileText { kind, row, .. } in rows {
-        let index = file_kind_of_name(kind);
-        files[index.ok_or_else(|| format!("there is no kind of file `{kind}`"))?] = *row;
+    for FileText { kind, row, .. } in Vec::deserialize(from)? {
+        let unknown = || D::Error::custom(format_args!("there is no kind of file `{kind}`"));
+        files[file_kind_of_name(&kind).ok_or_else(unknown)?] = row;
     }
     Ok(files)
 }
 
-fn classes(rows: &[ClassText]) -> Result<Vec<Histogram<u64>>, String> {
+/// Reads the times of classes of files by name.
+pub(crate) fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Histogram<u64>>, D::Error> {
     let mut classes = vec![interval_histogram(); FILE_CLASSES];
-    for ClassText { class, times } in rows {
-        let index = (0..FILE_CLASSES).find(|index| file_class_name(*index) == *class);
-        classes[index.ok_or_else(|| format!("there is no class of files `{class}`"))?] =
-            decode(&times.histogram, &interval_histogram())?;
+    for ClassText { class, times } in Vec::deserialize(from)? {
+        let index = (0..FILE_CLASSES).find(|index| file_class_name(*index) == class);
+        let unknown = || D::Error::custom(format_args!("there is no class of files `{class}`"));
+        classes[index.ok_or_else(unknown)?] = times;
     }
     Ok(classes)
 }
 
-fn lengths(rows: &[LengthText]) -> Result<Vec<LengthRow>, String> {
+fn lengths<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<LengthRow>, D::Error> {
     let mut lengths = vec![LengthRow::default(); SESSION_LENGTH_MAX + 1];
-    for LengthText { length, row, .. } in rows {
-        let slot = lengths.get_mut(*length);
-        *slot.ok_or_else(|| format!("there is no row for sessions of {length} requests"))? = *row;
+    for LengthText { length, row, .. } in Vec::deserialize(from)? {
+        let why = || format!("there is no row for sessions of {length} requests");
+        *lengths.get_mut(length).ok_or_else(|| D::Error::custom(why()))? = row;
     }
     Ok(lengths)
 }
 
-fn without_trailing_zeros(counts: &[u64]) -> Vec<u64> {
+/// Reads sessions by the number of their replies: rows of zeros at the end are not written.
+pub(crate) fn replies<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let mut replies = Vec::deserialize(from)?;
+    if replies.len() > SESSION_LENGTH_MAX + 1 {
+        return Err(D::Error::custom("`replies_per_session` is too long"));
+    }
+    replies.resize(SESSION_LENGTH_MAX + 1, 0);
+    Ok(replies)
+}
+
+fn without_trailing_zeros(counts: &[u64]) -> &[u64] {
     let len = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
-    counts[..len].to_vec()
+    &counts[..len]
 }
 
 #[cfg(test)]
