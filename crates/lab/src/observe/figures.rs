@@ -1,84 +1,39 @@
 //! Observations as numbers by name, which is how runs are recorded.
 
-use super::{CoreUse, Hardware, Observed, Pressure};
+use super::{CoreUse, Observed};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// A name and what is known of it.
-type Named = (&'static str, Option<f64>);
 
 impl Observed {
     /// Everything that was observed, by name; what was not is left out. The names are those of the
-    /// fields; those of [`Pressure`] have `pressure_` or `machine_pressure_` before them, and each
-    /// CPU has `cpu_N_busy_share`, `cpu_N_softirq_share` and `cpu_N_steal_share`.
+    /// fields; those of [`Pressure`](super::Pressure) have `pressure_` or `machine_pressure_`
+    /// before them, and each CPU has `cpu_N_busy_share`, `cpu_N_softirq_share` and
+    /// `cpu_N_steal_share`.
     pub fn figures(&self) -> BTreeMap<String, f64> {
-        let plain = self.plain().into_iter().chain(of_hardware(&self.hardware));
-        let plain = plain.map(|(name, value)| (name.to_owned(), value));
-        let pressure = of_pressure("pressure", &self.pressure);
-        let machine = of_pressure("machine_pressure", &self.machine_pressure);
         let derived = [
-            ("cycles_per_instruction".to_owned(), self.cycles_per_instruction()),
-            ("run_queue_mean".to_owned(), self.run_queue_mean()),
+            ("cycles_per_instruction", self.cycles_per_instruction()),
+            ("run_queue_mean", self.run_queue_mean()),
         ];
-        let known = plain.chain(pressure).chain(machine).chain(derived);
-        let known = known.filter_map(|(name, value)| Some((name, value?)));
-        known.chain(self.cores.iter().flat_map(of_core)).collect()
-    }
-
-    fn plain(&self) -> [Named; 24] {
-        let number = |value: Option<u64>| value.map(|value| value as f64);
-        [
-            ("elapsed_us", number(Some(self.elapsed_us))),
-            ("look_us", number(Some(self.look_us))),
-            ("cpu_us", number(Some(self.cpu_us))),
-            ("cpu_user_us", number(self.cpu_user_us)),
-            ("cpu_system_us", number(self.cpu_system_us)),
-            ("softirq_us", number(self.softirq_us)),
-            ("resident_bytes", number(Some(self.resident_bytes))),
-            ("own_bytes", number(Some(self.own_bytes))),
-            ("page_cache_bytes", number(self.page_cache_bytes)),
-            ("machine_page_cache_bytes", number(self.machine_page_cache_bytes)),
-            ("block_read_bytes", number(self.block_read_bytes)),
-            ("block_reads", number(self.block_reads)),
-            ("device_read_bytes", number(self.device_read_bytes)),
-            ("device_reads", number(self.device_reads)),
-            ("device_busy_ms", number(self.device_busy_ms)),
-            ("threads", number(self.threads)),
-            ("threads_ended", number(self.threads_ended)),
-            ("switches_voluntary", number(self.switches_voluntary)),
-            ("switches_involuntary", number(self.switches_involuntary)),
-            ("run_queue_wait_us", number(self.run_queue_wait_us)),
-            ("machine_runnable", number(self.machine_runnable)),
-            ("machine_load_1m", self.machine_load_1m),
-            ("system_calls", number(self.system_calls)),
-            ("cpus_busy_share", self.cpus_busy_share),
-        ]
+        let derived = derived.into_iter().filter_map(|(name, value)| Some((name.into(), value?)));
+        let known = [
+            numbers(self, ""),
+            numbers(&self.hardware, ""),
+            numbers(&self.pressure, "pressure_"),
+            numbers(&self.machine_pressure, "machine_pressure_"),
+        ];
+        let of_cores = self.cores.iter().flat_map(of_core);
+        known.into_iter().flatten().chain(derived).chain(of_cores).collect()
     }
 }
 
-fn of_hardware(hardware: &Hardware) -> [Named; 9] {
-    [
-        ("cycles", hardware.cycles),
-        ("instructions", hardware.instructions),
-        ("stalled_frontend_cycles", hardware.stalled_frontend_cycles),
-        ("stalled_backend_cycles", hardware.stalled_backend_cycles),
-        ("cache_references", hardware.cache_references),
-        ("cache_misses", hardware.cache_misses),
-        ("bus_cycles", hardware.bus_cycles),
-        ("memory_read_bytes", hardware.memory_read_bytes),
-        ("memory_written_bytes", hardware.memory_written_bytes),
-    ]
-    .map(|(name, value)| (name, value.map(|value| value as f64)))
-}
-
-fn of_pressure(whose: &str, pressure: &Pressure) -> [(String, Option<f64>); 5] {
-    [
-        ("cpu_some_us", pressure.cpu_some_us),
-        ("memory_some_us", pressure.memory_some_us),
-        ("memory_full_us", pressure.memory_full_us),
-        ("io_some_us", pressure.io_some_us),
-        ("io_full_us", pressure.io_full_us),
-    ]
-    .map(|(name, value)| (format!("{whose}_{name}"), value.map(|value| value as f64)))
+/// The fields that are numbers, each with its name behind `prefix`.
+fn numbers(fields: &impl Serialize, prefix: &str) -> Vec<(String, f64)> {
+    let fields = serde_json::to_value(fields).expect("fields with names are an object");
+    let fields = fields.as_object().into_iter().flatten();
+    let number =
+        |(name, value): (&String, &Value)| Some((format!("{prefix}{name}"), value.as_f64()?));
+    fields.filter_map(number).collect()
 }
 
 fn of_core(core: &CoreUse) -> [(String, f64); 3] {
@@ -93,6 +48,7 @@ fn of_core(core: &CoreUse) -> [(String, f64); 3] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Hardware, Pressure};
     use super::*;
 
     #[test]

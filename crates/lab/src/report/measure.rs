@@ -4,305 +4,237 @@
 //! Not all that the lab observes: each CPU by itself, and the machine's own figures, stay in the
 //! records.
 
-use super::number;
+use super::number::{figure, memory, percent};
 use crate::record::{Figures, Run};
 use load::error_kind::ErrorKind;
 
-/// A quantity of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Measure {
-    /// Good replies a second.
-    Throughput,
-    /// Good replies within the latency target, a second.
-    Goodput,
-    /// Part of the requests issued that failed.
-    ErrorShare,
-    /// Part of the requests due whose client gave up waiting.
-    TimeoutShare,
-    /// Part of the requests due with which the server kept up: neither failed nor left to wait.
-    KeptUpShare,
-    /// The server's processor time, microseconds a request served.
-    CpuPerRequest,
-    /// Part of the domain's processors that the server used.
-    Utilisation,
-    /// The server's memory, bytes.
-    Memory,
-    /// Mean response time, microseconds.
-    MeanTime,
-    /// Its median.
-    P50,
-    /// Its 99th percentile.
-    P99,
-    /// Its 99.9th percentile.
-    P999,
-    /// How far apart the timeouts of kinds of file lie, percentage points.
-    Spread,
-    /// Processor time in user mode, microseconds a request.
-    UserTime,
-    /// Processor time in system mode, microseconds a request.
-    SystemTime,
-    /// Soft interrupts on the servers' processors, microseconds a request.
-    SoftirqTime,
-    /// How busy the servers' processors were with anything.
-    Busy,
-    /// Bytes a second that the servers had the disk read.
-    DiskBytes,
-    /// Reads a second of the disk.
-    DiskReads,
-    /// Page cache charged to the servers, bytes.
-    PageCache,
-    /// Part of the time in which some thread of the servers waited for the disk.
-    WaitedForDisk,
-    /// Part of the time in which some thread of the servers waited for memory.
-    WaitedForMemory,
-    /// Threads that were ready and had no processor, in the mean.
-    RunQueue,
-    /// Context switches of threads that waited, a request.
-    Waits,
-    /// Context switches of threads that could have gone on, a request.
-    Preemptions,
-    /// System calls a request.
-    SystemCalls,
-    /// Cycles for each instruction.
-    CyclesPerInstruction,
-    /// Part of the cycles in which instructions were awaited.
-    StalledForInstructions,
-    /// Part of the cycles in which data or units were awaited.
-    StalledForData,
-    /// Part of the references to the last-level cache that it answered.
-    CacheHits,
-    /// Misses of the last-level cache, a request.
-    CacheMisses,
-    /// Cycles of the bus, a request.
-    BusCycles,
-    /// Bytes a second between memory and processors, of the whole machine.
-    MemoryTraffic,
-    /// Part of the files that was in memory before the server was started.
-    FilesInMemory,
-    /// Part of the files that stayed in memory though they were to leave it.
-    FilesKept,
-    /// How late the generator was at the 99th percentile, microseconds.
-    Lag,
+/// A quantity and what is known of it.
+struct Row {
+    /// For the heads of columns that programs read.
+    key: &'static str,
+    /// For the heads of columns that people read, with its unit.
+    head: &'static str,
+    /// As people read it.
+    show: fn(f64) -> String,
+    /// What a run has of it.
+    of: fn(&Seen<'_>) -> Option<f64>,
+}
+
+/// Makes an enumeration of the rows of a table, and a list of the variants of each of its parts.
+macro_rules! measures {
+    ($($(#[$about_part:meta])* $part:ident {
+        $($(#[$about:meta])* $name:ident: $key:literal, $head:literal, $show:expr, $of:expr;)*
+    })*) => {
+        /// A quantity of a run.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Measure {
+            $($($(#[$about])* $name,)*)*
+        }
+
+        impl Measure {
+            $($(#[$about_part])* pub(crate) const $part: &[Self] = &[$(Self::$name),*];)*
+
+            fn row(self) -> Row {
+                match self {
+                    $($(Self::$name => Row { key: $key, head: $head, show: $show, of: $of },)*)*
+                }
+            }
+        }
+    };
+}
+
+measures! {
+    /// What clients and server had of it, in the order of a table.
+    ALL {
+        /// Good replies a second.
+        Throughput: "throughput_per_s", "Throughput/s", figure,
+            |seen| Some(seen.clients.throughput_per_s);
+        /// Good replies within the latency target, a second.
+        Goodput: "goodput_per_s", "Goodput/s", figure, |seen| Some(seen.clients.goodput_per_s);
+        /// Part of the requests issued that failed.
+        ErrorShare: "error_share", "Failed", percent, |seen| Some(seen.clients.error_share);
+        /// Part of the requests due whose client gave up waiting.
+        TimeoutShare: "timeout_share", "Timed out", percent, |seen| Some(timed_out(seen.clients));
+        /// Part of the requests due with which the server kept up: neither failed nor left to wait.
+        KeptUpShare: "kept_up_share", "Kept up with", percent, |seen| Some(kept_up(seen.clients));
+        /// The server's processor time, microseconds a request served.
+        CpuPerRequest: "cpu_us_per_request", "CPU, us/request", figure,
+            |seen| seen.run.cpu_us_per_request();
+        /// Part of the domain's processors that the server used.
+        Utilisation: "cpu_utilisation", "CPU used", percent, |seen| seen.run.utilisation(seen.cpus);
+        /// The server's memory, bytes.
+        Memory: "memory_bytes", "Memory", memory,
+            |seen| MEMORY.iter().find_map(|name| seen.value(name));
+        /// Mean response time, microseconds.
+        MeanTime: "mean_us", "Mean, ms", thousandths, |seen| seen.time("mean");
+        /// Its median.
+        P50: "p50_us", "p50, ms", thousandths, |seen| seen.time("p50");
+        /// Its 99th percentile.
+        P99: "p99_us", "p99, ms", thousandths, |seen| seen.time("p99");
+        /// Its 99.9th percentile.
+        P999: "p99.9_us", "p99.9, ms", thousandths, |seen| seen.time("p99.9");
+        /// How far apart the timeouts of kinds of file lie, percentage points.
+        Spread: "spread_points", "Spread, points", figure, |seen| seen.clients.unfair_points();
+    }
+    /// What was observed beside the clients, in the order of a table.
+    OBSERVED {
+        /// Processor time in user mode, microseconds a request.
+        UserTime: "cpu_user_us_per_request", "User, us/request", figure,
+            |seen| seen.each("cpu_user_us");
+        /// Processor time in system mode, microseconds a request.
+        SystemTime: "cpu_system_us_per_request", "System, us/request", figure,
+            |seen| seen.each("cpu_system_us");
+        /// Soft interrupts on the servers' processors, microseconds a request.
+        SoftirqTime: "softirq_us_per_request", "Soft interrupts, us/request", figure,
+            |seen| seen.each("softirq_us");
+        /// How busy the servers' processors were with anything.
+        Busy: "cpus_busy_share", "CPUs busy", percent, |seen| seen.value("cpus_busy_share");
+        /// Bytes a second that the servers had the disk read.
+        DiskBytes: "block_read_bytes_per_s", "Read from disk, MB/s", millions,
+            |seen| seen.a_second("block_read_bytes");
+        /// Reads a second of the disk.
+        DiskReads: "block_reads_per_s", "Disk reads/s", figure, |seen| seen.a_second("block_reads");
+        /// Page cache charged to the servers, bytes.
+        PageCache: "page_cache_bytes", "Page cache", memory, |seen| seen.value("page_cache_bytes");
+        /// Part of the time in which some thread of the servers waited for the disk.
+        WaitedForDisk: "pressure_io_some_share", "Time waited for disk", percent,
+            |seen| seen.of_time("pressure_io_some_us");
+        /// Part of the time in which some thread of the servers waited for memory.
+        WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", percent,
+            |seen| seen.of_time("pressure_memory_some_us");
+        /// Threads that were ready and had no processor, in the mean.
+        RunQueue: "run_queue_mean", "Run queue", figure, |seen| seen.value("run_queue_mean");
+        /// Context switches of threads that waited, a request.
+        Waits: "switches_voluntary_per_request", "Waits/request", figure,
+            |seen| seen.each("switches_voluntary");
+        /// Context switches of threads that could have gone on, a request.
+        Preemptions: "switches_involuntary_per_request", "Preemptions/request", figure,
+            |seen| seen.each("switches_involuntary");
+        /// System calls a request.
+        SystemCalls: "system_calls_per_request", "System calls/request", figure,
+            |seen| seen.each("system_calls");
+        /// Cycles for each instruction.
+        CyclesPerInstruction: "cycles_per_instruction", "Cycles/instruction", figure,
+            |seen| seen.value("cycles_per_instruction");
+        /// Part of the cycles in which instructions were awaited.
+        StalledForInstructions: "stalled_frontend_share",
+            "Cycles stalled for instructions", percent,
+            |seen| seen.part("stalled_frontend_cycles", "cycles");
+        /// Part of the cycles in which data or units were awaited.
+        StalledForData: "stalled_backend_share", "Cycles stalled for data or units", percent,
+            |seen| seen.part("stalled_backend_cycles", "cycles");
+        /// Part of the references to the last-level cache that it answered.
+        CacheHits: "cache_hit_share", "Last-level cache hits", percent,
+            |seen| Some(1.0 - seen.part("cache_misses", "cache_references")?);
+        /// Misses of the last-level cache, a request.
+        CacheMisses: "cache_misses_per_request", "Last-level misses/request", figure,
+            |seen| seen.each("cache_misses");
+        /// Cycles of the bus, a request.
+        BusCycles: "bus_cycles_per_request", "Bus cycles/request", figure,
+            |seen| seen.each("bus_cycles");
+        /// Bytes a second between memory and processors, of the whole machine.
+        MemoryTraffic: "memory_bytes_per_s", "Memory traffic, MB/s", millions,
+            |seen| seen.memory_traffic();
+        /// Part of the files that was in memory before the server was started.
+        FilesInMemory: "files_resident_share", "Files in memory before", percent,
+            |seen| seen.part("files_resident_bytes", "files_accessed_bytes");
+        /// Part of the files that stayed in memory though they were to leave it.
+        FilesKept: "files_kept_share", "Files not evicted", percent,
+            |seen| seen.part("files_kept_bytes", "files_accessed_bytes");
+        /// How late the generator was at the 99th percentile, microseconds.
+        Lag: "generator_lag_p99_us", "Generator's lag p99, ms", thousandths,
+            |seen| Some(seen.clients.lag_p99_us);
+    }
 }
 
 impl Measure {
-    /// All, in the order of a table.
-    pub(crate) const ALL: [Self; 13] = [
-        Self::Throughput,
-        Self::Goodput,
-        Self::ErrorShare,
-        Self::TimeoutShare,
-        Self::KeptUpShare,
-        Self::CpuPerRequest,
-        Self::Utilisation,
-        Self::Memory,
-        Self::MeanTime,
-        Self::P50,
-        Self::P99,
-        Self::P999,
-        Self::Spread,
-    ];
-
-    /// What was observed beside the clients, in the order of a table.
-    pub(crate) const OBSERVED: [Self; 23] = [
-        Self::UserTime,
-        Self::SystemTime,
-        Self::SoftirqTime,
-        Self::Busy,
-        Self::DiskBytes,
-        Self::DiskReads,
-        Self::PageCache,
-        Self::WaitedForDisk,
-        Self::WaitedForMemory,
-        Self::RunQueue,
-        Self::Waits,
-        Self::Preemptions,
-        Self::SystemCalls,
-        Self::CyclesPerInstruction,
-        Self::StalledForInstructions,
-        Self::StalledForData,
-        Self::CacheHits,
-        Self::CacheMisses,
-        Self::BusCycles,
-        Self::MemoryTraffic,
-        Self::FilesInMemory,
-        Self::FilesKept,
-        Self::Lag,
-    ];
-
     /// All there are.
     pub(crate) fn every() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().chain(Self::OBSERVED)
+        Self::ALL.iter().chain(Self::OBSERVED).copied()
     }
 
     /// For the heads of columns that programs read.
     pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Throughput => "throughput_per_s",
-            Self::Goodput => "goodput_per_s",
-            Self::ErrorShare => "error_share",
-            Self::TimeoutShare => "timeout_share",
-            Self::KeptUpShare => "kept_up_share",
-            Self::CpuPerRequest => "cpu_us_per_request",
-            Self::Utilisation => "cpu_utilisation",
-            Self::Memory => "memory_bytes",
-            Self::MeanTime => "mean_us",
-            Self::P50 => "p50_us",
-            Self::P99 => "p99_us",
-            Self::P999 => "p99.9_us",
-            Self::Spread => "spread_points",
-            Self::UserTime => "cpu_user_us_per_request",
-            Self::SystemTime => "cpu_system_us_per_request",
-            Self::SoftirqTime => "softirq_us_per_request",
-            Self::Busy => "cpus_busy_share",
-            Self::DiskBytes => "block_read_bytes_per_s",
-            Self::DiskReads => "block_reads_per_s",
-            Self::PageCache => "page_cache_bytes",
-            Self::WaitedForDisk => "pressure_io_some_share",
-            Self::WaitedForMemory => "pressure_memory_some_share",
-            Self::RunQueue => "run_queue_mean",
-            Self::Waits => "switches_voluntary_per_request",
-            Self::Preemptions => "switches_involuntary_per_request",
-            Self::SystemCalls => "system_calls_per_request",
-            Self::CyclesPerInstruction => "cycles_per_instruction",
-            Self::StalledForInstructions => "stalled_frontend_share",
-            Self::StalledForData => "stalled_backend_share",
-            Self::CacheHits => "cache_hit_share",
-            Self::CacheMisses => "cache_misses_per_request",
-            Self::BusCycles => "bus_cycles_per_request",
-            Self::MemoryTraffic => "memory_bytes_per_s",
-            Self::FilesInMemory => "files_resident_share",
-            Self::FilesKept => "files_kept_share",
-            Self::Lag => "generator_lag_p99_us",
-        }
+        self.row().key
     }
 
     /// For the heads of columns that people read, with its unit.
     pub(crate) fn head(self) -> &'static str {
-        match self {
-            Self::Throughput => "Throughput/s",
-            Self::Goodput => "Goodput/s",
-            Self::ErrorShare => "Failed",
-            Self::TimeoutShare => "Timed out",
-            Self::KeptUpShare => "Kept up with",
-            Self::CpuPerRequest => "CPU, us/request",
-            Self::Utilisation => "CPU used",
-            Self::Memory => "Memory",
-            Self::MeanTime => "Mean, ms",
-            Self::P50 => "p50, ms",
-            Self::P99 => "p99, ms",
-            Self::P999 => "p99.9, ms",
-            Self::Spread => "Spread, points",
-            Self::UserTime => "User, us/request",
-            Self::SystemTime => "System, us/request",
-            Self::SoftirqTime => "Soft interrupts, us/request",
-            Self::Busy => "CPUs busy",
-            Self::DiskBytes => "Read from disk, MB/s",
-            Self::DiskReads => "Disk reads/s",
-            Self::PageCache => "Page cache",
-            Self::WaitedForDisk => "Time waited for disk",
-            Self::WaitedForMemory => "Time waited for memory",
-            Self::RunQueue => "Run queue",
-            Self::Waits => "Waits/request",
-            Self::Preemptions => "Preemptions/request",
-            Self::SystemCalls => "System calls/request",
-            Self::CyclesPerInstruction => "Cycles/instruction",
-            Self::StalledForInstructions => "Cycles stalled for instructions",
-            Self::StalledForData => "Cycles stalled for data or units",
-            Self::CacheHits => "Last-level cache hits",
-            Self::CacheMisses => "Last-level misses/request",
-            Self::BusCycles => "Bus cycles/request",
-            Self::MemoryTraffic => "Memory traffic, MB/s",
-            Self::FilesInMemory => "Files in memory before",
-            Self::FilesKept => "Files not evicted",
-            Self::Lag => "Generator's lag p99, ms",
-        }
+        self.row().head
     }
 
     /// As people read it.
     pub(crate) fn show(self, value: f64) -> String {
-        match self {
-            Self::ErrorShare
-            | Self::TimeoutShare
-            | Self::KeptUpShare
-            | Self::Utilisation
-            | Self::Busy
-            | Self::WaitedForDisk
-            | Self::WaitedForMemory
-            | Self::StalledForInstructions
-            | Self::StalledForData
-            | Self::CacheHits
-            | Self::FilesInMemory
-            | Self::FilesKept => number::percent(value),
-            Self::Memory | Self::PageCache => number::memory(value),
-            Self::MeanTime | Self::P50 | Self::P99 | Self::P999 | Self::Lag => {
-                number::figure(value / 1e3)
-            }
-            Self::DiskBytes | Self::MemoryTraffic => number::figure(value / 1e6),
-            _ => number::figure(value),
-        }
+        (self.row().show)(value)
     }
 
     /// What `run` has of it; `cpus` is the number of processors of its domain, if known.
     pub(crate) fn of(self, run: &Run, cpus: Option<f64>) -> Option<f64> {
-        let figures = run.figures.as_ref()?;
-        let time = |name: &str| figures.times_us.get(name).copied();
-        let value = match self {
-            Self::Throughput => Some(figures.throughput_per_s),
-            Self::Goodput => Some(figures.goodput_per_s),
-            Self::ErrorShare => Some(figures.error_share),
-            Self::TimeoutShare => Some(timed_out(figures)),
-            Self::KeptUpShare => Some(figures.kept_up_share.min(figures.served_share)),
-            Self::CpuPerRequest => run.cpu_us_per_request(),
-            Self::Utilisation => run.utilisation(cpus),
-            Self::Memory => observed(run, &MEMORY),
-            Self::MeanTime => time("mean"),
-            Self::P50 => time("p50"),
-            Self::P99 => time("p99"),
-            Self::P999 => time("p99.9"),
-            Self::Spread => figures.unfair_points(),
-            Self::Lag => Some(figures.lag_p99_us),
-            _ => self.observed(run),
-        };
-        value.filter(|value| value.is_finite())
+        let seen = Seen { run, clients: run.figures.as_ref()?, cpus };
+        (self.row().of)(&seen).filter(|value| value.is_finite())
     }
 }
 
-impl Measure {
-    /// Of what was observed beside the server.
-    fn observed(self, run: &Run) -> Option<f64> {
-        let value = |name: &str| run.observed.get(name).copied();
-        let each = |name: &str| Some(value(name)? / replies(run)?);
-        let a_second = |name: &str| Some(value(name)? / elapsed_s(run)?);
-        let of_time = |name: &str| Some(value(name)? / 1e6 / elapsed_s(run)?);
-        let of = |name: &str, all: &str| Some(value(name)? / value(all).filter(|n| *n > 0.0)?);
-        match self {
-            Self::UserTime => each("cpu_user_us"),
-            Self::SystemTime => each("cpu_system_us"),
-            Self::SoftirqTime => each("softirq_us"),
-            Self::Busy => value("cpus_busy_share"),
-            Self::DiskBytes => a_second("block_read_bytes"),
-            Self::DiskReads => a_second("block_reads"),
-            Self::PageCache => value("page_cache_bytes"),
-            Self::WaitedForDisk => of_time("pressure_io_some_us"),
-            Self::WaitedForMemory => of_time("pressure_memory_some_us"),
-            Self::RunQueue => value("run_queue_mean"),
-            Self::Waits => each("switches_voluntary"),
-            Self::Preemptions => each("switches_involuntary"),
-            Self::SystemCalls => each("system_calls"),
-            Self::CyclesPerInstruction => value("cycles_per_instruction"),
-            Self::StalledForInstructions => of("stalled_frontend_cycles", "cycles"),
-            Self::StalledForData => of("stalled_backend_cycles", "cycles"),
-            Self::CacheHits => Some(1.0 - of("cache_misses", "cache_references")?),
-            Self::CacheMisses => each("cache_misses"),
-            Self::BusCycles => each("bus_cycles"),
-            Self::FilesInMemory => of("files_resident_bytes", "files_accessed_bytes"),
-            Self::FilesKept => of("files_kept_bytes", "files_accessed_bytes"),
-            Self::MemoryTraffic => {
-                Some(a_second("memory_read_bytes")? + a_second("memory_written_bytes")?)
-            }
-            _ => None,
-        }
+fn thousandths(value: f64) -> String {
+    figure(value / 1e3)
+}
+
+fn millions(value: f64) -> String {
+    figure(value / 1e6)
+}
+
+/// A run, what clients saw of it, and the processors of its domain.
+struct Seen<'r> {
+    run: &'r Run,
+    clients: &'r Figures,
+    cpus: Option<f64>,
+}
+
+impl Seen<'_> {
+    /// A response time.
+    fn time(&self, name: &str) -> Option<f64> {
+        self.clients.times_us.get(name).copied()
+    }
+
+    /// What was observed beside the server.
+    fn value(&self, name: &str) -> Option<f64> {
+        self.run.observed.get(name).copied()
+    }
+
+    fn above_0(&self, name: &str) -> Option<f64> {
+        self.value(name).filter(|value| *value > 0.0)
+    }
+
+    fn each(&self, name: &str) -> Option<f64> {
+        Some(self.value(name)? / self.replies()?)
+    }
+
+    fn a_second(&self, name: &str) -> Option<f64> {
+        Some(self.value(name)? / self.elapsed_s()?)
+    }
+
+    fn of_time(&self, name: &str) -> Option<f64> {
+        Some(self.value(name)? / 1e6 / self.elapsed_s()?)
+    }
+
+    fn part(&self, name: &str, all: &str) -> Option<f64> {
+        Some(self.value(name)? / self.above_0(all)?)
+    }
+
+    fn memory_traffic(&self) -> Option<f64> {
+        Some(self.a_second("memory_read_bytes")? + self.a_second("memory_written_bytes")?)
+    }
+
+    /// Good replies while the server was observed, which is a little longer than the window.
+    fn replies(&self) -> Option<f64> {
+        let by_cost = || Some(self.above_0("cpu_us")? / self.above_0("cpu_us_per_request")?);
+        let in_window = || self.clients.throughput_per_s * self.run.window_s;
+        Some(by_cost().unwrap_or_else(in_window)).filter(|replies| *replies > 0.0)
+    }
+
+    /// For how long it was observed.
+    fn elapsed_s(&self) -> Option<f64> {
+        self.above_0("elapsed_us").map(|us| us / 1e6)
     }
 }
 
@@ -313,25 +245,12 @@ fn timed_out(figures: &Figures) -> f64 {
     count as f64 / figures.requests_due.max(1) as f64
 }
 
-/// Good replies while the server was observed, which is a little longer than the window.
-fn replies(run: &Run) -> Option<f64> {
-    let observed = |name: &str| run.observed.get(name).copied().filter(|value| *value > 0.0);
-    let by_cost = || Some(observed("cpu_us")? / observed("cpu_us_per_request")?);
-    let in_window = || Some(run.figures.as_ref()?.throughput_per_s * run.window_s);
-    by_cost().or_else(in_window).filter(|replies| *replies > 0.0)
-}
-
-/// For how long it was observed.
-fn elapsed_s(run: &Run) -> Option<f64> {
-    run.observed.get("elapsed_us").map(|us| us / 1e6).filter(|seconds| *seconds > 0.0)
+fn kept_up(figures: &Figures) -> f64 {
+    figures.kept_up_share.min(figures.served_share)
 }
 
 /// What the server itself holds, shared pages counted once; else what is resident.
 const MEMORY: [&str; 3] = ["memory_bytes", "proportional_bytes", "resident_bytes"];
-
-fn observed(run: &Run, names: &[&str]) -> Option<f64> {
-    names.iter().find_map(|name| run.observed.get(*name).copied())
-}
 
 #[cfg(test)]
 mod tests {

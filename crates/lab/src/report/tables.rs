@@ -134,7 +134,7 @@ pub(crate) fn all_pairs(panel: &Panel, confidence: f64) -> Table {
 /// Every point with all that was measured there.
 pub(crate) fn points(panel: &Panel) -> Table {
     let mut table = Table::new(&["Server", &format!("Offered {}", panel.unit()), "Blocks"]);
-    table.heads.extend(Measure::ALL.map(|measure| measure.head().to_owned()));
+    table.heads.extend(Measure::ALL.iter().map(|measure| measure.head().to_owned()));
     for series in &panel.series {
         for point in series.points.iter().chain(&series.trials) {
             table.rows.push(point_row(series, point));
@@ -149,7 +149,7 @@ fn point_row(series: &Series, point: &Measured) -> Vec<String> {
         purpose => format!("{} ({purpose})", series.name),
     };
     let head = [name, number::plain(point.offered), point.blocks.len().to_string()];
-    head.into_iter().chain(Measure::ALL.map(|measure| cell(point, measure))).collect()
+    head.into_iter().chain(Measure::ALL.iter().map(|&measure| cell(point, measure))).collect()
 }
 
 /// Every point with what was observed there beside what the clients saw.
@@ -181,12 +181,12 @@ pub(crate) fn observed_peaks(panels: &[Panel]) -> Table {
 
 fn observed_table(heads: &[&str]) -> Table {
     let mut table = Table::new(heads);
-    table.heads.extend(Measure::OBSERVED.map(|measure| measure.head().to_owned()));
+    table.heads.extend(Measure::OBSERVED.iter().map(|measure| measure.head().to_owned()));
     table
 }
 
 fn observed_row<const N: usize>(head: [String; N], point: &Measured) -> Vec<String> {
-    head.into_iter().chain(Measure::OBSERVED.map(|measure| cell(point, measure))).collect()
+    head.into_iter().chain(Measure::OBSERVED.iter().map(|&measure| cell(point, measure))).collect()
 }
 
 /// Runs that say nothing about a server.
