@@ -10,7 +10,8 @@
 //! - [`parse_response_head`] reads one response head, as a client does.
 //! - [`BodySkipper`] finds the end of a body that nobody wants.
 //! - [`HeadWriter`] appends a response head to a buffer.
-//! - [`format_date`] and [`parse_date`] convert the dates of HTTP.
+//! - [`format_date`] and [`parse_date`] convert the dates of HTTP; [`DateTime`] is the calendar
+//!   that they and whoever shows a time share.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +28,7 @@ mod request_line;
 mod response;
 
 pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
-pub use date::{format_date, parse_date};
+pub use date::{DateTime, MONTHS, format_date, parse_date};
 pub use encode::{HeadWriter, reason_phrase};
 pub use error::{BodyError, HeadError};
 pub use fields::{FieldName, Values};

@@ -1,5 +1,6 @@
 //! Numbers as a report shows them. No form that a program reads uses these.
 
+use http1::DateTime;
 use statistics::Estimate;
 
 /// Three significant digits from one on upwards, and no fewer than all digits before the point:
@@ -74,22 +75,11 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The date and time of a moment, in UTC: `2026-11-22 09:55`. The calendar is computed after
-/// Howard Hinnant's `civil_from_days`.
+/// The date and time of a moment, in UTC: `2026-11-22 09:55`.
 pub fn moment(unix_us: u64) -> String {
-    let minutes = unix_us / 60_000_000;
-    let (days, minute) = ((minutes / 1440) as i64, minutes % 1440);
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+    let time = DateTime::of((unix_us / 1_000_000).cast_signed());
+    let DateTime { year, month, day, hour, minute, .. } = time;
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 /// Below one: three digits after the zeros.

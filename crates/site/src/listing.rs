@@ -8,6 +8,8 @@
 use std::cmp::Ordering;
 use std::io::Write;
 
+use http1::DateTime;
+
 use crate::path::{encode_name, replace_bytes};
 
 /// Content-Security-Policy of the HTML listing: nothing but the one style sheet in it.
@@ -137,10 +139,8 @@ fn html_item(item: &Item<'_>, out: &mut Vec<u8>) {
     }
     push(out, "</td><td>");
     if let Some(modified) = item.modified {
-        let time = Time::new(modified);
-        out.extend_from_slice(&time.date());
-        out.push(b' ');
-        out.extend_from_slice(&time.clock()[..5]);
+        let DateTime { year, month, day, hour, minute, .. } = DateTime::of(modified);
+        write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}").expect(APPENDS);
     }
     push(out, "</td></tr>\n");
 }
@@ -168,12 +168,9 @@ fn json_item(item: &Item<'_>, out: &mut Vec<u8>) {
         write!(out, ",\"size\":{}", item.len).expect(APPENDS);
     }
     if let Some(modified) = item.modified {
-        let time = Time::new(modified);
-        push(out, ",\"modified\":\"");
-        out.extend_from_slice(&time.date());
-        out.push(b'T');
-        out.extend_from_slice(time.clock());
-        push(out, "Z\"");
+        let DateTime { year, month, day, hour, minute, second } = DateTime::of(modified);
+        write!(out, ",\"modified\":\"{year:04}-{month:02}-{day:02}").expect(APPENDS);
+        write!(out, "T{hour:02}:{minute:02}:{second:02}Z\"").expect(APPENDS);
     }
     out.push(b'}');
 }
@@ -245,32 +242,6 @@ fn size(len: u64, out: &mut Vec<u8>) {
         _ => write!(out, "{whole} {unit}"),
     }
     .expect(APPENDS);
-}
-
-/// A time as the date of HTTP has it, to be written in another order.
-struct Time([u8; 29]);
-
-impl Time {
-    fn new(unix_seconds: i64) -> Self {
-        Self(http1::format_date(unix_seconds))
-    }
-
-    /// `2026-01-31`
-    fn date(&self) -> [u8; 10] {
-        const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
-        let name = &self.0[8..11];
-        let month = MONTHS.chunks(3).position(|month| month == name).map_or(0, |index| index + 1);
-        let mut date = *b"0000-00-00";
-        date[..4].copy_from_slice(&self.0[12..16]);
-        date[5..7].copy_from_slice(&[b'0' + month as u8 / 10, b'0' + month as u8 % 10]);
-        date[8..].copy_from_slice(&self.0[5..7]);
-        date
-    }
-
-    /// `23:59:59`
-    fn clock(&self) -> &[u8] {
-        &self.0[17..25]
-    }
 }
 
 #[cfg(test)]

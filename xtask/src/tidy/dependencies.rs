@@ -29,14 +29,15 @@ const TABLE: &[Allowed] = &[
     allowed("memory-trace", &["statistics"]),
     // Its benchmark prefetches, as whoever simulates does.
     Allowed { development: &["os"], ..allowed("coherence", &["memory-trace", "statistics"]) },
-    allowed("page", &["statistics"]),
+    // The calendar of HTTP's dates is that of reports.
+    allowed("page", &["http1", "statistics"]),
     allowed("os", &[]),
     allowed("system", &["os"]),
     allowed("engines", &["file-cache", "http1", "os", "session", "site"]),
     // Its tests ask for files whose bytes are derived, in an order that can be repeated.
     Allowed {
         development: &["statistics", "workload"],
-        ..allowed("server", &["engines", "file-cache", "os", "session", "site"])
+        ..allowed("server", &["engines", "file-cache", "http1", "os", "session", "site"])
     },
     allowed("command", &["os"]),
     allowed("fileset", &["os", "workload"]),

@@ -3,15 +3,14 @@
 
 use std::io::Write;
 
+use http1::{DateTime, MONTHS};
 use session::Record;
-
-use super::calendar::{MONTHS, Moment};
 
 /// Apache's combined log format with the duration in microseconds after it, in UTC:
 /// `peer - - [time] "request" status bytes "referer" "user agent" duration`.
-pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>, moment: &Moment) {
-    let Moment { year, month, day, hour, minute, second, .. } = moment;
-    let month = MONTHS[*month as usize - 1];
+pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>) {
+    let DateTime { year, month, day, hour, minute, second } = date_time(record);
+    let month = MONTHS[month as usize - 1];
     print(line, format_args!("{} - - [{day:02}/{month}/{year}", record.peer.ip()));
     print(line, format_args!(":{hour:02}:{minute:02}:{second:02} +0000] \""));
     if record.method.is_empty() {
@@ -30,8 +29,9 @@ pub(super) fn combined(line: &mut Vec<u8>, record: &Record<'_>, moment: &Moment)
 }
 
 /// One JSON object (RFC 8259) with the same facts and the host.
-pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>, moment: &Moment) {
-    let Moment { year, month, day, hour, minute, second, microsecond } = moment;
+pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>) {
+    let DateTime { year, month, day, hour, minute, second } = date_time(record);
+    let microsecond = record.unix_us % 1_000_000;
     print(line, format_args!("{{\"time\":\"{year}-{month:02}-{day:02}T{hour:02}:{minute:02}"));
     print(line, format_args!(":{second:02}.{microsecond:06}Z\",\"peer\":\"{}\"", record.peer));
     json_text(line, "method", Some(record.method));
@@ -42,6 +42,10 @@ pub(super) fn json(line: &mut Vec<u8>, record: &Record<'_>, moment: &Moment) {
     json_text(line, "referer", record.referer);
     json_text(line, "user_agent", record.user_agent);
     print(line, format_args!(",\"duration_us\":{}}}\n", record.duration_us));
+}
+
+fn date_time(record: &Record<'_>) -> DateTime {
+    DateTime::of((record.unix_us / 1_000_000).cast_signed())
 }
 
 /// Quotes, backslashes, control characters and everything beyond ASCII as `\xHH`, as Apache and

@@ -6,7 +6,6 @@
 //! costs log lines, which are counted and reported, and never response time. Not an error log: the
 //! few things a server says about itself go to standard error.
 
-mod calendar;
 mod format;
 
 use std::io;
@@ -23,7 +22,6 @@ use crate::patience::Patience;
 use crate::processes::{PlaceLedger, Uplink};
 use crate::report;
 use crate::start_error::StartError;
-use calendar::Moment;
 
 /// An open log.
 pub struct Log {
@@ -153,10 +151,9 @@ impl Reopener {
 
 impl AccessLog for WorkerLog {
     fn record(&mut self, record: &Record<'_>) {
-        let moment = Moment::new(record.unix_us);
         match self.form {
-            AccessForm::Json => format::json(&mut self.buffer, record, &moment),
-            _ => format::combined(&mut self.buffer, record, &moment),
+            AccessForm::Json => format::json(&mut self.buffer, record),
+            _ => format::combined(&mut self.buffer, record),
         }
         self.lines += 1;
         if self.buffer.len() >= self.hand_on_at {
