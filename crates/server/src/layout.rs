@@ -202,12 +202,6 @@ impl Share {
     pub(crate) fn helpers(&self) -> usize {
         self.parts.iter().map(|part| part.plan.workers * part.plan.helpers_per_worker).sum()
     }
-
-    /// What it costs that its workers are processes that share its descriptors; 0 if they do not.
-    pub(crate) fn shared_descriptors(&self) -> usize {
-        let of = |part: &Part| part.plan.workers * part.plan.shared_descriptors_per_worker;
-        self.parts.iter().map(of).sum()
-    }
 }
 
 /// The processes that the settings or the engine ask for.

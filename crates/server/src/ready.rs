@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use engines::SendfileMode;
 use file_cache::{Budget, Cache};
-use os::descriptors::NUMBERS_MAX;
 use session::{Limits, Listings};
 use site::resource::Entry;
 use site::{Site, SiteError};
@@ -154,12 +153,6 @@ impl Descriptors {
         let helpers = layout.shares.iter().map(Share::helpers).max().unwrap_or(0);
         // With more helpers than descriptors the engine does not start, and says why.
         let limit = limit.saturating_sub(helpers as u64).max(DESCRIPTORS_MIN);
-        // The same holds for processes that share the table, which is not larger than that.
-        let sharing = layout.shares.iter().map(Share::shared_descriptors).max().unwrap_or(0) as u64;
-        let limit = match sharing {
-            0 => limit,
-            _ => limit.min(NUMBERS_MAX).saturating_sub(sharing).max(DESCRIPTORS_MIN),
-        };
         let processes = layout.shares.len() as u64;
         let workers = layout.shares.iter().map(Share::workers).max().unwrap_or(1) as u64;
         let share = |number: u64| number.div_ceil(processes);
@@ -330,20 +323,6 @@ mod tests {
         knobs.set("helpers", 1000).unwrap();
         let divided = divide(spec, &knobs, &|_| (), 1024);
         assert_eq!((divided.cache, divided.connections), (5, 6));
-    }
-
-    #[test]
-    fn processes_that_share_a_table_cost_descriptors() {
-        let spec = engines::find("event-loop-shared-cache").unwrap();
-        let mut knobs = spec.default_knobs();
-        knobs.set("processes", 4).unwrap();
-        let divided = divide(spec, &knobs, &|_| (), 1024);
-        assert_eq!((divided.cache, divided.connections), (512, 416));
-        knobs.choose("descriptors", "shared").unwrap();
-        let divided = divide(spec, &knobs, &|_| (), 1024);
-        assert_eq!((divided.cache, divided.connections), (488, 392));
-        let divided = divide(spec, &knobs, &|_| (), 1 << 30);
-        assert!(divided.cache + divided.connections <= 1 << 20, "{divided:?}");
     }
 
     #[test]

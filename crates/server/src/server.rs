@@ -33,9 +33,6 @@ pub struct Server {
     reasons: Vec<String>,
     /// What it has changed of the machine, until it ends.
     interrupts: InterruptAffinity,
-    /// Whether processes share a descriptor table, in which somebody else has to close what a dead
-    /// one had.
-    shares_descriptors: bool,
 }
 
 /// Who does the work.
@@ -91,8 +88,7 @@ impl Server {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
         };
-        let shares_descriptors = ready.layout.shares.iter().any(|it| it.shared_descriptors() > 0);
-        Ok(Self { staff, addresses, description, reasons, interrupts, shares_descriptors })
+        Ok(Self { staff, addresses, description, reasons, interrupts })
     }
 
     /// Where it listens.
@@ -151,14 +147,6 @@ impl Server {
             sum(|c| &c.jobs_handed_out),
             sum(|c| &c.cold_sends),
         ));
-        if self.shares_descriptors {
-            lines.push(format!(
-                "{} dead processes swept, {} descriptors closed for them, {} could not be judged",
-                sum(|c| &c.dead_processes_swept),
-                sum(|c| &c.leftovers_closed),
-                sum(|c| &c.leftovers_unjudged),
-            ));
-        }
         if let Staff::Here { local, .. } = &self.staff {
             lines.extend(local.engine.status());
         }

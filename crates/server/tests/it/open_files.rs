@@ -22,23 +22,15 @@ const SLEEPERS: usize = 16;
 
 const LEN: usize = 100_000;
 
-/// Runs a test with servers of all engines, and of those whose processes share descriptors.
+/// Runs a test with servers of all engines.
 fn for_every_engine(settings: &[&str], test: impl Fn(&Temporary, &mut Server) + Sync) {
-    let shared = "event-loop-shared-cache --set engine.knobs.descriptors=shared";
-    let names = crate::engines().into_iter().map(|spec| spec.name);
-    let names: Vec<&str> = names
-        .flat_map(|name| {
-            let and_shared = (name == "event-loop-shared-cache").then_some(shared);
-            [name].into_iter().chain(and_shared)
-        })
-        .collect();
+    let names: Vec<&str> = crate::engines().into_iter().map(|spec| spec.name).collect();
     at_a_time(SLEEPERS, &names, |name| {
         let directory = Temporary::new();
         directory.file("site/asked.bin", vec![1; LEN]);
         directory.file("site/once.bin", vec![2; LEN]);
-        let (name, knob) = name.split_once(" --set ").unwrap_or((name, "host.listing=false"));
         let engine = format!("engine.name={name}");
-        let mut server = start(&directory, &[&[engine.as_str(), knob], settings].concat());
+        let mut server = start(&directory, &[&[engine.as_str()], settings].concat());
         test(&directory, &mut server);
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
     });

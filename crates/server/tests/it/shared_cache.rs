@@ -2,7 +2,6 @@
 //! killed leaves the rest as they were.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +15,6 @@ use os::{accounting, listening};
 use server::Server;
 use testkit::{Temporary, wait_until};
 
-use crate::knobs::every_case_holds;
 use crate::processes::{kill, try_to_kill};
 use crate::serving::{connect, get, start};
 
@@ -36,15 +34,8 @@ fn content(file: usize) -> &'static [u8] {
     ALL[file].get_or_init(make)
 }
 
-/// Whose descriptor table a process has.
-const TABLES: [&str; 2] = ["private", "shared"];
-
-/// Runs a test with tables of their own, and with one for all.
+/// Runs a test with three processes.
 fn with(settings: &[&str], test: impl Fn(&Temporary, &Server)) {
-    TABLES.into_iter().for_each(|table| with_table(table, settings, &test));
-}
-
-fn with_table(table: &str, settings: &[&str], test: impl Fn(&Temporary, &Server)) {
     if !crate::engines().iter().any(|spec| spec.name == ENGINE) {
         return;
     }
@@ -53,9 +44,7 @@ fn with_table(table: &str, settings: &[&str], test: impl Fn(&Temporary, &Server)
         directory.file(&format!("site/{file}.bin"), content(file));
     }
     let engine = format!("engine.name={ENGINE}");
-    let table = format!("engine.knobs.descriptors={table}");
-    let mut all = vec![engine.as_str(), &table, "engine.knobs.processes=3"];
-    all.push("partitions.cpus=[\"0\"]");
+    let mut all = vec![engine.as_str(), "engine.knobs.processes=3", "partitions.cpus=[\"0\"]"];
     all.extend_from_slice(settings);
     let server = start(&directory, &all);
     test(&directory, &server);
@@ -134,11 +123,6 @@ fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn every_case_holds_with_one_descriptor_table() {
-    every_case_holds(ENGINE, &[&["descriptors=shared", "processes=2"]]);
-}
-
-#[test]
 fn a_killed_process_loses_its_connections_and_nothing_else() {
     // Bodies of up to 30,000 bytes are in the shared memory, which is too small for all of them, so
     // that entries come and go; and they are looked at again all the time.
@@ -146,66 +130,7 @@ fn a_killed_process_loses_its_connections_and_nothing_else() {
     with(&settings, |_, server| kill_under_load(server));
 }
 
-/// The same with more files than may be open, all of which are sent from a descriptor.
-#[test]
-fn killed_processes_leave_nothing_open() {
-    let settings =
-        ["cache.small_body_bytes_max=0", "cache.descriptors_max=60", "cache.revalidate_ms=20"];
-    with_table("shared", &settings, |_, server| {
-        let before = open_in_table(server);
-        kill_under_load(server);
-        // What was under way when the last one was killed takes a moment.
-        wait_until(|| {
-            let (files, others): (Vec<_>, Vec<_>) =
-                open_in_table(server).into_iter().partition(|(what, _)| what.ends_with(".bin"));
-            // Each process may have a file, and all together.
-            others == before && files.iter().all(|(_, count)| *count <= 4)
-        });
-    });
-}
-
-/// What is open in the table of the manager, and how often. Sockets are alike.
-fn open_in_table(server: &Server) -> Vec<(String, usize)> {
-    let manager = server.worker_processes()[0];
-    let mut counts = BTreeMap::new();
-    for link in fs::read_dir(format!("/proc/{manager}/fd")).unwrap().flatten() {
-        let Ok(target) = fs::read_link(link.path()) else { continue };
-        let target = target.to_string_lossy().into_owned();
-        let what = target.split_once(":[").map_or(target.as_str(), |(kind, _)| kind);
-        *counts.entry(what.to_string()).or_insert(0) += 1;
-    }
-    counts.into_iter().collect()
-}
-
 /// Nobody who rests waits for an answer of somebody who is dead.
-/// Whose descriptors they were is counted where they have to be closed by others, and nowhere else.
-#[test]
-fn what_dead_processes_have_left_is_in_the_status() {
-    let line_of = |server: &Server| {
-        server.status().into_iter().find(|line| line.contains(" dead processes swept, "))
-    };
-    with_table("private", &[], |_, server| assert_eq!(line_of(server), None));
-    with_table("shared", &[], |_, server| {
-        let none = "0 dead processes swept, 0 descriptors closed for them, 0 could not be judged";
-        assert_eq!(line_of(server).as_deref(), Some(none));
-        let streams: Vec<_> = (0..20).map(|_| connect(server)).collect();
-        wait_until(|| {
-            sum(server, |counters| counters.connections_open.get()) == streams.len() as u64
-        });
-        kill(processes(server)[0]);
-        wait_until(|| {
-            let dead = sum(server, |counters| counters.dead_processes_swept.get());
-            let closed = sum(server, |counters| counters.leftovers_closed.get());
-            let unjudged = sum(server, |counters| counters.leftovers_unjudged.get());
-            let line = format!(
-                "{dead} dead processes swept, {closed} descriptors closed for them, {unjudged} \
-                 could not be judged"
-            );
-            dead == 1 && closed > 0 && line_of(server) == Some(line)
-        });
-    });
-}
-
 #[test]
 fn clients_of_a_killed_process_learn_of_it() {
     with(&[], |_, server| {
