@@ -116,9 +116,6 @@ pub struct Plan {
     pub wakeups: Wakeups,
     /// Whether there is somebody to fetch what is not in memory, for [`SendfileMode::Probe`].
     pub fetches: bool,
-    /// Descriptors that each worker costs its process beyond the usual ones, because it is itself a
-    /// process that shares the table; 0 where none does.
-    pub shared_descriptors_per_worker: usize,
 }
 
 impl Plan {
@@ -130,7 +127,6 @@ impl Plan {
         helpers_per_worker: 0,
         wakeups: Wakeups::AsAsked,
         fetches: true,
-        shared_descriptors_per_worker: 0,
     };
 }
 

@@ -64,6 +64,11 @@ pub static FORMER_KNOBS: &[FormerKnob] = &[
         engines: &["tasks"],
         now: Now::Gone("61 tasks are resumed between two waits, as Tokio has it"),
     },
+    FormerKnob {
+        name: "descriptors",
+        engines: &["event-loop-shared-cache"],
+        now: Now::Gone("each process has a descriptor table of its own"),
+    },
 ];
 
 impl FormerKnob {

@@ -82,7 +82,7 @@ pub struct Runner {
     site: Arc<Site>,
     roots: Vec<HostRoot>,
     small_body_bytes_max: u64,
-    turns: Option<Arc<Turns>>,
+    turns: Option<Turns>,
     tell: Option<TellTrouble>,
     hashes: Hashes,
     /// What pieces of files are read into, while nobody does so.
@@ -146,8 +146,7 @@ impl Runner {
     /// descriptors: each opens a few.
     #[must_use]
     pub fn with_jobs_max(mut self, count: usize) -> Self {
-        self.turns =
-            Some(Arc::new(Turns { left: Mutex::new(count.max(1)), given: Condvar::new() }));
+        self.turns = Some(Turns { left: Mutex::new(count.max(1)), given: Condvar::new() });
         self
     }
 
@@ -191,36 +190,12 @@ impl Runner {
         OpenFiles::new(caches, self.file_idle_us)
     }
 
-    /// After how many microseconds in which nobody has asked for it a file is closed, if ever.
-    pub(crate) fn file_idle_us(&self) -> Option<u64> {
-        self.file_idle_us
-    }
-
-    /// The same with roots that are open another time: for a process that is to close its own.
-    pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        let roots = self.roots.iter().map(HostRoot::duplicate).collect::<io::Result<_>>()?;
-        Ok(Self {
-            site: Arc::clone(&self.site),
-            roots,
-            small_body_bytes_max: self.small_body_bytes_max,
-            turns: self.turns.clone(),
-            tell: self.tell.clone(),
-            hashes: self.hashes.duplicate(),
-            spare_buffer: Mutex::default(),
-            left_out: self.left_out,
-            file_idle_us: self.file_idle_us,
-            moment_us: self.moment_us,
-            #[cfg(test)]
-            before: None,
-        })
-    }
-
     /// Runs one job, which may block.
     #[must_use]
     pub fn run(&self, job: Job) -> Done {
         #[cfg(test)]
         self.before.iter().for_each(|before| before(&job));
-        let turn = self.turns.as_deref().map(Turns::take);
+        let turn = self.turns.as_ref().map(Turns::take);
         let mut done = self.step(job);
         // Between two pieces a file that is being hashed is open. Who takes turns for want of
         // descriptors has none for those whose turn is over.
@@ -452,14 +427,6 @@ impl HostRoot {
             path: path.to_owned(),
             tree: RwLock::new(Tree::new(root)),
             checked_us: AtomicU64::new(os::clock::now()),
-        })
-    }
-
-    fn duplicate(&self) -> io::Result<Self> {
-        Ok(Self {
-            path: self.path.clone(),
-            tree: RwLock::new(Tree::new(self.read().root.duplicate()?)),
-            checked_us: AtomicU64::new(self.checked_us.load(Ordering::Relaxed)),
         })
     }
 

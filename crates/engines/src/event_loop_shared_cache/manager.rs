@@ -8,12 +8,9 @@ use std::sync::{Arc, OnceLock};
 use file_cache::{Budget, Cache};
 use site::resource::Entry;
 
-use os::descriptors::{Sweeper, Table};
-use session::Counters;
-
+use super::SHARED_PERCENT;
 use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
-use super::{DESCRIPTORS, SHARED, SHARED_PERCENT};
 use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
 use crate::orders::Order;
 
@@ -26,10 +23,6 @@ const SHORT_LIVES_MAX: u32 = 5;
 /// Where a process could not be started, it is tried again after this.
 const TRY_AGAIN_US: u64 = 1_000_000;
 
-/// What dead processes have left open is worth a line if it is there for longer than this: a
-/// process may wait for a disk, and what it is about to open cannot be told from what is left.
-const LEFT_US: u64 = 2_000_000;
-
 /// How soon it is noticed that a process has died.
 const LOOK_MS: u32 = 20;
 
@@ -41,8 +34,6 @@ pub(super) struct Manager {
 
 struct Inner {
     slots: Vec<WorkerSlot>,
-    /// Where all share one descriptor table.
-    leftovers: Option<Leftovers>,
     histories: Vec<History>,
     common: Common,
     /// Incarnations so far.
@@ -50,17 +41,6 @@ struct Inner {
     /// Told to stop: who ends now is not replaced.
     is_ending: bool,
     notices: Vec<String>,
-}
-
-/// What dead processes may have left open in a common descriptor table.
-struct Leftovers {
-    sweeper: Sweeper,
-    /// Where that is counted: with a worker, as what it serves is. Nobody else writes there.
-    counters: Arc<Counters>,
-    /// Since when something of dead processes may be open.
-    since_us: Option<u64>,
-    /// That it is so has been told.
-    is_told: bool,
 }
 
 /// What is remembered of a slot from one process to the next.
@@ -89,19 +69,9 @@ impl Manager {
                 partition.workers.into_iter().map(with)
             })
             .collect();
-        let is_shared = start.knobs.get(DESCRIPTORS.name) == SHARED;
-        let (table, leftovers) = match workers.first() {
-            Some((first, ..)) if is_shared => {
-                let (table, sweeper) = Table::create(workers.len())?;
-                check_room(table.numbers(), workers.len())?;
-                let counters = Arc::clone(&first.worker.counters);
-                (Some(table), Some(Leftovers { sweeper, counters, since_us: None, is_told: false }))
-            }
-            _ => (None, None),
-        };
         let mut shares = shares(start.connections_max, workers.len());
         for group in by_cache(workers) {
-            starts.extend(process_starts(group, shared_percent, table, &mut shares)?);
+            starts.extend(process_starts(group, shared_percent, &mut shares)?);
         }
         let common = Common {
             name,
@@ -109,9 +79,8 @@ impl Manager {
             sendfile: start.sendfile,
             exclusive_wakeups: start.exclusive_wakeups,
             knobs: start.knobs,
-            table,
         };
-        let mut inner = Inner::new(starts, common, leftovers);
+        let mut inner = Inner::new(starts, common);
         if let Err(why) = inner.begin_all() {
             inner.tell(Order::StopAccepting);
             inner.tell(Order::Abort);
@@ -168,16 +137,14 @@ impl Engine for Manager {
 }
 
 impl Inner {
-    fn new(starts: Vec<ProcessStart>, common: Common, leftovers: Option<Leftovers>) -> Self {
-        let notices = common.table.map(|table| describe(table, &starts));
+    fn new(starts: Vec<ProcessStart>, common: Common) -> Self {
         Self {
-            leftovers,
             histories: vec![History::default(); starts.len()],
             slots: starts.into_iter().map(WorkerSlot::new).collect(),
             common,
             numbers: 0,
             is_ending: false,
-            notices: notices.into_iter().collect(),
+            notices: Vec::new(),
         }
     }
 
@@ -205,13 +172,9 @@ impl Inner {
     fn tend(&mut self) -> Result<(), String> {
         for index in 0..self.slots.len() {
             if let Some(end) = self.slots[index].look() {
-                let noted = self.note(index, &end);
-                self.leftovers.iter_mut().for_each(Leftovers::take_up);
-                self.sweep(); // before another starts, of whom nobody knows what it opens
-                noted?;
+                self.note(index, &end)?;
             }
         }
-        self.sweep();
         for index in 0..self.slots.len() {
             if !self.is_ending && !self.slots[index].is_taken() {
                 self.fill(index);
@@ -239,15 +202,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Closes what dead processes have left open, where that is not done by the kernel.
-    fn sweep(&mut self) {
-        let Some(leftovers) = &mut self.leftovers else { return };
-        let slots = self.slots.iter().enumerate();
-        let living: Vec<_> =
-            slots.filter_map(|(seat, slot)| Some((seat, slot.number()?))).collect();
-        self.notices.extend(leftovers.sweep(&living));
-    }
-
     fn fill(&mut self, index: usize) {
         let now = os::clock::now();
         if now < self.histories[index].try_again_us {
@@ -273,63 +227,6 @@ impl Inner {
     }
 }
 
-impl Leftovers {
-    /// One more has died.
-    fn take_up(&mut self) {
-        self.counters.dead_processes_swept.add(1);
-        self.since_us.get_or_insert_with(os::clock::now);
-    }
-
-    /// Sweeps, if something may be left. Returns what is to be told.
-    fn sweep(&mut self, living: &[(usize, u32)]) -> Option<String> {
-        let since = self.since_us?;
-        let swept = self.sweeper.sweep(living);
-        if let Ok(swept) = &swept {
-            self.counters.leftovers_closed.add(swept.closed as u64);
-            self.counters.leftovers_unjudged.add(swept.unjudged as u64);
-        }
-        let left = match swept {
-            Ok(swept) if swept.left == 0 => {
-                self.since_us = None;
-                let was_told = std::mem::take(&mut self.is_told);
-                return was_told.then(|| "all that dead processes had open is closed".into());
-            }
-            Ok(swept) => format!("up to {} descriptors of dead processes are open", swept.left),
-            Err(why) => format!("cannot look for descriptors of dead processes: {why}"),
-        };
-        let is_late = os::clock::now() > since + LEFT_US;
-        let is_news = is_late && !self.is_told;
-        self.is_told |= is_late;
-        is_news.then(|| format!("{left}; they will be closed when the others are at rest"))
-    }
-}
-
-/// Fewer descriptors for each process than this serve nobody: it has as many by itself.
-const DESCRIPTORS_EACH_MIN: usize = 24;
-
-fn check_room(numbers: usize, processes: usize) -> io::Result<()> {
-    if numbers >= processes * DESCRIPTORS_EACH_MIN {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "{processes} processes cannot share a table of {numbers} descriptors: raise the limit \
-         (ulimit -n, LimitNOFILE=), have fewer (engine.knobs.processes), or let each have a table \
-         of its own (engine.knobs.descriptors = \"private\")"
-    )))
-}
-
-/// How the descriptors of a common table are divided.
-fn describe(table: Table, starts: &[ProcessStart]) -> String {
-    let connections: usize = starts.iter().map(|start| start.connections_max).sum();
-    let files = starts.first().map_or(0, |start| start.budget.descriptors);
-    format!(
-        "{} processes share one table of {} descriptors: {connections} connections in all, and up \
-         to {files} open files for each and {files} for all of a cache together",
-        starts.len(),
-        table.numbers(),
-    )
-}
-
 /// A worker, the CPUs of its partition, and what makes more.
 type Member = (WorkerStart, Vec<usize>, MakeWorker);
 
@@ -350,13 +247,12 @@ fn by_cache(workers: Vec<Member>) -> Vec<Vec<Member>> {
 fn process_starts(
     group: Vec<Member>,
     shared_percent: usize,
-    table: Option<Table>,
     connections: &mut impl Iterator<Item = usize>,
 ) -> io::Result<Vec<ProcessStart>> {
     let Some((first, ..)) = group.first() else { return Ok(Vec::new()) };
     let budget = first.worker.cache().budget();
-    let (shared, own) = divide(budget, shared_percent, group.len(), table.is_some());
-    let memory = SharedMemory::new(group.len(), shared, table)?;
+    let (shared, own) = divide(budget, shared_percent, group.len());
+    let memory = SharedMemory::new(group.len(), shared)?;
     let process_start = |(seat, (start, cpus, more)): (usize, Member)| ProcessStart {
         worker: start.worker,
         cpus,
@@ -372,19 +268,11 @@ fn process_starts(
     Ok(group.into_iter().enumerate().map(process_start).collect())
 }
 
-/// What is shared, and what each process has to itself. With a descriptor table of its own each has
-/// as many descriptors as it may; of a common one each has a part, and one is for what is open for
-/// all. Entries are not divided: they are the same in all of them.
-fn divide(
-    budget: Budget,
-    shared_percent: usize,
-    processes: usize,
-    is_table_shared: bool,
-) -> (Budget, Budget) {
+/// What is shared, and what each process has to itself. Descriptors are not divided, because each
+/// has a table of its own, nor are entries: they are the same in all of them.
+fn divide(budget: Budget, shared_percent: usize, processes: usize) -> (Budget, Budget) {
     let shared = budget.bytes / 100 * shared_percent;
     let own = budget.bytes.saturating_sub(shared) / processes;
-    let parts = if is_table_shared { processes + 1 } else { 1 };
-    let budget = Budget { descriptors: budget.descriptors / parts, ..budget };
     (Budget { bytes: shared, ..budget }, Budget { bytes: own, ..budget })
 }
 
@@ -412,12 +300,10 @@ mod tests {
     #[test]
     fn the_memory_of_all_is_what_the_budget_says() {
         let budget = Budget { bytes: 1000, descriptors: 10, entries: 100 };
-        let (shared, own) = divide(budget, 40, 3, false);
+        let (shared, own) = divide(budget, 40, 3);
         assert_eq!((shared.bytes, own.bytes), (400, 200));
         assert_eq!((own.descriptors, own.entries), (10, 100));
-        let (shared, own) = divide(Budget { bytes: 0, ..budget }, 40, 3, false);
+        let (shared, own) = divide(Budget { bytes: 0, ..budget }, 40, 3);
         assert_eq!((shared.bytes, own.bytes), (0, 0));
-        let (shared, own) = divide(budget, 40, 3, true);
-        assert_eq!((shared.descriptors, own.descriptors), (2, 2));
     }
 }

@@ -11,22 +11,15 @@
 //! the cache usable, and is replaced. Each process decodes what it uses into a small cache of its
 //! own, so that a hit there costs what it costs in the other event loops.
 //!
-//! The µServer's processes also share one descriptor table, so that a file is opened once for all
-//! of them: `descriptors = "shared"`. What a killed process had open stays open then until the
-//! manager closes it, which has to know that it is nobody else's (`os::descriptors`). Usually each
-//! process has a table of its own and opens the larger files that it sends by itself; in return the
-//! kernel closes what it had.
-//!
-//! What it leaves out: the common descriptor table, unless it is asked for; and even then nobody
-//! sends from another's descriptor. Each takes a copy of it (`open_file_table.rs`), so that nothing
-//! is closed while another sends from it.
+//! What it leaves out: the common descriptor table, in which the µServer's processes open a file
+//! once for all of them. Here each opens the larger files that it sends by itself, and no
+//! difference was measured (docs/engines.md); in return the kernel closes what a killed one had.
 //!
 //! Where to read: `manager.rs` starts, tells and replaces processes, `worker_slot.rs` forks one,
 //! `process.rs` is what it runs, `shared_memory.rs` what they share (the cache itself is
 //! `file_cache::shared`).
 
 mod manager;
-mod open_file_table;
 mod process;
 mod shared_memory;
 mod worker_slot;
@@ -57,21 +50,9 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const SHARED_PERCENT: Knob = Knob::number("shared_percent", 1..=99, 50)
     .about("how much of the cache's memory the processes share; the rest is their own");
 
-const DESCRIPTORS: Knob = Knob::choice("descriptors", &["private", "shared"]).about(
-    "whose descriptor table a process has: its own, or one with all, where a file is opened \
-     once for all, as in the µServer",
-);
-
-/// The value of [`DESCRIPTORS`] for one table.
-const SHARED: u64 = 1;
-/// What a process has in the common table beyond what a worker has anyway: both ends of its orders,
-/// listeners and roots another time, the lock of the log.
-const DESCRIPTORS_OF_ITS_OWN: usize = 12;
-
 const KNOBS: &[Knob] = &[
     process_count::PROCESSES,
     SHARED_PERCENT,
-    DESCRIPTORS,
     gate::ACCEPT_GATE_EIGHTHS,
     gate::REQUEUE_EVERY,
     EVENTS,
@@ -84,16 +65,11 @@ const KNOBS: &[Knob] = &[
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = process_count::of(knobs, cpus);
     let manager = Processes { single_threaded: true, ..Processes::of(1) };
-    let shared_descriptors_per_worker = match knobs.get(DESCRIPTORS.name) {
-        SHARED => DESCRIPTORS_OF_ITS_OWN,
-        _ => 0,
-    };
     Plan {
         processes: Some(manager),
         workers,
         wakeups: watch::wakeups(knobs),
         listeners_per_worker: false,
-        shared_descriptors_per_worker,
         ..Plan::ONE
     }
 }

@@ -28,20 +28,20 @@ pub(super) struct Process {
     orders: UnixStream,
     /// The second level of its own cache.
     cache: Arc<Cache<Entry>>,
-    /// Looks after its open files, unless the loop has to.
-    open_files: Option<Caretaker>,
+    /// Looks after its open files.
+    open_files: Caretaker,
     evictions_told: u64,
     is_ending: bool,
 }
 
 impl Process {
     /// Starts the loop of this process, and says so. There is one partition with one worker in
-    /// `start`, whose cache is `cache`; without `open_files` the loop looks after those.
+    /// `start`, whose cache is `cache`.
     pub(super) fn start(
         start: Start,
         cache: Arc<Cache<Entry>>,
         mut orders: UnixStream,
-        open_files: Option<Caretaker>,
+        open_files: Caretaker,
     ) -> io::Result<Self> {
         let loops = Loops::start("loop", start, Reactor::make_gated)?;
         let _ = orders.write(&[READY]); // if nobody listens, that is noticed below
@@ -78,12 +78,12 @@ impl Process {
     }
 
     /// Has closed what nobody asks for, and wakes the loop if something has left the cache
-    /// meanwhile, or to look after open files itself.
+    /// meanwhile.
     fn keep_house(&mut self) {
-        self.open_files.iter_mut().for_each(Caretaker::look_after);
+        self.open_files.look_after();
         let evictions = self.cache.evictions();
         let have_left = std::mem::replace(&mut self.evictions_told, evictions) != evictions;
-        if have_left || self.open_files.is_none() {
+        if have_left {
             self.loops.keep_house();
         }
     }

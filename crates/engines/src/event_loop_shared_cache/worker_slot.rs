@@ -1,13 +1,12 @@
 //! A worker slot: a process that serves, and those that replace it.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use file_cache::Budget;
-use os::descriptors::{self, Table};
 use os::fork::{Child, Descriptors, Ended, fork};
 use session::{Account, Worker};
 
@@ -36,8 +35,6 @@ pub(super) struct Common {
     pub(super) sendfile: SendfileMode,
     pub(super) exclusive_wakeups: bool,
     pub(super) knobs: KnobValues,
-    /// Present where all processes share one descriptor table.
-    pub(super) table: Option<Table>,
 }
 
 /// What a process is started with, here and in each that replaces it: each takes a copy, as
@@ -69,7 +66,6 @@ pub(super) struct WorkerSlot {
 /// A process that lives, as far as is known.
 struct Running {
     child: Child,
-    number: u32,
     orders: UnixStream,
     began_us: u64,
 }
@@ -92,11 +88,6 @@ impl WorkerSlot {
 
     pub(super) fn is_taken(&self) -> bool {
         self.running.is_some()
-    }
-
-    /// The number of its process.
-    pub(super) fn number(&self) -> Option<u32> {
-        self.running.as_ref().map(|running| running.number)
     }
 
     /// No process will come here any more. Those that serve have copies of the listeners.
@@ -143,7 +134,6 @@ impl WorkerSlot {
         let mut running = self.running.take()?;
         let mut said = said.to_vec();
         let _ = running.orders.read_to_end(&mut said); // it said no more
-        descriptors::close_socket(running.orders.into());
         let said = said.strip_prefix(&[READY]).unwrap_or(&said);
         if let Some(start) = &self.start {
             start.memory.release_dead(start.seat);
@@ -192,31 +182,13 @@ pub(super) fn begin(
 ) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?; // one that is stopped does not stop those who give orders
-    if let Some(table) = common.table {
-        descriptors::note(ours.as_fd());
-        table.give(theirs.as_fd(), number);
-        table.expect(index);
-    }
     let (mut ours, mut theirs) = (Some(ours), Some(theirs));
-    let child = fork(common.descriptors(), || {
+    let child = fork(Descriptors::Private, || {
         let Some(theirs) = theirs.take() else { return STATUS_TOLD };
-        let ours = ours.take();
-        let start = match common.table {
-            Some(table) => {
-                table.enter(index, number);
-                ours.into_iter().for_each(descriptors::leave);
-                slots[index].start.take().map(ProcessStart::with_own_listeners).transpose()
-            }
-            None => {
-                drop(ours);
-                Ok(leave_to_parent(slots, index))
-            }
-        };
+        drop(ours.take());
         let taken = || io::Error::other("it is taken");
-        let outcome = start.and_then(|start| {
-            let orders = descriptors::duplicate(theirs.as_fd())?.into();
-            serve(start.ok_or_else(taken)?, common, number, orders)
-        });
+        let start = leave_to_parent(slots, index).ok_or_else(taken);
+        let outcome = start.and_then(|start| serve(start, common, number, theirs.try_clone()?));
         match outcome {
             Ok(()) => 0,
             Err(why) => {
@@ -225,30 +197,9 @@ pub(super) fn begin(
             }
         }
     })?;
-    if common.table.is_some() {
-        theirs.into_iter().for_each(descriptors::leave);
-    }
     let began_us = os::clock::now();
-    slots[index].running = ours.map(|orders| Running { child, number, orders, began_us });
+    slots[index].running = ours.map(|orders| Running { child, orders, began_us });
     Ok(())
-}
-
-impl Common {
-    fn descriptors(&self) -> Descriptors {
-        if self.table.is_some() { Descriptors::Shared } else { Descriptors::Private }
-    }
-}
-
-impl ProcessStart {
-    /// In a process that shares its descriptors: the listeners are those of the parent, which must
-    /// not be closed here.
-    fn with_own_listeners(mut self) -> io::Result<Self> {
-        let own = self.listeners.iter().map(|listener| descriptors::duplicate(listener.as_fd()));
-        let own = own.collect::<io::Result<_>>();
-        let inherited = std::mem::take(&mut self.listeners);
-        inherited.into_iter().for_each(descriptors::leave);
-        Ok(Self { listeners: own?, ..self })
-    }
 }
 
 /// In a copy of the process: takes what is its own, and closes what it has inherited for nothing. A
@@ -265,21 +216,11 @@ fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStar
 /// What the copy of the process does.
 fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) -> io::Result<()> {
     let ProcessStart { mut worker, memory, .. } = start;
-    // Roots are opened anew now and then, and the old ones closed.
-    let runner = match common.table {
-        Some(_) => Arc::new(common.runner.duplicate()?),
-        None => Arc::clone(&common.runner),
-    };
+    let runner = Arc::clone(&common.runner);
     let second = Arc::new(worker.cache().emptied(start.budget));
     worker.use_cache(Arc::clone(&second));
-    let open_files = runner.open_files(vec![Arc::clone(&second)]);
-    // In a common table one thread of a process closes files: that which opens them.
-    let (of_loop, of_others) = match common.table {
-        Some(_) => (Some(open_files), None),
-        None => (None, Some(Caretaker::new(open_files))),
-    };
-    let beyond = memory.attach(start.seat, number, runner.file_idle_us(), of_loop)?;
-    worker.reach_beyond(Box::new(beyond));
+    let open_files = Caretaker::new(runner.open_files(vec![Arc::clone(&second)]));
+    worker.reach_beyond(Box::new(memory.attach(start.seat, number)?));
     let (cpu, roam, listeners) = (start.cpu, start.roam, start.listeners);
     let worker = crate::engine::WorkerStart { worker, cpu, roam, listeners };
     let start = Start {
@@ -295,5 +236,5 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         knobs: common.knobs.clone(),
         start_helper: crate::engine::no_helper_processes(),
     };
-    Process::start(start, second, orders, of_others)?.run()
+    Process::start(start, second, orders, open_files)?.run()
 }

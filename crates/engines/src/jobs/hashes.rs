@@ -43,7 +43,8 @@ impl Hashes {
         Ok(Self { known: Known(map_cells(file.as_fd())?), under_way: Mutex::default() })
     }
 
-    /// The same memory, for another process.
+    /// The same memory, as another process has it.
+    #[cfg(test)]
     pub(super) fn duplicate(&self) -> Self {
         Self { known: self.known, under_way: Mutex::default() }
     }
